@@ -1,0 +1,99 @@
+//! A device that fails on demand.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId};
+use crate::error::{Error, Result};
+
+/// Which calls [`Faulty`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultyCall {
+    /// Segments: the n-th one is refused as if the device were full.
+    AllocSegment,
+    /// Kernels: the n-th one fails with an error of the backend's own.
+    Launch,
+}
+
+/// Fails the n-th call of one kind (counted from 0), once, and otherwise passes everything on.
+pub struct Faulty<B> {
+    inner: B,
+    kind: FaultyCall,
+    fail_at: u64,
+    /// How many consecutive calls fail from there on.
+    times: u64,
+    calls: AtomicU64,
+}
+
+impl<B: Backend> Faulty<B> {
+    /// Fails call number `fail_at` of `kind` and the `times − 1` calls after it: a caching allocator asks again after giving its cache back,
+    /// so it takes two failures in a row to make an allocation fail.
+    pub fn new(inner: B, kind: FaultyCall, fail_at: u64, times: u64) -> Self {
+        Self { inner, kind, fail_at, times, calls: AtomicU64::new(0) }
+    }
+
+    /// How many calls of the counted kind were made so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Relaxed)
+    }
+
+    fn fails(&self, kind: FaultyCall) -> bool {
+        self.kind == kind && {
+            let call = self.calls.fetch_add(1, Relaxed);
+            call >= self.fail_at && call - self.fail_at < self.times
+        }
+    }
+}
+
+impl<B: Backend> DeviceMemory for Faulty<B> {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        if self.fails(FaultyCall::AllocSegment) {
+            return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(0) });
+        }
+        self.inner.alloc_segment(bytes)
+    }
+    fn free_segment(&self, id: SegmentId) {
+        self.inner.free_segment(id);
+    }
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        self.inner.memory_info()
+    }
+}
+
+impl<B: Backend> Backend for Faulty<B> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn device_name(&self) -> String {
+        self.inner.device_name()
+    }
+    fn computes(&self) -> bool {
+        self.inner.computes()
+    }
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        self.inner.upload(src, dst)
+    }
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        self.inner.download(src, dst)
+    }
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        if self.fails(FaultyCall::Launch) {
+            return Err(Error::backend(self.name(), format!("kernel {} failed on demand", call.name())));
+        }
+        self.inner.launch(call)
+    }
+    fn synchronize(&self) -> Result<()> {
+        self.inner.synchronize()
+    }
+    fn supports(&self, call: &KernelCall) -> bool {
+        self.inner.supports(call)
+    }
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        self.inner.workspace_bytes(call)
+    }
+    fn scratch_bytes(&self) -> u64 {
+        self.inner.scratch_bytes()
+    }
+}

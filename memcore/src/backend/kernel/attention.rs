@@ -1,0 +1,162 @@
+//! Fused attention and rotary embedding.
+
+use super::{Check, kernel};
+use crate::backend::Operand;
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// Scaled dot-product attention without the score matrix:
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and the logarithm of each row's denominator.
+///
+/// `q` is `[b, h, t, d]`, `k` `[b, hk, s, d]`, `v` `[b, hk, s, dv]`, `out` `[b, h, t, dv]`, all with any strides whose last one is 1 (or
+/// whose last size is 1). Query head `i` reads key/value head `i / (h/hk)` (grouped queries). With `causal`, position `i` sees keys `j ≤ i`
+/// (aligned at the top left, as PyTorch's). A row that sees nothing gives 0 and a logsumexp of −inf.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Hides the future.
+    pub causal: bool,
+    /// `[b, h, t, d]`
+    pub q: Operand,
+    /// `[b, hk, s, d]`
+    pub k: Operand,
+    /// `[b, hk, s, dv]`
+    pub v: Operand,
+    /// Added to the scores; broadcastable to `[b, h, t, s]` by strides of 0.
+    pub mask: Option<Operand>,
+    /// `[b, h, t, dv]`
+    pub out: Operand,
+    /// f32, `[b, h, t]`, contiguous (f64 for f64 inputs).
+    pub logsumexp: Operand,
+}
+kernel!(Attention, "attention", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
+impl Attention {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        check_qkv(c, &self.q, &self.k, &self.v)?;
+        let (q, v) = (self.q.dims(), self.v.dims());
+        like(c, "out", &self.out, &self.q, &[q[0], q[1], q[2], v[3]])?;
+        check_mask(c, &self.mask, &self.q, &self.k)?;
+        check_rows(c, "logsumexp", &self.logsumexp, &self.q)
+    }
+}
+
+/// Gradients of [`Attention`], recomputing the scores. With `p = e^(scores − logsumexp)` and `delta = Σ grad·out` per row:
+/// `dv = pᵀ @ grad`, `ds = p·(grad @ vᵀ − delta)`, `dq = scale·ds @ k`, `dk = scale·dsᵀ @ q`, summed over the queries of a group.
+#[derive(Clone, Debug)]
+pub struct AttentionGrad {
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Hides the future.
+    pub causal: bool,
+    /// `[b, h, t, d]`
+    pub q: Operand,
+    /// `[b, hk, s, d]`
+    pub k: Operand,
+    /// `[b, hk, s, dv]`
+    pub v: Operand,
+    /// As forward's.
+    pub mask: Option<Operand>,
+    /// What forward gave, `[b, h, t, dv]`.
+    pub out: Operand,
+    /// What forward gave, `[b, h, t]`.
+    pub logsumexp: Operand,
+    /// Gradient of `out`.
+    pub grad: Operand,
+    /// Scratch in the type of `logsumexp`, `[b, h, t]`.
+    pub delta: Operand,
+    /// Gradient of `q`.
+    pub dq: Operand,
+    /// Gradient of `k`.
+    pub dk: Operand,
+    /// Gradient of `v`.
+    pub dv: Operand,
+    /// Scratch that core allocated for this call.
+    pub workspace: Option<Operand>,
+}
+kernel!(AttentionGrad, "attention_grad", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
+impl AttentionGrad {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        check_qkv(c, &self.q, &self.k, &self.v)?;
+        let (q, v) = (self.q.dims(), self.v.dims());
+        for (name, x) in [("out", &self.out), ("grad", &self.grad)] {
+            like(c, name, x, &self.q, &[q[0], q[1], q[2], v[3]])?;
+        }
+        for (name, x, of) in [("dq", &self.dq, &self.q), ("dk", &self.dk, &self.k), ("dv", &self.dv, &self.v)] {
+            like(c, name, x, &self.q, of.dims())?;
+        }
+        check_mask(c, &self.mask, &self.q, &self.k)?;
+        check_rows(c, "logsumexp", &self.logsumexp, &self.q)?;
+        check_rows(c, "delta", &self.delta, &self.q)
+    }
+}
+
+/// Rotary position embedding of `x` `[b, t, h, d]`, any strides, by half-rotation (as Llama's): with `i < d/2`,
+/// `out[i] = x[i]·cos[t, i] − x[i + d/2]·sin[t, i]` and `out[i + d/2] = x[i + d/2]·cos[t, i] + x[i]·sin[t, i]`.
+/// `inverse` turns back: the sign of `sin` changes. That is its gradient.
+#[derive(Clone, Debug)]
+pub struct Rope {
+    /// Turns back.
+    pub inverse: bool,
+    /// `[b, t, h, d]`, d even.
+    pub x: Operand,
+    /// `[t, d/2]`, contiguous, f32 (f64 for f64 inputs).
+    pub cos: Operand,
+    /// `[t, d/2]`, contiguous, as `cos`.
+    pub sin: Operand,
+    /// `[b, t, h, d]`
+    pub out: Operand,
+}
+kernel!(Rope, "rope", in_place: false, { x: Read, cos: Read, sin: Read, out: Write }, flops: |k| 3 * k.out.numel() as u64);
+impl Rope {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        c.rank("x", &self.x, 4)?;
+        c.float("x", &self.x)?;
+        c.dims("out", &self.out, self.x.dims())?;
+        c.dtype("out", &self.out, self.x.dtype)?;
+        let d = self.x.dims();
+        c.that(d[3] % 2 == 0, "x", || format!("last size {} is odd", d[3]))?;
+        for (name, table) in [("cos", &self.cos), ("sin", &self.sin)] {
+            c.dtype(name, table, self.x.dtype.accumulator())?;
+            c.dense(name, table, &[d[1], d[3] / 2])?;
+        }
+        Ok(())
+    }
+}
+
+fn flops(q: &Operand, v: &Operand) -> u64 {
+    let (q, v) = (q.dims(), v.dims());
+    2 * (q[0] * q[1] * q[2] * v[2] * (q[3] + v[3])) as u64
+}
+
+fn check_qkv(c: &Check, q: &Operand, k: &Operand, v: &Operand) -> Result<()> {
+    for (name, x) in [("q", q), ("k", k), ("v", v)] {
+        c.rank(name, x, 4)?;
+        like(c, name, x, q, x.dims())?;
+    }
+    let (qd, kd, vd) = (q.dims(), k.dims(), v.dims());
+    c.dims("k", k, &[qd[0], kd[1], kd[2], qd[3]])?;
+    c.dims("v", v, &[qd[0], kd[1], kd[2], vd[3]])?;
+    c.that(kd[1] > 0 && qd[1] % kd[1] == 0, "k", || format!("{} query heads over {} key heads", qd[1], kd[1]))
+}
+
+fn like(c: &Check, name: &'static str, x: &Operand, q: &Operand, dims: &[usize]) -> Result<()> {
+    c.dims(name, x, dims)?;
+    c.float(name, x)?;
+    c.dtype(name, x, q.dtype)?;
+    c.that(x.layout.strides()[3] == 1 || x.dims()[3] <= 1 || x.numel() == 0, name, || {
+        format!("{:?}: last stride is not 1", x.layout)
+    })
+}
+
+fn check_mask(c: &Check, mask: &Option<Operand>, q: &Operand, k: &Operand) -> Result<()> {
+    let Some(mask) = mask else { return Ok(()) };
+    let (q_dims, k_dims) = (q.dims(), k.dims());
+    c.dtype("mask", mask, q.dtype)?;
+    c.dims("mask", mask, &[q_dims[0], q_dims[1], q_dims[2], k_dims[2]])
+}
+
+fn check_rows(c: &Check, name: &'static str, x: &Operand, q: &Operand) -> Result<()> {
+    c.dtype(name, x, if q.dtype == DType::F64 { DType::F64 } else { DType::F32 })?;
+    c.dense(name, x, &q.dims()[..3])
+}

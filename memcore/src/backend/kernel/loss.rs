@@ -1,0 +1,88 @@
+//! Negative log-likelihood of class indices. (Squared error is [`Binary`](super::Binary) and [`Reduce`](super::Reduce).)
+
+use super::{Check, kernel};
+use crate::backend::Operand;
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// What becomes of the losses of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Kept, one per row.
+    None,
+    /// Averaged over the rows that are not ignored.
+    Mean,
+    /// Added up.
+    Sum,
+}
+
+/// `loss[i] = −log_probs[i, target[i]]`, 0 where the target is `ignore_index`; then `reduction`.
+///
+/// `total_weight` receives the number of rows that are not ignored (PyTorch keeps it for backward). A target outside `0..classes` that is not
+/// `ignore_index` makes the loss NaN: a device cannot report an error from inside a kernel.
+#[derive(Clone, Debug)]
+pub struct NllLoss {
+    /// What becomes of the losses of the rows.
+    pub reduction: Reduction,
+    /// Rows with this target do not count.
+    pub ignore_index: i64,
+    /// `[n, classes]`, contiguous.
+    pub log_probs: Operand,
+    /// `[n]`, i64, contiguous.
+    pub target: Operand,
+    /// Scalar (one element), or `[n]` without reduction.
+    pub out: Operand,
+    /// Scalar (one element), `out`'s type.
+    pub total_weight: Operand,
+}
+kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, out: Write, total_weight: Write }, flops: |k| k.target.numel() as u64);
+impl NllLoss {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        check_classes(c, "log_probs", &self.log_probs, &self.target)?;
+        check_loss(c, "out", &self.out, self.reduction, &self.log_probs)?;
+        c.dtype("total_weight", &self.total_weight, self.log_probs.dtype)?;
+        c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
+    }
+}
+
+/// `out[i, target[i]] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean.
+#[derive(Clone, Debug)]
+pub struct NllLossGrad {
+    /// What forward did.
+    pub reduction: Reduction,
+    /// Rows with this target do not count.
+    pub ignore_index: i64,
+    /// Gradient of the loss: scalar, or `[n]` without reduction.
+    pub grad: Operand,
+    /// `[n]`, i64, contiguous.
+    pub target: Operand,
+    /// Scalar, as forward wrote it.
+    pub total_weight: Operand,
+    /// `[n, classes]`, contiguous.
+    pub out: Operand,
+}
+kernel!(NllLossGrad, "nll_loss_grad", in_place: false, { grad: Read, target: Read, total_weight: Read, out: Write }, flops: |k| k.target.numel() as u64);
+impl NllLossGrad {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        check_classes(c, "out", &self.out, &self.target)?;
+        check_loss(c, "grad", &self.grad, self.reduction, &self.out)?;
+        c.dtype("total_weight", &self.total_weight, self.out.dtype)?;
+        c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
+    }
+}
+
+fn check_classes(c: &Check, name: &'static str, x: &Operand, target: &Operand) -> Result<()> {
+    c.rank(name, x, 2)?;
+    c.contiguous(name, x)?;
+    c.float(name, x)?;
+    c.dtype("target", target, DType::I64)?;
+    c.dense("target", target, &[x.dims()[0]])
+}
+
+fn check_loss(c: &Check, name: &'static str, loss: &Operand, reduction: Reduction, x: &Operand) -> Result<()> {
+    c.dtype(name, loss, x.dtype)?;
+    match reduction {
+        Reduction::None => c.dense(name, loss, &[x.dims()[0]]),
+        _ => c.that(loss.numel() == 1, name, || format!("{:?} is not a scalar", loss.dims())),
+    }
+}

@@ -1,0 +1,300 @@
+//! Every kernel a backend must have, as plain data with named operands.
+//!
+//! One file per family; each kernel is a struct that says what it computes, in terms of its operands, and
+//! checks its own shapes. What is validated, traced, counted and bound is derived from
+//! [`KernelCall::each_operand`], once.
+//!
+//! Conventions, for every kernel unless it says otherwise:
+//! - 16-bit floats are computed and accumulated in f32, and rounded once when stored; f64 in f64.
+//! - Elementwise kernels take any strides; a stride of 0 in an input broadcasts. All operands have `out`'s sizes.
+//! - Row kernels take contiguous operands.
+//! - An elementwise kernel may work in place: an input may be *the same view* as the output. Otherwise a
+//!   written operand shares no byte with any other.
+
+mod attention;
+mod conv;
+mod elementwise;
+mod index;
+mod loss;
+mod matmul;
+mod norm;
+mod optim;
+mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod softmax;
+
+pub use attention::{Attention, AttentionGrad, Rope};
+pub use conv::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+pub use elementwise::{
+    Binary, BinaryOp, Copy, Fill, MaskedFill, Select, Ternary, TernaryOp, Triangle, Unary, UnaryGrad, UnaryGradOp,
+    UnaryOp,
+};
+pub use index::{Gather, ScatterAdd};
+pub use loss::{NllLoss, NllLossGrad, Reduction};
+pub use matmul::Matmul;
+pub use norm::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
+pub use optim::{AdamStep, AdamTensors, SgdStep, SgdTensors, Unscale, UpdateScale};
+pub use pool::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
+pub use quant::{DequantizeInt8, MatmulInt8, QuantizeInt8};
+pub use random::{Dropout, DropoutGrad, Random, RandomKind};
+pub use reduce::{Reduce, ReduceOp};
+pub use softmax::{Softmax, SoftmaxGrad};
+
+use super::{Access, Operand};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// Receives a kernel's operands: name, use, operand.
+pub type OperandVisitor<'a> = dyn FnMut(&'static str, Access, &Operand) + 'a;
+
+/// What every kernel struct says of itself.
+pub(crate) trait Kernel {
+    /// The name that messages, traces and tests use.
+    const NAME: &'static str;
+    /// Whether an input may be the same view as the output.
+    const IN_PLACE: bool;
+    /// Calls `f` with each operand present.
+    fn each_operand(&self, f: &mut OperandVisitor<'_>);
+    /// Checks shapes, types and layouts.
+    fn check(&self) -> Result<()>;
+    /// Floating-point operations, for the roofline; elementwise kernels count one per output element.
+    fn flops(&self) -> u64;
+}
+
+/// An operand field: present, optional, or a list of tuples.
+trait Visit {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>);
+}
+
+impl Visit for Operand {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+        f(name, access, self);
+    }
+}
+
+impl Visit for Option<Operand> {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+        if let Some(operand) = self {
+            f(name, access, operand);
+        }
+    }
+}
+
+/// Names a kernel and lists its operands with their use.
+macro_rules! kernel {
+    ($kernel:ident, $name:literal, in_place: $in_place:literal, { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr) => {
+        impl $crate::backend::kernel::Kernel for $kernel {
+            const NAME: &'static str = $name;
+            const IN_PLACE: bool = $in_place;
+            fn each_operand(&self, f: &mut $crate::backend::kernel::OperandVisitor<'_>) {
+                $($crate::backend::kernel::Visit::visit(&self.$field, stringify!($field), $crate::backend::Access::$access, f);)*
+            }
+            fn check(&self) -> $crate::error::Result<()> {
+                self.check_shapes(&$crate::backend::kernel::Check { kernel: $name })
+            }
+            fn flops(&self) -> u64 {
+                let count: fn(&$kernel) -> u64 = $flops;
+                count(self)
+            }
+        }
+    };
+}
+use kernel;
+
+/// Declares [`KernelCall`] and forwards to the kernel behind each variant.
+macro_rules! kernel_calls {
+    ($($(#[$doc:meta])* $variant:ident),* $(,)?) => {
+        /// Everything a backend must be able to run. A new variant makes every in-tree backend fail to
+        /// compile until it decides.
+        #[derive(Clone, Debug)]
+        pub enum KernelCall { $($(#[$doc])* $variant($variant)),* }
+
+        impl KernelCall {
+            /// The names of all kernels, in the order of the variants.
+            pub const NAMES: &'static [&'static str] = &[$(<$variant as Kernel>::NAME),*];
+
+            /// The kernel's name.
+            pub fn name(&self) -> &'static str {
+                match self { $(KernelCall::$variant(_) => <$variant as Kernel>::NAME),* }
+            }
+            /// Calls `f` with the name, use and value of each operand. Allocates nothing.
+            pub fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+                match self { $(KernelCall::$variant(k) => k.each_operand(f)),* }
+            }
+            /// Whether an input may be the same view as the output.
+            pub fn may_work_in_place(&self) -> bool {
+                match self { $(KernelCall::$variant(_) => <$variant as Kernel>::IN_PLACE),* }
+            }
+            /// Checks shapes, types and layouts, but not bounds and aliasing: see [`validate`](super::validate).
+            pub(crate) fn check(&self) -> Result<()> {
+                match self { $(KernelCall::$variant(k) => k.check()),* }
+            }
+            /// Floating-point operations (a multiply-add is two).
+            pub(crate) fn flops(&self) -> u64 {
+                match self { $(KernelCall::$variant(k) => k.flops()),* }
+            }
+        }
+
+        $(impl From<$variant> for KernelCall {
+            fn from(kernel: $variant) -> Self { KernelCall::$variant(kernel) }
+        })*
+    };
+}
+
+kernel_calls! {
+    /// Sets every element to one value.
+    Fill,
+    /// Strided copy, with a cast where the types differ.
+    Copy,
+    /// Philox random words, uniforms and Bernoulli draws.
+    Random,
+    /// One-operand arithmetic.
+    Unary,
+    /// Gradient of a one-operand function.
+    UnaryGrad,
+    /// Two-operand arithmetic and comparisons, with broadcasting.
+    Binary,
+    /// Three-operand arithmetic, with broadcasting.
+    Ternary,
+    /// Chooses by a mask.
+    Select,
+    /// Replaces what a mask covers by one value.
+    MaskedFill,
+    /// Keeps the lower or upper triangle.
+    Triangle,
+    /// Sums, means, extrema over any axes.
+    Reduce,
+    /// Batched matrix product.
+    Matmul,
+    /// Two-dimensional convolution.
+    Conv2d,
+    /// Its gradient for the input.
+    Conv2dInputGrad,
+    /// Its gradient for the weight.
+    Conv2dWeightGrad,
+    /// Max and average pooling.
+    Pool2d,
+    /// Its gradient.
+    Pool2dGrad,
+    /// Softmax and log-softmax over rows.
+    Softmax,
+    /// Their gradient.
+    SoftmaxGrad,
+    /// Layer normalisation.
+    LayerNorm,
+    /// Its gradients.
+    LayerNormGrad,
+    /// Root-mean-square normalisation.
+    RmsNorm,
+    /// Its gradients.
+    RmsNormGrad,
+    /// Batch normalisation.
+    BatchNorm,
+    /// Its gradients.
+    BatchNormGrad,
+    /// Negative log-likelihood of class indices.
+    NllLoss,
+    /// Its gradient.
+    NllLossGrad,
+    /// Rows of a table by index.
+    Gather,
+    /// Adds rows to a table by index.
+    ScatterAdd,
+    /// Zeroes elements at random and remembers which.
+    Dropout,
+    /// Its gradient.
+    DropoutGrad,
+    /// A fused SGD step over many parameters.
+    SgdStep,
+    /// A fused Adam or AdamW step over many parameters.
+    AdamStep,
+    /// Divides gradients by the loss scale and looks for infinities.
+    Unscale,
+    /// Adapts the loss scale.
+    UpdateScale,
+    /// Rotary position embedding.
+    Rope,
+    /// Fused scaled dot-product attention.
+    Attention,
+    /// Its gradients.
+    AttentionGrad,
+    /// Rows to int8 with one scale each.
+    QuantizeInt8,
+    /// Back to floats.
+    DequantizeInt8,
+    /// Product with an int8 weight, dequantised on the way.
+    MatmulInt8,
+}
+
+impl KernelCall {
+    /// The dtype that stands for the call in messages and tables: the first operand's.
+    pub fn dtype(&self) -> DType {
+        let mut first = None;
+        self.each_operand(&mut |_, _, operand| {
+            first.get_or_insert(operand.dtype);
+        });
+        first.unwrap_or(DType::F32)
+    }
+}
+
+/// Shape and type checks that name kernel and operand.
+pub(crate) struct Check {
+    kernel: &'static str,
+}
+
+impl Check {
+    fn fail<T>(&self, operand: &'static str, problem: impl Into<String>) -> Result<T> {
+        Err(Error::InvalidCall { kernel: self.kernel, operand, problem: problem.into() })
+    }
+
+    /// `x` has exactly these sizes.
+    fn dims(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
+        if x.dims() == want { Ok(()) } else { self.fail(operand, format!("shape {:?}, expected {want:?}", x.dims())) }
+    }
+
+    /// `x` has this many dimensions.
+    fn rank(&self, operand: &'static str, x: &Operand, want: usize) -> Result<()> {
+        if x.layout.rank() == want {
+            Ok(())
+        } else {
+            self.fail(operand, format!("{} dimensions ({:?}), expected {want}", x.layout.rank(), x.dims()))
+        }
+    }
+
+    /// `x` lies in row-major order without gaps.
+    fn contiguous(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if x.layout.is_contiguous() { Ok(()) } else { self.fail(operand, format!("{:?} is not contiguous", x.layout)) }
+    }
+
+    /// `x` is a contiguous operand of these sizes.
+    fn dense(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
+        self.dims(operand, x, want)?;
+        self.contiguous(operand, x)
+    }
+
+    /// `x` has this element type.
+    fn dtype(&self, operand: &'static str, x: &Operand, want: DType) -> Result<()> {
+        if x.dtype == want { Ok(()) } else { self.fail(operand, format!("{}, expected {want}", x.dtype)) }
+    }
+
+    /// `x` holds floats.
+    fn float(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if x.dtype.is_float() { Ok(()) } else { self.fail(operand, format!("{}, expected a float", x.dtype)) }
+    }
+
+    /// `x` is a mask: one byte per element.
+    fn mask(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if matches!(x.dtype, DType::Bool | DType::U8) {
+            Ok(())
+        } else {
+            self.fail(operand, format!("{}, expected bool", x.dtype))
+        }
+    }
+
+    /// A condition on `operand`.
+    fn that(&self, condition: bool, operand: &'static str, problem: impl FnOnce() -> String) -> Result<()> {
+        if condition { Ok(()) } else { self.fail(operand, problem()) }
+    }
+}

@@ -1,0 +1,249 @@
+//! Layer, root-mean-square and batch normalisation.
+//!
+//! Statistics are kept in the accumulator type of the input (f32 for 16-bit floats).
+
+use super::{Check, kernel};
+use crate::backend::Operand;
+use crate::error::Result;
+
+/// Each row of `x` `[rows, n]`: `out = (x − mean)·rstd·weight + bias`, with `rstd = 1/√(var + eps)` and the biased variance.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// Added to the variance.
+    pub eps: f64,
+    /// `[rows, n]`, contiguous, as all operands here.
+    pub x: Operand,
+    /// `[n]`
+    pub weight: Option<Operand>,
+    /// `[n]`
+    pub bias: Option<Operand>,
+    /// `[rows, n]`
+    pub out: Operand,
+    /// `[rows]`, accumulator type.
+    pub mean: Operand,
+    /// `[rows]`, accumulator type.
+    pub rstd: Operand,
+}
+kernel!(LayerNorm, "layer_norm", in_place: false, { x: Read, weight: Read, bias: Read, out: Write, mean: Write, rstd: Write }, flops: |k| 8 * k.out.numel() as u64);
+impl LayerNorm {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        let [rows, n] = rows(c, "x", &self.x)?;
+        same(c, "out", &self.out, &self.x)?;
+        parameter(c, "weight", &self.weight, &self.x, n)?;
+        parameter(c, "bias", &self.bias, &self.x, n)?;
+        statistic(c, "mean", &self.mean, &self.x, rows)?;
+        statistic(c, "rstd", &self.rstd, &self.x, rows)
+    }
+}
+
+/// Gradients of [`LayerNorm`]: those of the operands that are present. With `x̂ = (x − mean)·rstd` and `g = grad·weight`,
+/// `out_x = rstd·(g − mean(g) − x̂·mean(g·x̂))`, `out_weight = Σ_rows grad·x̂`, `out_bias = Σ_rows grad`.
+#[derive(Clone, Debug)]
+pub struct LayerNormGrad {
+    /// Gradient of the result, `[rows, n]`.
+    pub grad: Operand,
+    /// The input, `[rows, n]`.
+    pub x: Operand,
+    /// `[rows]`
+    pub mean: Operand,
+    /// `[rows]`
+    pub rstd: Operand,
+    /// `[n]`
+    pub weight: Option<Operand>,
+    /// Gradient of the input, `[rows, n]`.
+    pub out_x: Option<Operand>,
+    /// Gradient of the weight, `[n]`.
+    pub out_weight: Option<Operand>,
+    /// Gradient of the bias, `[n]`.
+    pub out_bias: Option<Operand>,
+}
+kernel!(LayerNormGrad, "layer_norm_grad", in_place: false, { grad: Read, x: Read, mean: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 14 * k.x.numel() as u64);
+impl LayerNormGrad {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        let [rows, n] = rows(c, "x", &self.x)?;
+        same(c, "grad", &self.grad, &self.x)?;
+        statistic(c, "mean", &self.mean, &self.x, rows)?;
+        statistic(c, "rstd", &self.rstd, &self.x, rows)?;
+        parameter(c, "weight", &self.weight, &self.x, n)?;
+        if let Some(out) = &self.out_x {
+            same(c, "out_x", out, &self.x)?;
+        }
+        parameter(c, "out_weight", &self.out_weight, &self.x, n)?;
+        parameter(c, "out_bias", &self.out_bias, &self.x, n)
+    }
+}
+
+/// Each row of `x` `[rows, n]`: `out = x·rstd·weight`, with `rstd = 1/√(mean(x²) + eps)`.
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    /// Added to the mean square.
+    pub eps: f64,
+    /// `[rows, n]`, contiguous, as all operands here.
+    pub x: Operand,
+    /// `[n]`
+    pub weight: Option<Operand>,
+    /// `[rows, n]`
+    pub out: Operand,
+    /// `[rows]`, accumulator type.
+    pub rstd: Operand,
+}
+kernel!(RmsNorm, "rms_norm", in_place: false, { x: Read, weight: Read, out: Write, rstd: Write }, flops: |k| 5 * k.out.numel() as u64);
+impl RmsNorm {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        let [rows, n] = rows(c, "x", &self.x)?;
+        same(c, "out", &self.out, &self.x)?;
+        parameter(c, "weight", &self.weight, &self.x, n)?;
+        statistic(c, "rstd", &self.rstd, &self.x, rows)
+    }
+}
+
+/// Gradients of [`RmsNorm`]: with `x̂ = x·rstd` and `g = grad·weight`, `out_x = rstd·(g − x̂·mean(g·x̂))`, `out_weight = Σ_rows grad·x̂`.
+#[derive(Clone, Debug)]
+pub struct RmsNormGrad {
+    /// Gradient of the result, `[rows, n]`.
+    pub grad: Operand,
+    /// The input, `[rows, n]`.
+    pub x: Operand,
+    /// `[rows]`
+    pub rstd: Operand,
+    /// `[n]`
+    pub weight: Option<Operand>,
+    /// Gradient of the input, `[rows, n]`.
+    pub out_x: Option<Operand>,
+    /// Gradient of the weight, `[n]`.
+    pub out_weight: Option<Operand>,
+}
+kernel!(RmsNormGrad, "rms_norm_grad", in_place: false, { grad: Read, x: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write }, flops: |k| 10 * k.x.numel() as u64);
+impl RmsNormGrad {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        let [rows, n] = rows(c, "x", &self.x)?;
+        same(c, "grad", &self.grad, &self.x)?;
+        statistic(c, "rstd", &self.rstd, &self.x, rows)?;
+        parameter(c, "weight", &self.weight, &self.x, n)?;
+        if let Some(out) = &self.out_x {
+            same(c, "out_x", out, &self.x)?;
+        }
+        parameter(c, "out_weight", &self.out_weight, &self.x, n)
+    }
+}
+
+/// Each channel of `x` `[n, c, l]` (l = height·width): `out = (x − mean)·invstd·weight + bias`.
+///
+/// In training the mean and biased variance are the batch's; they are written to `save_mean` and `save_invstd`, and the running
+/// statistics become `(1 − momentum)·running + momentum·batch`, with the unbiased variance (as PyTorch). Otherwise the running ones are
+/// used, `save_mean` and `save_invstd` are absent, and nothing but `out` is written.
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    /// Whether the batch's statistics are used.
+    pub training: bool,
+    /// Weight of the batch in the running statistics.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub eps: f64,
+    /// `[n, c, l]`, contiguous, as all operands here.
+    pub x: Operand,
+    /// `[c]`
+    pub weight: Option<Operand>,
+    /// `[c]`
+    pub bias: Option<Operand>,
+    /// `[c]`, accumulator type. Required unless training.
+    pub running_mean: Option<Operand>,
+    /// `[c]`, accumulator type. Required unless training.
+    pub running_var: Option<Operand>,
+    /// `[n, c, l]`
+    pub out: Operand,
+    /// `[c]`, accumulator type. In training.
+    pub save_mean: Option<Operand>,
+    /// `[c]`, accumulator type. In training.
+    pub save_invstd: Option<Operand>,
+}
+kernel!(BatchNorm, "batch_norm", in_place: false, { x: Read, weight: Read, bias: Read, running_mean: ReadWrite, running_var: ReadWrite, out: Write, save_mean: Write, save_invstd: Write }, flops: |k| 8 * k.out.numel() as u64);
+impl BatchNorm {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        c.rank("x", &self.x, 3)?;
+        c.contiguous("x", &self.x)?;
+        c.float("x", &self.x)?;
+        same(c, "out", &self.out, &self.x)?;
+        let channels = self.x.dims()[1];
+        parameter(c, "weight", &self.weight, &self.x, channels)?;
+        parameter(c, "bias", &self.bias, &self.x, channels)?;
+        let running = [("running_mean", &self.running_mean), ("running_var", &self.running_var)];
+        let saved = [("save_mean", &self.save_mean), ("save_invstd", &self.save_invstd)];
+        for (name, operand) in running.into_iter().chain(saved) {
+            if let Some(operand) = operand {
+                statistic(c, name, operand, &self.x, channels)?;
+            }
+        }
+        for (name, operand) in if self.training { saved } else { running } {
+            c.that(operand.is_some(), name, || "missing".into())?;
+        }
+        Ok(())
+    }
+}
+
+/// Gradients of [`BatchNorm`]. In training, per channel with `x̂ = (x − mean)·invstd` and means over n and l:
+/// `out_x = weight·invstd·(grad − mean(grad) − x̂·mean(grad·x̂))`; in evaluation `out_x = weight·invstd·grad`.
+/// `out_weight = Σ grad·x̂`, `out_bias = Σ grad`.
+#[derive(Clone, Debug)]
+pub struct BatchNormGrad {
+    /// Whether forward used the batch's statistics.
+    pub training: bool,
+    /// Gradient of the result, `[n, c, l]`.
+    pub grad: Operand,
+    /// The input, `[n, c, l]`.
+    pub x: Operand,
+    /// `[c]`, the mean that forward used.
+    pub mean: Operand,
+    /// `[c]`, the inverse standard deviation that forward used.
+    pub invstd: Operand,
+    /// `[c]`
+    pub weight: Option<Operand>,
+    /// Gradient of the input, `[n, c, l]`.
+    pub out_x: Option<Operand>,
+    /// Gradient of the weight, `[c]`.
+    pub out_weight: Option<Operand>,
+    /// Gradient of the bias, `[c]`.
+    pub out_bias: Option<Operand>,
+}
+kernel!(BatchNormGrad, "batch_norm_grad", in_place: false, { grad: Read, x: Read, mean: Read, invstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 12 * k.x.numel() as u64);
+impl BatchNormGrad {
+    fn check_shapes(&self, c: &Check) -> Result<()> {
+        c.rank("x", &self.x, 3)?;
+        c.contiguous("x", &self.x)?;
+        same(c, "grad", &self.grad, &self.x)?;
+        let channels = self.x.dims()[1];
+        statistic(c, "mean", &self.mean, &self.x, channels)?;
+        statistic(c, "invstd", &self.invstd, &self.x, channels)?;
+        parameter(c, "weight", &self.weight, &self.x, channels)?;
+        if let Some(out) = &self.out_x {
+            same(c, "out_x", out, &self.x)?;
+        }
+        parameter(c, "out_weight", &self.out_weight, &self.x, channels)?;
+        parameter(c, "out_bias", &self.out_bias, &self.x, channels)
+    }
+}
+
+fn rows(c: &Check, name: &'static str, x: &Operand) -> Result<[usize; 2]> {
+    c.rank(name, x, 2)?;
+    c.contiguous(name, x)?;
+    c.float(name, x)?;
+    Ok([x.dims()[0], x.dims()[1]])
+}
+
+fn same(c: &Check, name: &'static str, operand: &Operand, x: &Operand) -> Result<()> {
+    c.dtype(name, operand, x.dtype)?;
+    c.dense(name, operand, x.dims())
+}
+
+fn parameter(c: &Check, name: &'static str, operand: &Option<Operand>, x: &Operand, n: usize) -> Result<()> {
+    let Some(operand) = operand else {
+        return Ok(());
+    };
+    c.dtype(name, operand, x.dtype)?;
+    c.dense(name, operand, &[n])
+}
+
+fn statistic(c: &Check, name: &'static str, operand: &Operand, x: &Operand, n: usize) -> Result<()> {
+    c.dtype(name, operand, x.dtype.accumulator())?;
+    c.dense(name, operand, &[n])
+}

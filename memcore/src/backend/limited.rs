@@ -1,0 +1,136 @@
+//! A smaller device than there is.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use crate::error::{Error, Result};
+
+/// Lets a device have only `capacity` bytes: an 8 GiB card on a 141 GiB one, through the real out-of-memory path.
+pub struct Limited<B> {
+    inner: B,
+    limits: Limits,
+    capacity_bytes: u64,
+    held: Mutex<HashMap<SegmentId, u64>>,
+}
+
+impl<B: Backend> Limited<B> {
+    /// At most `capacity_bytes` of `inner`'s memory.
+    pub fn new(inner: B, capacity_bytes: u64) -> Self {
+        let mut limits = inner.limits().clone();
+        limits.max_segment_bytes = limits.max_segment_bytes.min(capacity_bytes);
+        Self { inner, limits, capacity_bytes, held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<SegmentId, u64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn room(&self, held: &HashMap<SegmentId, u64>, bytes: u64) -> Result<()> {
+        let free = self.capacity_bytes - held.values().sum::<u64>();
+        if bytes > free { Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(free) }) } else { Ok(()) }
+    }
+}
+
+impl<B: Backend> DeviceMemory for Limited<B> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        if bytes > self.limits.max_segment_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.limits.max_segment_bytes });
+        }
+        let mut held = self.held();
+        self.room(&held, bytes)?;
+        let id = self.inner.alloc_segment(bytes)?;
+        held.insert(id, bytes);
+        Ok(id)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        self.inner.free_segment(id);
+        self.held().remove(&id);
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let free = self.capacity_bytes - self.held().values().sum::<u64>();
+        let free_bytes = self.inner.memory_info().map_or(free, |info| free.min(info.free_bytes));
+        Some(MemoryInfo { free_bytes, total_bytes: self.capacity_bytes })
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        self.inner.virtual_memory().is_some().then_some(self as &dyn VirtualMemory)
+    }
+}
+
+impl<B: Backend> Limited<B> {
+    fn inner_virtual(&self) -> Result<&dyn VirtualMemory> {
+        self.inner.virtual_memory().ok_or_else(|| Error::invalid("virtual memory", "this backend has none"))
+    }
+}
+
+impl<B: Backend> VirtualMemory for Limited<B> {
+    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+        let id = self.inner_virtual()?.reserve(bytes)?;
+        self.held().insert(id, 0);
+        Ok(id)
+    }
+
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        let mut held = self.held();
+        self.room(&held, bytes)?;
+        self.inner_virtual()?.map(id, offset, bytes)?;
+        *held.entry(id).or_default() += bytes;
+        Ok(())
+    }
+
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        if let Ok(inner) = self.inner_virtual() {
+            inner.unmap(id, offset, bytes);
+        }
+        if let Some(held) = self.held().get_mut(&id) {
+            *held -= bytes;
+        }
+    }
+
+    fn release(&self, id: SegmentId) {
+        if let Ok(inner) = self.inner_virtual() {
+            inner.release(id);
+        }
+        self.held().remove(&id);
+    }
+}
+
+impl<B: Backend> Backend for Limited<B> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn device_name(&self) -> String {
+        self.inner.device_name()
+    }
+    fn computes(&self) -> bool {
+        self.inner.computes()
+    }
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        self.inner.upload(src, dst)
+    }
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        self.inner.download(src, dst)
+    }
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        self.inner.launch(call)
+    }
+    fn synchronize(&self) -> Result<()> {
+        self.inner.synchronize()
+    }
+    fn supports(&self, call: &KernelCall) -> bool {
+        self.inner.supports(call)
+    }
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        self.inner.workspace_bytes(call)
+    }
+    fn scratch_bytes(&self) -> u64 {
+        self.inner.scratch_bytes()
+    }
+}

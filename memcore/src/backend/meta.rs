@@ -1,0 +1,176 @@
+//! The device that accounts and does not compute.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// What kind of device [`Meta`] stands for.
+#[derive(Clone, Debug)]
+pub struct DeviceProfile {
+    /// What the device is called.
+    pub name: String,
+    /// Memory that it has, in bytes.
+    pub total_bytes: u64,
+    /// Alignment of blocks, in bytes.
+    pub alignment: u64,
+    /// Memory that its context and libraries take before any tensor, in bytes.
+    pub context_bytes: u64,
+}
+
+impl Default for DeviceProfile {
+    /// 2^50 bytes, no overhead: never full.
+    fn default() -> Self {
+        Self { name: "meta".into(), total_bytes: 1 << 50, alignment: 512, context_bytes: 0 }
+    }
+}
+
+/// A whole backend without storage: memory is counted against a [`DeviceProfile`], kernels are accepted and not run.
+/// A plan for a model of 70 billion parameters runs on a laptop.
+pub struct Meta {
+    profile: DeviceProfile,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u32,
+    /// Bytes that each segment holds: all of an ordinary one, the mapped part of a reserved one.
+    held: HashMap<SegmentId, u64>,
+    used: u64,
+}
+
+impl Meta {
+    /// A device of this kind.
+    pub fn new(profile: DeviceProfile) -> Self {
+        let limits = Limits {
+            alignment: profile.alignment,
+            max_segment_bytes: profile.total_bytes,
+            max_binding_bytes: u64::MAX,
+            dtypes: DType::ALL.to_vec(),
+        };
+        let used = profile.context_bytes;
+        Self { profile, limits, state: Mutex::new(State { used, ..State::default() }) }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn take(&self, state: &mut State, bytes: u64) -> Result<()> {
+        let free = self.profile.total_bytes - state.used.min(self.profile.total_bytes);
+        if bytes > free {
+            return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(free) });
+        }
+        state.used += bytes;
+        Ok(())
+    }
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self::new(DeviceProfile::default())
+    }
+}
+
+impl DeviceMemory for Meta {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        if bytes > self.profile.total_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.profile.total_bytes });
+        }
+        let mut state = self.state();
+        self.take(&mut state, bytes)?;
+        state.next += 1;
+        let id = SegmentId(state.next);
+        state.held.insert(id, bytes);
+        Ok(id)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        let mut state = self.state();
+        if let Some(bytes) = state.held.remove(&id) {
+            state.used -= bytes;
+        }
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let used = self.state().used;
+        Some(MemoryInfo {
+            free_bytes: self.profile.total_bytes.saturating_sub(used),
+            total_bytes: self.profile.total_bytes,
+        })
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        Some(self)
+    }
+}
+
+impl VirtualMemory for Meta {
+    fn reserve(&self, _bytes: u64) -> Result<SegmentId> {
+        let mut state = self.state();
+        state.next += 1;
+        let id = SegmentId(state.next);
+        state.held.insert(id, 0);
+        Ok(id)
+    }
+
+    fn map(&self, id: SegmentId, _offset: u64, bytes: u64) -> Result<()> {
+        let mut state = self.state();
+        if !state.held.contains_key(&id) {
+            return Err(Error::UnknownSegment(id));
+        }
+        self.take(&mut state, bytes)?;
+        *state.held.entry(id).or_default() += bytes;
+        Ok(())
+    }
+
+    fn unmap(&self, id: SegmentId, _offset: u64, bytes: u64) {
+        let mut state = self.state();
+        if let Some(held) = state.held.get_mut(&id) {
+            *held -= bytes;
+            state.used -= bytes;
+        }
+    }
+
+    fn release(&self, id: SegmentId) {
+        self.free_segment(id);
+    }
+}
+
+impl Backend for Meta {
+    fn name(&self) -> &str {
+        "meta"
+    }
+
+    fn device_name(&self) -> String {
+        self.profile.name.clone()
+    }
+
+    fn computes(&self) -> bool {
+        false
+    }
+
+    fn upload(&self, _src: &[u8], _dst: Region) -> Result<()> {
+        Ok(())
+    }
+
+    fn download(&self, _src: Region, _dst: &mut [u8]) -> Result<()> {
+        Err(Error::NoValues { device: self.profile.name.clone(), op: "download" })
+    }
+
+    fn launch(&self, _call: &KernelCall) -> Result<()> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}

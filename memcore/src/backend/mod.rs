@@ -1,0 +1,205 @@
+//! The whole porting surface: what a device must offer.
+//!
+//! A backend is two small traits. [`DeviceMemory`] hands out segments; [`Backend`] moves bytes and
+//! runs kernels in them. Everything else — allocation policy, accounting, autograd, operators — is core's.
+//!
+//! **To add a backend**: implement both traits, run `conformance::main` against it, and name it in the
+//! command line. The rules that the suite checks:
+//!
+//! - *Addresses are [`Region`]s.* No pointer crosses this interface: WebGPU has none to give.
+//! - *One in-order queue.* `upload`, `launch` and `download` take effect in the order of the calls, and a
+//!   freed block may be reused by the very next call.
+//! - *Core allocates every byte*, outputs and workspaces included. A backend allocates device memory only in
+//!   [`DeviceMemory::alloc_segment`], and once at construction a fixed amount that it reports through
+//!   [`Backend::scratch_bytes`].
+//! - *Fresh memory is garbage.*
+//! - *Kernels are data.* [`KernelCall`] is validated once, in core, before a backend sees it: operands are in
+//!   bounds, of the right shape and type, and alias only where a kernel may work in place.
+//! - *Unsupported is an answer.* [`Backend::supports`] = false becomes an error for the user that names the
+//!   kernel; nothing is composed behind it.
+
+mod cost;
+mod faulty;
+pub mod kernel;
+mod limited;
+mod meta;
+mod operand;
+mod validate;
+
+pub use cost::Cost;
+pub use faulty::{Faulty, FaultyCall};
+pub use kernel::KernelCall;
+pub use limited::Limited;
+pub use meta::{DeviceProfile, Meta};
+pub use operand::{Access, Operand};
+pub use validate::validate;
+
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// A segment of device memory: what one call of the driver gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub u32);
+
+/// A byte range of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// The segment.
+    pub segment: SegmentId,
+    /// First byte in it.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Region {
+    /// The part of this region that starts `offset` bytes in and is `len` bytes long.
+    /// It must lie inside; debug builds check.
+    #[must_use]
+    pub fn part(self, offset: u64, len: u64) -> Region {
+        debug_assert!(offset + len <= self.len, "part {offset}+{len} of {self:?}");
+        Region { segment: self.segment, offset: self.offset + offset, len }
+    }
+
+    /// One past the last byte.
+    pub fn end(self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// Whether the two share a byte.
+    pub fn overlaps(self, other: Region) -> bool {
+        self.segment == other.segment
+            && self.len > 0
+            && other.len > 0
+            && self.offset < other.end()
+            && other.offset < self.end()
+    }
+}
+
+/// What the driver says of the device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Bytes that could still be allocated, by anyone.
+    pub free_bytes: u64,
+    /// Bytes that the device has.
+    pub total_bytes: u64,
+}
+
+/// Fixed properties of a device's memory.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Every block starts at a multiple of this many bytes. A power of two, at most 512.
+    pub alignment: u64,
+    /// The largest segment that can ever be allocated.
+    pub max_segment_bytes: u64,
+    /// The largest range that one operand of a kernel may span.
+    pub max_binding_bytes: u64,
+    /// Element types that the backend can store and compute with.
+    pub dtypes: Vec<DType>,
+}
+
+/// What an allocator may ask of a device: segments, and what the driver says of them.
+pub trait DeviceMemory: Send + Sync {
+    /// Fixed properties; the same for the backend's whole life.
+    fn limits(&self) -> &Limits;
+
+    /// Takes `bytes` (> 0) from the driver. The contents are garbage.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFull`](crate::Error::DeviceFull) when the device is merely full,
+    /// [`Error::TooLarge`](crate::Error::TooLarge) when no amount of freeing could help. Never confused.
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId>;
+
+    /// Gives a segment back. When this returns the memory is truly free again; work in the queue that
+    /// uses the segment has been completed. An unknown id is ignored.
+    fn free_segment(&self, id: SegmentId);
+
+    /// What the *driver* says is free and total; `None` where it will not say.
+    fn memory_info(&self) -> Option<MemoryInfo>;
+
+    /// The device's virtual-memory interface, where it has one: for expandable segments.
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
+}
+
+/// Segments whose address range is reserved first and backed by memory piece by piece.
+///
+/// A reserved range is a [`SegmentId`] like any other: regions inside its mapped part may be used by kernels.
+pub trait VirtualMemory: Send + Sync {
+    /// Reserves `bytes` of addresses, without memory behind them.
+    ///
+    /// # Errors
+    /// When the address space is exhausted.
+    fn reserve(&self, bytes: u64) -> Result<SegmentId>;
+
+    /// Puts memory behind `offset..offset + bytes`, which must not be mapped. Contents are garbage.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFull`](crate::Error::DeviceFull) when the device has no memory left; nothing was mapped then.
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()>;
+
+    /// Gives the memory behind `offset..offset + bytes` back; the addresses stay reserved.
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64);
+
+    /// Gives up the reservation; everything in it must be unmapped.
+    fn release(&self, id: SegmentId);
+}
+
+/// A device that can also move bytes and run kernels, in the order of the calls.
+pub trait Backend: DeviceMemory {
+    /// The name that the command line uses: `cpu`, `wgpu`, `cuda`, `meta`.
+    fn name(&self) -> &str;
+
+    /// The device's own name, as its driver gives it.
+    fn device_name(&self) -> String {
+        self.name().to_string()
+    }
+
+    /// Whether values exist at all. `meta` says no: it accounts and does not compute.
+    fn computes(&self) -> bool {
+        true
+    }
+
+    /// Copies host bytes into `dst` (`src.len()` = `dst.len`). The source may be reused on return.
+    ///
+    /// # Errors
+    /// The backend's own.
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()>;
+
+    /// Copies `src` to the host, after everything queued before it.
+    ///
+    /// # Errors
+    /// The backend's own.
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()>;
+
+    /// Queues a kernel. The call has passed [`validate`] and [`Backend::supports`].
+    ///
+    /// # Errors
+    /// The backend's own; a kernel that it does not have is [`Error::Unsupported`](crate::Error::Unsupported).
+    fn launch(&self, call: &KernelCall) -> Result<()>;
+
+    /// Waits until everything queued is done.
+    ///
+    /// # Errors
+    /// Whatever failed in the queue.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Whether the backend has this kernel for these types and shapes.
+    fn supports(&self, call: &KernelCall) -> bool {
+        let _ = call;
+        true
+    }
+
+    /// Bytes of workspace that the backend's own algorithm wants for this call under the `native` profile;
+    /// core allocates them and passes them as the call's `workspace`. 0 by default.
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        let _ = call;
+        0
+    }
+
+    /// Device memory that the backend holds for itself since construction, outside any segment.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
+}

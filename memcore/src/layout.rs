@@ -1,0 +1,300 @@
+//! Shapes and strides, inline and `Copy`, so that a kernel call never allocates to describe itself.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// The largest number of dimensions a tensor can have.
+pub const MAX_RANK: usize = 6;
+
+/// Where the elements of a view lie relative to its first one: sizes and strides, in elements.
+///
+/// Strides are never negative; a stride of 0 repeats an element (a broadcast).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    rank: u8,
+    dims: [usize; MAX_RANK],
+    strides: [usize; MAX_RANK],
+}
+
+impl Layout {
+    /// Row-major layout of `dims`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more than [`MAX_RANK`] dimensions or an element count beyond `u64`'s 2^60.
+    pub fn contiguous(dims: &[usize]) -> Result<Self> {
+        if dims.len() > MAX_RANK {
+            return Err(Error::shape("layout", format!("{} dimensions, at most {MAX_RANK} are supported", dims.len())));
+        }
+        let mut layout = Self { rank: dims.len() as u8, dims: [1; MAX_RANK], strides: [0; MAX_RANK] };
+        let mut stride = 1usize;
+        for i in (0..dims.len()).rev() {
+            layout.dims[i] = dims[i];
+            layout.strides[i] = stride;
+            stride = stride
+                .checked_mul(dims[i].max(1))
+                .filter(|n| *n < 1 << 60)
+                .ok_or_else(|| Error::shape("layout", format!("{dims:?} has too many elements")))?;
+        }
+        Ok(layout)
+    }
+
+    /// The layout of a scalar: no dimensions, one element.
+    pub const fn scalar() -> Self {
+        Self { rank: 0, dims: [1; MAX_RANK], strides: [0; MAX_RANK] }
+    }
+
+    /// A layout from sizes and strides of equal length.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the lengths differ or exceed [`MAX_RANK`].
+    pub fn strided(dims: &[usize], strides: &[usize]) -> Result<Self> {
+        if dims.len() != strides.len() || dims.len() > MAX_RANK {
+            return Err(Error::shape("layout", format!("dims {dims:?} with strides {strides:?}")));
+        }
+        let mut layout = Self { rank: dims.len() as u8, dims: [1; MAX_RANK], strides: [0; MAX_RANK] };
+        layout.dims[..dims.len()].copy_from_slice(dims);
+        layout.strides[..dims.len()].copy_from_slice(strides);
+        Ok(layout)
+    }
+
+    /// Number of dimensions.
+    pub const fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Sizes, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims[..self.rank()]
+    }
+
+    /// Strides in elements, outermost first.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides[..self.rank()]
+    }
+
+    /// Number of elements; 1 for a scalar, 0 when any size is 0.
+    pub fn numel(&self) -> usize {
+        self.dims().iter().product()
+    }
+
+    /// Elements from the first to one past the last that the view touches; 0 when it is empty.
+    pub fn span(&self) -> usize {
+        if self.numel() == 0 {
+            return 0;
+        }
+        1 + self.dims().iter().zip(self.strides()).map(|(d, s)| (d - 1) * s).sum::<usize>()
+    }
+
+    /// Whether the elements lie in row-major order without gaps. Sizes of 1 do not count, as in PyTorch.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (d, s) in self.dims().iter().zip(self.strides()).rev() {
+            if *d == 0 {
+                return true;
+            }
+            if *d != 1 {
+                if *s != expected {
+                    return false;
+                }
+                expected *= d;
+            }
+        }
+        true
+    }
+
+    /// Whether two different indices name one element (a stride of 0 over a size above 1).
+    pub fn is_broadcast(&self) -> bool {
+        self.dims().iter().zip(self.strides()).any(|(d, s)| *d > 1 && *s == 0)
+    }
+
+    /// Whether the elements fill their span exactly once, in any order of the dimensions.
+    pub fn is_dense(&self) -> bool {
+        !self.is_broadcast() && self.span() == self.numel()
+    }
+
+    /// The same elements with dimensions `a` and `b` exchanged. Both must be below the rank.
+    #[must_use]
+    pub fn transposed(mut self, a: usize, b: usize) -> Self {
+        self.dims[..self.rank as usize].swap(a, b);
+        self.strides[..self.rank as usize].swap(a, b);
+        self
+    }
+
+    /// The same elements in the order of `axes`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `axes` is not a permutation of the dimensions.
+    pub fn permuted(&self, axes: &[usize]) -> Result<Self> {
+        let mut seen = [false; MAX_RANK];
+        let valid = axes.len() == self.rank()
+            && axes.iter().all(|&a| a < self.rank() && !std::mem::replace(&mut seen[a], true));
+        if !valid {
+            return Err(Error::shape(
+                "permute",
+                format!("{axes:?} is no permutation of the {} dimensions", self.rank()),
+            ));
+        }
+        let mut out = *self;
+        for (i, &a) in axes.iter().enumerate() {
+            out.dims[i] = self.dims[a];
+            out.strides[i] = self.strides[a];
+        }
+        Ok(out)
+    }
+
+    /// This layout seen as `dims`: sizes of 1 (and missing leading sizes) repeat with stride 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a size is neither equal nor 1.
+    pub fn broadcast_to(&self, dims: &[usize]) -> Result<Self> {
+        let fail = || Error::shape("broadcast", format!("{:?} cannot be broadcast to {dims:?}", self.dims()));
+        if dims.len() < self.rank() || dims.len() > MAX_RANK {
+            return Err(fail());
+        }
+        let lead = dims.len() - self.rank();
+        let mut out = Self { rank: dims.len() as u8, dims: [1; MAX_RANK], strides: [0; MAX_RANK] };
+        for (i, &want) in dims.iter().enumerate() {
+            out.dims[i] = want;
+            if i >= lead {
+                let have = self.dims[i - lead];
+                if have == want {
+                    out.strides[i] = self.strides[i - lead];
+                } else if have != 1 {
+                    return Err(fail());
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// These elements with other sizes, without moving any: `None` when the strides do not allow it
+    /// (PyTorch's rule for `view`). The element counts must be equal.
+    pub fn viewed(&self, dims: &[usize]) -> Option<Self> {
+        let target = Self::contiguous(dims).ok()?;
+        if target.numel() != self.numel() {
+            return None;
+        }
+        if self.is_contiguous() || self.numel() == 0 {
+            return Some(target);
+        }
+        // Old dimensions are grouped into runs that are contiguous among themselves; each run must
+        // be covered by whole new dimensions.
+        let mut out = target;
+        let (mut new_axis, mut old_axis) = (dims.len(), self.rank());
+        while old_axis > 0 {
+            let base = self.strides[old_axis - 1];
+            let mut run = self.dims[old_axis - 1];
+            old_axis -= 1;
+            while old_axis > 0 && (self.dims[old_axis - 1] == 1 || self.strides[old_axis - 1] == run * base) {
+                run *= self.dims[old_axis - 1];
+                old_axis -= 1;
+            }
+            let mut covered = 1;
+            while new_axis > 0 && (covered < run || dims[new_axis - 1] == 1) {
+                out.strides[new_axis - 1] = covered * base;
+                covered *= dims[new_axis - 1];
+                new_axis -= 1;
+            }
+            if covered != run {
+                return None;
+            }
+        }
+        Some(out)
+    }
+
+    /// The part `start..start + len` of dimension `axis`, and the offset in elements of its first one.
+    /// `axis` must be below the rank and the part inside the dimension.
+    pub fn narrowed(mut self, axis: usize, start: usize, len: usize) -> (Self, usize) {
+        let offset = start * self.strides[axis];
+        self.dims[axis] = len;
+        (self, offset)
+    }
+
+    /// Inserts a dimension of size 1 before `axis` (`axis` ≤ rank < [`MAX_RANK`]).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the rank would exceed [`MAX_RANK`].
+    pub fn unsqueezed(&self, axis: usize) -> Result<Self> {
+        let mut dims: arrayvec::ArrayVec<usize, MAX_RANK> = self.dims().iter().copied().collect();
+        let mut strides: arrayvec::ArrayVec<usize, MAX_RANK> = self.strides().iter().copied().collect();
+        if dims.is_full() || axis > dims.len() {
+            return Err(Error::shape("unsqueeze", format!("axis {axis} of {:?}", self.dims())));
+        }
+        let stride = if axis < dims.len() { dims[axis] * strides[axis] } else { 1 };
+        dims.insert(axis, 1);
+        strides.insert(axis, stride);
+        Self::strided(&dims, &strides)
+    }
+
+    /// Removes dimension `axis`, which must be below the rank; its index is taken as 0.
+    #[must_use]
+    pub fn without_axis(mut self, axis: usize) -> Self {
+        let rank = self.rank();
+        self.dims.copy_within(axis + 1..rank, axis);
+        self.strides.copy_within(axis + 1..rank, axis);
+        self.dims[rank - 1] = 1;
+        self.strides[rank - 1] = 0;
+        self.rank -= 1;
+        self
+    }
+}
+
+/// The shape that `a` and `b` broadcast to, by NumPy's and PyTorch's rule.
+///
+/// # Errors
+/// [`Error::Shape`] naming both shapes when they do not fit.
+pub fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
+    let rank = a.len().max(b.len());
+    let mut out = arrayvec::ArrayVec::new();
+    for i in 0..rank {
+        let x = if i + a.len() >= rank { a[i + a.len() - rank] } else { 1 };
+        let y = if i + b.len() >= rank { b[i + b.len() - rank] } else { 1 };
+        if x != y && x != 1 && y != 1 {
+            return Err(Error::shape("broadcast", format!("{a:?} and {b:?} do not fit together")));
+        }
+        out.push(if x == 1 { y } else { x });
+    }
+    Ok(out)
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_contiguous() {
+            write!(f, "{:?}", self.dims())
+        } else {
+            write!(f, "{:?}/{:?}", self.dims(), self.strides())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn view_follows_strides() {
+        let l = Layout::contiguous(&[2, 3, 4]).unwrap().transposed(0, 1);
+        assert_eq!(l.dims(), [3, 2, 4]);
+        assert_eq!(l.viewed(&[6, 4]), None);
+        assert_eq!(l.viewed(&[3, 8]), None);
+        assert_eq!(l.viewed(&[3, 2, 2, 2]).unwrap().strides(), [4, 12, 2, 1]);
+        assert!(Layout::contiguous(&[4, 6]).unwrap().viewed(&[24]).unwrap().is_contiguous());
+    }
+
+    #[test]
+    fn broadcast_repeats_with_stride_zero() {
+        let l = Layout::contiguous(&[3, 1]).unwrap().broadcast_to(&[2, 3, 5]).unwrap();
+        assert_eq!(l.strides(), [0, 1, 0]);
+        assert!(l.is_broadcast() && !l.is_dense());
+        assert!(Layout::contiguous(&[3]).unwrap().broadcast_to(&[4]).is_err());
+        assert_eq!(broadcast_dims(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        assert!(Layout::contiguous(&[usize::MAX, 2]).is_err());
+        assert!(Layout::contiguous(&[1; 7]).is_err());
+        assert_eq!(Layout::contiguous(&[0, 5]).unwrap().span(), 0);
+    }
+}
