@@ -1,0 +1,148 @@
+//! Blocks and segments: slabs whose entries are linked by index.
+
+use smallvec::SmallVec;
+
+use crate::backend::SegmentId;
+use crate::memory::Stream;
+
+/// No block.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Index of a pool: the default large and small one first, then two for each private pool.
+pub(super) type PoolIndex = u32;
+/// The default pool for blocks above 1 MiB.
+pub(super) const LARGE: PoolIndex = 0;
+/// The default pool for blocks up to 1 MiB.
+pub(super) const SMALL: PoolIndex = 1;
+
+/// A run of bytes in one segment.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// What the client asked for. A block that is free keeps the number of its last client, as PyTorch's does.
+    pub(super) requested_bytes: u64,
+    /// The pool's count of searches when the block was last freed: its age for garbage collection.
+    pub(super) freed_at: u64,
+    pub(super) stream: Stream,
+    pub(super) segment: u32,
+    /// Neighbours in the segment, in order of address; [`NONE`] at its ends.
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    /// Events that its free still waits for.
+    pub(super) events: u32,
+    pub(super) pool: PoolIndex,
+    pub(super) allocated: bool,
+    /// Has memory behind it: false only in the unmapped ranges of expandable segments.
+    pub(super) mapped: bool,
+    pub(super) expandable: bool,
+    /// Streams were recorded on it; they are kept aside.
+    pub(super) recorded: bool,
+}
+
+impl Node {
+    pub(super) fn new(stream: Stream, bytes: u64, pool: PoolIndex, address: u64, segment: u32) -> Self {
+        Self {
+            address,
+            bytes,
+            requested_bytes: 0,
+            freed_at: 0,
+            stream,
+            segment,
+            prev: NONE,
+            next: NONE,
+            events: 0,
+            pool,
+            allocated: false,
+            mapped: true,
+            expandable: false,
+            recorded: false,
+        }
+    }
+
+    /// Whether it shares its segment with other blocks.
+    #[inline]
+    pub(super) fn is_split(&self) -> bool {
+        self.prev != NONE || self.next != NONE
+    }
+
+    /// Whether nobody holds it or waits for it.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        !self.allocated && self.events == 0 && !self.recorded
+    }
+}
+
+/// What one driver call gave: an ordinary segment, or a reservation that grows.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) id: SegmentId,
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+    /// Its first block.
+    pub(super) first: u32,
+    /// Size of a page, for an expandable segment.
+    pub(super) page_bytes: u64,
+}
+
+/// Entries that keep their index while they live.
+#[derive(Clone, Debug)]
+pub(super) struct Slab<T> {
+    entries: Vec<Option<T>>,
+    vacant: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Self { entries: Vec::new(), vacant: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, entry: T) -> u32 {
+        match self.vacant.pop() {
+            Some(index) => {
+                self.entries[index as usize] = Some(entry);
+                index
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Option<T> {
+        let entry = self.entries.get_mut(index as usize).and_then(Option::take);
+        if entry.is_some() {
+            self.vacant.push(index);
+        }
+        entry
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize).and_then(Option::as_ref)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        self.entries[index as usize].as_ref().expect("links lead to live entries")
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        self.entries[index as usize].as_mut().expect("links lead to live entries")
+    }
+}
+
+/// The streams recorded on one block, in the order of the calls, each once.
+pub(super) type Streams = SmallVec<[Stream; 2]>;
