@@ -117,7 +117,7 @@ impl DeviceBuilder {
 
     /// The device.
     pub fn build(self) -> Device {
-        let allocator = self.allocator.unwrap_or_else(|| Box::new(Caching::new(self.backend.clone())));
+        let allocator = self.allocator.unwrap_or_else(|| Box::new(Caching::with_defaults(self.backend.clone())));
         let mut ledger = Ledger::default();
         ledger.set_history(self.history);
         Device(Arc::new(Inner {
