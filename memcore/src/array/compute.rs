@@ -182,6 +182,15 @@ impl Array {
         Ok(out)
     }
 
+    /// `self = mask ? value : self`, with the mask broadcast.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn masked_fill_(&self, mask: &Array, value: f64) -> Result<()> {
+        let mask = mask.broadcast_to(self.dims())?;
+        self.launch_in_place(MaskedFill { x: self.operand(), mask: mask.operand(), value, out: self.operand() })
+    }
+
     /// `op` over `axes`. With `keepdim` they stay with size 1. No axes means all of them.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 mod compute;
 mod element;
+mod into;
+mod join;
 mod view;
 
 pub use compute::MatmulOptions;

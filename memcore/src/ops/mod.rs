@@ -7,15 +7,33 @@
 //! when an intermediate value is freed, as in Python.
 
 mod activation;
+mod binary;
+mod cast;
 mod conv;
+mod elementwise;
+mod join;
 mod loss;
+mod mask;
 mod matmul;
+mod reduce;
 mod shape;
 mod softmax;
 
 pub use activation::{gelu, gelu_tanh, leaky_relu, relu, sigmoid, silu, tanh};
+pub use binary::{add, div, maximum, minimum, mul, sub};
+pub use cast::cast;
 pub use conv::conv2d;
+pub use elementwise::{
+    abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
+    square, sub_scalar,
+};
+pub use join::{cat, chunk, split, split_with_sizes, stack};
 pub use loss::{IGNORE_INDEX, cross_entropy, mse_loss, nll_loss};
+pub use mask::{masked_fill, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};
-pub use shape::{flatten, narrow, permute, reshape, select, t, transpose, view};
+pub use reduce::{amax, argmax, max_axis, mean, mean_axes, min_axis, norm, sum, sum_axes};
+pub use shape::{
+    clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose, unsqueeze,
+    view,
+};
 pub use softmax::{log_softmax, softmax};

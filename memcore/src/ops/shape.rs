@@ -1,13 +1,14 @@
-//! Views and copies: other sizes, other order, parts and concatenations. Views share memory; nothing is saved but sizes.
+//! Views and copies: other sizes, other order, parts, repetitions. Views share memory; nothing is saved but sizes.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
 
-type Dims = SmallVec<[usize; 6]>;
+pub(super) type Dims = SmallVec<[usize; 6]>;
 
 /// The same elements with other sizes, without a copy.
 ///
@@ -167,5 +168,145 @@ impl Function for SliceBackward {
         let out = Array::zeros(grad.device(), &self.dims, grad.dtype())?;
         out.narrow(self.axis, self.start, grad.dims()[self.axis])?.copy_(&grad)?;
         Ok(smallvec![Some(out)])
+    }
+}
+
+/// A dimension of size 1 before `axis`, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis beyond the last, or too many dimensions.
+pub fn unsqueeze(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let y = x.array().unsqueeze(axis)?;
+    record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "UnsqueezeBackward0", axis })))
+}
+
+/// Without dimension `axis`, whose size must be 1, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] when it is not.
+pub fn squeeze(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let y = x.array().squeeze(axis)?;
+    record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "SqueezeBackward1", axis })))
+}
+
+/// Backward of [`squeeze`] and of [`unsqueeze`]: the other one.
+struct SqueezeBackward {
+    name: &'static str,
+    axis: usize,
+}
+
+impl Function for SqueezeBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let unsqueezed = self.name == "UnsqueezeBackward0";
+        Ok(smallvec![Some(if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? })])
+    }
+}
+
+/// The elements repeated to larger sizes (where a size is 1, or in front), as a view. Its gradient is summed back.
+///
+/// # Errors
+/// [`Error::Shape`] when the sizes do not fit.
+pub fn expand(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let y = x.array().broadcast_to(dims)?;
+    record(y, &[x], |_| Ok(Box::new(ExpandBackward { dims: x.dims().into() })))
+}
+
+struct ExpandBackward {
+    dims: Dims,
+}
+
+impl Function for ExpandBackward {
+    fn name(&self) -> &'static str {
+        "ExpandBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.sum_to(&self.dims)?)])
+    }
+}
+
+/// The whole tensor repeated `times[i]` times along each dimension, in a copy. Its gradient is summed back.
+///
+/// # Errors
+/// [`Error::Shape`] when there is not one number per dimension, or when more than [`MAX_RANK`](crate::MAX_RANK) sizes and numbers are
+/// above 1; those of the device.
+pub fn repeat(x: &Tensor, times: &[usize]) -> Result<Tensor> {
+    if times.len() != x.rank() {
+        return Err(Error::shape("repeat", format!("{times:?} times of {:?}", x.dims())));
+    }
+    let _op = context::op("repeat");
+    // Each repeated dimension becomes a number and a size: `[n] → [times, n] → [times·n]`.
+    let (mut source, mut split, mut axes, mut dims) = (Dims::new(), Dims::new(), Dims::new(), Dims::new());
+    for (&n, &times) in x.dims().iter().zip(times) {
+        if times != 1 {
+            axes.push(split.len());
+            split.push(times);
+            source.push(1);
+        }
+        split.push(n);
+        source.push(n);
+        dims.push(times * n);
+    }
+    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    y.view(&split)?.copy_(&x.array().reshape(&source)?)?;
+    record(y, &[x], |_| Ok(Box::new(RepeatBackward { split, axes, dims: x.dims().into() })))
+}
+
+struct RepeatBackward {
+    /// The result's sizes, with numbers and sizes apart.
+    split: Dims,
+    /// Which of them are numbers.
+    axes: Dims,
+    dims: Dims,
+}
+
+impl Function for RepeatBackward {
+    fn name(&self) -> &'static str {
+        "RepeatBackward0"
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        if self.axes.is_empty() {
+            return Ok(smallvec![Some(grad)]);
+        }
+        let summed = grad.reshape(&self.split)?.reduce(ReduceOp::Sum, &self.axes, false)?;
+        Ok(smallvec![Some(summed.view(&self.dims)?)])
+    }
+}
+
+/// A copy with memory of its own.
+///
+/// # Errors
+/// Those of the device.
+pub fn clone(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("clone");
+    let y = x.array().copied()?;
+    record(y, &[x], |_| Ok(Box::new(CloneBackward)))
+}
+
+/// This very tensor where it is contiguous, a copy of it where not.
+///
+/// # Errors
+/// Those of the device.
+pub fn contiguous(x: &Tensor) -> Result<Tensor> {
+    if x.array().layout().is_contiguous() { Ok(x.clone()) } else { clone(x) }
+}
+
+struct CloneBackward;
+
+impl Function for CloneBackward {
+    fn name(&self) -> &'static str {
+        "CloneBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        Ok(grads)
     }
 }
