@@ -1,1 +1,5 @@
-//! conformance
+//! What a backend must pass.
+
+pub mod reference;
+
+pub use reference::Reference;
