@@ -30,7 +30,6 @@ use memcore::{DType, Error, Result};
 
 pub(crate) use memory::{Memory, POISON, positions};
 pub(crate) use number::{Number, load, store};
-pub(crate) use random::philox;
 
 /// A backend whose kernels are plain f64 code: what every other backend is compared with.
 pub struct Reference {
