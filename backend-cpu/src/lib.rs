@@ -16,9 +16,12 @@
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
 mod backend;
+mod element;
+mod math;
 mod memory;
 mod os;
 mod parallel;
+mod simd;
 mod view;
 
 pub use backend::Cpu;
