@@ -6,6 +6,7 @@ use memcore::DType;
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
 use memcore::error::{Error, Result};
 
+use crate::elementwise;
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
@@ -164,19 +165,21 @@ fn check_len(host: usize, region: Region) -> Result<()> {
 
 /// Whether a family has the kernel for these types and shapes.
 fn supports(call: &KernelCall) -> bool {
-    !matches!(
-        call,
+    match call {
+        KernelCall::Unary(k) => elementwise::supports_unary(k),
+        KernelCall::Binary(k) => elementwise::supports_binary(k),
         KernelCall::Matmul(_)
-            | KernelCall::MatmulInt8(_)
-            | KernelCall::Conv2d(_)
-            | KernelCall::Conv2dInputGrad(_)
-            | KernelCall::Conv2dWeightGrad(_)
-            | KernelCall::Pool2d(_)
-            | KernelCall::Pool2dGrad(_)
-            | KernelCall::Rope(_)
-            | KernelCall::Attention(_)
-            | KernelCall::AttentionGrad(_)
-    )
+        | KernelCall::MatmulInt8(_)
+        | KernelCall::Conv2d(_)
+        | KernelCall::Conv2dInputGrad(_)
+        | KernelCall::Conv2dWeightGrad(_)
+        | KernelCall::Pool2d(_)
+        | KernelCall::Pool2dGrad(_)
+        | KernelCall::Rope(_)
+        | KernelCall::Attention(_)
+        | KernelCall::AttentionGrad(_) => false,
+        _ => true,
+    }
 }
 
 /// Workspace that a family's own algorithm wants from core.
@@ -185,8 +188,16 @@ fn workspace_bytes(_call: &KernelCall) -> u64 {
 }
 
 fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
-    let _ = ctx;
     match call {
+        KernelCall::Fill(k) => elementwise::fill(ctx, k),
+        KernelCall::Copy(k) => elementwise::copy(ctx, k),
+        KernelCall::Unary(k) => elementwise::unary(ctx, k),
+        KernelCall::UnaryGrad(k) => elementwise::unary_grad(ctx, k),
+        KernelCall::Binary(k) => elementwise::binary(ctx, k),
+        KernelCall::Ternary(k) => elementwise::ternary(ctx, k),
+        KernelCall::Select(k) => elementwise::select(ctx, k),
+        KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
+        KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)

@@ -17,11 +17,13 @@
 
 mod backend;
 mod element;
+mod elementwise;
 mod math;
 mod memory;
 mod os;
 mod parallel;
 mod simd;
+mod stream;
 mod view;
 
 pub use backend::Cpu;
