@@ -17,6 +17,26 @@ pub enum Convolution {
     },
 }
 
+/// The GPU that a profile stands for, as far as the grids of kernels depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessors {
+    /// How many there are.
+    pub count: usize,
+    /// Threads that one holds.
+    pub threads: usize,
+}
+
+impl Multiprocessors {
+    /// Of the best-known card of that compute capability: H100 (90), A100 (80), T4 (75).
+    pub fn of_compute_capability(sm: u32) -> Self {
+        match sm {
+            90.. => Self { count: 132, threads: 2048 },
+            80.. => Self { count: 108, threads: 2048 },
+            _ => Self { count: 40, threads: 1024 },
+        }
+    }
+}
+
 /// Who decides about temporaries and workspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -31,6 +51,8 @@ pub struct Profile {
     /// Whether operators make the temporaries that PyTorch's kernels make and ours do not need (a softmax gradient's
     /// product, for one).
     pub torch_temporaries: bool,
+    /// The GPU whose grids decide how much memory PyTorch's reductions take; `None`: ours take none.
+    pub multiprocessors: Option<Multiprocessors>,
 }
 
 impl Profile {
@@ -45,6 +67,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 0,
             convolution: Convolution::Backend,
             torch_temporaries: false,
+            multiprocessors: None,
         }
     }
 
@@ -57,6 +80,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 1 << 20,
             convolution: Convolution::Native,
             torch_temporaries: true,
+            multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Computing with arrays: each function allocates its result and launches one kernel. No history.
 
 use super::Array;
+use super::grid_reduce::Scratch;
 use crate::backend::kernel::{
     Binary, BinaryOp, Copy, MaskedFill, Matmul, Reduce, ReduceOp, Select, Ternary, TernaryOp, Unary, UnaryGrad,
     UnaryGradOp, UnaryOp,
@@ -199,6 +200,7 @@ impl Array {
         let mask = self.axis_mask(axes)?;
         let kept = self.reduced_dims(mask);
         let out = Self::empty(self.device(), &kept, self.dtype())?;
+        let _scratch = self.reduction_scratch(op, mask)?;
         self.device().launch(Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: None })?;
         if keepdim { Ok(out) } else { out.drop_axes(mask) }
     }
@@ -210,6 +212,7 @@ impl Array {
     pub(crate) fn reduce_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
         let out = out.view(&[1; MAX_RANK][..self.rank()])?;
         let axes = self.axis_mask(&[])?;
+        let _scratch = self.reduction_scratch(op, axes)?;
         out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })
     }
 
@@ -222,9 +225,18 @@ impl Array {
         let kept = self.reduced_dims(mask);
         let out = Self::empty(self.device(), &kept, self.dtype())?;
         let indices = Self::empty(self.device(), &kept, DType::I64)?;
+        // A partial value is a pair of value and position.
+        let _scratch = Scratch::new(self, mask, 16)?;
         let call = Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: Some(indices.operand()) };
         self.device().launch(call)?;
         if keepdim { Ok((out, indices)) } else { Ok((out.drop_axes(mask)?, indices.drop_axes(mask)?)) }
+    }
+
+    /// What PyTorch's kernel holds meanwhile. Sums are accumulated in another type than extrema.
+    fn reduction_scratch(&self, op: ReduceOp, axes: u8) -> Result<Option<Scratch>> {
+        let extremum = matches!(op, ReduceOp::Max | ReduceOp::Min);
+        let partial = if extremum { self.dtype() } else { self.dtype().accumulator() };
+        Scratch::new(self, axes, partial.size() as usize)
     }
 
     /// Summed down to `dims`, undoing a broadcast: this very array when there is nothing to sum.

@@ -2,6 +2,7 @@
 
 mod compute;
 mod element;
+mod grid_reduce;
 mod into;
 mod join;
 mod view;

@@ -47,12 +47,14 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     /// [`Error::Shape`] when `x` is not `[batch, time, width]`; those of the device.
-    pub fn attend(&self, x: &Tensor, mask: Option<&Tensor>, dropout: Option<&dyn Module>) -> Result<Tensor> {
+    pub fn attend(&self, x: Tensor, mask: Option<&Tensor>, dropout: Option<&dyn Module>) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let [batch, time, width] = *x.dims() else {
             return Err(Error::shape("attention", format!("{:?} is not [batch, time, width]", x.dims())));
         };
-        let mut parts = ops::split(&self.qkv.forward(x)?, width, 2)?.into_iter().map(|part| {
+        let qkv = self.qkv.forward(&x)?;
+        drop(x);
+        let mut parts = ops::split(&qkv, width, 2)?.into_iter().map(|part| {
             let part = ops::view(&part, &[batch, time, self.heads, width / self.heads])?;
             ops::transpose(&part, 1, 2)
         });

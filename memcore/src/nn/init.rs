@@ -202,7 +202,7 @@ impl Init {
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) when the number of values does not fit; the backend's.
-pub(crate) fn write_f32(array: &Array, values: &[f32]) -> Result<()> {
+pub fn write_f32(array: &Array, values: &[f32]) -> Result<()> {
     match array.dtype() {
         DType::F64 => array.write(&values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()),
         DType::F16 => array.write(&values.iter().map(|&v| half::f16::from_f32(v)).collect::<Vec<_>>()),

@@ -11,10 +11,10 @@ mod linear;
 mod norm;
 mod sequential;
 
-pub use attention::MultiHeadAttention;
+pub use attention::{AttentionOptions, MultiHeadAttention};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
-pub use init::{Fill, Init, Parameter, Training};
+pub use init::{Fill, Init, Parameter, Training, write_f32};
 pub use linear::Linear;
 pub use norm::{BatchNorm2d, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Dropout, Flatten, Sequential};
