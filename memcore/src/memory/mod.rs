@@ -45,7 +45,7 @@ pub use allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, S
 pub use arena::{Arena, Fit, FreeBlock, Room};
 pub use bfc::{BestFit, Bfc};
 pub use buddy::{Buddies, Buddy};
-pub use caching::{AllocatorConfig, Caching, TorchVersion};
+pub use caching::{AllocatorConfig, Caching, TorchVersion, memory_summary};
 pub use category::Category;
 pub use direct::Direct;
 pub use event::{AllocId, Event, Origin, PhaseId, ScopeId};
