@@ -196,7 +196,7 @@ fn logsumexp(p: Problem) -> Data {
     if p.mask != Mask::Hides {
         return Range(typical, typical + 0.5);
     }
-    let row = |at: usize| if at % t == 0 { f64::NEG_INFINITY } else { typical };
+    let row = |at: usize| if at.is_multiple_of(t) { f64::NEG_INFINITY } else { typical };
     Values((0..b * h * t).map(row).collect())
 }
 
