@@ -10,6 +10,7 @@ mod kernels;
 mod memory;
 mod transfer;
 mod validation;
+mod virtual_memory;
 mod workspace;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ impl Suite {
 pub const SUITES: &[Suite] = &[
     Suite { name: "coverage", needs_values: false, trials: coverage::trials },
     Suite { name: "memory", needs_values: false, trials: memory::trials },
+    Suite { name: "virtual_memory", needs_values: false, trials: virtual_memory::trials },
     Suite { name: "validation", needs_values: false, trials: validation::trials },
     Suite { name: "transfer", needs_values: true, trials: transfer::trials },
     Suite { name: "kernels", needs_values: true, trials: kernels::trials },
