@@ -25,9 +25,9 @@ pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
 /// }
 /// ```
 ///
-/// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`, `--exact`, …).
-/// `open` returns the reason where there is no such device: that is said loudly and passes, unless the environment variable
-/// [`REQUIRE_DEVICE`] names the device.
+/// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`,
+/// `--exact`, …). `open` returns the reason where there is no such device: that is said loudly and passes, unless the
+/// environment variable [`REQUIRE_DEVICE`] names the device.
 pub fn main(name: &str, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
     main_with(name, Options::default(), open)
 }

@@ -1,6 +1,7 @@
 //! What a backend must pass.
 //!
-//! A backend's crate has one test of a few lines (see [`main`]). The suites run on any [`Backend`](memcore::backend::Backend):
+//! A backend's crate has one test of a few lines (see [`main`]). The suites run on any
+//! [`Backend`](memcore::backend::Backend):
 //!
 //! - **coverage**: every kernel of the contract has cases, in the types and sizes that matter;
 //! - **memory**: segments, their alignment, how a device refuses and goes on;

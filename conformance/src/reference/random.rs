@@ -1,5 +1,5 @@
-//! Philox words, uniforms and dropout. Uniforms are made in the very arithmetic that the contract states, because they have
-//! the same bits on every backend.
+//! Philox words, uniforms and dropout. Uniforms are made in the very arithmetic that the contract states, because
+//! they have the same bits on every backend.
 
 use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 use memcore::{DType, Result};

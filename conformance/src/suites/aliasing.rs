@@ -1,7 +1,7 @@
 //! The ways in which operands share memory, and do not.
 //!
-//! Variants are made from the kernels' own cases: each operand in a segment of its own; an operand read twice; the result
-//! written over an argument, where the kernel may work in place.
+//! Variants are made from the kernels' own cases: each operand in a segment of its own; an operand read twice; the
+//! result written over an argument, where the kernel may work in place.
 
 use std::sync::Arc;
 

@@ -169,7 +169,8 @@ fn full(device: &Device) -> Result<Verdict, String> {
     let Some(info) = backend.memory_info() else {
         return Ok(Verdict::Skipped("the driver does not say what is free".into()));
     };
-    // Segments of the largest size until one is refused; each takes at least an eighth of the device, or it is given up.
+    // Segments of the largest size until one is refused; each takes at least an eighth of the device, or it is given
+    // up.
     let bytes = backend.limits().max_segment_bytes.min(info.total_bytes);
     if bytes < info.total_bytes / 8 {
         return Ok(Verdict::Skipped("too many segments would be needed".into()));

@@ -1,7 +1,7 @@
 //! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
 //!
-//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand above the
-//! kernels: they come as suites of their own, last in the list, on top of core's autograd.
+//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand
+//! above the kernels: they come as suites of their own, last in the list, on top of core's autograd.
 
 mod aliasing;
 mod coverage;

@@ -81,7 +81,8 @@ impl Subject {
         Self { case, bound, operands }
     }
 
-    /// Changes one operand and requires that the call is refused, naming one of `blamed`, or any operand where that is empty.
+    /// Changes one operand and requires that the call is refused, naming one of `blamed`, or any operand where that
+    /// is empty.
     fn refuses(&self, name: &str, blamed: &[&str], change: impl FnOnce(&mut Operand)) -> Result<(), String> {
         let mut bound = self.bound.clone();
         bound.change(name, change);
