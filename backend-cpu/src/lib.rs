@@ -18,11 +18,18 @@
 mod backend;
 mod element;
 mod elementwise;
+mod index;
+mod lanes;
+mod loss;
 mod math;
 mod memory;
+mod optim;
 mod os;
 mod parallel;
+mod quant;
+mod random;
 mod simd;
+mod softmax;
 mod stream;
 mod view;
 

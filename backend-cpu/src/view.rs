@@ -12,7 +12,7 @@
 //! [`Context::aliases`] the output; the elementwise ones go through `stream.rs`, which copies such blocks first.
 //! Bounds, alignment and element type are checked here again, which costs nanoseconds.
 
-use std::sync::RwLockReadGuard;
+use std::sync::MutexGuard;
 
 use memcore::DType;
 use memcore::backend::Operand;
@@ -23,7 +23,7 @@ use crate::parallel::{INLINE_ELEMENTS, Scratch, Threads};
 
 /// What a kernel may use while it runs.
 pub(crate) struct Context<'a> {
-    pub(crate) table: RwLockReadGuard<'a, Table>,
+    pub(crate) table: MutexGuard<'a, Table>,
     pub(crate) threads: &'a Threads,
 }
 
