@@ -9,7 +9,7 @@ use memcore::error::{Error, Result};
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{elementwise, index, loss, optim, quant, random, softmax};
+use crate::{elementwise, index, loss, optim, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
@@ -165,6 +165,7 @@ fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
         KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
@@ -198,6 +199,7 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Random(k) => random::random(ctx, k),
         KernelCall::Dropout(k) => random::dropout(ctx, k),
         KernelCall::DropoutGrad(k) => random::dropout_grad(ctx, k),
+        KernelCall::Reduce(k) => reduce::reduce(ctx, k),
         KernelCall::Softmax(k) => softmax::softmax(ctx, k),
         KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(ctx, k),
         KernelCall::NllLoss(k) => loss::nll_loss(ctx, k),

@@ -24,7 +24,7 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
             match usize::try_from(row) {
                 Ok(row) if row < rows => {
                     // SAFETY: row `row` of `table`, which nobody writes.
-                    to.copy_from_slice(unsafe { table.part(row * row_bytes, row_bytes) });
+                    to.copy_from_slice(unsafe { table.view(row * row_bytes, row_bytes) });
                 }
                 _ => missing(k.out.dtype, to),
             }

@@ -28,6 +28,7 @@ mod os;
 mod parallel;
 mod quant;
 mod random;
+mod reduce;
 mod simd;
 mod softmax;
 mod stream;

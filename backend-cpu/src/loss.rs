@@ -4,7 +4,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
 use memcore::error::Result;
 
-use crate::element::{Element, Float, Number, Real, float_type};
+use crate::element::{Float, Number, Real, float_type};
 use crate::view::{Context, SharedMut};
 
 /// `loss[i] = −log_probs[i, target[i]]`, reduced.

@@ -192,4 +192,13 @@ impl<T> SharedMut<T> {
         // SAFETY: the caller asserts it.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
     }
+
+    /// Elements `start..start + len`, to read.
+    ///
+    /// # Safety
+    /// In bounds, and nobody writes them meanwhile.
+    pub(crate) unsafe fn view<'a>(self, start: usize, len: usize) -> &'a [T] {
+        // SAFETY: the caller asserts it.
+        unsafe { std::slice::from_raw_parts(self.0.add(start), len) }
+    }
 }
