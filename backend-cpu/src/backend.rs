@@ -9,7 +9,7 @@ use memcore::error::{Error, Result};
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{elementwise, index, loss, optim, quant, random, reduce, softmax};
+use crate::{elementwise, index, loss, norm, optim, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
@@ -166,6 +166,8 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
         KernelCall::Binary(k) => elementwise::supports_binary(k),
         KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
+        KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
@@ -202,6 +204,12 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Reduce(k) => reduce::reduce(ctx, k),
         KernelCall::Softmax(k) => softmax::softmax(ctx, k),
         KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(ctx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(ctx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(ctx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(ctx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(ctx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(ctx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(ctx, k),
         KernelCall::NllLoss(k) => loss::nll_loss(ctx, k),
         KernelCall::NllLossGrad(k) => loss::nll_loss_grad(ctx, k),
         KernelCall::Gather(k) => index::gather(ctx, k),
@@ -222,7 +230,6 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         | KernelCall::Rope(_)
         | KernelCall::Attention(_)
         | KernelCall::AttentionGrad(_) => unsupported(call),
-        _ => unsupported(call),
     }
 }
 

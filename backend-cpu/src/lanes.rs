@@ -60,6 +60,32 @@ pub(crate) fn fold2<T: Copy, U: Copy, C: Copy>(
     join_lanes(lanes, join)
 }
 
+/// [`fold`] over three slices of one length.
+#[inline(always)]
+pub(crate) fn fold3<T: Copy, C: Copy>(
+    xs: &[T],
+    ys: &[T],
+    zs: &[T],
+    start: C,
+    step: impl Fn(C, T, T, T) -> C,
+    join: impl Fn(C, C) -> C,
+) -> C {
+    let n = xs.len();
+    let (ys, zs) = (&ys[..n], &zs[..n]);
+    let mut lanes = [start; LANES];
+    let whole = n / LANES * LANES;
+    for first in (0..whole).step_by(LANES) {
+        let (x, y, z) = (&xs[first..first + LANES], &ys[first..first + LANES], &zs[first..first + LANES]);
+        for l in 0..LANES {
+            lanes[l] = step(lanes[l], x[l], y[l], z[l]);
+        }
+    }
+    for i in whole..n {
+        lanes[i - whole] = step(lanes[i - whole], xs[i], ys[i], zs[i]);
+    }
+    join_lanes(lanes, join)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

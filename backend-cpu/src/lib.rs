@@ -23,6 +23,7 @@ mod lanes;
 mod loss;
 mod math;
 mod memory;
+mod norm;
 mod optim;
 mod os;
 mod parallel;
