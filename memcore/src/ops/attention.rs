@@ -200,15 +200,13 @@ impl Function for AttentionBackward {
 
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let [q, k, v, out, logsumexp] =
-            [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        let [q, k, v, out, logsumexp] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());
         let grad = self.algorithm.incoming(&with_rows(grad)?)?;
         let out = self.algorithm.result_again(&out)?;
-        let [dq, dk, dv] =
-            [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
+        let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
         let scratch = self.algorithm.scratch(&q, &k, &v)?;
         let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
         let mut call = AttentionGrad {
@@ -230,7 +228,8 @@ impl Function for AttentionBackward {
         let workspace = self.algorithm.workspace(&scratch, &call)?;
         call.workspace = workspace.as_ref().map(Array::operand);
         q.device().launch(call)?;
-        drop(scratch);
+        drop(workspace);
+        scratch.release();
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }

@@ -31,10 +31,17 @@ pub(super) struct Scratch {
     pub(super) delta: Array,
     /// What the kernel may use.
     workspace: Option<Array>,
-    /// All of it, in the order of freeing; last, so that this is what frees.
+    /// All of it, in the order of freeing.
     held: SmallVec<[Array; 4]>,
 }
 
+impl Scratch {
+    /// Frees it, in the order in which PyTorch's scratch goes.
+    pub(super) fn release(self) {
+        drop((self.delta, self.workspace));
+        self.held.into_iter().for_each(drop);
+    }
+}
 
 impl Algorithm {
     /// The one that PyTorch takes, under one of its profiles.
@@ -113,9 +120,7 @@ impl Algorithm {
 
     pub(super) fn scratch(self, q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
         match self {
-            Self::Native => {
-                Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None })
-            }
+            Self::Native => Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None }),
             Self::Efficient => efficient(q, v),
             Self::Flash => flash(q, k, v),
         }

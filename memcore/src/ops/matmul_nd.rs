@@ -37,10 +37,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let batch = broadcast_dims(lead_a, lead_b).map_err(|_| misfit())?;
     let count = batch.iter().product();
     let (dims_a, dims_b) = (joined(&batch, [*m, *k]), joined(&batch, [*k, *n]));
-    let y = bmm(
-        &reshape(&expand(a, &dims_a)?, &[count, *m, *k])?,
-        &reshape(&expand(b, &dims_b)?, &[count, *k, *n])?,
-    )?;
+    let y = bmm(&reshape(&expand(a, &dims_a)?, &[count, *m, *k])?, &reshape(&expand(b, &dims_b)?, &[count, *k, *n])?)?;
     view(&y, &joined(&batch, [*m, *n]))
 }
 

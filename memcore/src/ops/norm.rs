@@ -4,9 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{
-    BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp,
-};
+use crate::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
 use crate::context;
 use crate::error::{Error, Result};
 
