@@ -57,13 +57,7 @@ struct Dim {
     input: usize,
 }
 
-fn sizes(
-    layout: &Layout,
-    offset: usize,
-    axes: u8,
-    partial_bytes: usize,
-    gpu: Multiprocessors,
-) -> Option<Sizes> {
+fn sizes(layout: &Layout, offset: usize, axes: u8, partial_bytes: usize, gpu: Multiprocessors) -> Option<Sizes> {
     let dims = loop_dims(layout, axes);
     let reduced = dims.iter().filter(|d| d.out == 0).count();
     let outputs: usize = dims.iter().filter(|d| d.out != 0).map(|d| d.size).product();
