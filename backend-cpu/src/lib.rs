@@ -1,1 +1,29 @@
-//! backend-cpu
+//! The embedded default backend: the host's memory, its threads and its SIMD units.
+//!
+//! - Execution is synchronous: `launch` returns when the kernel is done.
+//! - Results are the same to the bit in every run on one machine: work is cut into pieces whose borders depend on sizes
+//!   alone, never on the number of threads, and partial results are combined in a fixed order.
+//! - A launch allocates nothing. Kernels that need room between passes use a fixed scratch, see
+//!   [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `memory.rs`, `os.rs` | segments and what the operating system says of memory |
+//! | `view.rs` | how a kernel gets at its operands |
+//! | `parallel.rs` | threads and scratch |
+//! | `simd.rs`, `element.rs`, `math.rs` | instruction sets, element types, elementary functions |
+//! | `stream.rs` | the loop behind every elementwise kernel |
+//! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
+
+mod backend;
+mod element;
+mod elementwise;
+mod math;
+mod memory;
+mod os;
+mod parallel;
+mod simd;
+mod stream;
+mod view;
+
+pub use backend::Cpu;

@@ -4,6 +4,7 @@
 //! table in the README and the reports come from that list.
 
 mod outcome;
+pub mod programs;
 
 pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
 

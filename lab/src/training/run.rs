@@ -250,7 +250,6 @@ impl Trainer {
         model.parameters.clear();
         let (device, tag) = (device.clone(), self.tag.clone());
         drop(self);
-        device.phase("");
         if let Some(label) = label {
             rows.push(Row::take(&device, format!("{tag}{label}")));
         }

@@ -133,6 +133,8 @@ pub struct AllocationFailure {
     pub allowed_bytes: Option<u64>,
     /// What was given back to the driver on the way.
     pub released_bytes: u64,
+    /// Free blocks of private pools, which serve nobody else.
+    pub private_cached_bytes: u64,
     /// The largest request, in bytes, that would be served now.
     pub largest_fit_bytes: u64,
     /// Refused ahead of the driver, because it would exceed the configured fraction of the device.

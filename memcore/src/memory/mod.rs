@@ -35,7 +35,7 @@ mod stats;
 mod usage;
 
 pub use allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
-pub use caching::{AllocatorConfig, Caching};
+pub use caching::{AllocatorConfig, Caching, TorchVersion};
 pub use category::Category;
 pub use direct::Direct;
 pub use event::{AllocId, Event, Origin, PhaseId, ScopeId};

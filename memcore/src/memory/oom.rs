@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::allocator::{AllocationFailure, Allocator};
+use super::caching::TorchVersion;
 use super::category::Category;
 use super::ledger::Ledger;
 use super::rings::Rings;
@@ -58,8 +59,12 @@ pub struct OutOfMemory {
     pub top_scopes: Vec<(String, u64)>,
     /// What emptying the cache gave back, to no avail.
     pub released_bytes: u64,
+    /// Free blocks of private pools, which serve nobody else.
+    pub private_cached_bytes: u64,
     /// The largest request that would have been served.
     pub largest_fit_bytes: u64,
+    /// Refused ahead of the driver, because it would exceed the configured fraction of the device.
+    pub preemptive: bool,
 }
 
 impl OutOfMemory {
@@ -92,7 +97,65 @@ impl OutOfMemory {
             by_category: *usage.by_category(),
             top_scopes,
             released_bytes: failure.released_bytes,
+            private_cached_bytes: failure.private_cached_bytes,
             largest_fit_bytes: failure.largest_fit_bytes,
+            preemptive: failure.preemptive,
+        }
+    }
+
+    /// The sentence of `torch.OutOfMemoryError`, for comparison with a run of PyTorch; without what NVML says of
+    /// processes. `expandable`: whether expandable segments are on, which later releases answer with another hint.
+    pub fn torch_message(&self, device: usize, version: TorchVersion, expandable: bool) -> String {
+        let head = "CUDA out of memory. ";
+        if self.preemptive {
+            let why = "Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit.";
+            return format!("{head}{why} Requested size: {}", TorchSize(self.block_bytes));
+        }
+        if self.requested_bytes >= 1 << 60 {
+            return format!("{head}Tried to allocate more than 1EB memory.");
+        }
+        let private = self.private_cached_bytes;
+        let allocated = self.rings.allocated_bytes + private;
+        let mut text = format!(
+            "{head}Tried to allocate {}. GPU {device} has a total capacity of {} of which {} is free. ",
+            TorchSize(self.segment_bytes),
+            TorchSize(self.total_bytes.unwrap_or(0)),
+            TorchSize(self.free_bytes.unwrap_or(0)),
+        );
+        if let Some(allowed) = self.allowed_bytes {
+            text += &format!("{} allowed; ", TorchSize(allowed));
+        }
+        text += &format!("Of the allocated memory {} is allocated by PyTorch, ", TorchSize(allocated));
+        if private > 0 {
+            text += &format!("with {} allocated in private pools (e.g., CUDA Graphs), ", TorchSize(private));
+        }
+        let unallocated = self.rings.reserved_bytes.saturating_sub(allocated);
+        text += &format!("and {} is reserved by PyTorch but unallocated.", TorchSize(unallocated));
+        text += if expandable && version >= TorchVersion::V2_15 { EXPANDABLE_HINT } else { FRAGMENTATION_HINT };
+        text
+    }
+}
+
+const FRAGMENTATION_HINT: &str = " If reserved but unallocated memory is large try setting \
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  \
+    (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
+
+const EXPANDABLE_HINT: &str = " expandable_segments is enabled. If instead the process is running out of virtual address \
+    space (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, times the \
+    number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
+    expandable_segments_reserve_by_class.";
+
+/// Bytes as PyTorch prints them: a unit only above 1024 of the smaller one.
+struct TorchSize(u64);
+
+impl fmt::Display for TorchSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..=1024 => write!(f, "{} bytes", self.0),
+            1025..=0x10_0000 => write!(f, "{:.2} KiB", bytes / 1024.0),
+            0x10_0001..=0x4000_0000 => write!(f, "{:.2} MiB", bytes / 1_048_576.0),
+            _ => write!(f, "{:.2} GiB", bytes / 1_073_741_824.0),
         }
     }
 }

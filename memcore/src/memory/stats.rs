@@ -36,8 +36,8 @@ impl Stat {
 
     #[inline]
     pub(super) fn decrease(&mut self, amount: u64) {
-        debug_assert!(self.current >= amount, "a counter fell below 0");
-        self.current = self.current.wrapping_sub(amount);
+        // Only counts of oversize blocks can fall below 0, when the size is changed while such blocks exist.
+        self.current = self.current.saturating_sub(amount);
         self.freed += amount;
     }
 

@@ -1,7 +1,7 @@
 //! Convolution and pooling layers.
 
-use super::init::{Fill, Init, Parameter};
 use super::Module;
+use super::init::{Fill, Init, Parameter};
 use crate::autograd::Tensor;
 use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use crate::context;

@@ -1,7 +1,7 @@
 //! Lookup tables.
 
-use super::init::{Fill, Init, Parameter};
 use super::Module;
+use super::init::{Fill, Init, Parameter};
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;
@@ -36,6 +36,6 @@ impl Embedding {
 impl Module for Embedding {
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::embedding(self.weight.tensor(), indices, None)
+        ops::embedding(indices, self.weight.tensor(), None)
     }
 }

@@ -1,7 +1,7 @@
 //! Fully connected layers.
 
-use super::init::{Fill, Init, Parameter};
 use super::Module;
+use super::init::{Fill, Init, Parameter};
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;

@@ -34,7 +34,7 @@ impl LayerNorm {
 impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::layer_norm(x, Some(self.weight.tensor()), Some(self.bias.tensor()), self.eps)
+        ops::layer_norm(x, self.weight.array().dims(), Some(self.weight.tensor()), Some(self.bias.tensor()), self.eps)
     }
 }
 
@@ -59,7 +59,7 @@ impl RmsNorm {
 impl Module for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::rms_norm(x, Some(self.weight.tensor()), self.eps)
+        ops::rms_norm(x, self.weight.array().dims(), Some(self.weight.tensor()), self.eps)
     }
 }
 
@@ -110,7 +110,8 @@ impl Module for BatchNorm2d {
             self.num_batches_tracked.unary_(crate::backend::kernel::UnaryOp::Affine { mul: 1.0, add: 1.0 })?;
         }
         let (weight, bias) = (Some(self.weight.tensor()), Some(self.bias.tensor()));
-        let running = Some((&self.running_mean, &self.running_var));
-        ops::batch_norm(x, weight, bias, running, training, self.momentum, self.eps)
+        let running = ops::RunningStats { mean: &self.running_mean, var: &self.running_var };
+        let options = ops::BatchNormOptions { training, momentum: self.momentum, eps: self.eps };
+        ops::batch_norm(x, weight, bias, Some(running), options)
     }
 }

@@ -80,7 +80,8 @@ impl Sgd {
                         buffer
                     }
                 };
-                grad = if o.nesterov { grad.binary(BinaryOp::Add { alpha: o.momentum }, buffer)? } else { buffer.clone() };
+                grad =
+                    if o.nesterov { grad.binary(BinaryOp::Add { alpha: o.momentum }, buffer)? } else { buffer.clone() };
             }
             p.binary_(BinaryOp::Add { alpha: -o.lr }, &grad)?;
         }

@@ -23,7 +23,8 @@ pub(super) struct Events {
     uses_in_capture: FxHashMap<u32, Streams>,
     /// Blocks freed while a graph was captured.
     deferred: Vec<u32>,
-    /// One per stream with events outstanding, in the order in which they came to have some.
+    /// One per stream with events outstanding, by stream. (PyTorch's order is that of a hash table; this one fits the
+    /// recordings.)
     queues: Vec<Queue>,
     recorded: u64,
     /// Events up to this one are complete.
@@ -57,9 +58,9 @@ impl Events {
     fn push(&mut self, stream: Stream, index: u32) {
         self.recorded += 1;
         let entry = (self.recorded, index);
-        match self.queues.iter_mut().find(|queue| queue.stream == stream) {
-            Some(queue) => queue.entries.push_back(entry),
-            None => self.queues.push(Queue { stream, completed: 0, entries: VecDeque::from([entry]) }),
+        match self.queues.binary_search_by_key(&stream, |queue| queue.stream) {
+            Ok(at) => self.queues[at].entries.push_back(entry),
+            Err(at) => self.queues.insert(at, Queue { stream, completed: 0, entries: VecDeque::from([entry]) }),
         }
     }
 

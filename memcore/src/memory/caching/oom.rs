@@ -24,9 +24,15 @@ impl Caching {
             segment_bytes: request.segment_bytes,
             allowed_bytes: self.allowed_bytes,
             released_bytes,
+            private_cached_bytes: self.private_cached_bytes(),
             largest_fit_bytes: self.largest_fit(request),
             preemptive,
         });
+    }
+
+    fn private_cached_bytes(&self) -> u64 {
+        let private = self.pools.iter().filter(|pool| pool.owner.is_some());
+        private.flat_map(|pool| pool.free.keys()).map(|key| key.bytes).sum()
     }
 
     /// The largest request that would be served now, without giving anything back: from a free block, or from the

@@ -63,6 +63,9 @@ impl Caching {
 
     /// With a limit on splitting, gives back blocks too big to split until the request could take their place:
     /// the smallest that is big enough, or else the largest ones until their sum is. Whether it was enough.
+    ///
+    /// Blocks that were split under an earlier setting are passed over, as those of expandable segments are: their
+    /// neighbours are in use. (PyTorch asks the driver to free them, which is an error.)
     pub(super) fn release_oversize(&mut self, request: &Request, driver: Driver<'_>) -> bool {
         if self.config.max_split_size_bytes == u64::MAX {
             return false;
@@ -72,7 +75,7 @@ impl Caching {
         let free = &self.pools[request.pool as usize].free;
         let fits = free.range(start..).next().filter(|(key, _)| key.stream == request.stream);
         if let Some((_, &index)) = fits
-            && !self.nodes[index].expandable
+            && self.is_whole_segment(index)
         {
             self.release_segment(index, driver);
             return true;
@@ -84,12 +87,17 @@ impl Caching {
             if key.bytes < self.config.max_split_size_bytes || key.stream != request.stream {
                 break;
             }
-            if !self.nodes[index].expandable {
+            if self.is_whole_segment(index) {
                 released += key.bytes;
                 self.release_segment(index, driver);
             }
             end = key;
         }
         released >= wanted
+    }
+
+    fn is_whole_segment(&self, index: u32) -> bool {
+        let node = &self.nodes[index];
+        !node.expandable && !node.is_split()
     }
 }

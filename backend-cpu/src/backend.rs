@@ -1,0 +1,218 @@
+//! [`Cpu`]: the backend's two traits, and the dispatch of kernels to their families.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use memcore::DType;
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use memcore::error::{Error, Result};
+
+use crate::elementwise;
+use crate::memory::{ALIGNMENT, Table};
+use crate::parallel::Threads;
+use crate::view::Context;
+
+/// The CPU as a device: see the crate's text.
+pub struct Cpu {
+    limits: Limits,
+    table: RwLock<Table>,
+    threads: Threads,
+}
+
+impl Cpu {
+    /// A device with rayon's global threads: one per core unless `RAYON_NUM_THREADS` says otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] when the scratch cannot be allocated.
+    pub fn new() -> Result<Self> {
+        Self::build(None)
+    }
+
+    /// A device with `threads` threads of its own (0: one per core). Results do not depend on their number.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] when threads or scratch cannot be had.
+    pub fn with_threads(threads: usize) -> Result<Self> {
+        Self::build(Some(threads))
+    }
+
+    /// How many threads kernels run on.
+    pub fn threads(&self) -> usize {
+        self.threads.count()
+    }
+
+    fn build(threads: Option<usize>) -> Result<Self> {
+        let table = Table::new();
+        let limits = Limits {
+            alignment: ALIGNMENT,
+            max_segment_bytes: table.max_segment_bytes,
+            max_binding_bytes: u64::MAX,
+            dtypes: DType::ALL.to_vec(),
+        };
+        Ok(Self { limits, table: RwLock::new(table), threads: Threads::new(threads)? })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceMemory for Cpu {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        self.write().alloc(bytes)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        // A kernel in flight holds the table, so this waits for it.
+        self.write().free(id);
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        self.read().memory_info()
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        // Elsewhere a reservation would take memory at once.
+        if cfg!(unix) { Some(self) } else { None }
+    }
+}
+
+impl VirtualMemory for Cpu {
+    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+        self.write().reserve(bytes)
+    }
+
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        self.write().map(id, offset, bytes)
+    }
+
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        self.write().unmap(id, offset, bytes);
+    }
+
+    fn release(&self, id: SegmentId) {
+        self.write().free(id);
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn device_name(&self) -> String {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        match model {
+            Some((_, model)) => format!("{}, {} threads", model.trim(), self.threads()),
+            None => format!("{}, {} threads", std::env::consts::ARCH, self.threads()),
+        }
+    }
+
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        let table = self.read();
+        check_len(src.len(), dst)?;
+        let to = table.address(dst)?;
+        // SAFETY: `address` checked that the region lies in a live segment; host memory of a caller is never part of one.
+        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), to, src.len()) };
+        Ok(())
+    }
+
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        let table = self.read();
+        check_len(dst.len(), src)?;
+        let from = table.address(src)?;
+        // SAFETY: as in `upload`.
+        unsafe { std::ptr::copy_nonoverlapping(from, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        let ctx = Context { table: self.read(), threads: &self.threads };
+        dispatch(&ctx, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn supports(&self, call: &KernelCall) -> bool {
+        supports(call)
+    }
+
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        workspace_bytes(call)
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.threads.scratch_bytes()
+    }
+}
+
+fn check_len(host: usize, region: Region) -> Result<()> {
+    if host as u64 == region.len {
+        return Ok(());
+    }
+    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
+}
+
+/// Whether a family has the kernel for these types and shapes.
+fn supports(call: &KernelCall) -> bool {
+    match call {
+        KernelCall::Unary(k) => elementwise::supports_unary(k),
+        KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Matmul(_)
+        | KernelCall::MatmulInt8(_)
+        | KernelCall::Conv2d(_)
+        | KernelCall::Conv2dInputGrad(_)
+        | KernelCall::Conv2dWeightGrad(_)
+        | KernelCall::Pool2d(_)
+        | KernelCall::Pool2dGrad(_)
+        | KernelCall::Rope(_)
+        | KernelCall::Attention(_)
+        | KernelCall::AttentionGrad(_) => false,
+        _ => true,
+    }
+}
+
+/// Workspace that a family's own algorithm wants from core.
+fn workspace_bytes(_call: &KernelCall) -> u64 {
+    0
+}
+
+fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
+    match call {
+        KernelCall::Fill(k) => elementwise::fill(ctx, k),
+        KernelCall::Copy(k) => elementwise::copy(ctx, k),
+        KernelCall::Unary(k) => elementwise::unary(ctx, k),
+        KernelCall::UnaryGrad(k) => elementwise::unary_grad(ctx, k),
+        KernelCall::Binary(k) => elementwise::binary(ctx, k),
+        KernelCall::Ternary(k) => elementwise::ternary(ctx, k),
+        KernelCall::Select(k) => elementwise::select(ctx, k),
+        KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
+        KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
+        KernelCall::Matmul(_)
+        | KernelCall::MatmulInt8(_)
+        | KernelCall::Conv2d(_)
+        | KernelCall::Conv2dInputGrad(_)
+        | KernelCall::Conv2dWeightGrad(_)
+        | KernelCall::Pool2d(_)
+        | KernelCall::Pool2dGrad(_)
+        | KernelCall::Rope(_)
+        | KernelCall::Attention(_)
+        | KernelCall::AttentionGrad(_) => unsupported(call),
+        _ => unsupported(call),
+    }
+}
+
+/// The answer for a kernel or type that a family does not have.
+pub(crate) fn unsupported(call: &KernelCall) -> Result<()> {
+    Err(Error::Unsupported { backend: "cpu".into(), kernel: call.name(), dtype: call.dtype() })
+}

@@ -1,0 +1,250 @@
+//! Segments: anonymous pages of the host, committed when they are first touched.
+
+use memcore::backend::{MemoryInfo, Region, SegmentId};
+use memcore::error::{Error, Result};
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::os;
+
+/// Every block starts at a multiple of this: a cache line, and the widest vector.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// Segments from this size on are backed by huge pages where the system has them: a fault per 2 MiB instead of one
+/// per 4 KiB, and fewer misses of the address cache.
+const HUGE_BYTES: u64 = 2 << 20;
+
+/// The system is asked again how much memory is free after this much was handed out.
+const RECHECK_BYTES: u64 = 64 << 20;
+
+/// The lower bits of an id are its slot in the table, the upper ones count how often the slot was used before, so
+/// that a stale id does not name a newer segment.
+const SLOT_BITS: u32 = 20;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+struct Segment {
+    id: SegmentId,
+    pages: MmapRaw,
+    /// Bytes that may be touched: all of an ordinary segment, the mapped part of a reserved one.
+    held_bytes: u64,
+}
+
+/// All segments, found by index.
+pub(crate) struct Table {
+    slots: Vec<Option<Segment>>,
+    free_slots: Vec<u32>,
+    generations: Vec<u32>,
+    held_bytes: u64,
+    /// Handed out since the system was last asked.
+    unchecked_bytes: u64,
+    /// What no segment can exceed.
+    pub(crate) max_segment_bytes: u64,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new() -> Self {
+        let max_segment_bytes = os::memory_info().map_or(isize::MAX as u64, |info| info.total_bytes);
+        Self {
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            generations: Vec::new(),
+            held_bytes: 0,
+            // The first allocation asks.
+            unchecked_bytes: RECHECK_BYTES,
+            max_segment_bytes,
+        }
+    }
+
+    /// Takes `bytes` from the system.
+    pub(crate) fn alloc(&mut self, bytes: u64) -> Result<SegmentId> {
+        if bytes > self.max_segment_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.max_segment_bytes });
+        }
+        self.check_room(bytes)?;
+        let pages = map_pages(bytes)?;
+        Ok(self.insert(pages, bytes))
+    }
+
+    /// Reserves addresses without memory behind them: pages that nothing touches take none.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<SegmentId> {
+        let pages = map_pages(bytes)?;
+        Ok(self.insert(pages, 0))
+    }
+
+    /// Accounts `bytes` more as usable in a reserved segment.
+    pub(crate) fn map(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        let segment = self.segment(id)?;
+        let len = segment.pages.len() as u64;
+        if offset.checked_add(bytes).is_none_or(|end| end > len) {
+            return Err(Error::invalid("map", format!("{offset}+{bytes} lies outside a reservation of {len} bytes")));
+        }
+        self.check_room(bytes)?;
+        if let Some(segment) = self.segment_mut(id) {
+            segment.held_bytes += bytes;
+            self.held_bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// Gives the pages of `offset..offset + bytes` back to the system.
+    pub(crate) fn unmap(&mut self, id: SegmentId, offset: u64, bytes: u64) {
+        let Some(segment) = self.segment_mut(id) else { return };
+        let bytes = bytes.min(segment.held_bytes);
+        segment.held_bytes -= bytes;
+        discard(&segment.pages, offset, bytes);
+        self.held_bytes -= bytes;
+    }
+
+    /// Gives a segment back; an unknown id is ignored.
+    pub(crate) fn free(&mut self, id: SegmentId) {
+        let slot = id.0 & SLOT_MASK;
+        let Some(entry) = self.slots.get_mut(slot as usize) else { return };
+        if entry.as_ref().is_none_or(|segment| segment.id != id) {
+            return;
+        }
+        if let Some(segment) = entry.take() {
+            self.held_bytes -= segment.held_bytes;
+            self.free_slots.push(slot);
+        }
+    }
+
+    /// What is free and total, after what this process holds but has not touched yet.
+    pub(crate) fn memory_info(&self) -> Option<MemoryInfo> {
+        let info = os::memory_info()?;
+        let untouched = self.held_bytes.saturating_sub(os::resident_bytes().unwrap_or(0));
+        Some(MemoryInfo { free_bytes: info.free_bytes.saturating_sub(untouched), ..info })
+    }
+
+    /// The address of `region`, which lies inside its segment.
+    pub(crate) fn address(&self, region: Region) -> Result<*mut u8> {
+        let segment = self.segment(region.segment)?;
+        match region.offset.checked_add(region.len) {
+            Some(end) if end <= segment.pages.len() as u64 => {
+                Ok(segment.pages.as_mut_ptr().wrapping_add(region.offset as usize))
+            }
+            _ => Err(Error::invalid(
+                "region",
+                format!("{region:?} lies outside its segment of {} bytes", segment.pages.len()),
+            )),
+        }
+    }
+
+    fn segment(&self, id: SegmentId) -> Result<&Segment> {
+        match self.slots.get((id.0 & SLOT_MASK) as usize) {
+            Some(Some(segment)) if segment.id == id => Ok(segment),
+            _ => Err(Error::UnknownSegment(id)),
+        }
+    }
+
+    fn segment_mut(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        self.slots.get_mut((id.0 & SLOT_MASK) as usize)?.as_mut().filter(|segment| segment.id == id)
+    }
+
+    fn insert(&mut self, pages: MmapRaw, held_bytes: u64) -> SegmentId {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.generations.push(0);
+            self.slots.len() as u32 - 1
+        });
+        let generation = &mut self.generations[slot as usize];
+        *generation = generation.wrapping_add(1);
+        let id = SegmentId(*generation << SLOT_BITS | slot);
+        self.slots[slot as usize] = Some(Segment { id, pages, held_bytes });
+        self.held_bytes += held_bytes;
+        id
+    }
+
+    /// Refuses what would not fit: the system itself would promise the pages and kill the process when it touches
+    /// them. Asking costs tens of microseconds, so small allocations are added up first.
+    fn check_room(&mut self, bytes: u64) -> Result<()> {
+        self.unchecked_bytes = self.unchecked_bytes.saturating_add(bytes);
+        if self.unchecked_bytes < RECHECK_BYTES {
+            return Ok(());
+        }
+        let Some(info) = self.memory_info() else { return Ok(()) };
+        if bytes > info.free_bytes {
+            return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(info.free_bytes) });
+        }
+        self.unchecked_bytes = 0;
+        Ok(())
+    }
+}
+
+/// Anonymous pages, zero until touched.
+fn map_pages(bytes: u64) -> Result<MmapRaw> {
+    let full = || Error::DeviceFull { requested_bytes: bytes, free_bytes: os::memory_info().map(|i| i.free_bytes) };
+    let len = usize::try_from(bytes).map_err(|_| full())?;
+    let pages = MmapOptions::new().len(len).no_reserve_swap().map_anon().map_err(|_| full())?;
+    let pages = MmapRaw::from(pages);
+    #[cfg(target_os = "linux")]
+    if bytes >= HUGE_BYTES {
+        // Only advice: a system without huge pages works as well.
+        let _ = pages.advise(memmap2::Advice::HugePage);
+    }
+    Ok(pages)
+}
+
+/// Gives pages back while their addresses stay ours.
+fn discard(pages: &MmapRaw, offset: u64, bytes: u64) {
+    #[cfg(unix)]
+    if bytes > 0 && offset + bytes <= pages.len() as u64 {
+        // SAFETY: the pages are anonymous and private, so that discarding them only makes them zero; the caller has
+        // given up their contents, and no kernel runs while the table is borrowed mutably.
+        let _ = unsafe {
+            pages.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset as usize, bytes as usize)
+        };
+    }
+    #[cfg(not(unix))]
+    let _ = (pages, offset, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_names_nothing() {
+        let mut table = Table::new();
+        let first = table.alloc(4096).unwrap();
+        table.free(first);
+        let second = table.alloc(4096).unwrap();
+        assert_ne!(first, second);
+        assert!(matches!(
+            table.address(Region { segment: first, offset: 0, len: 1 }),
+            Err(Error::UnknownSegment(id)) if id == first
+        ));
+        table.free(first);
+        assert!(table.address(Region { segment: second, offset: 4095, len: 1 }).is_ok());
+        assert!(table.address(Region { segment: second, offset: 4095, len: 2 }).is_err());
+    }
+
+    #[test]
+    fn too_large_and_full_are_told_apart() {
+        let mut table = Table::new();
+        assert!(matches!(table.alloc(u64::MAX), Err(Error::TooLarge { .. })));
+        if let Some(info) = table.memory_info() {
+            let result = table.alloc(info.total_bytes);
+            assert!(matches!(result, Err(Error::DeviceFull { .. })), "{result:?}");
+        }
+    }
+
+    #[test]
+    fn unmapped_pages_come_back_as_zeros() {
+        let mut table = Table::new();
+        let id = table.reserve(64 << 20).unwrap();
+        table.map(id, 4 << 20, 2 << 20).unwrap();
+        let region = Region { segment: id, offset: 4 << 20, len: 1 };
+        let byte = table.address(region).unwrap();
+        // SAFETY: the address lies in the mapped part.
+        unsafe { byte.write(7) };
+        table.unmap(id, 4 << 20, 2 << 20);
+        table.map(id, 4 << 20, 2 << 20).unwrap();
+        if cfg!(target_os = "linux") {
+            // SAFETY: as above.
+            assert_eq!(unsafe { byte.read() }, 0);
+        }
+        table.unmap(id, 4 << 20, 2 << 20);
+        table.free(id);
+        assert!(table.map(id, 0, 1).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! Threads and the scratch that they work in.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memcore::error::{Error, Result};
+use memmap2::{MmapOptions, MmapRaw};
+use rayon::prelude::*;
+
+/// Work of fewer elements than this runs on the calling thread: waking another takes longer.
+pub(crate) const INLINE_ELEMENTS: usize = 32 << 10;
+
+/// Bytes of one scratch buffer.
+pub(crate) const SCRATCH_BYTES: usize = 2 << 20;
+
+/// The threads that kernels run on, and one scratch buffer for each of them and for the caller.
+pub(crate) struct Threads {
+    pool: Option<rayon::ThreadPool>,
+    count: usize,
+    buffers: Vec<Buffer>,
+}
+
+struct Buffer {
+    pages: MmapRaw,
+    taken: AtomicBool,
+    // Handed out to one thread at a time.
+    _not_shared: UnsafeCell<()>,
+}
+
+// SAFETY: the pages are reached only through `Scratch`, which one thread at a time holds (`taken`).
+unsafe impl Sync for Buffer {}
+
+/// A buffer of [`SCRATCH_BYTES`], aligned to a page, for as long as this lives. Contents are garbage.
+pub(crate) struct Scratch<'a> {
+    buffer: &'a Buffer,
+}
+
+impl Scratch<'_> {
+    /// The buffer as elements of a plain number type: at most `SCRATCH_BYTES / size_of::<T>()` of them.
+    pub(crate) fn slice_mut<T: Plain>(&mut self, len: usize) -> &mut [T] {
+        assert!(len * size_of::<T>() <= SCRATCH_BYTES, "a scratch of {len} elements is too large");
+        // SAFETY: the buffer is page-aligned, long enough, initialised (anonymous pages are zero), any bits are a
+        // value of `T`, and `self` is borrowed mutably while no one else holds the buffer.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.pages.as_mut_ptr().cast::<T>(), len) }
+    }
+
+    /// Address of the buffer, for kernels that cut it up themselves.
+    #[allow(dead_code)]
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.buffer.pages.as_mut_ptr()
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        self.buffer.taken.store(false, Ordering::Release);
+    }
+}
+
+/// Numbers for which any bits are a value.
+///
+/// # Safety
+/// Implemented only for such types, of alignment at most 64.
+pub(crate) unsafe trait Plain: Copy + Send + Sync + 'static {}
+macro_rules! plain {
+    ($($T:ty)*) => {$(
+        // SAFETY: numbers without invalid bits (16-bit floats are transparent wrappers of u16).
+        unsafe impl Plain for $T {}
+    )*};
+}
+plain!(f32 f64 u8 u16 u32 u64 i64 half::f16 half::bf16);
+
+impl Threads {
+    /// `None` uses rayon's global pool.
+    pub(crate) fn new(count: Option<usize>) -> Result<Self> {
+        let pool = match count {
+            None => None,
+            Some(n) => Some(
+                rayon::ThreadPoolBuilder::new()
+                    .num_threads(n)
+                    .thread_name(|i| format!("vramlab-cpu-{i}"))
+                    .build()
+                    .map_err(|e| Error::backend("cpu", e))?,
+            ),
+        };
+        let count = pool.as_ref().map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
+        let buffer = || -> Result<Buffer> {
+            let pages = MmapOptions::new().len(SCRATCH_BYTES).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
+            Ok(Buffer { pages, taken: AtomicBool::new(false), _not_shared: UnsafeCell::new(()) })
+        };
+        // One more than threads: the caller works too.
+        let buffers = (0..=count).map(|_| buffer()).collect::<Result<_>>()?;
+        Ok(Self { pool, count, buffers })
+    }
+
+    /// How many threads there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of all scratch buffers.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        (self.buffers.len() * SCRATCH_BYTES) as u64
+    }
+
+    /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order.
+    pub(crate) fn for_each(&self, tasks: usize, f: impl Fn(usize) + Sync + Send) {
+        if tasks <= 1 || self.count <= 1 {
+            (0..tasks).for_each(f);
+            return;
+        }
+        let run = || (0..tasks).into_par_iter().with_max_len(1).for_each(&f);
+        match &self.pool {
+            Some(pool) => pool.install(run),
+            None => run(),
+        }
+    }
+
+    /// A free scratch buffer. Hold at most one per thread, and not across [`Threads::for_each`]: there are as
+    /// many as threads, and one more.
+    pub(crate) fn scratch(&self) -> Scratch<'_> {
+        let start = rayon::current_thread_index().map_or(self.count, |i| i) % self.buffers.len();
+        loop {
+            for i in 0..self.buffers.len() {
+                let buffer = &self.buffers[(start + i) % self.buffers.len()];
+                if !buffer.taken.swap(true, Ordering::Acquire) {
+                    return Scratch { buffer };
+                }
+            }
+            // Only when several threads launch at once.
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn every_task_runs_once_with_a_scratch_of_its_own() {
+        let threads = Threads::new(Some(3)).unwrap();
+        let counts: Vec<AtomicUsize> = (0..200).map(|_| AtomicUsize::new(0)).collect();
+        threads.for_each(counts.len(), |i| {
+            let mut scratch = threads.scratch();
+            let values = scratch.slice_mut::<f32>(1000);
+            values.fill(i as f32);
+            std::thread::yield_now();
+            assert!(values.iter().all(|&v| v == i as f32));
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
+        assert_eq!(threads.scratch_bytes(), 4 * SCRATCH_BYTES as u64);
+    }
+}

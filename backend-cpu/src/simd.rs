@@ -1,0 +1,114 @@
+//! One source, several instruction sets: loops are written plainly over slices, compiled once per set, and the best
+//! one that the processor has is called.
+//!
+//! A kernel's inner loop is an `#[inline(always)] fn body<S: Isa, ..>(..)`; [`simd!`] makes the function that callers use.
+//! Everything that such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set.
+
+/// What differs between instruction sets at the level of one operation.
+pub(crate) trait Isa: Copy {
+    /// `a·b + c`, rounded once where the set has the instruction.
+    fn fma32(a: f32, b: f32, c: f32) -> f32;
+    /// `a·b + c`, rounded once where the set has the instruction.
+    fn fma64(a: f64, b: f64, c: f64) -> f64;
+}
+
+/// No fused multiply-add: without the instruction, a call of the library's takes a hundred times as long.
+#[derive(Clone, Copy)]
+pub(crate) struct Separate;
+
+/// Fused multiply-add.
+#[derive(Clone, Copy)]
+pub(crate) struct Fused;
+
+impl Isa for Separate {
+    #[inline(always)]
+    fn fma32(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+    #[inline(always)]
+    fn fma64(a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
+    }
+}
+
+impl Isa for Fused {
+    #[inline(always)]
+    fn fma32(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+    #[inline(always)]
+    fn fma64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+}
+
+/// The instruction sets that bodies are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// What every processor of the architecture has.
+    Baseline,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// The best set that this processor has. Cached by the standard library: two loads.
+#[inline]
+pub(crate) fn level() -> Level {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        return if wide { Level::Avx512 } else { Level::Avx2 };
+    }
+    Level::Baseline
+}
+
+/// The set that [`Level::Baseline`] stands for.
+#[cfg(target_arch = "aarch64")]
+pub(crate) type BaselineIsa = Fused;
+/// The set that [`Level::Baseline`] stands for.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) type BaselineIsa = Separate;
+
+/// `simd! { fn name<T: Bound>(arg: Type, ..) -> Type = body; }` defines `name`, which calls `body::<S, T>(arg, ..)` compiled for
+/// the processor's instruction set `S`. Generic parameters take one path as bound.
+macro_rules! simd {
+    ($(
+        $(#[$doc:meta])*
+        $vis:vis fn $name:ident $(<$($G:ident: $B:path),+ $(,)?>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident;
+    )*) => {$(
+        $(#[$doc])*
+        #[inline]
+        $vis fn $name $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+            fn avx512 $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
+                $body::<$crate::simd::Fused $($(, $G)+)?>($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2 $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
+                $body::<$crate::simd::Fused $($(, $G)+)?>($($arg),*)
+            }
+            match $crate::simd::level() {
+                // SAFETY: `level` found these features on this processor.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx512 => unsafe { avx512 $(::<$($G),+>)? ($($arg),*) },
+                // SAFETY: `level` found these features on this processor.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx2 => unsafe { avx2 $(::<$($G),+>)? ($($arg),*) },
+                $crate::simd::Level::Baseline => $body::<$crate::simd::BaselineIsa $($(, $G)+)?>($($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use simd;
+
+/// Independent partial results of a reduction: enough to hide the latency of additions on every set.
+pub(crate) const LANES: usize = 32;
