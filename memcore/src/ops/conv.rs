@@ -75,7 +75,8 @@ impl Function for ConvolutionBackward {
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
         let grad = grad.contiguous()?;
         let mut out: Grads = smallvec![None, None, None];
-        let pass = Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad };
+        let mut pass =
+            Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad, kept: None };
         if needs.input(0) {
             out[0] = Some(pass.input_grad()?);
         }
@@ -99,15 +100,25 @@ struct Pass {
     x: Array,
     weight: Array,
     grad: Array,
+    /// The im2col buffer of PyTorch's native path, which both gradients use and which goes when all are made.
+    kept: Option<Buffer>,
 }
 
 impl Pass {
-    fn buffer(&self, call: &KernelCall) -> Result<Buffer> {
+    fn buffer(&mut self, call: &KernelCall) -> Result<Buffer> {
+        if let Some(kept) = &self.kept {
+            return Ok(kept.clone());
+        }
         let d = self.grad.dims();
-        Buffer::new(self.x.device(), call, true, im2col_len_of(self.weight.dims(), [d[2], d[3]]), self.x.dtype())
+        let len = im2col_len_of(self.weight.dims(), [d[2], d[3]]);
+        let buffer = Buffer::new(self.x.device(), call, true, len, self.x.dtype())?;
+        if self.x.device().profile().convolution == Convolution::Native {
+            self.kept = Some(buffer.clone());
+        }
+        Ok(buffer)
     }
 
-    fn input_grad(&self) -> Result<Array> {
+    fn input_grad(&mut self) -> Result<Array> {
         let out = self.x.empty_like()?;
         let (geometry, grad, weight) = (self.geometry, self.grad.operand(), self.weight.operand());
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.operand(), workspace: None };
@@ -117,7 +128,7 @@ impl Pass {
         Ok(out)
     }
 
-    fn weight_grad(&self) -> Result<Array> {
+    fn weight_grad(&mut self) -> Result<Array> {
         let out = self.weight.empty_like()?;
         let (geometry, x, grad) = (self.geometry, self.x.operand(), self.grad.operand());
         let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.operand(), workspace: None };
@@ -141,7 +152,8 @@ fn im2col_len_of(weight: &[usize], out: [usize; 2]) -> usize {
     weight[1..].iter().product::<usize>() * out[0] * out[1]
 }
 
-/// The temporary of one convolution call, as the profile says; freed when dropped.
+/// The temporary of a convolution call, as the profile says; freed when the last clone is dropped.
+#[derive(Clone)]
 struct Buffer {
     array: Option<Array>,
 }

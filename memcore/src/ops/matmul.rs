@@ -33,8 +33,13 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     let y = a.array().matmul(b.array())?;
     record(y, &[a, b], |saved| {
         let operands = Operands::save(saved, a, b)?;
-        Ok(Box::new(ProductBackward { op, name, operands }))
+        Ok(Box::new(ProductBackward { op, name, operands, column_major: is_column_major(b.array()) }))
     })
+}
+
+/// Whether a matrix lies column by column, as a transposed weight does.
+fn is_column_major(b: &Array) -> bool {
+    matches!((b.layout().strides(), b.dims()), (&[1, column], &[rows, _]) if column == rows)
 }
 
 /// Which operands of a product were saved, and where.
@@ -61,6 +66,7 @@ struct ProductBackward {
     op: &'static str,
     name: &'static str,
     operands: Operands,
+    column_major: bool,
 }
 
 impl Function for ProductBackward {
@@ -74,7 +80,7 @@ impl Function for ProductBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if let (true, Some(i)) = (needs.input(1), self.operands.lhs) {
-            out[1] = Some(rhs_grad(&saved.get(i)?, grad, false)?);
+            out[1] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
         }
         if let (true, Some(i)) = (needs.input(0), self.operands.rhs) {
             out[0] = Some(grad.matmul(&saved.get(i)?.t()?)?);
@@ -102,9 +108,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
     record(y, &[bias, a, b], |saved| {
         let operands = Operands::save(saved, a, b)?;
-        let strides = b.array().layout().strides();
-        let column_major = strides[0] == 1 && strides[1] == b.dims()[0];
-        Ok(Box::new(AddmmBackward { operands, column_major }))
+        Ok(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
     })
 }
 
