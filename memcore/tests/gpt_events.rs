@@ -76,11 +76,9 @@ impl Block {
 
     fn forward(&self, x: &Tensor, mask: &Tensor, p: f64) -> Result<Tensor> {
         let qkv = self.qkv.linear(&self.norm1.norm(x)?)?;
-        let head = |i: usize| {
-            let part = ops::view(&ops::split(&qkv, WIDTH, 2)?[i], &[BATCH, TIME, HEADS, WIDTH / HEADS])?;
-            ops::transpose(&part, 1, 2)
-        };
-        let (q, k, v) = (head(0)?, head(1)?, head(2)?);
+        let head = |part: &Tensor| ops::transpose(&ops::view(part, &[BATCH, TIME, HEADS, WIDTH / HEADS])?, 1, 2);
+        let parts = ops::split(&qkv, WIDTH, 2)?;
+        let (q, k, v) = (head(&parts[0])?, head(&parts[1])?, head(&parts[2])?);
         let y = ops::attention_eager(&q, &k, &v, Some(mask), p, true)?;
         let merged = ops::contiguous(&ops::transpose(&y, 1, 2)?)?;
         drop(y);
