@@ -49,16 +49,16 @@ struct Operands {
 }
 
 impl Operands {
-    /// PyTorch saves an operand only when the other's gradient needs it.
+    /// PyTorch saves an operand only when the other's gradient needs it, and the second one first: the order in which they are let go.
     fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
-        let lhs = b.requires_grad();
-        if lhs {
-            saved.save("self", a.array())?;
-        }
-        if a.requires_grad() {
+        let rhs = a.requires_grad();
+        if rhs {
             saved.save("mat2", b.array())?;
         }
-        Ok(Self { lhs: lhs.then_some(0), rhs: a.requires_grad().then_some(lhs as usize) })
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
+        }
+        Ok(Self { rhs: rhs.then_some(0), lhs: b.requires_grad().then_some(rhs as usize) })
     }
 }
 
