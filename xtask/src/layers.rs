@@ -45,11 +45,15 @@ pub const LAYERS: &[CrateLayers] = &[
             &["dtype", "layout", "error"],
             &["backend"],
             &["memory"],
-            // `profile` is data about ops: which workspaces and temporaries they make.
-            &["device", "storage", "array", "profile"],
-            &["autograd", "tensor"],
+            // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
+            &["context", "profile", "tape"],
+            &["device"],
+            &["storage"],
+            &["array"],
+            &["autograd"],
             &["ops"],
-            &["nn", "optim", "amp"],
+            &["nn"],
+            &["optim"],
         ],
         exceptions: &[
             Exception {
