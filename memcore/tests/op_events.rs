@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use memcore::autograd::checkpoint;
 use memcore::backend::Meta;
 use memcore::backend::kernel::{Conv2dGeometry, Reduction};
 use memcore::memory::{AllocId, Event};
@@ -180,6 +181,16 @@ fn products() -> Vec<Row> {
         with_bias("linear_3d", |d| vec![leaf(d, &[4, 16, 256])]),
         with_bias("linear_1row", vector),
         with_bias("linear_noinputgrad", |d| vec![data(d, &[64, 256], DType::F32)]),
+        Row {
+            // Two layers in name only: a linear layer and a relu, made again in backward.
+            name: "ckpt_two_linear",
+            parameters: linear_parameters,
+            inputs: x,
+            run: |p, t| {
+                let (weight, bias) = (p[0].clone(), p[1].clone());
+                checkpoint(t, move |t| ops::relu(&ops::linear(&t[0], &weight, Some(&bias))?))
+            },
+        },
         without_bias("linear_nobias", x),
         without_bias("linear_3d_nobias", |d| vec![leaf(d, &[4, 16, 256])]),
     ]);
