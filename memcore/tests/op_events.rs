@@ -163,8 +163,18 @@ fn shapes_and_masks() -> Vec<Row> {
     }
 }
 
+/// Queries, keys: four heads of a batch of four.
+fn heads(d: &Device) -> Vec<Tensor> {
+    vec![leaf(d, &[4, 4, 32, 16]), leaf(d, &[4, 4, 32, 16])]
+}
+
 fn products() -> Vec<Row> {
     let mut rows = rows! {
+        matmul_4d(heads) => |t| ops::matmul(&t[0], &ops::transpose(&t[1], 2, 3)?);
+        matmul_4d_noncontig(|d| vec![leaf(d, &[4, 32, 4, 16]), leaf(d, &[4, 32, 4, 16])]) => |t| {
+            let (q, k) = (ops::transpose(&t[0], 1, 2)?, ops::transpose(&t[1], 1, 2)?);
+            ops::matmul(&q, &ops::transpose(&k, 2, 3)?)
+        };
         mm(|d| vec![leaf(d, &[64, 256]), leaf(d, &[256, 128])]) => |t| ops::mm(&t[0], &t[1]);
         bmm(|d| vec![leaf(d, &[8, 32, 48]), leaf(d, &[8, 48, 40])]) => |t| ops::bmm(&t[0], &t[1]);
     };
@@ -200,6 +210,7 @@ fn products() -> Vec<Row> {
 fn convolutions() -> Vec<Row> {
     const SAME: Conv2dGeometry = Conv2dGeometry { stride: [1, 1], padding: [1, 1], dilation: [1, 1], groups: 1 };
     const PLAIN: Conv2dGeometry = Conv2dGeometry { padding: [0, 0], ..SAME };
+    const DEPTHWISE: Conv2dGeometry = Conv2dGeometry { groups: 16, ..SAME };
     const STRIDE2: Conv2dGeometry = Conv2dGeometry { stride: [2, 2], ..PLAIN };
     let row = |name, parameters, inputs, run| Row { name, parameters, inputs, run };
     let three: fn(&Device) -> Vec<Tensor> = |d| vec![leaf(d, &[24, 16, 3, 3]), leaf(d, &[24])];
@@ -208,6 +219,12 @@ fn convolutions() -> Vec<Row> {
         row("conv2d_3x3", three, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), SAME)),
         row("conv2d_1x1", one, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), PLAIN)),
         row("conv2d_stride2", three, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), STRIDE2)),
+        row(
+            "conv2d_depthwise",
+            |d| vec![leaf(d, &[16, 1, 3, 3]), leaf(d, &[16])],
+            planes,
+            |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), DEPTHWISE),
+        ),
         row(
             "conv2d_noinputgrad",
             three,
