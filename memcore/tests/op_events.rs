@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use memcore::autograd::checkpoint;
 use memcore::backend::Meta;
-use memcore::backend::kernel::{Conv2dGeometry, Reduction};
+use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 use memcore::memory::{AllocId, Event};
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 
@@ -163,18 +163,8 @@ fn shapes_and_masks() -> Vec<Row> {
     }
 }
 
-/// Queries, keys: four heads of a batch of four.
-fn heads(d: &Device) -> Vec<Tensor> {
-    vec![leaf(d, &[4, 4, 32, 16]), leaf(d, &[4, 4, 32, 16])]
-}
-
 fn products() -> Vec<Row> {
     let mut rows = rows! {
-        matmul_4d(heads) => |t| ops::matmul(&t[0], &ops::transpose(&t[1], 2, 3)?);
-        matmul_4d_noncontig(|d| vec![leaf(d, &[4, 32, 4, 16]), leaf(d, &[4, 32, 4, 16])]) => |t| {
-            let (q, k) = (ops::transpose(&t[0], 1, 2)?, ops::transpose(&t[1], 1, 2)?);
-            ops::matmul(&q, &ops::transpose(&k, 2, 3)?)
-        };
         mm(|d| vec![leaf(d, &[64, 256]), leaf(d, &[256, 128])]) => |t| ops::mm(&t[0], &t[1]);
         bmm(|d| vec![leaf(d, &[8, 32, 48]), leaf(d, &[8, 48, 40])]) => |t| ops::bmm(&t[0], &t[1]);
     };
@@ -234,6 +224,79 @@ fn convolutions() -> Vec<Row> {
     ]
 }
 
+fn pooling_and_rows() -> Vec<Row> {
+    const HALVED: Pool2dGeometry = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
+    const OVERLAP: Pool2dGeometry = Pool2dGeometry { window: [3, 3], stride: [2, 2], padding: [1, 1] };
+    let mut rows = rows! {
+        max_pool2d(planes) => |t| ops::max_pool2d(&t[0], HALVED);
+        max_pool2d_overlap(planes) => |t| ops::max_pool2d(&t[0], OVERLAP);
+        avg_pool2d(planes) => |t| ops::avg_pool2d(&t[0], HALVED);
+        adaptive_avg_pool2d_1(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [1, 1]);
+        adaptive_avg_pool2d_4(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [4, 4]);
+        dropout(x) => |t| ops::dropout(&t[0], 0.1, true);
+        rms_norm(x) => |t| ops::rms_norm(&t[0], &[256], None, 1e-6);
+        index_select(|d| vec![leaf(d, &[64, 256]), data(d, &[40], DType::I64)])
+            => |t| ops::index_select(&t[0], 0, &t[1]);
+    };
+    let norm = |name, inputs| Row {
+        name,
+        parameters: |d| vec![leaf(d, &[256]), leaf(d, &[256])],
+        inputs,
+        run: |p, t| ops::layer_norm(&t[0], &[256], Some(&p[0]), Some(&p[1]), 1e-5),
+    };
+    let embedding = |name, inputs| Row {
+        name,
+        parameters: |d| vec![leaf(d, &[1000, 64])],
+        inputs,
+        run: |p, t| ops::embedding(&t[0], &p[0], None),
+    };
+    rows.extend([
+        norm("layer_norm", x),
+        norm("layer_norm_3d", |d| vec![leaf(d, &[4, 16, 256])]),
+        embedding("embedding", |d| vec![data(d, &[4, 32], DType::I64)]),
+        embedding("embedding_4096", |d| vec![data(d, &[8, 512], DType::I64)]),
+        embedding("embedding_big", |d| vec![data(d, &[16, 1024], DType::I64)]),
+        Row { name: "batch_norm2d", parameters: channels, inputs: planes, run: batch_norm },
+    ]);
+    rows
+}
+
+/// Weight, bias, running mean and variance of 16 channels.
+fn channels(d: &Device) -> Vec<Tensor> {
+    vec![leaf(d, &[16]), leaf(d, &[16]), data(d, &[16], DType::F32), data(d, &[16], DType::F32)]
+}
+
+fn batch_norm(p: &[Tensor], t: &[Tensor]) -> Result<Tensor> {
+    let running = ops::RunningStats { mean: p[2].array(), var: p[3].array() };
+    let options = ops::BatchNormOptions { training: true, momentum: 0.1, eps: 1e-5 };
+    ops::batch_norm(&t[0], Some(&p[0]), Some(&p[1]), Some(running), options)
+}
+
+/// Queries, keys, values `[4, 4, 32, 16]`, as the recording's `Q`.
+fn heads(d: &Device) -> Vec<Tensor> {
+    (0..3).map(|_| leaf(d, &[4, 4, 32, 16])).collect()
+}
+
+fn half_heads(d: &Device) -> Vec<Tensor> {
+    let head = || Array::empty(d, &[4, 4, 32, 16], DType::BF16).unwrap();
+    (0..3).map(|_| Tensor::leaf(head())).collect()
+}
+
+fn attention() -> Vec<Row> {
+    const CAUSAL: ops::AttentionOptions = ops::AttentionOptions { scale: None, causal: true };
+    rows! {
+        matmul_4d(|d| vec![leaf(d, &[4, 4, 32, 16]), leaf(d, &[4, 4, 32, 16])])
+            => |t| ops::matmul(&t[0], &ops::transpose(&t[1], 2, 3)?);
+        matmul_4d_noncontig(|d| vec![leaf(d, &[4, 32, 4, 16]), leaf(d, &[4, 32, 4, 16])]) => |t| {
+            let (q, k) = (ops::transpose(&t[0], 1, 2)?, ops::transpose(&t[1], 1, 2)?);
+            ops::matmul(&q, &ops::transpose(&k, 2, 3)?)
+        };
+        sdpa_default(heads) => |t| ops::scaled_dot_product_attention(&t[0], &t[1], &t[2], None, CAUSAL);
+        sdpa_efficient(heads) => |t| ops::scaled_dot_product_attention(&t[0], &t[1], &t[2], None, CAUSAL);
+        sdpa_flash_bf16(half_heads) => |t| ops::scaled_dot_product_attention(&t[0], &t[1], &t[2], None, CAUSAL);
+    }
+}
+
 /// `n > 0`: n bytes requested; `-k`: the k-th allocation of the row freed.
 type Events = Vec<i64>;
 
@@ -284,10 +347,20 @@ fn observe(row: &Row) -> Result<[Events; 4]> {
     let input = watch.since();
     let y = (row.run)(&parameters, &inputs)?;
     let forward = watch.since();
-    let grad = Array::ones(&device, y.dims(), y.dtype())?;
+    let grad = ones_like(y.array())?;
     let seed = watch.since();
     y.backward_with(grad.clone(), false)?;
     Ok([input, forward, seed, watch.since()])
+}
+
+/// Ones laid out as `y`: fused attention gives its result position by position.
+fn ones_like(y: &Array) -> Result<Array> {
+    if y.layout().is_contiguous() || y.rank() != 4 {
+        return Array::ones(y.device(), y.dims(), y.dtype());
+    }
+    let by_position = y.transpose(1, 2)?;
+    assert!(by_position.layout().is_contiguous(), "{y:?}");
+    Array::ones(y.device(), by_position.dims(), y.dtype())?.transpose(1, 2)
 }
 
 /// The libraries' workspaces are there before the first row, as in the recording.
@@ -342,4 +415,14 @@ fn matrix_products() {
 #[test]
 fn convolutions_without_cudnn() {
     check(convolutions());
+}
+
+#[test]
+fn pooling_norms_dropout_and_rows_by_index() {
+    check(pooling_and_rows());
+}
+
+#[test]
+fn batched_products_and_fused_attention() {
+    check(attention());
 }
