@@ -166,8 +166,7 @@ fn check_len(host: usize, region: Region) -> Result<()> {
 fn supports(call: &KernelCall) -> bool {
     !matches!(
         call,
-        KernelCall::Matmul(_)
-            | KernelCall::MatmulInt8(_)
+        KernelCall::MatmulInt8(_)
             | KernelCall::Conv2d(_)
             | KernelCall::Conv2dInputGrad(_)
             | KernelCall::Conv2dWeightGrad(_)
@@ -185,10 +184,9 @@ fn workspace_bytes(_call: &KernelCall) -> u64 {
 }
 
 fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
-    let _ = ctx;
     match call {
-        KernelCall::Matmul(_)
-        | KernelCall::MatmulInt8(_)
+        KernelCall::Matmul(k) => crate::matmul::matmul(ctx, k),
+        KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
         | KernelCall::Conv2dWeightGrad(_)

@@ -18,10 +18,13 @@
 mod backend;
 mod element;
 mod math;
+mod matmul;
 mod memory;
 mod os;
 mod parallel;
 mod simd;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use backend::Cpu;
