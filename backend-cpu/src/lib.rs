@@ -17,12 +17,23 @@
 
 mod backend;
 mod element;
+mod elementwise;
+mod index;
+mod lanes;
+mod loss;
 mod math;
 mod matmul;
 mod memory;
+mod norm;
+mod optim;
 mod os;
 mod parallel;
+mod quant;
+mod random;
+mod reduce;
 mod simd;
+mod softmax;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod view;

@@ -62,18 +62,13 @@ impl Drop for Scratch<'_> {
 /// # Safety
 /// Implemented only for such types, of alignment at most 64.
 pub(crate) unsafe trait Plain: Copy + Send + Sync + 'static {}
-// SAFETY: plain numbers.
-unsafe impl Plain for f32 {}
-// SAFETY: plain numbers.
-unsafe impl Plain for f64 {}
-// SAFETY: plain numbers.
-unsafe impl Plain for u8 {}
-// SAFETY: plain numbers.
-unsafe impl Plain for i64 {}
-// SAFETY: a transparent wrapper of u16.
-unsafe impl Plain for half::f16 {}
-// SAFETY: a transparent wrapper of u16.
-unsafe impl Plain for half::bf16 {}
+macro_rules! plain {
+    ($($T:ty)*) => {$(
+        // SAFETY: numbers without invalid bits (16-bit floats are transparent wrappers of u16).
+        unsafe impl Plain for $T {}
+    )*};
+}
+plain!(f32 f64 u8 u16 u32 u64 i64 half::f16 half::bf16);
 
 impl Threads {
     /// `None` uses rayon's global pool.
@@ -121,8 +116,8 @@ impl Threads {
         }
     }
 
-    /// A free scratch buffer. Hold at most one per thread, and not across [`Threads::for_each`]: there are as
-    /// many as threads, and one more.
+    /// A free scratch buffer. There are as many as threads, and one more: each task may hold one, and so may the
+    /// thread that calls [`Threads::for_each`], across that call.
     pub(crate) fn scratch(&self) -> Scratch<'_> {
         let start = rayon::current_thread_index().map_or(self.count, |i| i) % self.buffers.len();
         loop {
@@ -132,7 +127,7 @@ impl Threads {
                     return Scratch { buffer };
                 }
             }
-            // Only when several threads launch at once.
+            // Another task is about to give one back.
             std::thread::yield_now();
         }
     }

@@ -15,7 +15,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A device with `threads` threads and a segment of 64 MiB of garbage.
+    /// A device with `threads` threads and a segment of 32 MiB of garbage.
     pub(crate) fn new(threads: usize) -> Self {
         let cpu = Cpu::with_threads(threads).unwrap();
         let segment = cpu.alloc_segment(SEGMENT).unwrap();
@@ -83,7 +83,7 @@ impl Bench {
     }
 }
 
-const SEGMENT: u64 = 64 << 20;
+const SEGMENT: u64 = 32 << 20;
 
 /// Reproducible values between −1 and 1, exact in every float type's eight bits.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<f64> {

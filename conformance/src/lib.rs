@@ -1,1 +1,34 @@
-//! conformance
+//! What a backend must pass.
+//!
+//! A backend's crate has one test of a few lines (see [`main`]). The suites run on any
+//! [`Backend`](memcore::backend::Backend):
+//!
+//! - **coverage**: every kernel of the contract has cases, in the types and sizes that matter;
+//! - **memory**: segments, their alignment, how a device refuses and goes on;
+//! - **virtual_memory**: reservations that are mapped piece by piece, on devices that have them;
+//! - **validation**: calls that break the contract are refused before a backend sees them;
+//! - **transfer**: bytes arrive, in the order of the calls;
+//! - **kernels**: every case against the f64 [`Reference`], outputs poisoned beforehand and guard bytes around every operand;
+//! - **aliasing**: operands in separate segments, the same operand read twice, results written over an argument;
+//! - **workspace**: a kernel works with the workspace it is given, even with none;
+//! - **determinism**: the same call gives the same bits.
+//!
+//! Cases are data, one line each: see [`cases`] for where to add one.
+
+pub mod case;
+pub mod cases;
+mod data;
+mod device;
+mod entry;
+pub mod execute;
+pub mod plan;
+pub mod reference;
+pub mod suites;
+mod tolerance;
+
+pub use case::{Bound, Case, CaseBuilder, Spec};
+pub use data::Data;
+pub use device::{Device, Options};
+pub use entry::{REQUIRE_DEVICE, main, main_with, trials};
+pub use reference::Reference;
+pub use tolerance::Tolerance;

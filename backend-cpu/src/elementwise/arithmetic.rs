@@ -1,0 +1,190 @@
+//! Functions of two and three elements.
+
+use memcore::DType;
+use memcore::backend::kernel::{Binary, BinaryOp, Ternary, TernaryOp};
+use memcore::error::Result;
+
+use crate::element::{Element, Float, Number, Real};
+use crate::simd::{Isa, simd};
+use crate::stream::{Block, Reader, Writer, for_blocks};
+use crate::view::Context;
+
+/// Whether the function exists for the type: everything for floats, what stays an integer for integers.
+pub(crate) fn supports_binary(k: &Binary) -> bool {
+    k.lhs.dtype.is_float() || !matches!(k.op, BinaryOp::Div | BinaryOp::Pow)
+}
+
+/// `out = op(lhs, rhs)`.
+pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
+    match k.lhs.dtype {
+        DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
+        DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
+        DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
+        DType::BF16 => run::<half::bf16>(ctx, k, real_block::<f32>),
+        DType::I64 => run::<i64>(ctx, k, integer_block),
+        DType::I32 => run::<i32>(ctx, k, integer_block),
+        DType::I8 => run::<i8>(ctx, k, integer_block),
+        DType::U8 | DType::Bool => run::<u8>(ctx, k, integer_block),
+    }
+}
+
+type BlockFn<C> = fn(BinaryOp, &[C], &[C], &mut [C]);
+
+fn run<T: Element>(ctx: &Context<'_>, k: &Binary, block: BlockFn<T::Compute>) -> Result<()> {
+    let lhs = Reader::of::<T>(ctx, &k.lhs, &k.out)?;
+    let rhs = Reader::of::<T>(ctx, &k.rhs, &k.out)?;
+    if k.op.is_comparison() {
+        let out = Writer::<u8>::bits(ctx, &k.out)?;
+        for_blocks(ctx, k.out.numel(), |start, len| {
+            let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
+            // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+            unsafe {
+                let lhs = lhs.read(start, len, &mut a);
+                let rhs = rhs.read(start, len, &mut b);
+                out.write(start, len, &mut o, |out| compare(k.op, lhs, rhs, out));
+            }
+        });
+        return Ok(());
+    }
+    let out = Writer::of::<T>(ctx, &k.out)?;
+    for_blocks(ctx, k.out.numel(), |start, len| {
+        let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
+        // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+        unsafe {
+            let lhs = lhs.read(start, len, &mut a);
+            let rhs = rhs.read(start, len, &mut b);
+            out.write(start, len, &mut o, |out| block(k.op, lhs, rhs, out));
+        }
+    });
+    Ok(())
+}
+
+simd! {
+    fn real_block<R: Real>(op: BinaryOp, a: &[R], b: &[R], out: &mut [R]) = real_block_body;
+    fn compare<C: Number>(op: BinaryOp, a: &[C], b: &[C], out: &mut [u8]) = compare_body;
+    fn ternary_block<R: Real>(op: TernaryOp, a: &[R], b: &[R], c: &[R], out: &mut [R]) = ternary_block_body;
+}
+
+#[inline(always)]
+fn map<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
+    for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *o = f(a, b);
+    }
+}
+
+#[inline(always)]
+fn real_block_body<S: Isa, R: Real>(op: BinaryOp, a: &[R], b: &[R], out: &mut [R]) {
+    match op {
+        BinaryOp::Add { alpha: 1.0 } => map(a, b, out, |a, b| a + b),
+        BinaryOp::Add { alpha } => {
+            let alpha = R::from_f64(alpha);
+            map(a, b, out, |a, b| b.fma::<S>(alpha, a));
+        }
+        BinaryOp::Sub => map(a, b, out, |a, b| a - b),
+        BinaryOp::Mul => map(a, b, out, |a, b| a * b),
+        BinaryOp::Div => map(a, b, out, |a, b| a / b),
+        BinaryOp::Maximum => map(a, b, out, |a, b| larger(a, b)),
+        BinaryOp::Minimum => map(a, b, out, |a, b| smaller(a, b)),
+        BinaryOp::Pow => map(a, b, out, |a, b| a.pow(b)),
+        BinaryOp::SquaredDifference => map(a, b, out, |a, b| (a - b) * (a - b)),
+        // Comparisons write another type: `compare`.
+        _ => {}
+    }
+}
+
+/// The larger; NaN wins.
+#[inline(always)]
+pub(crate) fn larger<C: Number>(a: C, b: C) -> C {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// The smaller; NaN wins.
+#[inline(always)]
+pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
+    if a < b || a.is_nan() { a } else { b }
+}
+
+#[inline(always)]
+fn compare_body<S: Isa, C: Number>(op: BinaryOp, a: &[C], b: &[C], out: &mut [u8]) {
+    match op {
+        BinaryOp::Eq => map(a, b, out, |a, b| (a == b) as u8),
+        BinaryOp::Ne => map(a, b, out, |a, b| (a != b) as u8),
+        BinaryOp::Lt => map(a, b, out, |a, b| (a < b) as u8),
+        BinaryOp::Le => map(a, b, out, |a, b| (a <= b) as u8),
+        BinaryOp::Gt => map(a, b, out, |a, b| (a > b) as u8),
+        _ => map(a, b, out, |a, b| (a >= b) as u8),
+    }
+}
+
+fn integer_block(op: BinaryOp, a: &[i64], b: &[i64], out: &mut [i64]) {
+    match op {
+        BinaryOp::Add { alpha } => {
+            let alpha = alpha as i64;
+            map(a, b, out, |a, b| a.wrapping_add(alpha.wrapping_mul(b)));
+        }
+        BinaryOp::Sub => map(a, b, out, |a, b| a.wrapping_sub(b)),
+        BinaryOp::Mul => map(a, b, out, |a, b| a.wrapping_mul(b)),
+        BinaryOp::Maximum => map(a, b, out, |a, b| a.max(b)),
+        BinaryOp::Minimum => map(a, b, out, |a, b| a.min(b)),
+        BinaryOp::SquaredDifference => map(a, b, out, |a, b| a.wrapping_sub(b).wrapping_mul(a.wrapping_sub(b))),
+        // `supports_binary` refuses the others.
+        _ => out.copy_from_slice(a),
+    }
+}
+
+/// `out = op(a, b, c)`.
+pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
+    match k.out.dtype {
+        DType::F64 => run_ternary::<f64>(ctx, k),
+        DType::F16 => run_ternary::<half::f16>(ctx, k),
+        DType::BF16 => run_ternary::<half::bf16>(ctx, k),
+        _ => run_ternary::<f32>(ctx, k),
+    }
+}
+
+fn run_ternary<T: Float>(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
+    let a = Reader::of::<T>(ctx, &k.a, &k.out)?;
+    let b = Reader::of::<T>(ctx, &k.b, &k.out)?;
+    let c = Reader::of::<T>(ctx, &k.c, &k.out)?;
+    let out = Writer::of::<T>(ctx, &k.out)?;
+    for_blocks(ctx, k.out.numel(), |start, len| {
+        let (mut x, mut y, mut z, mut o) = (Block::new(), Block::new(), Block::new(), Block::new());
+        // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+        unsafe {
+            let a = a.read(start, len, &mut x);
+            let b = b.read(start, len, &mut y);
+            let c = c.read(start, len, &mut z);
+            out.write(start, len, &mut o, |out| ternary_block(k.op, a, b, c, out));
+        }
+    });
+    Ok(())
+}
+
+#[inline(always)]
+fn map3<R: Real>(a: &[R], b: &[R], c: &[R], out: &mut [R], f: impl Fn(R, R, R) -> R) {
+    for (((o, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
+        *o = f(a, b, c);
+    }
+}
+
+#[inline(always)]
+fn ternary_block_body<S: Isa, R: Real>(op: TernaryOp, a: &[R], b: &[R], c: &[R], out: &mut [R]) {
+    match op {
+        TernaryOp::Lerp { weight } => {
+            let weight = R::from_f64(weight);
+            map3(a, b, b, out, |a, b, _| weight.fma::<S>(b - a, a));
+        }
+        TernaryOp::Addcmul { value } => {
+            let value = R::from_f64(value);
+            map3(a, b, c, out, |a, b, c| (value * b).fma::<S>(c, a));
+        }
+        TernaryOp::Addcdiv { value } => {
+            let value = R::from_f64(value);
+            map3(a, b, c, out, |a, b, c| a + value * b / c);
+        }
+        TernaryOp::MseGrad { scale } => {
+            let scale = R::from_f64(scale);
+            map3(a, b, c, out, |a, b, c| scale * a * (b - c));
+        }
+    }
+}

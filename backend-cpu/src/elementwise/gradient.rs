@@ -1,0 +1,81 @@
+//! Gradients of the functions of one element.
+
+use memcore::DType;
+use memcore::backend::kernel::{UnaryGrad, UnaryGradOp};
+use memcore::error::Result;
+
+use super::unary::{GELU_CUBIC, SQRT_2_OVER_PI, gelu_tanh_gate};
+use crate::element::{Float, Real};
+use crate::simd::{Isa, simd};
+use crate::stream::{Block, Reader, Writer, for_blocks};
+use crate::view::Context;
+
+/// `out = grad · f′`.
+pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
+    match k.out.dtype {
+        DType::F64 => run::<f64>(ctx, k),
+        DType::F16 => run::<half::f16>(ctx, k),
+        DType::BF16 => run::<half::bf16>(ctx, k),
+        _ => run::<f32>(ctx, k),
+    }
+}
+
+fn run<T: Float>(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
+    let saved = Reader::of::<T>(ctx, &k.saved, &k.out)?;
+    let grad = Reader::of::<T>(ctx, &k.grad, &k.out)?;
+    let out = Writer::of::<T>(ctx, &k.out)?;
+    for_blocks(ctx, k.out.numel(), |start, len| {
+        let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
+        // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+        unsafe {
+            let saved = saved.read(start, len, &mut a);
+            let grad = grad.read(start, len, &mut b);
+            out.write(start, len, &mut o, |out| block(k.op, saved, grad, out));
+        }
+    });
+    Ok(())
+}
+
+simd! {
+    fn block<R: Real>(op: UnaryGradOp, saved: &[R], grad: &[R], out: &mut [R]) = block_body;
+}
+
+#[inline(always)]
+fn map<R: Real>(saved: &[R], grad: &[R], out: &mut [R], f: impl Fn(R, R) -> R) {
+    for ((o, &s), &g) in out.iter_mut().zip(saved).zip(grad) {
+        *o = f(s, g);
+    }
+}
+
+#[inline(always)]
+fn block_body<S: Isa, R: Real>(op: UnaryGradOp, saved: &[R], grad: &[R], out: &mut [R]) {
+    let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
+    match op {
+        UnaryGradOp::Relu => map(saved, grad, out, |y, g| if y > zero { g } else { zero }),
+        UnaryGradOp::LeakyRelu { slope } => {
+            let slope = R::from_f64(slope);
+            map(saved, grad, out, |x, g| if x > zero { g } else { slope * g });
+        }
+        UnaryGradOp::Gelu => map(saved, grad, out, |x, g| {
+            let (distribution, density) = x.normal::<S>();
+            g * x.fma::<S>(density, distribution)
+        }),
+        UnaryGradOp::GeluTanh => map(saved, grad, out, |x, g| g * gelu_tanh_slope::<S, R>(x)),
+        UnaryGradOp::Silu => map(saved, grad, out, |x, g| {
+            let s = x.sigmoid::<S>();
+            g * s * x.fma::<S>(one - s, one)
+        }),
+        UnaryGradOp::Tanh => map(saved, grad, out, |y, g| g * (-y).fma::<S>(y, one)),
+        UnaryGradOp::Sigmoid => map(saved, grad, out, |y, g| g * y * (one - y)),
+    }
+}
+
+/// Derivative of `x·s(x)` with `s = sigmoid(2u)`: `s + x·2s(1 − s)·u′`, `u′ = √(2/π)·(1 + 3·0.044715·x²)`.
+#[inline(always)]
+fn gelu_tanh_slope<S: Isa, R: Real>(x: R) -> R {
+    let s = gelu_tanh_gate::<S, R>(x);
+    let slope = R::from_f64(2.0 * SQRT_2_OVER_PI);
+    let cubic = R::from_f64(6.0 * SQRT_2_OVER_PI * GELU_CUBIC);
+    let inner = (x * x).fma::<S>(cubic, slope);
+    (x * inner).fma::<S>(s * (R::from_f64(1.0) - s), s)
+}

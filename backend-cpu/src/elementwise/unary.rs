@@ -1,0 +1,195 @@
+//! Functions of one element.
+
+use memcore::DType;
+use memcore::backend::kernel::{Unary, UnaryOp};
+use memcore::error::Result;
+
+use crate::element::{Element, Number, Real};
+use crate::simd::{Isa, simd};
+use crate::stream::{Block, Reader, Writer, for_blocks};
+use crate::view::Context;
+
+/// Whether the function exists for the type: everything for floats, what stays an integer for integers.
+pub(crate) fn supports_unary(k: &Unary) -> bool {
+    k.x.dtype.is_float()
+        || matches!(
+            k.op,
+            UnaryOp::Neg
+                | UnaryOp::Abs
+                | UnaryOp::Sign
+                | UnaryOp::Square
+                | UnaryOp::Relu
+                | UnaryOp::Affine { .. }
+                | UnaryOp::Clamp { .. }
+                | UnaryOp::IsZero
+        )
+}
+
+/// `out = op(x)`.
+pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
+    match k.x.dtype {
+        DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
+        DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
+        DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
+        DType::BF16 => run::<half::bf16>(ctx, k, real_block::<f32>),
+        DType::I64 => run::<i64>(ctx, k, integer_block),
+        DType::I32 => run::<i32>(ctx, k, integer_block),
+        DType::I8 => run::<i8>(ctx, k, integer_block),
+        DType::U8 | DType::Bool => run::<u8>(ctx, k, integer_block),
+    }
+}
+
+type BlockFn<C> = fn(UnaryOp, &[C], &mut [C]);
+
+fn run<T: Element>(ctx: &Context<'_>, k: &Unary, block: BlockFn<T::Compute>) -> Result<()> {
+    let x = Reader::of::<T>(ctx, &k.x, &k.out)?;
+    if k.op == UnaryOp::IsZero {
+        return is_zero(ctx, k, &x);
+    }
+    let out = Writer::of::<T>(ctx, &k.out)?;
+    for_blocks(ctx, k.out.numel(), |start, len| {
+        let (mut a, mut o) = (Block::new(), Block::new());
+        // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+        unsafe {
+            let x = x.read(start, len, &mut a);
+            out.write(start, len, &mut o, |out| block(k.op, x, out));
+        }
+    });
+    Ok(())
+}
+
+fn is_zero<C: Number>(ctx: &Context<'_>, k: &Unary, x: &Reader<C>) -> Result<()> {
+    let out = Writer::<u8>::bits(ctx, &k.out)?;
+    for_blocks(ctx, k.out.numel(), |start, len| {
+        let (mut a, mut o) = (Block::new(), Block::new());
+        // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
+        unsafe {
+            let x = x.read(start, len, &mut a);
+            out.write(start, len, &mut o, |out| map(x, out, |x| (x == C::default()) as u8));
+        }
+    });
+    Ok(())
+}
+
+simd! {
+    fn real_block<R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) = real_block_body;
+}
+
+#[inline(always)]
+pub(super) fn map<A: Copy, B>(x: &[A], out: &mut [B], f: impl Fn(A) -> B) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = f(x);
+    }
+}
+
+#[inline(always)]
+fn real_block_body<S: Isa, R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) {
+    let c = R::from_f64;
+    let (zero, one) = (c(0.0), c(1.0));
+    match op {
+        UnaryOp::Neg => map(x, out, |x| -x),
+        UnaryOp::Abs => map(x, out, |x| x.magnitude()),
+        UnaryOp::Sign => map(x, out, |x| sign(x)),
+        UnaryOp::Exp => map(x, out, |x| x.exp::<S>()),
+        UnaryOp::Log => map(x, out, |x| x.ln::<S>()),
+        UnaryOp::Sqrt => map(x, out, |x| x.sqrt()),
+        UnaryOp::Rsqrt => map(x, out, |x| one / x.sqrt()),
+        UnaryOp::Reciprocal => map(x, out, |x| one / x),
+        UnaryOp::Square => map(x, out, |x| x * x),
+        UnaryOp::Sin => map(x, out, |x| x.sin()),
+        UnaryOp::Cos => map(x, out, |x| x.cos()),
+        UnaryOp::Tanh => map(x, out, |x| x.tanh::<S>()),
+        UnaryOp::Sigmoid => map(x, out, |x| x.sigmoid::<S>()),
+        UnaryOp::Relu => map(x, out, |x| if x <= zero { zero } else { x }),
+        UnaryOp::LeakyRelu { slope } => {
+            let slope = c(slope);
+            map(x, out, |x| if x > zero { x } else { slope * x });
+        }
+        UnaryOp::Gelu => map(x, out, |x| x * x.normal::<S>().0),
+        UnaryOp::GeluTanh => map(x, out, |x| gelu_tanh::<S, R>(x)),
+        UnaryOp::Silu => map(x, out, |x| x * x.sigmoid::<S>()),
+        UnaryOp::Affine { mul, add } => {
+            let (mul, add) = (c(mul), c(add));
+            map(x, out, |x| x.fma::<S>(mul, add));
+        }
+        UnaryOp::Pow { exponent } => pow(exponent, x, out),
+        UnaryOp::Clamp { min, max } => clamp(c(min), c(max), x, out),
+        // Writes another type: `is_zero`.
+        UnaryOp::IsZero => {}
+    }
+}
+
+#[inline(always)]
+fn sign<C: Number>(x: C) -> C {
+    let (zero, one) = (C::default(), C::from_f64(1.0));
+    let positive = if x > zero { one } else { zero };
+    if x < zero { zero.minus(one) } else { positive }
+}
+
+#[inline(always)]
+fn clamp<C: Number>(min: C, max: C, x: &[C], out: &mut [C]) {
+    // Comparisons that let NaN through.
+    map(x, out, |x| {
+        let x = if x < min { min } else { x };
+        if x > max { max } else { x }
+    });
+}
+
+/// `x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2` (Hendrycks and Gimpel 2016), with tanh's sigmoid form: one exponential.
+#[inline(always)]
+fn gelu_tanh<S: Isa, R: Real>(x: R) -> R {
+    x * gelu_tanh_gate::<S, R>(x)
+}
+
+/// `(1 + tanh u)/2 = sigmoid(2u)` with `u = √(2/π)·(x + 0.044715·x³)`.
+#[inline(always)]
+pub(super) fn gelu_tanh_gate<S: Isa, R: Real>(x: R) -> R {
+    let slope = R::from_f64(2.0 * SQRT_2_OVER_PI);
+    let cubic = R::from_f64(2.0 * SQRT_2_OVER_PI * GELU_CUBIC);
+    (x * (x * x).fma::<S>(cubic, slope)).sigmoid::<S>()
+}
+
+/// √(2/π)
+pub(super) const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+/// Factor of the cubic term of GELU's tanh approximation.
+pub(super) const GELU_CUBIC: f64 = 0.044_715;
+
+/// Common exponents avoid the general power, as PyTorch's do.
+#[inline(always)]
+fn pow<R: Real>(exponent: f64, x: &[R], out: &mut [R]) {
+    let one = R::from_f64(1.0);
+    if exponent == 2.0 {
+        map(x, out, |x| x * x);
+    } else if exponent == 3.0 {
+        map(x, out, |x| x * x * x);
+    } else if exponent == 0.5 {
+        map(x, out, |x| x.sqrt());
+    } else if exponent == -0.5 {
+        map(x, out, |x| one / x.sqrt());
+    } else if exponent == -1.0 {
+        map(x, out, |x| one / x);
+    } else if exponent == -2.0 {
+        map(x, out, |x| one / (x * x));
+    } else {
+        let exponent = R::from_f64(exponent);
+        map(x, out, |x| x.pow(exponent));
+    }
+}
+
+fn integer_block(op: UnaryOp, x: &[i64], out: &mut [i64]) {
+    match op {
+        UnaryOp::Neg => map(x, out, |x| x.wrapping_neg()),
+        UnaryOp::Abs => map(x, out, |x| x.wrapping_abs()),
+        UnaryOp::Sign => map(x, out, |x| x.signum()),
+        UnaryOp::Square => map(x, out, |x| x.wrapping_mul(x)),
+        UnaryOp::Relu => map(x, out, |x| x.max(0)),
+        UnaryOp::Affine { mul, add } if mul.fract() == 0.0 && add.fract() == 0.0 => {
+            let (mul, add) = (mul as i64, add as i64);
+            map(x, out, |x| x.wrapping_mul(mul).wrapping_add(add));
+        }
+        UnaryOp::Affine { mul, add } => map(x, out, |x| (x as f64).mul_add(mul, add) as i64),
+        UnaryOp::Clamp { min, max } => clamp(min as i64, max as i64, x, out),
+        // `supports_unary` refuses the others.
+        _ => out.copy_from_slice(x),
+    }
+}

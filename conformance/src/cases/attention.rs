@@ -1,0 +1,247 @@
+//! Scaled dot-product attention, its gradients, rotary embedding.
+
+use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
+use memcore::{DType, Layout};
+
+use super::{FLOATS, MANY};
+use crate::case::{Bound, Case, CaseBuilder};
+use crate::data::Data::{self, Range, Values};
+use crate::tolerance::Tolerance;
+
+/// One attention: `q` `[b, h, t, d]`, `k` `[b, hk, s, d]`, `v` `[b, hk, s, dv]`.
+#[derive(Clone, Copy)]
+struct Problem {
+    name: &'static str,
+    /// b, h, hk, t, s, d, dv
+    sizes: [usize; 7],
+    causal: bool,
+    mask: Mask,
+    view: View,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mask {
+    None,
+    /// A bias for every score.
+    Full,
+    /// One for all batches and heads, by strides of 0.
+    Broadcast,
+    /// Hides some keys, and every key from the first query.
+    Hides,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    Contiguous,
+    Offset,
+    /// Stored `[b, t, h, d]`, as a projection leaves them.
+    HeadsInside,
+    /// q, k and v side by side in one buffer `[b, t, 3, h, d]`.
+    Packed,
+}
+
+fn problems() -> Vec<Problem> {
+    let problem = |name, sizes| Problem { name, sizes, causal: false, mask: Mask::None, view: View::Contiguous };
+    let base = [2, 4, 2, 5, 7, 6, 3];
+    let square = [2, 3, 3, 5, 5, 4, 4];
+    vec![
+        Problem { mask: Mask::Full, ..problem("contiguous", base) },
+        problem("plain", base),
+        Problem { causal: true, ..problem("causal", base) },
+        Problem { causal: true, ..problem("causal_square", [1, 2, 2, 33, 33, 8, 8]) },
+        Problem { causal: true, ..problem("causal_more_queries", [1, 1, 1, 7, 4, 4, 4]) },
+        Problem { mask: Mask::Broadcast, ..problem("mask_broadcast", base) },
+        Problem { mask: Mask::Hides, ..problem("mask_hides", base) },
+        Problem { mask: Mask::Broadcast, causal: true, ..problem("mask_causal", base) },
+        problem("one_key_head", [1, 4, 1, 3, 5, 4, 4]),
+        Problem { view: View::Offset, ..problem("offset", base) },
+        Problem { view: View::HeadsInside, ..problem("heads_inside", base) },
+        Problem { view: View::Packed, causal: true, ..problem("packed", square) },
+        problem("one", [1, 1, 1, 1, 1, 1, 1]),
+        problem("empty_batch", [0, 2, 1, 3, 4, 2, 2]),
+        problem("no_queries", [1, 2, 1, 0, 4, 2, 2]),
+        problem("no_keys", [1, 2, 1, 3, 0, 2, 2]),
+        problem("length_257", [1, 1, 1, 3, 257, 8, 8]),
+        problem("queries_257", [1, 1, 1, 257, 3, 8, 8]),
+        problem("wide_heads", [1, 2, 1, 4, 5, 128, 128]),
+        problem("many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
+        problem("many_queries", [1, 1, 1, MANY, 2, 2, 1]),
+    ]
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut out = Vec::new();
+    for dtype in FLOATS {
+        for problem in problems().into_iter().filter(|p| dtype == DType::F32 || p.sizes.iter().all(|&s| s < MANY)) {
+            out.push(forward(dtype, problem));
+            out.push(backward(dtype, problem));
+        }
+        out.extend(ropes(dtype));
+    }
+    out
+}
+
+fn rows_dtype(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+fn scale(d: usize) -> f64 {
+    1.0 / (d as f64).sqrt()
+}
+
+/// Adds q, k, v and the mask.
+fn inputs(case: CaseBuilder, p: Problem) -> CaseBuilder {
+    let [b, h, hk, t, s, d, dv] = p.sizes;
+    let data = || Range(-1.0, 1.0);
+    let case = match p.view {
+        View::Packed => {
+            // Written into one buffer: the strides of [b, t, 3, h, d], seen as [b, h, t, d].
+            let strides = [t * 3 * h * d, d, 3 * h * d, 1];
+            let layout = |n: usize, len: usize| Layout::strided(&[b, h, len, n], &strides).expect("a layout");
+            let case = case.read("q", &[b, h, t, d], data()).strides(&strides);
+            let case = case.read_beside("q", "k", h * d, layout(d, s), data());
+            case.read_beside("q", "v", 2 * h * d, layout(dv, s), data())
+        }
+        view => {
+            let case = viewed(case.read("q", &[b, h, t, d], data()), view);
+            let case = viewed(case.read("k", &[b, hk, s, d], data()), view);
+            viewed(case.read("v", &[b, hk, s, dv], data()), view)
+        }
+    };
+    let full = [b, h, t, s];
+    match p.mask {
+        Mask::None => case,
+        Mask::Full => case.read("mask", &full, data()),
+        Mask::Broadcast => case.read("mask", &[t, s], data()).broadcast(&full),
+        Mask::Hides => case.read("mask", &[t, s], hiding(t, s)).broadcast(&full),
+    }
+}
+
+fn viewed(case: CaseBuilder, view: View) -> CaseBuilder {
+    match view {
+        View::Offset => case.offset(3),
+        View::HeadsInside => case.transposed(1, 2),
+        View::Contiguous | View::Packed => case,
+    }
+}
+
+/// Every third key hidden, and all of them from the first query.
+fn hiding(t: usize, s: usize) -> Data {
+    let hidden = |at: usize| at < s || at % 3 == 1;
+    Values((0..t * s).map(|at| if hidden(at) { f64::NEG_INFINITY } else { 0.25 }).collect())
+}
+
+/// Scores stay below 1 or so. Tensor cores take 16-bit probabilities: an error of one unit of their type, in a mean
+/// of values up to 1.
+fn tolerance(p: Problem) -> Tolerance {
+    let [_, _, _, _, s, d, _] = p.sizes;
+    Tolerance::sum(s + d + 32, 1.0, "scores, exponentials, and a mean of values up to 1").half_intermediates(1.0, 1.0)
+}
+
+fn forward(dtype: DType, p: Problem) -> Case {
+    let [b, h, _, t, _, d, dv] = p.sizes;
+    let (scale, causal) = (scale(d), p.causal);
+    let case = inputs(Case::on(dtype, p.name), p);
+    let case = viewed(case.write("out", &[b, h, t, dv]), p.view);
+    let case = case.write("logsumexp", &[b, h, t]).typed(rows_dtype(dtype));
+    case.call(tolerance(p), move |o| Attention {
+        scale,
+        causal,
+        q: o.at("q"),
+        k: o.at("k"),
+        v: o.at("v"),
+        mask: o.get("mask"),
+        out: o.at("out"),
+        logsumexp: o.at("logsumexp"),
+    })
+}
+
+/// `out` and `logsumexp` may be any numbers of the right size: the kernel's formula takes them as given.
+fn backward(dtype: DType, p: Problem) -> Case {
+    let [b, h, hk, t, s, d, dv] = p.sizes;
+    let (scale, causal) = (scale(d), p.causal);
+    let case = inputs(Case::on(dtype, p.name), p);
+    let case = viewed(case.read("out", &[b, h, t, dv], Range(-1.0, 1.0)), p.view);
+    let mut case = case.read("logsumexp", &[b, h, t], logsumexp(p)).typed(rows_dtype(dtype));
+    case = viewed(case.read("grad", &[b, h, t, dv], Range(-1.0, 1.0)), p.view);
+    case = case.write("delta", &[b, h, t]).typed(rows_dtype(dtype));
+    for (name, dims) in [("dq", [b, h, t, d]), ("dk", [b, hk, s, d]), ("dv", [b, hk, s, dv])] {
+        case = viewed(case.write(name, &dims), p.view);
+    }
+    // Sums over keys, over the queries of a group, and over the head: products up to dv.
+    let terms = (s.max(t * h / hk.max(1)) + d + dv).min(4096);
+    let tolerance = Tolerance::sum(terms + 32, 2.0, "sums over keys, queries and heads").half_intermediates(2.0, 2.0);
+    let call = move |o: &Bound| AttentionGrad {
+        scale,
+        causal,
+        q: o.at("q"),
+        k: o.at("k"),
+        v: o.at("v"),
+        mask: o.get("mask"),
+        out: o.at("out"),
+        logsumexp: o.at("logsumexp"),
+        grad: o.at("grad"),
+        delta: o.at("delta"),
+        dq: o.at("dq"),
+        dk: o.at("dk"),
+        dv: o.at("dv"),
+        workspace: None,
+    };
+    case.call(tolerance, call)
+}
+
+/// Near the logarithm of the number of keys, so that probabilities add up to about 1; −inf for a query that sees
+/// nothing.
+fn logsumexp(p: Problem) -> Data {
+    let [b, h, _, t, s, ..] = p.sizes;
+    let typical = (s.max(1) as f64).ln() + 0.1;
+    if p.mask != Mask::Hides {
+        return Range(typical, typical + 0.5);
+    }
+    let row = |at: usize| if at.is_multiple_of(t) { f64::NEG_INFINITY } else { typical };
+    Values((0..b * h * t).map(row).collect())
+}
+
+fn ropes(dtype: DType) -> Vec<Case> {
+    let shapes: [(&str, [usize; 4]); 7] = [
+        ("contiguous", [2, 5, 3, 8]),
+        ("one", [1, 1, 1, 2]),
+        ("empty", [0, 3, 2, 4]),
+        ("no_dims", [1, 3, 2, 0]),
+        ("length_257", [1, 257, 1, 2]),
+        ("wide", [1, 2, 1, 128]),
+        ("many_rows", [1, MANY, 1, 2]),
+    ];
+    let mut out = Vec::new();
+    for inverse in [false, true] {
+        let named = |name: &str| if inverse { format!("inverse_{name}") } else { name.to_string() };
+        for (name, dims) in shapes.into_iter().filter(|s| dtype == DType::F32 || s.1[1] < MANY) {
+            let case = Case::on(dtype, named(name)).read("x", &dims, Range(-2.0, 2.0));
+            out.push(rope(tables(case, dtype, dims).write("out", &dims), inverse));
+        }
+        let dims = [2, 5, 3, 8];
+        let x = |view: &str| Case::on(dtype, named(view)).read("x", &dims, Range(-2.0, 2.0));
+        out.push(rope(tables(x("transposed").transposed(1, 2), dtype, dims).write("out", &dims), inverse));
+        out.push(rope(tables(x("transposed_out"), dtype, dims).write("out", &dims).transposed(1, 2), inverse));
+        out.push(rope(tables(x("inner_stride").transposed(2, 3), dtype, dims).write("out", &dims), inverse));
+        out.push(rope(tables(x("offset").offset(3), dtype, dims).write("out", &dims).offset(1), inverse));
+        out.push(rope(tables(x("gapped").gapped(2), dtype, dims).write("out", &dims).gapped(3), inverse));
+    }
+    out
+}
+
+fn tables(case: CaseBuilder, dtype: DType, dims: [usize; 4]) -> CaseBuilder {
+    let half = [dims[1], dims[3] / 2];
+    let case = case.read("cos", &half, Range(-1.0, 1.0)).typed(dtype.accumulator());
+    case.read("sin", &half, Range(-1.0, 1.0)).typed(dtype.accumulator())
+}
+
+fn rope(case: CaseBuilder, inverse: bool) -> Case {
+    case.call(Tolerance::arithmetic(4.0, "two products up to 2 and their sum"), move |o| Rope {
+        inverse,
+        x: o.at("x"),
+        cos: o.at("cos"),
+        sin: o.at("sin"),
+        out: o.at("out"),
+    })
+}

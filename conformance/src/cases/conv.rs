@@ -1,0 +1,115 @@
+//! Convolution and its gradients: the same problems for all three.
+
+use memcore::DType::F32;
+use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+
+use super::{FLOATS, MANY};
+use crate::case::Case;
+use crate::data::Data::Range;
+use crate::tolerance::Tolerance;
+
+/// One convolution: input `[n, c, h, w]`, outputs, window, geometry.
+struct Problem {
+    name: &'static str,
+    x: [usize; 4],
+    outputs: usize,
+    window: [usize; 2],
+    geometry: Conv2dGeometry,
+    /// Elements before the first one of every operand.
+    lead: usize,
+}
+
+fn problems() -> Vec<Problem> {
+    let plain = Conv2dGeometry::default();
+    let same = Conv2dGeometry { padding: [1, 1], ..plain };
+    let problem = |name, x, outputs, window, geometry| Problem { name, x, outputs, window, geometry, lead: 0 };
+    vec![
+        problem("contiguous", [2, 3, 6, 5], 4, [3, 3], same),
+        problem("valid", [2, 3, 6, 5], 4, [3, 3], plain),
+        Problem { lead: 3, ..problem("offset", [2, 3, 6, 5], 4, [3, 3], same) },
+        problem("pointwise", [2, 3, 6, 5], 4, [1, 1], plain),
+        problem("stride", [2, 2, 7, 8], 3, [3, 3], Conv2dGeometry { stride: [2, 3], ..same }),
+        // The last column of the input is reached by no window.
+        problem("unreached", [1, 2, 6, 6], 2, [3, 3], Conv2dGeometry { stride: [2, 2], ..plain }),
+        problem("dilation", [1, 2, 9, 8], 2, [3, 2], Conv2dGeometry { dilation: [2, 3], ..plain }),
+        problem("groups", [2, 4, 5, 5], 6, [3, 3], Conv2dGeometry { groups: 2, ..same }),
+        problem("depthwise", [2, 4, 5, 5], 4, [3, 3], Conv2dGeometry { groups: 4, ..same }),
+        problem("stem", [1, 3, 14, 14], 5, [7, 7], Conv2dGeometry { stride: [2, 2], padding: [3, 3], ..plain }),
+        problem("oblong", [1, 2, 3, 9], 3, [1, 5], Conv2dGeometry { padding: [0, 2], ..plain }),
+        problem("padding_only_windows", [1, 1, 2, 2], 2, [2, 2], Conv2dGeometry { padding: [2, 2], ..plain }),
+        problem("empty", [0, 2, 4, 4], 2, [3, 3], same),
+        problem("one", [1, 1, 1, 1], 1, [1, 1], plain),
+        problem("length_257", [1, 1, 1, 257], 2, [1, 3], Conv2dGeometry { padding: [0, 1], ..plain }),
+        problem("channels_257", [1, 257, 2, 2], 2, [1, 1], plain),
+        problem("many_images", [MANY, 1, 1, 2], 1, [1, 2], plain),
+        problem("many_pixels", [1, 1, 257, 257], 1, [2, 2], plain),
+    ]
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut out = Vec::new();
+    for dtype in FLOATS {
+        for p in problems() {
+            let large = p.x.iter().product::<usize>() >= MANY;
+            // Problems are built with sizes that fit; one that does not is a mistake in the table.
+            let Ok([oh, ow]) = p.geometry.output_size([p.x[2], p.x[3]], p.window) else { continue };
+            if large && dtype != F32 {
+                continue;
+            }
+            let y = [p.x[0], p.outputs, oh, ow];
+            let w = [p.outputs, p.x[1] / p.geometry.groups, p.window[0], p.window[1]];
+            out.push(forward(&p, dtype, y, w, true));
+            out.push(forward(&p, dtype, y, w, false));
+            out.push(input_grad(&p, dtype, y, w));
+            out.push(weight_grad(&p, dtype, y, w));
+        }
+    }
+    out
+}
+
+fn forward(p: &Problem, dtype: memcore::DType, y: [usize; 4], w: [usize; 4], bias: bool) -> Case {
+    let (name, lead, geometry) = (p.name, p.lead, p.geometry);
+    let case = Case::on(dtype, if bias { name.to_string() } else { format!("{name}_without_bias") });
+    let case = case.read("x", &p.x, Range(-1.0, 1.0)).offset(lead).read("weight", &w, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read_if(bias, "bias", &[p.outputs], Range(-1.0, 1.0)).write("out", &y).offset(lead);
+    let terms = w[1] * w[2] * w[3] + 1;
+    case.call(Tolerance::sum(terms, 1.0, "a sum over channels and window of products up to 1"), move |o| Conv2d {
+        geometry,
+        x: o.at("x"),
+        weight: o.at("weight"),
+        bias: o.get("bias"),
+        out: o.at("out"),
+        workspace: None,
+    })
+}
+
+fn input_grad(p: &Problem, dtype: memcore::DType, y: [usize; 4], w: [usize; 4]) -> Case {
+    let (lead, geometry) = (p.lead, p.geometry);
+    let case = Case::on(dtype, p.name).read("grad", &y, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("weight", &w, Range(-1.0, 1.0)).offset(lead).write("out", &p.x).offset(lead);
+    let terms = p.outputs / geometry.groups * w[2] * w[3];
+    let tolerance = Tolerance::sum(terms, 1.0, "a sum over outputs and window of products up to 1");
+    case.call(tolerance, move |o| Conv2dInputGrad {
+        geometry,
+        grad: o.at("grad"),
+        weight: o.at("weight"),
+        out: o.at("out"),
+        workspace: None,
+    })
+}
+
+fn weight_grad(p: &Problem, dtype: memcore::DType, y: [usize; 4], w: [usize; 4]) -> Case {
+    let (lead, geometry) = (p.lead, p.geometry);
+    let case = Case::on(dtype, p.name).read("x", &p.x, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("grad", &y, Range(-1.0, 1.0)).offset(lead).write("out", &w).offset(lead);
+    // A long sum is held to its random walk, √terms, beyond some thousand terms.
+    let terms = (y[0] * y[2] * y[3]).min(4096);
+    let tolerance = Tolerance::sum(terms, 1.0, "a sum over images and pixels of products up to 1");
+    case.call(tolerance, move |o| Conv2dWeightGrad {
+        geometry,
+        x: o.at("x"),
+        grad: o.at("grad"),
+        out: o.at("out"),
+        workspace: None,
+    })
+}

@@ -1,0 +1,110 @@
+//! Negative log-likelihood and its gradient.
+
+use memcore::DType::{self, I64};
+use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
+
+use super::{FLOATS, MANY, is_for};
+use crate::case::Case;
+use crate::data::Data::{self, Constant, Ints, Range, Values};
+use crate::tolerance::Tolerance;
+
+const IGNORED: i64 = -100;
+
+const REDUCTIONS: [(&str, Reduction); 3] =
+    [("mean", Reduction::Mean), ("none", Reduction::None), ("sum", Reduction::Sum)];
+
+/// Name, rows, classes, elements before the first one.
+const SHAPES: [(&str, [usize; 2], usize); 6] = [
+    ("contiguous", [5, 7], 0),
+    ("offset", [5, 7], 3),
+    ("one", [1, 1], 0),
+    ("length_257", [257, 3], 0),
+    ("classes_257", [3, 257], 0),
+    ("many_rows", [MANY, 2], 0),
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut out = Vec::new();
+    for dtype in FLOATS {
+        for (reduction_name, reduction) in REDUCTIONS {
+            let named = |name: &str| format!("{reduction_name}_{name}");
+            for (name, dims, lead) in SHAPES.into_iter().filter(|s| is_for(dtype, s.1[0])) {
+                let targets = || Ints(0, dims[1] as i64);
+                out.push(forward(dtype, named(name), reduction, dims, lead, targets()));
+                out.push(backward(dtype, named(name), reduction, dims, lead, targets()));
+            }
+            let some = || Values(vec![2.0, IGNORED as f64, 0.0, 3.0, IGNORED as f64]);
+            out.push(forward(dtype, named("ignored"), reduction, [5, 4], 0, some()));
+            out.push(backward(dtype, named("ignored"), reduction, [5, 4], 0, some()));
+        }
+        // A mean over nothing is 0/0; a sum, and no reduction, are defined.
+        out.push(forward(dtype, "none_empty".into(), Reduction::None, [0, 4], 0, Ints(0, 4)));
+        out.push(forward(dtype, "sum_empty".into(), Reduction::Sum, [0, 4], 0, Ints(0, 4)));
+        out.push(backward(dtype, "none_empty".into(), Reduction::None, [0, 4], 0, Ints(0, 4)));
+        out.push(backward(dtype, "mean_empty".into(), Reduction::Mean, [0, 4], 0, Ints(0, 4)));
+        out.push(outside(dtype, Reduction::None));
+        out.push(outside(dtype, Reduction::Mean));
+    }
+    out
+}
+
+fn scalar_or_rows(reduction: Reduction, rows: usize) -> Vec<usize> {
+    if reduction == Reduction::None { vec![rows] } else { vec![] }
+}
+
+fn case(
+    dtype: DType,
+    name: String,
+    reduction: Reduction,
+    dims: [usize; 2],
+    lead: usize,
+    targets: Data,
+) -> crate::case::CaseBuilder {
+    let case = Case::on(dtype, name).read("log_probs", &dims, Range(-4.0, 0.0)).offset(lead);
+    let case = case.read("target", &[dims[0]], targets).typed(I64).offset(lead);
+    case.write("out", &scalar_or_rows(reduction, dims[0])).write("total_weight", &[])
+}
+
+fn forward(dtype: DType, name: String, reduction: Reduction, dims: [usize; 2], lead: usize, targets: Data) -> Case {
+    // Summed in blocks, as `Reduce` is: losses up to 4.
+    let rows = (dims[0] as f64 / 64.0).max(1.0).sqrt();
+    let tolerance = match reduction {
+        Reduction::None => Tolerance::exact("one element, negated"),
+        Reduction::Mean => Tolerance::sum(8, 4.0, "a sum whose error is divided by its length"),
+        Reduction::Sum => Tolerance::sum(64, 4.0 * rows, "a sum in blocks of values up to 4"),
+    };
+    call(case(dtype, name, reduction, dims, lead, targets), reduction, tolerance)
+}
+
+fn call(case: crate::case::CaseBuilder, reduction: Reduction, tolerance: Tolerance) -> Case {
+    case.call(tolerance, move |o| NllLoss {
+        reduction,
+        ignore_index: IGNORED,
+        log_probs: o.at("log_probs"),
+        target: o.at("target"),
+        out: o.at("out"),
+        total_weight: o.at("total_weight"),
+    })
+}
+
+/// Targets that are no class.
+fn outside(dtype: DType, reduction: Reduction) -> Case {
+    let name = if reduction == Reduction::None { "none_outside" } else { "mean_outside" };
+    let targets = Values(vec![1.0, 4.0, -1.0]);
+    let tolerance = Tolerance::exact("NaN, for want of an error");
+    call(case(dtype, name.into(), reduction, [3, 4], 0, targets).expecting_nan(), reduction, tolerance)
+}
+
+fn backward(dtype: DType, name: String, reduction: Reduction, dims: [usize; 2], lead: usize, targets: Data) -> Case {
+    let case = Case::on(dtype, name).read("grad", &scalar_or_rows(reduction, dims[0]), Range(0.5, 2.0));
+    let case = case.read("target", &[dims[0]], targets).typed(I64).offset(lead);
+    let case = case.read("total_weight", &[], Constant(dims[0] as f64)).write("out", &dims).offset(lead);
+    case.call(Tolerance::arithmetic(0.0, "one quotient"), move |o| NllLossGrad {
+        reduction,
+        ignore_index: IGNORED,
+        grad: o.at("grad"),
+        target: o.at("target"),
+        total_weight: o.at("total_weight"),
+        out: o.at("out"),
+    })
+}

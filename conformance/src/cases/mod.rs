@@ -1,0 +1,80 @@
+//! The case tables: every kernel × type × shape and view that it takes.
+//!
+//! One file per family, each a function that returns its cases. To add a case, add a line to the family's table; to
+//! add a kernel, add a function beside the others. The first f32 case of a kernel (the first of any type, where it
+//! has none) is its representative in the validation suite: it has every optional operand, and no empty one.
+
+mod attention;
+mod conv;
+mod elementwise;
+mod form;
+mod index;
+mod loss;
+mod matmul;
+mod norm;
+mod optim;
+mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod softmax;
+
+use std::sync::{Arc, LazyLock};
+
+use memcore::DType;
+
+use crate::case::Case;
+
+/// The types of almost every kernel.
+pub(crate) const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
+
+/// More rows than a GPU takes groups in one dimension of a launch (65 535).
+pub(crate) const MANY: usize = 65_600;
+
+/// Shapes for row kernels: name, sizes, elements before the first one. [`MANY`] rows only in f32: it is the
+/// launch that they try, not the arithmetic.
+pub(crate) const ROWS: [(&str, [usize; 2], usize); 8] = [
+    ("rows", [5, 7], 0),
+    ("offset", [3, 5], 3),
+    ("empty", [0, 4], 0),
+    ("one", [1, 1], 0),
+    ("one_column", [9, 1], 0),
+    ("length_257", [3, 257], 0),
+    ("long_row", [2, 3000], 0),
+    ("many_rows", [MANY, 3], 0),
+];
+
+/// Whether a row of [`ROWS`] is tried for this type.
+pub(crate) fn is_for(dtype: DType, rows: usize) -> bool {
+    dtype == DType::F32 || rows < MANY
+}
+
+/// Every case.
+pub fn all() -> &'static [Arc<Case>] {
+    static ALL: LazyLock<Vec<Arc<Case>>> = LazyLock::new(|| {
+        let families: [fn() -> Vec<Case>; 13] = [
+            elementwise::cases,
+            random::cases,
+            reduce::cases,
+            matmul::cases,
+            conv::cases,
+            pool::cases,
+            softmax::cases,
+            norm::cases,
+            loss::cases,
+            index::cases,
+            optim::cases,
+            attention::cases,
+            quant::cases,
+        ];
+        families.iter().flat_map(|cases| cases()).map(Arc::new).collect()
+    });
+    &ALL
+}
+
+/// The case that stands for a kernel: its first in f32, or its first.
+pub fn representative(kernel: &str) -> Option<&'static Arc<Case>> {
+    let mut of_kernel = all().iter().filter(|case| case.kernel == kernel);
+    let first = of_kernel.clone().next();
+    of_kernel.find(|case| case.dtype == DType::F32).or(first)
+}

@@ -1,0 +1,239 @@
+//! Layer, root-mean-square and batch normalisation, and their gradients.
+
+use memcore::DType;
+use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
+
+use super::{FLOATS, MANY, ROWS, is_for};
+use crate::case::{Bound, Case};
+use crate::data::Data::{self, Poison, Range};
+use crate::tolerance::Tolerance;
+
+/// Large enough that rows of two or three close values are not blown up.
+const EPS: f64 = 0.1;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut out = Vec::new();
+    for dtype in FLOATS {
+        for (name, dims, lead) in ROWS.into_iter().filter(|row| is_for(dtype, row.1[0])) {
+            out.push(layer_norm(dtype, name, dims, lead, [true, true], Range(-2.0, 2.0)));
+            out.push(layer_norm_grad(dtype, name, dims, lead, [true; 4]));
+            out.push(rms_norm(dtype, name, dims, lead, true));
+            out.push(rms_norm_grad(dtype, name, dims, lead, [true; 3]));
+        }
+        for (name, affine) in [("plain", [false, false]), ("weight_only", [true, false])] {
+            out.push(layer_norm(dtype, name, [5, 7], 0, affine, Range(-2.0, 2.0)));
+        }
+        // A mean far from 0: E[x²] − E[x]² would lose the variance.
+        if !dtype.is_half() {
+            out.push(layer_norm(dtype, "far_mean", [4, 257], 0, [true, true], Range(100.0, 101.0)));
+            out.push(batch_norm(dtype, "far_mean", [8, 3, 33], Batch { data: Range(100.0, 101.0), ..TRAINING }));
+        }
+        out.push(rms_norm(dtype, "plain", [5, 7], 0, false));
+        for (name, outs) in [("x_only", [true, true, false, false]), ("parameters_only", [true, false, true, true])] {
+            out.push(layer_norm_grad(dtype, name, [5, 7], 0, outs));
+        }
+        out.push(layer_norm_grad(dtype, "plain", [5, 7], 0, [false, true, false, false]));
+        out.push(rms_norm_grad(dtype, "plain", [5, 7], 0, [false, true, false]));
+        out.push(rms_norm_grad(dtype, "parameters_only", [5, 7], 0, [true, false, true]));
+        out.extend(batch_norms(dtype));
+    }
+    out
+}
+
+/// Rounding of the mean, of the deviation and of `rstd` (at most 1/√EPS), as much as sums of `n` terms make.
+fn tolerance(n: usize, magnitude: f64) -> Tolerance {
+    Tolerance::sum((n as f64).sqrt() as usize + 16, 4.0 * magnitude, "mean and variance of the group, then arithmetic")
+}
+
+fn layer_norm(dtype: DType, name: &str, dims: [usize; 2], lead: usize, affine: [bool; 2], x: Data) -> Case {
+    let magnitude = if let Range(_, high) = x { high } else { 1.0 };
+    let case = Case::on(dtype, name).read("x", &dims, x).offset(lead);
+    let case = case.read_if(affine[0], "weight", &[dims[1]], Range(0.5, 1.5));
+    let case = case.read_if(affine[1], "bias", &[dims[1]], Range(-1.0, 1.0)).write("out", &dims).offset(lead);
+    let case = case.write("mean", &[dims[0]]).typed(dtype.accumulator());
+    case.write("rstd", &[dims[0]]).typed(dtype.accumulator()).call(tolerance(dims[1], magnitude), |o| LayerNorm {
+        eps: EPS,
+        x: o.at("x"),
+        weight: o.get("weight"),
+        bias: o.get("bias"),
+        out: o.at("out"),
+        mean: o.at("mean"),
+        rstd: o.at("rstd"),
+    })
+}
+
+/// `present`: weight, then the gradients for input, weight and bias. Statistics may be any numbers: the formula takes
+/// them as given.
+fn layer_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, present: [bool; 4]) -> Case {
+    let [rows, n] = dims;
+    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
+    let case = case.read("mean", &[rows], Range(-0.5, 0.5)).typed(dtype.accumulator());
+    let case = case.read("rstd", &[rows], Range(0.5, 1.0)).typed(dtype.accumulator());
+    let case = case.read_if(present[0], "weight", &[n], Range(0.5, 1.5));
+    let case = case.write_if(present[1], "out_x", &dims);
+    let case = if present[1] { case.offset(lead) } else { case };
+    let case = case.write_if(present[2], "out_weight", &[n]).write_if(present[3], "out_bias", &[n]);
+    case.call(gradient_tolerance(rows, n), |o| LayerNormGrad {
+        grad: o.at("grad"),
+        x: o.at("x"),
+        mean: o.at("mean"),
+        rstd: o.at("rstd"),
+        weight: o.get("weight"),
+        out_x: o.get("out_x"),
+        out_weight: o.get("out_weight"),
+        out_bias: o.get("out_bias"),
+    })
+}
+
+fn gradient_tolerance(rows: usize, n: usize) -> Tolerance {
+    // Sums over the row, and over all rows for the parameters; beyond some thousand terms held to a random walk.
+    Tolerance::sum(rows.max(n).min(4096) + 16, 2.5, "sums of products up to 2.5 over a row or over all rows")
+}
+
+fn rms_norm(dtype: DType, name: &str, dims: [usize; 2], lead: usize, weight: bool) -> Case {
+    let case = Case::on(dtype, name).read("x", &dims, Range(-2.0, 2.0)).offset(lead);
+    let case = case.read_if(weight, "weight", &[dims[1]], Range(0.5, 1.5)).write("out", &dims).offset(lead);
+    let case = case.write("rstd", &[dims[0]]).typed(dtype.accumulator());
+    case.call(tolerance(dims[1], 2.0), |o| RmsNorm {
+        eps: EPS,
+        x: o.at("x"),
+        weight: o.get("weight"),
+        out: o.at("out"),
+        rstd: o.at("rstd"),
+    })
+}
+
+/// `present`: weight, then the gradients for input and weight.
+fn rms_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, present: [bool; 3]) -> Case {
+    let [rows, n] = dims;
+    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
+    let case = case.read("rstd", &[rows], Range(0.5, 1.0)).typed(dtype.accumulator());
+    let case = case.read_if(present[0], "weight", &[n], Range(0.5, 1.5)).write_if(present[1], "out_x", &dims);
+    let case = if present[1] { case.offset(lead) } else { case };
+    case.write_if(present[2], "out_weight", &[n]).call(gradient_tolerance(rows, n), |o| RmsNormGrad {
+        grad: o.at("grad"),
+        x: o.at("x"),
+        rstd: o.at("rstd"),
+        weight: o.get("weight"),
+        out_x: o.get("out_x"),
+        out_weight: o.get("out_weight"),
+    })
+}
+
+/// What a batch norm case has.
+#[derive(Clone)]
+struct Batch {
+    training: bool,
+    affine: bool,
+    running: bool,
+    lead: usize,
+    data: Data,
+}
+
+const TRAINING: Batch = Batch { training: true, affine: true, running: true, lead: 0, data: Range(-2.0, 2.0) };
+
+fn batch_norms(dtype: DType) -> Vec<Case> {
+    let evaluation = Batch { training: false, ..TRAINING };
+    let without_running = Batch { running: false, ..TRAINING };
+    let mut out = vec![
+        batch_norm(dtype, "training", [4, 3, 5], TRAINING),
+        batch_norm(dtype, "evaluation", [4, 3, 5], evaluation.clone()),
+        batch_norm(dtype, "offset", [4, 3, 5], Batch { lead: 3, ..TRAINING }),
+        batch_norm(dtype, "without_running", [4, 3, 5], without_running.clone()),
+        batch_norm(dtype, "plain", [4, 3, 5], Batch { affine: false, ..TRAINING }),
+        batch_norm(dtype, "plain_evaluation", [4, 3, 5], Batch { affine: false, ..evaluation.clone() }),
+        batch_norm(dtype, "no_pixels_beside", [33, 3, 1], TRAINING),
+        batch_norm(dtype, "length_257", [2, 2, 257], TRAINING),
+        batch_norm(dtype, "one", [1, 1, 1], without_running),
+        batch_norm(dtype, "one_evaluation", [1, 1, 1], evaluation.clone()),
+        batch_norm(dtype, "empty_evaluation", [0, 3, 5], evaluation.clone()),
+    ];
+    for training in [true, false] {
+        let mode = if training { "training" } else { "evaluation" };
+        let mut grad = |name: &str, dims, lead, present| {
+            out.push(batch_norm_grad(dtype, &format!("{mode}_{name}"), dims, training, lead, present));
+        };
+        grad("contiguous", [4, 3, 5], 0, [true; 4]);
+        grad("offset", [4, 3, 5], 3, [true; 4]);
+        grad("x_only", [4, 3, 5], 0, [true, true, false, false]);
+        grad("parameters_only", [4, 3, 5], 0, [true, false, true, true]);
+        grad("plain", [4, 3, 5], 0, [false, true, false, false]);
+        grad("length_257", [2, 2, 257], 0, [true; 4]);
+        grad("one", [1, 1, 1], 0, [true; 4]);
+        grad("empty_channels", [2, 0, 5], 0, [true; 4]);
+        if dtype == DType::F32 {
+            grad("many_channels", [2, MANY, 1], 0, [true; 4]);
+            grad("many_images", [MANY, 2, 1], 0, [true; 4]);
+        }
+    }
+    if dtype == DType::F32 {
+        out.push(batch_norm(dtype, "many_channels", [2, MANY, 1], TRAINING));
+        out.push(batch_norm(dtype, "many_images", [MANY, 2, 1], TRAINING));
+        out.push(batch_norm(dtype, "many_channels_evaluation", [1, MANY, 2], evaluation));
+    }
+    out
+}
+
+fn batch_norm(dtype: DType, name: &str, dims: [usize; 3], batch: Batch) -> Case {
+    let Batch { training, affine, running, lead, data } = batch;
+    let (channels, statistic) = ([dims[1]], dtype.accumulator());
+    let magnitude = if let Range(_, high) = data { high } else { 1.0 };
+    let case = Case::on(dtype, name).read("x", &dims, data).offset(lead);
+    let case = case.read_if(affine, "weight", &channels, Range(0.5, 1.5));
+    let mut case = case.read_if(affine, "bias", &channels, Range(-1.0, 1.0));
+    if running {
+        case = case.read("running_mean", &channels, Range(-1.0, 1.0)).typed(statistic);
+        case = case.read("running_var", &channels, Range(0.5, 2.0)).typed(statistic);
+    }
+    case = case.write("out", &dims).offset(lead);
+    if training {
+        case = case.write("save_mean", &channels).typed(statistic);
+        case = case.write("save_invstd", &channels).typed(statistic);
+    }
+    let call = move |o: &Bound| BatchNorm {
+        training,
+        momentum: 0.1,
+        eps: EPS,
+        x: o.at("x"),
+        weight: o.get("weight"),
+        bias: o.get("bias"),
+        running_mean: o.get("running_mean"),
+        running_var: o.get("running_var"),
+        out: o.at("out"),
+        save_mean: o.get("save_mean"),
+        save_invstd: o.get("save_invstd"),
+    };
+    case.call(tolerance(dims[0] * dims[2], magnitude), call)
+}
+
+fn batch_norm_grad(
+    dtype: DType,
+    name: &str,
+    dims: [usize; 3],
+    training: bool,
+    lead: usize,
+    present: [bool; 4],
+) -> Case {
+    let (channels, statistic) = ([dims[1]], dtype.accumulator());
+    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
+    let case = case.read("mean", &channels, Range(-0.5, 0.5)).typed(statistic);
+    let case = case.read("invstd", &channels, Range(0.5, 1.0)).typed(statistic);
+    let case = case.read_if(present[0], "weight", &channels, Range(0.5, 1.5));
+    let case = case.read_if(present[1], "out_x", &dims, Poison);
+    let case = if present[1] { case.offset(lead) } else { case };
+    let case = case.write_if(present[2], "out_weight", &channels).write_if(present[3], "out_bias", &channels);
+    case.call(gradient_tolerance(1, dims[0] * dims[2]), move |o| BatchNormGrad {
+        training,
+        grad: o.at("grad"),
+        x: o.at("x"),
+        mean: o.at("mean"),
+        invstd: o.at("invstd"),
+        weight: o.get("weight"),
+        out_x: o.get("out_x"),
+        out_weight: o.get("out_weight"),
+        out_bias: o.get("out_bias"),
+    })
+}

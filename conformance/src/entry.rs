@@ -1,0 +1,108 @@
+//! The entry of a backend's test.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use memcore::backend::Backend;
+
+use crate::case::short;
+use crate::cases;
+use crate::device::{Device, Options};
+use crate::execute::unsupported;
+use crate::plan::{Plan, Spread};
+use crate::suites::SUITES;
+
+/// Lists devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
+pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
+
+/// Runs every suite on the device that `open` gives, as the `main` of a `harness = false` test:
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     conformance::main("reference", || Ok(std::sync::Arc::new(conformance::Reference::default())))
+/// }
+/// ```
+///
+/// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`,
+/// `--exact`, …). `open` returns the reason where there is no such device: that is said loudly and passes, unless the
+/// environment variable [`REQUIRE_DEVICE`] names the device.
+pub fn main(name: &str, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
+    main_with(name, Options::default(), open)
+}
+
+/// As [`main`], with options.
+pub fn main_with(name: &str, options: Options, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
+    let args = Arguments::from_args();
+    let trials = match open() {
+        Ok(backend) => {
+            if !args.list {
+                announce(name, &*backend);
+            }
+            trials(&Device::new(backend, options))
+        }
+        Err(reason) => {
+            let required = std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == name));
+            if !required && !args.list {
+                eprintln!("\n*** SKIPPED: no device {name}: {reason}. Nothing was tested. ***");
+            }
+            vec![absent(name, reason, required)]
+        }
+    };
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// Every trial that a device is to pass: all suites, or those that need no values where it has none.
+pub fn trials(device: &Arc<Device>) -> Vec<Trial> {
+    let computes = device.backend().computes();
+    SUITES.iter().filter(|suite| computes || !suite.needs_values).flat_map(|suite| suite.trials(device)).collect()
+}
+
+/// One trial in place of all.
+fn absent(name: &str, reason: String, required: bool) -> Trial {
+    Trial::ignorable_test(format!("device::{name}"), move || absence(reason, required))
+}
+
+/// Ignored, or failed where the device is required.
+fn absence(reason: String, required: bool) -> Result<Completion, Failed> {
+    if required {
+        Err(Failed::from(format!("required by {REQUIRE_DEVICE}, and absent: {reason}")))
+    } else {
+        Ok(Completion::ignored_with(reason))
+    }
+}
+
+/// Says what is tested, and how many cases the backend does not have.
+fn announce(name: &str, backend: &dyn Backend) {
+    eprintln!("{name}: {}", backend.device_name());
+    if !backend.computes() {
+        return;
+    }
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for case in cases::all() {
+        let call = Plan::new(case, backend.limits().alignment, Spread::Together, None).prospective_call();
+        if unsupported(backend, &call).is_some() {
+            *missing.entry(format!("{} {}", case.kernel, short(case.dtype))).or_default() += 1;
+        }
+    }
+    let (all, count) = (cases::all().len(), missing.values().sum::<usize>());
+    eprintln!("{} of {all} kernel cases are supported", all - count);
+    if count > 0 {
+        let list: Vec<String> = missing.iter().map(|(what, n)| format!("{what} ({n})")).collect();
+        eprintln!("{count} will be skipped: {}", list.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_device_is_ignored_unless_it_is_required() {
+        let ignored = absence("no driver".into(), false);
+        assert!(matches!(ignored, Ok(Completion::Ignored { reason: Some(reason) }) if reason == "no driver"));
+        let Err(failed) = absence("no driver".into(), true) else { panic!("a required device may not be absent") };
+        assert!(failed.message().is_some_and(|message| message.contains("no driver")));
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs a case on a backend and compares every byte with what the reference makes of it.
+
+use memcore::backend::{Access, Backend, KernelCall, Operand, Region, SegmentId, validate};
+
+use crate::case::Case;
+use crate::plan::{Plan, Spread, workspace_of};
+use crate::reference::{Reference, load, positions};
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything was as it must be.
+    Passed,
+    /// The backend does not have this; says what.
+    Skipped(String),
+}
+
+/// How much workspace a call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workspace {
+    /// What the backend asks for.
+    AsAsked,
+    /// None.
+    Absent,
+    /// So many bytes, whatever it asks for.
+    Bytes(u64),
+}
+
+/// Segments that are given back when this goes out of scope.
+pub(crate) struct Segments<'a> {
+    backend: &'a dyn Backend,
+    pub(crate) ids: Vec<SegmentId>,
+}
+
+impl<'a> Segments<'a> {
+    pub(crate) fn new(backend: &'a dyn Backend, sizes: &[u64]) -> memcore::Result<Self> {
+        let mut segments = Self { backend, ids: Vec::new() };
+        for &bytes in sizes {
+            segments.ids.push(backend.alloc_segment(bytes)?);
+        }
+        Ok(segments)
+    }
+
+    pub(crate) fn region(&self, segment: usize, offset: u64, len: u64) -> Region {
+        Region { segment: self.ids[segment], offset, len }
+    }
+}
+
+impl Drop for Segments<'_> {
+    fn drop(&mut self) {
+        for &id in &self.ids {
+            self.backend.free_segment(id);
+        }
+    }
+}
+
+/// Why the backend cannot be asked for this call; `None` when it can.
+pub fn unsupported(backend: &dyn Backend, call: &KernelCall) -> Option<String> {
+    let limits = backend.limits();
+    let mut problem = None;
+    call.each_operand(&mut |name, _, operand| {
+        if !limits.dtypes.contains(&operand.dtype) {
+            problem.get_or_insert_with(|| format!("{} has no {}", backend.name(), operand.dtype));
+        }
+        if operand.region.len > limits.max_binding_bytes {
+            problem.get_or_insert_with(|| format!("{name} is larger than one binding of {}", backend.name()));
+        }
+    });
+    if problem.is_none() && !backend.supports(call) {
+        problem = Some(format!("{} does not support {} for {}", backend.name(), call.name(), call.dtype()));
+    }
+    problem
+}
+
+/// A case placed for a backend, with the workspace that is to be used. `Err` holds the reason to skip it.
+pub fn plan<'a>(
+    backend: &dyn Backend,
+    case: &'a Case,
+    spread: Spread,
+    workspace: Workspace,
+) -> Result<Plan<'a>, String> {
+    let alignment = backend.limits().alignment;
+    let mut call = Plan::new(case, alignment, spread, None).prospective_call();
+    if let Some(reason) = unsupported(backend, &call) {
+        return Err(reason);
+    }
+    let bytes = match workspace {
+        _ if workspace_of(&mut call).is_none() => None,
+        Workspace::AsAsked => Some(backend.workspace_bytes(&call)).filter(|&bytes| bytes > 0),
+        Workspace::Absent => None,
+        Workspace::Bytes(bytes) => Some(bytes),
+    };
+    Ok(Plan::new(case, alignment, spread, bytes))
+}
+
+/// Runs a planned case: uploads what its segments hold, launches, downloads what they hold then.
+pub fn run(backend: &dyn Backend, plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
+    let text = |what: &str, error: memcore::Error| format!("{what} on {}: {error}", backend.name());
+    let segments = Segments::new(backend, &plan.segments).map_err(|e| text("allocation", e))?;
+    for (i, image) in before.iter().enumerate() {
+        let region = segments.region(i, 0, image.len() as u64);
+        backend.upload(image, region).map_err(|e| text("upload", e))?;
+    }
+    let call = plan.call(&segments.ids);
+    validate(&call).map_err(|e| text("validation", e))?;
+    backend.launch(&call).map_err(|e| text("launch", e))?;
+    let mut after: Vec<Vec<u8>> = before.iter().map(|image| vec![0; image.len()]).collect();
+    for (i, image) in after.iter_mut().enumerate() {
+        let region = segments.region(i, 0, image.len() as u64);
+        backend.download(region, image).map_err(|e| text("download", e))?;
+    }
+    Ok(after)
+}
+
+/// Runs a case on a backend and on the reference, and compares: what the kernel writes within the case's tolerance,
+/// everything else (guards, operands that are only read, gaps between strided rows) to the bit.
+pub fn check(backend: &dyn Backend, case: &Case, spread: Spread, workspace: Workspace) -> Result<Verdict, String> {
+    let plan = match plan(backend, case, spread, workspace) {
+        Ok(plan) => plan,
+        Err(reason) => return Ok(Verdict::Skipped(reason)),
+    };
+    let before = plan.images();
+    let want = run(&Reference::default(), &plan, &before)?;
+    let got = run(backend, &plan, &before)?;
+    compare(case, &plan, &before, &want, got)?;
+    Ok(Verdict::Passed)
+}
+
+/// The operands of a call that it writes and that mean something afterwards, with the number of their segment.
+fn written(call: &KernelCall) -> Vec<(&'static str, Operand)> {
+    let mut out = Vec::new();
+    call.each_operand(&mut |name, access, operand| {
+        if access.writes() && access != Access::Workspace {
+            out.push((name, *operand));
+        }
+    });
+    out
+}
+
+fn compare(
+    case: &Case,
+    plan: &Plan<'_>,
+    before: &[Vec<u8>],
+    want: &[Vec<u8>],
+    mut got: Vec<Vec<u8>>,
+) -> Result<(), String> {
+    let mut call = plan.prospective_call();
+    for (name, operand) in written(&call) {
+        let segment = operand.region.segment.0 as usize;
+        compare_operand(case, name, &operand, &want[segment], &got[segment])?;
+        restore(&operand, &before[segment], &mut got[segment]);
+    }
+    if let Some(Some(workspace)) = workspace_of(&mut call) {
+        restore(workspace, &before[workspace.region.segment.0 as usize], &mut got[workspace.region.segment.0 as usize]);
+    }
+    // What may change has been set back; the rest must never have changed.
+    for (segment, (before, got)) in before.iter().zip(&got).enumerate() {
+        if before != got {
+            let byte = before.iter().zip(got).position(|(a, b)| a != b).unwrap_or(0);
+            let (was, is) = (before[byte], got[byte]);
+            let place = plan.name_at(segment, byte as u64);
+            return Err(format!("a byte that must not change did, {place}: {was:#04x} became {is:#04x}"));
+        }
+    }
+    Ok(())
+}
+
+fn compare_operand(case: &Case, name: &str, operand: &Operand, want: &[u8], got: &[u8]) -> Result<(), String> {
+    let size = operand.dtype.size() as usize;
+    let base = operand.region.offset as usize;
+    let (mut wrong, mut first) = (0u64, None);
+    for (index, position) in positions(&operand.layout).enumerate() {
+        let at = base + position * size;
+        let (want, got) = (&want[at..at + size], &got[at..at + size]);
+        if want == got && !operand.dtype.is_float() {
+            continue;
+        }
+        let (want, got) = (load(operand.dtype, want), load(operand.dtype, got));
+        if want.to_f64().is_nan() && !case.expects_nan {
+            return Err(format!(
+                "the reference gives NaN for {name} at {:?}: a mistake in the case",
+                at_dims(operand, index)
+            ));
+        }
+        // Integers beyond 2⁵³ are compared as such.
+        let same = want == got || case.tolerance.accepts(operand.dtype, want.to_f64(), got.to_f64());
+        if !same {
+            wrong += 1;
+            first.get_or_insert((index, want, got));
+        }
+    }
+    let Some((index, want, got)) = first else { return Ok(()) };
+    Err(format!(
+        "{name} {} {:?} at {:?}: {} instead of {}, more than {:.3e} off ({}); {wrong} of {} elements are wrong",
+        operand.dtype,
+        operand.layout,
+        at_dims(operand, index),
+        got.to_f64(),
+        want.to_f64(),
+        case.tolerance.allowed(operand.dtype, want.to_f64()),
+        case.tolerance.reason,
+        operand.numel()
+    ))
+}
+
+/// The index of an element, from its number in row-major order.
+fn at_dims(operand: &Operand, linear: usize) -> Vec<usize> {
+    let mut rest = linear;
+    let mut index: Vec<usize> = Vec::new();
+    for &size in operand.dims().iter().rev() {
+        index.push(rest % size);
+        rest /= size;
+    }
+    index.reverse();
+    index
+}
+
+/// Sets the elements of an operand back to what they were.
+fn restore(operand: &Operand, before: &[u8], now: &mut [u8]) {
+    let size = operand.dtype.size() as usize;
+    let base = operand.region.offset as usize;
+    if operand.layout.is_contiguous() {
+        let range = base..base + operand.layout.span() * size;
+        now[range.clone()].copy_from_slice(&before[range]);
+        return;
+    }
+    for position in positions(&operand.layout) {
+        let at = base + position * size;
+        now[at..at + size].copy_from_slice(&before[at..at + size]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Segments as byte vectors, and operands read and written through their strides.
+
+use std::collections::HashMap;
+
+use memcore::backend::{Operand, Region, SegmentId};
+use memcore::{Error, Layout, Result};
+
+use super::number::{Number, load, store};
+
+/// What fresh memory holds: NaN as any float, −1 or 255 as an integer.
+pub(crate) const POISON: u8 = 0xFF;
+
+/// The segments of a [`Reference`](super::Reference).
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) segments: HashMap<SegmentId, Vec<u8>>,
+    pub(crate) next: u32,
+    pub(crate) used: u64,
+}
+
+impl Memory {
+    /// The bytes of a region.
+    pub(crate) fn bytes(&self, region: Region) -> Result<&[u8]> {
+        let segment = self.segments.get(&region.segment).ok_or(Error::UnknownSegment(region.segment))?;
+        segment.get(region.offset as usize..region.end() as usize).ok_or_else(|| outside(region))
+    }
+
+    /// The bytes of a region, to be written.
+    pub(crate) fn bytes_mut(&mut self, region: Region) -> Result<&mut [u8]> {
+        let segment = self.segments.get_mut(&region.segment).ok_or(Error::UnknownSegment(region.segment))?;
+        segment.get_mut(region.offset as usize..region.end() as usize).ok_or_else(|| outside(region))
+    }
+
+    /// The elements in row-major order.
+    pub(crate) fn numbers(&self, x: &Operand) -> Result<Vec<Number>> {
+        let (bytes, size) = (self.bytes(x.region)?, x.dtype.size() as usize);
+        Ok(positions(&x.layout).map(|i| load(x.dtype, &bytes[i * size..(i + 1) * size])).collect())
+    }
+
+    /// The elements in row-major order, as f64.
+    pub(crate) fn floats(&self, x: &Operand) -> Result<Vec<f64>> {
+        let (bytes, size) = (self.bytes(x.region)?, x.dtype.size() as usize);
+        Ok(positions(&x.layout).map(|i| load(x.dtype, &bytes[i * size..(i + 1) * size]).to_f64()).collect())
+    }
+
+    /// The elements in row-major order, as i64.
+    pub(crate) fn ints(&self, x: &Operand) -> Result<Vec<i64>> {
+        Ok(self.numbers(x)?.into_iter().map(Number::to_i64).collect())
+    }
+
+    /// The elements of an operand that may be absent.
+    pub(crate) fn optional(&self, x: &Option<Operand>) -> Result<Option<Vec<f64>>> {
+        x.as_ref().map(|x| self.floats(x)).transpose()
+    }
+
+    /// The one element of a scalar.
+    pub(crate) fn scalar(&self, x: &Operand) -> Result<f64> {
+        let bytes = self.bytes(x.region)?;
+        Ok(load(x.dtype, &bytes[..x.dtype.size() as usize]).to_f64())
+    }
+
+    /// Writes the elements, given in row-major order.
+    pub(crate) fn write_numbers(&mut self, out: &Operand, values: impl IntoIterator<Item = Number>) -> Result<()> {
+        let (bytes, size) = (self.bytes_mut(out.region)?, out.dtype.size() as usize);
+        for (i, value) in positions(&out.layout).zip(values) {
+            store(out.dtype, value, &mut bytes[i * size..(i + 1) * size]);
+        }
+        Ok(())
+    }
+
+    /// Writes floats, rounding each once.
+    pub(crate) fn write(&mut self, out: &Operand, values: &[f64]) -> Result<()> {
+        self.write_numbers(out, values.iter().map(|&x| Number::F(x)))
+    }
+
+    /// Writes integers.
+    pub(crate) fn write_ints(&mut self, out: &Operand, values: &[i64]) -> Result<()> {
+        self.write_numbers(out, values.iter().map(|&x| Number::I(x)))
+    }
+
+    /// Writes an operand that may be absent.
+    pub(crate) fn write_optional(&mut self, out: &Option<Operand>, values: &[f64]) -> Result<()> {
+        out.as_ref().map_or(Ok(()), |out| self.write(out, values))
+    }
+}
+
+fn outside(region: Region) -> Error {
+    Error::invalid("region", format!("{region:?} reaches outside its segment"))
+}
+
+/// Where each element of a layout lies relative to the first, in row-major order.
+pub(crate) fn positions(layout: &Layout) -> impl Iterator<Item = usize> + use<> {
+    let layout = *layout;
+    let contiguous = layout.is_contiguous();
+    (0..layout.numel()).map(move |linear| if contiguous { linear } else { position(&layout, linear) })
+}
+
+fn position(layout: &Layout, linear: usize) -> usize {
+    let (mut rest, mut at) = (linear, 0);
+    for (size, stride) in layout.dims().iter().zip(layout.strides()).rev() {
+        at += rest % size * stride;
+        rest /= size;
+    }
+    at
+}

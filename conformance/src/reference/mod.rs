@@ -1,0 +1,170 @@
+//! The reference backend: every kernel as plain, obviously right f64 code.
+//!
+//! Operands are read through their strides into vectors, the kernel's formula is evaluated in f64 as its documentation
+//! in `memcore::backend::kernel` states it, and results are converted back with one rounding. Nothing here is fast.
+//! Fresh memory is poisoned. The families, and their files, are the contract's.
+
+mod attention;
+mod conv;
+mod elementwise;
+mod index;
+mod loss;
+mod matmul;
+mod memory;
+mod norm;
+mod number;
+mod optim;
+mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod softmax;
+mod special;
+#[cfg(test)]
+mod testing;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId};
+use memcore::{DType, Error, Result};
+
+pub(crate) use memory::{Memory, POISON, positions};
+pub(crate) use number::{Number, load, store};
+
+/// A backend whose kernels are plain f64 code: what every other backend is compared with.
+pub struct Reference {
+    limits: Limits,
+    capacity_bytes: u64,
+    memory: Mutex<Memory>,
+}
+
+impl Reference {
+    /// A device of `capacity_bytes`, whose largest segment is half of that.
+    pub fn new(capacity_bytes: u64) -> Self {
+        let limits = Limits {
+            alignment: 64,
+            max_segment_bytes: capacity_bytes / 2,
+            max_binding_bytes: u64::MAX,
+            dtypes: DType::ALL.to_vec(),
+        };
+        Self { limits, capacity_bytes, memory: Mutex::default() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Reference {
+    /// 4 GiB.
+    fn default() -> Self {
+        Self::new(4 << 30)
+    }
+}
+
+impl DeviceMemory for Reference {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        if bytes > self.limits.max_segment_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.limits.max_segment_bytes });
+        }
+        let mut memory = self.memory();
+        let free = self.capacity_bytes - memory.used;
+        if bytes > free {
+            return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(free) });
+        }
+        memory.next += 1;
+        memory.used += bytes;
+        let id = SegmentId(memory.next);
+        memory.segments.insert(id, vec![POISON; bytes as usize]);
+        Ok(id)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        let mut memory = self.memory();
+        if let Some(segment) = memory.segments.remove(&id) {
+            memory.used -= segment.len() as u64;
+        }
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let used = self.memory().used;
+        Some(MemoryInfo { free_bytes: self.capacity_bytes - used, total_bytes: self.capacity_bytes })
+    }
+}
+
+impl Backend for Reference {
+    fn name(&self) -> &str {
+        "reference"
+    }
+
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        if src.len() as u64 != dst.len {
+            return Err(Error::invalid("upload", format!("{} bytes into {dst:?}", src.len())));
+        }
+        self.memory().bytes_mut(dst)?.copy_from_slice(src);
+        Ok(())
+    }
+
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        if dst.len() as u64 != src.len {
+            return Err(Error::invalid("download", format!("{src:?} into {} bytes", dst.len())));
+        }
+        dst.copy_from_slice(self.memory().bytes(src)?);
+        Ok(())
+    }
+
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        let m = &mut *self.memory();
+        match call {
+            KernelCall::Fill(k) => elementwise::fill(m, k),
+            KernelCall::Copy(k) => elementwise::copy(m, k),
+            KernelCall::Random(k) => random::random(m, k),
+            KernelCall::Unary(k) => elementwise::unary(m, k),
+            KernelCall::UnaryGrad(k) => elementwise::unary_grad(m, k),
+            KernelCall::Binary(k) => elementwise::binary(m, k),
+            KernelCall::Ternary(k) => elementwise::ternary(m, k),
+            KernelCall::Select(k) => elementwise::select(m, k),
+            KernelCall::MaskedFill(k) => elementwise::masked_fill(m, k),
+            KernelCall::Triangle(k) => elementwise::triangle(m, k),
+            KernelCall::Reduce(k) => reduce::reduce(m, k),
+            KernelCall::Matmul(k) => matmul::matmul(m, k),
+            KernelCall::Conv2d(k) => conv::conv2d(m, k),
+            KernelCall::Conv2dInputGrad(k) => conv::input_grad(m, k),
+            KernelCall::Conv2dWeightGrad(k) => conv::weight_grad(m, k),
+            KernelCall::Pool2d(k) => pool::pool2d(m, k),
+            KernelCall::Pool2dGrad(k) => pool::pool2d_grad(m, k),
+            KernelCall::Softmax(k) => softmax::softmax(m, k),
+            KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(m, k),
+            KernelCall::LayerNorm(k) => norm::layer_norm(m, k),
+            KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(m, k),
+            KernelCall::RmsNorm(k) => norm::rms_norm(m, k),
+            KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(m, k),
+            KernelCall::BatchNorm(k) => norm::batch_norm(m, k),
+            KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(m, k),
+            KernelCall::NllLoss(k) => loss::nll_loss(m, k),
+            KernelCall::NllLossGrad(k) => loss::nll_loss_grad(m, k),
+            KernelCall::Gather(k) => index::gather(m, k),
+            KernelCall::ScatterAdd(k) => index::scatter_add(m, k),
+            KernelCall::Dropout(k) => random::dropout(m, k),
+            KernelCall::DropoutGrad(k) => random::dropout_grad(m, k),
+            KernelCall::SgdStep(k) => optim::sgd_step(m, k),
+            KernelCall::AdamStep(k) => optim::adam_step(m, k),
+            KernelCall::Unscale(k) => optim::unscale(m, k),
+            KernelCall::UpdateScale(k) => optim::update_scale(m, k),
+            KernelCall::Rope(k) => attention::rope(m, k),
+            KernelCall::Attention(k) => attention::attention(m, k),
+            KernelCall::AttentionGrad(k) => attention::attention_grad(m, k),
+            KernelCall::QuantizeInt8(k) => quant::quantize(m, k),
+            KernelCall::DequantizeInt8(k) => quant::dequantize(m, k),
+            KernelCall::MatmulInt8(k) => quant::matmul(m, k),
+        }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}

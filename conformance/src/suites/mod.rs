@@ -1,0 +1,81 @@
+//! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
+//!
+//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand
+//! above the kernels: they come as suites of their own, last in the list, on top of core's autograd.
+
+mod aliasing;
+mod coverage;
+mod determinism;
+mod kernels;
+mod memory;
+mod transfer;
+mod validation;
+mod virtual_memory;
+mod workspace;
+
+use std::sync::Arc;
+
+use libtest_mimic::{Completion, Failed, Trial};
+
+use crate::device::Device;
+use crate::execute::Verdict;
+
+/// One suite.
+pub struct Suite {
+    /// First part of its trials' names.
+    pub name: &'static str,
+    /// Whether it makes sense only where values exist.
+    pub needs_values: bool,
+    trials: fn(&Arc<Device>) -> Vec<Trial>,
+}
+
+impl Suite {
+    /// Its trials on a device, `suite::…`.
+    pub fn trials(&self, device: &Arc<Device>) -> Vec<Trial> {
+        (self.trials)(device)
+    }
+}
+
+/// Every suite, in the order in which they run.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "coverage", needs_values: false, trials: coverage::trials },
+    Suite { name: "memory", needs_values: false, trials: memory::trials },
+    Suite { name: "virtual_memory", needs_values: false, trials: virtual_memory::trials },
+    Suite { name: "validation", needs_values: false, trials: validation::trials },
+    Suite { name: "transfer", needs_values: true, trials: transfer::trials },
+    Suite { name: "kernels", needs_values: true, trials: kernels::trials },
+    Suite { name: "aliasing", needs_values: true, trials: aliasing::trials },
+    Suite { name: "workspace", needs_values: true, trials: workspace::trials },
+    Suite { name: "determinism", needs_values: true, trials: determinism::trials },
+];
+
+/// A trial that holds the device for itself while it runs.
+fn trial(
+    name: String,
+    device: &Arc<Device>,
+    run: impl Fn(&Device) -> Result<Verdict, String> + Send + 'static,
+) -> Trial {
+    let device = Arc::clone(device);
+    Trial::ignorable_test(name, move || {
+        let _turn = device.take_turn();
+        match run(&device) {
+            Ok(Verdict::Passed) => Ok(Completion::Completed),
+            Ok(Verdict::Skipped(reason)) => Ok(Completion::ignored_with(reason)),
+            Err(problem) => Err(Failed::from(problem)),
+        }
+    })
+}
+
+/// A trial that passes or fails.
+fn plain_trial(
+    name: String,
+    device: &Arc<Device>,
+    run: impl Fn(&Device) -> Result<(), String> + Send + 'static,
+) -> Trial {
+    trial(name, device, move |device| run(device).map(|()| Verdict::Passed))
+}
+
+/// Turns a backend's error into a trial's, with what was being done.
+fn during<T>(what: &str, result: memcore::Result<T>) -> Result<T, String> {
+    result.map_err(|error| format!("{what}: {error}"))
+}

@@ -1,0 +1,127 @@
+//! How far a result may lie from the reference, and why.
+
+use memcore::DType;
+
+/// The distance from the reference that a case allows.
+///
+/// 16-bit floats are computed in f32 and rounded once, so their arithmetic is held to f32's bounds, and the rounding
+/// of the result adds one unit in the last place (the reference rounds its own f64 result: the two may fall on either
+/// side of a tie).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Relative error, in epsilons of the compute type.
+    relative: f64,
+    /// Absolute error, in epsilons of the compute type.
+    absolute: f64,
+    /// Absolute error of 16-bit results, in epsilons of their own type.
+    half_absolute: f64,
+    /// How far an integer may be off.
+    steps: i64,
+    exact: bool,
+    /// Why this much.
+    pub reason: &'static str,
+}
+
+impl Tolerance {
+    /// The very value: what is moved, chosen or compared, or has one right rounding.
+    pub const fn exact(reason: &'static str) -> Self {
+        Self { relative: 0.0, absolute: 0.0, half_absolute: 0.0, steps: 0, exact: true, reason }
+    }
+
+    /// A few elementary operations on numbers up to `magnitude`. 4 ε relative, because GPUs divide to 2.5 ulp;
+    /// 4 ε of the magnitude absolute, because a difference keeps the error of what it is the difference of.
+    pub const fn arithmetic(magnitude: f64, reason: &'static str) -> Self {
+        Self { relative: 4.0, absolute: 4.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
+    }
+
+    /// Functions beyond arithmetic with results around `magnitude`: 32 ε, as WGSL allows `exp` `3 + 2·|x|` ulp and
+    /// `pow` what follows from `exp2(y·log2 x)`.
+    pub const fn function(magnitude: f64, reason: &'static str) -> Self {
+        Self { relative: 32.0, absolute: 32.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
+    }
+
+    /// A sum of `terms` products or values up to `magnitude`, in any order: rounding errors of partial sums, which
+    /// grow as `√terms·magnitude`, add up as `√terms` of them do; hence `terms·magnitude·ε`, some five standard
+    /// deviations.
+    pub const fn sum(terms: usize, magnitude: f64, reason: &'static str) -> Self {
+        let terms = if terms < 8 { 8.0 } else { terms as f64 };
+        Self { relative: 8.0, absolute: terms * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
+    }
+
+    /// Also lets 16-bit results be off by `steps` of their own epsilon times `magnitude`.
+    #[must_use]
+    pub const fn half_intermediates(mut self, steps: f64, magnitude: f64) -> Self {
+        self.half_absolute = steps * magnitude;
+        self
+    }
+
+    /// Also lets integer results be off by `steps`.
+    #[must_use]
+    pub const fn integer_steps(mut self, steps: i64) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Whether `got` passes for `want` as an element of type `dtype`. NaN passes for NaN alone, an infinity for itself.
+    pub(crate) fn accepts(&self, dtype: DType, want: f64, got: f64) -> bool {
+        if want.is_nan() || got.is_nan() {
+            return want.is_nan() && got.is_nan();
+        }
+        got == want || (want.is_finite() && (got - want).abs() <= self.allowed(dtype, want))
+    }
+
+    /// The largest distance from `want` that passes.
+    pub(crate) fn allowed(&self, dtype: DType, want: f64) -> f64 {
+        if !dtype.is_float() {
+            return self.steps as f64;
+        }
+        if self.exact {
+            return 0.0;
+        }
+        let compute = epsilon(dtype.accumulator());
+        let arithmetic = compute * (self.relative * want.abs() + self.absolute);
+        if !dtype.is_half() {
+            return arithmetic;
+        }
+        // One unit in the last place is at most ε·|want|, and never less than the smallest subnormal.
+        arithmetic + epsilon(dtype) * (want.abs() + self.half_absolute) + smallest(dtype)
+    }
+}
+
+/// The distance from 1 to the next number.
+pub(crate) fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::F32 => f32::EPSILON.into(),
+        DType::F16 => half::f16::EPSILON.into(),
+        DType::BF16 => half::bf16::EPSILON.into(),
+        _ => 1.0,
+    }
+}
+
+/// The smallest positive number.
+fn smallest(dtype: DType) -> f64 {
+    if dtype == DType::F16 { half::f16::MIN_POSITIVE_SUBNORMAL.into() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_means_exact() {
+        let t = Tolerance::exact("test");
+        assert!(t.accepts(DType::F16, 1.0, 1.0) && !t.accepts(DType::F16, 1.0, 1.0 + 2f64.powi(-10)));
+        assert!(t.accepts(DType::F32, f64::NAN, f64::NAN) && !t.accepts(DType::F32, 1.0, f64::NAN));
+        assert!(!t.accepts(DType::I8, 3.0, 4.0) && t.integer_steps(1).accepts(DType::I8, 3.0, 4.0));
+    }
+
+    #[test]
+    fn halves_may_be_one_unit_off_and_no_more() {
+        let t = Tolerance::arithmetic(1.0, "test");
+        let ulp = 2f64.powi(-10);
+        assert!(t.accepts(DType::F16, 1.0, 1.0 + ulp) && !t.accepts(DType::F16, 1.0, 1.0 + 2.0 * ulp));
+        assert!(!t.accepts(DType::F32, 1.0, 1.0 + 1e-5));
+        assert!(!t.accepts(DType::F32, f64::INFINITY, 1e38) && !t.accepts(DType::F32, 1e38, f64::INFINITY));
+    }
+}
