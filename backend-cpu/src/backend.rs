@@ -168,8 +168,7 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
-        KernelCall::Matmul(_)
-        | KernelCall::MatmulInt8(_)
+        KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
         | KernelCall::Conv2dWeightGrad(_)
@@ -220,8 +219,8 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
         KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
         KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
-        KernelCall::Matmul(_)
-        | KernelCall::MatmulInt8(_)
+        KernelCall::Matmul(k) => crate::matmul::matmul(ctx, k),
+        KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
         | KernelCall::Conv2dWeightGrad(_)

@@ -22,6 +22,7 @@ mod index;
 mod lanes;
 mod loss;
 mod math;
+mod matmul;
 mod memory;
 mod norm;
 mod optim;
@@ -33,6 +34,8 @@ mod reduce;
 mod simd;
 mod softmax;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use backend::Cpu;
