@@ -27,6 +27,7 @@ mod norm;
 mod optim;
 mod os;
 mod parallel;
+mod pool;
 mod quant;
 mod random;
 mod reduce;
