@@ -9,7 +9,7 @@ use memcore::error::{Error, Result};
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{elementwise, index, loss, norm, optim, quant, random, reduce, softmax};
+use crate::{elementwise, index, loss, norm, optim, pool, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
@@ -172,8 +172,6 @@ fn supports(call: &KernelCall) -> bool {
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
         | KernelCall::Conv2dWeightGrad(_)
-        | KernelCall::Pool2d(_)
-        | KernelCall::Pool2dGrad(_)
         | KernelCall::Rope(_)
         | KernelCall::Attention(_)
         | KernelCall::AttentionGrad(_) => false,
@@ -217,6 +215,8 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
         KernelCall::Unscale(k) => optim::unscale(ctx, k),
         KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::Pool2d(k) => pool::pool2d(ctx, k),
+        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
         KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
         KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
         KernelCall::Matmul(k) => crate::matmul::matmul(ctx, k),
@@ -224,8 +224,6 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
         | KernelCall::Conv2dWeightGrad(_)
-        | KernelCall::Pool2d(_)
-        | KernelCall::Pool2dGrad(_)
         | KernelCall::Rope(_)
         | KernelCall::Attention(_)
         | KernelCall::AttentionGrad(_) => unsupported(call),

@@ -28,6 +28,7 @@ mod norm;
 mod optim;
 mod os;
 mod parallel;
+mod pool;
 mod quant;
 mod random;
 mod reduce;
