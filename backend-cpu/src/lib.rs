@@ -16,12 +16,14 @@
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
 mod backend;
+mod conv;
 mod element;
 mod elementwise;
 mod index;
 mod lanes;
 mod loss;
 mod math;
+mod matmul;
 mod memory;
 mod norm;
 mod optim;
@@ -33,6 +35,8 @@ mod reduce;
 mod simd;
 mod softmax;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use backend::Cpu;
