@@ -16,6 +16,7 @@
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
 mod backend;
+mod conv;
 mod element;
 mod elementwise;
 mod index;

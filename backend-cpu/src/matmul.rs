@@ -26,7 +26,7 @@
 
 pub(crate) mod product;
 mod skinny;
-mod widened;
+pub(crate) mod widened;
 
 use std::ops::Range;
 
