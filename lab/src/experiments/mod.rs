@@ -5,6 +5,7 @@
 
 mod outcome;
 pub mod programs;
+mod rig;
 
 pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
 
