@@ -35,7 +35,8 @@ pub struct Forecast {
     batch: usize,
     /// Libraries' workspaces that are there: (thread, library).
     workspaces: Vec<(&'static str, &'static str)>,
-    parameters: Vec<(Vec<usize>, Id)>,
+    /// Name, sizes and tensor of each parameter.
+    parameters: Vec<(String, Vec<usize>, Id)>,
     gradients: Vec<Option<Id>>,
     state: Vec<Id>,
     input: Option<Id>,
@@ -94,6 +95,11 @@ impl Forecast {
     /// `memory_allocated()` now.
     pub fn allocated(&self) -> u64 {
         self.shelf.allocated()
+    }
+
+    /// Free bytes of segments that also have held blocks.
+    pub fn inactive_split(&self) -> u64 {
+        self.shelf.inactive_split()
     }
 
     // ── tensors ──
@@ -162,8 +168,8 @@ impl Forecast {
     pub fn model(&mut self, label: &str) {
         self.phase = label.into();
         for (name, dims) in self.network.parameters() {
-            let id = self.take(name, 4, &dims, false);
-            self.parameters.push((dims, id));
+            let id = self.take(name.clone(), 4, &dims, false);
+            self.parameters.push((name, dims, id));
             self.gradients.push(None);
         }
         self.row(label);
@@ -201,7 +207,7 @@ impl Forecast {
         let gradients = std::mem::take(&mut self.gradients);
         self.let_all_go(gradients.into_iter().flatten());
         let parameters = std::mem::take(&mut self.parameters);
-        self.let_all_go(parameters.into_iter().map(|(_, id)| id));
+        self.let_all_go(parameters.into_iter().map(|(.., id)| id));
     }
 
     /// The new batch is there before the old one goes.
@@ -411,8 +417,12 @@ impl Forecast {
     }
 
     fn take_gradient(&mut self, parameter: usize) -> Id {
-        let dims = self.parameters[parameter].0.clone();
-        self.take(format!("gradient of parameter {parameter}"), 4, &dims, false)
+        self.like_parameter("gradient of", parameter)
+    }
+
+    fn like_parameter(&mut self, what: &str, parameter: usize) -> Id {
+        let (name, dims, _) = self.parameters[parameter].clone();
+        self.take(format!("{what} {name}"), 4, &dims, false)
     }
 
     /// The first gradient stays; a later one is added to it and goes.
@@ -430,19 +440,13 @@ impl Forecast {
         }
         if self.state.is_empty() {
             for i in 0..self.parameters.len() {
-                for moment in ["first", "second"] {
-                    let dims = self.parameters[i].0.clone();
-                    let id = self.take(format!("{moment} moment of parameter {i}"), 4, &dims, false);
+                for moment in ["first moment of", "second moment of"] {
+                    let id = self.like_parameter(moment, i);
                     self.state.push(id);
                 }
             }
         }
-        let roots: Vec<Id> = (0..self.parameters.len())
-            .map(|i| {
-                let dims = self.parameters[i].0.clone();
-                self.take(format!("root for parameter {i}"), 4, &dims, false)
-            })
-            .collect();
+        let roots: Vec<Id> = (0..self.parameters.len()).map(|i| self.like_parameter("root for", i)).collect();
         self.let_all_go(roots.into_iter().rev());
     }
 }
