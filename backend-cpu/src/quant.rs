@@ -93,7 +93,7 @@ pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
 const BLOCK: [usize; 3] = [128, 128, 256];
 
 fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
-    let ([m, inner], [n, _]) = (*k.x.dims(), *k.weight.dims()) else { return Ok(()) };
+    let (&[m, inner], &[n, _]) = (k.x.dims(), k.weight.dims()) else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases the written one, which is taken once.
     let (x, weight, scales, bias, out) = unsafe {
         (

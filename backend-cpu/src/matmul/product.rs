@@ -59,13 +59,6 @@ impl<T> Mat<T> {
     }
 }
 
-impl<T> MatMut<T> {
-    /// The same matrix, to be read.
-    pub(crate) fn read(self) -> Mat<T> {
-        Mat::new(self.ptr, self.row, self.col)
-    }
-}
-
 /// `out = alpha·(a @ b) + keep·out` on this thread, for `a` `[m, k]`, `b` `[k, n]`, `out` `[m, n]`; `out` is not read when `keep` is 0.
 ///
 /// # Safety

@@ -127,7 +127,7 @@ pub(crate) unsafe fn dots<T: Dots>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>, b
                 }
             }
         }
-        let mut single = |i: usize, j: usize| {
+        let single = |i: usize, j: usize| {
             // SAFETY: row i of a and row j of b exist, p + len ≤ k.
             store(i, j, add, unsafe { T::dot(a.at(i, p).ptr(), b.at(j, p).ptr(), len) });
         };
