@@ -1,20 +1,21 @@
 //! [`Cpu`]: the backend's two traits, and the dispatch of kernels to their families.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::DType;
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
 use memcore::error::{Error, Result};
 
-use crate::elementwise;
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
+use crate::{elementwise, index, loss, norm, optim, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
     limits: Limits,
-    table: RwLock<Table>,
+    /// Held by whatever runs: one launch at a time, as the contract's one queue.
+    table: Mutex<Table>,
     threads: Threads,
 }
 
@@ -48,15 +49,11 @@ impl Cpu {
             max_binding_bytes: u64::MAX,
             dtypes: DType::ALL.to_vec(),
         };
-        Ok(Self { limits, table: RwLock::new(table), threads: Threads::new(threads)? })
+        Ok(Self { limits, table: Mutex::new(table), threads: Threads::new(threads)? })
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Table> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Table> {
-        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,16 +63,16 @@ impl DeviceMemory for Cpu {
     }
 
     fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
-        self.write().alloc(bytes)
+        self.table().alloc(bytes)
     }
 
     fn free_segment(&self, id: SegmentId) {
         // A kernel in flight holds the table, so this waits for it.
-        self.write().free(id);
+        self.table().free(id);
     }
 
     fn memory_info(&self) -> Option<MemoryInfo> {
-        self.read().memory_info()
+        self.table().memory_info()
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
@@ -86,19 +83,19 @@ impl DeviceMemory for Cpu {
 
 impl VirtualMemory for Cpu {
     fn reserve(&self, bytes: u64) -> Result<SegmentId> {
-        self.write().reserve(bytes)
+        self.table().reserve(bytes)
     }
 
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
-        self.write().map(id, offset, bytes)
+        self.table().map(id, offset, bytes)
     }
 
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
-        self.write().unmap(id, offset, bytes);
+        self.table().unmap(id, offset, bytes);
     }
 
     fn release(&self, id: SegmentId) {
-        self.write().free(id);
+        self.table().free(id);
     }
 }
 
@@ -117,7 +114,7 @@ impl Backend for Cpu {
     }
 
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
-        let table = self.read();
+        let table = self.table();
         check_len(src.len(), dst)?;
         let to = table.address(dst)?;
         // SAFETY: `address` checked that the region lies in a live segment; host memory of a caller is never part of one.
@@ -126,7 +123,7 @@ impl Backend for Cpu {
     }
 
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
-        let table = self.read();
+        let table = self.table();
         check_len(dst.len(), src)?;
         let from = table.address(src)?;
         // SAFETY: as in `upload`.
@@ -135,7 +132,7 @@ impl Backend for Cpu {
     }
 
     fn launch(&self, call: &KernelCall) -> Result<()> {
-        let ctx = Context { table: self.read(), threads: &self.threads };
+        let ctx = Context { table: self.table(), threads: &self.threads };
         dispatch(&ctx, call)
     }
 
@@ -168,6 +165,9 @@ fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
         KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
+        KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
@@ -198,6 +198,28 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Select(k) => elementwise::select(ctx, k),
         KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
         KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
+        KernelCall::Random(k) => random::random(ctx, k),
+        KernelCall::Dropout(k) => random::dropout(ctx, k),
+        KernelCall::DropoutGrad(k) => random::dropout_grad(ctx, k),
+        KernelCall::Reduce(k) => reduce::reduce(ctx, k),
+        KernelCall::Softmax(k) => softmax::softmax(ctx, k),
+        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(ctx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(ctx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(ctx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(ctx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(ctx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(ctx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(ctx, k),
+        KernelCall::NllLoss(k) => loss::nll_loss(ctx, k),
+        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(ctx, k),
+        KernelCall::Gather(k) => index::gather(ctx, k),
+        KernelCall::ScatterAdd(k) => index::scatter_add(ctx, k),
+        KernelCall::SgdStep(k) => optim::sgd_step(ctx, k),
+        KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
+        KernelCall::Unscale(k) => optim::unscale(ctx, k),
+        KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
+        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
@@ -208,7 +230,6 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         | KernelCall::Rope(_)
         | KernelCall::Attention(_)
         | KernelCall::AttentionGrad(_) => unsupported(call),
-        _ => unsupported(call),
     }
 }
 

@@ -16,6 +16,18 @@ pub(crate) trait Number: Plain + PartialOrd + Default {
     fn minus(self, other: Self) -> Self;
     /// `self · other`; integers wrap.
     fn times(self, other: Self) -> Self;
+    /// What long sums are kept in: f64 or i64.
+    type Total: Number;
+    /// No number of the type is below it.
+    const LOWEST: Self;
+    /// No number of the type is above it.
+    const HIGHEST: Self;
+    /// To the wider type, exactly.
+    fn widen(self) -> Self::Total;
+    /// From the wider type, rounded.
+    fn narrow(total: Self::Total) -> Self;
+    /// A mean: `total/count`; integers truncate.
+    fn mean(total: Self::Total, count: usize) -> Self::Total;
     /// `|self|`
     fn magnitude(self) -> Self;
     /// Whether this is not a number.
@@ -65,6 +77,20 @@ pub(crate) trait Real:
 macro_rules! float_number {
     ($T:ident) => {
         impl Number for $T {
+            type Total = f64;
+            const LOWEST: Self = $T::NEG_INFINITY;
+            const HIGHEST: Self = $T::INFINITY;
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn narrow(total: f64) -> Self {
+                total as $T
+            }
+            fn mean(total: f64, count: usize) -> f64 {
+                total / count as f64
+            }
             #[inline(always)]
             fn from_f64(x: f64) -> Self {
                 x as $T
@@ -96,6 +122,20 @@ float_number!(f32);
 float_number!(f64);
 
 impl Number for i64 {
+    type Total = i64;
+    const LOWEST: Self = i64::MIN;
+    const HIGHEST: Self = i64::MAX;
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(total: i64) -> Self {
+        total
+    }
+    fn mean(total: i64, count: usize) -> i64 {
+        total / (count as i64).max(1)
+    }
     #[inline(always)]
     fn from_f64(x: f64) -> Self {
         x as i64

@@ -18,11 +18,20 @@
 mod backend;
 mod element;
 mod elementwise;
+mod index;
+mod lanes;
+mod loss;
 mod math;
 mod memory;
+mod norm;
+mod optim;
 mod os;
 mod parallel;
+mod quant;
+mod random;
+mod reduce;
 mod simd;
+mod softmax;
 mod stream;
 mod view;
 

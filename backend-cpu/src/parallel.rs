@@ -116,8 +116,8 @@ impl Threads {
         }
     }
 
-    /// A free scratch buffer. Hold at most one per thread, and not across [`Threads::for_each`]: there are as
-    /// many as threads, and one more.
+    /// A free scratch buffer. There are as many as threads, and one more: each task may hold one, and so may the
+    /// thread that calls [`Threads::for_each`], across that call.
     pub(crate) fn scratch(&self) -> Scratch<'_> {
         let start = rayon::current_thread_index().map_or(self.count, |i| i) % self.buffers.len();
         loop {
@@ -127,7 +127,7 @@ impl Threads {
                     return Scratch { buffer };
                 }
             }
-            // Only when several threads launch at once.
+            // Another task is about to give one back.
             std::thread::yield_now();
         }
     }

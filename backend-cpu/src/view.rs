@@ -12,7 +12,7 @@
 //! [`Context::aliases`] the output; the elementwise ones go through `stream.rs`, which copies such blocks first.
 //! Bounds, alignment and element type are checked here again, which costs nanoseconds.
 
-use std::sync::RwLockReadGuard;
+use std::sync::MutexGuard;
 
 use memcore::DType;
 use memcore::backend::Operand;
@@ -23,7 +23,7 @@ use crate::parallel::{INLINE_ELEMENTS, Scratch, Threads};
 
 /// What a kernel may use while it runs.
 pub(crate) struct Context<'a> {
-    pub(crate) table: RwLockReadGuard<'a, Table>,
+    pub(crate) table: MutexGuard<'a, Table>,
     pub(crate) threads: &'a Threads,
 }
 
@@ -191,5 +191,14 @@ impl<T> SharedMut<T> {
     pub(crate) unsafe fn part<'a>(self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller asserts it.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
+    }
+
+    /// Elements `start..start + len`, to read.
+    ///
+    /// # Safety
+    /// In bounds, and nobody writes them meanwhile.
+    pub(crate) unsafe fn view<'a>(self, start: usize, len: usize) -> &'a [T] {
+        // SAFETY: the caller asserts it.
+        unsafe { std::slice::from_raw_parts(self.0.add(start), len) }
     }
 }

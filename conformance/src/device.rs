@@ -7,8 +7,8 @@ use memcore::backend::Backend;
 /// What a suite may do with a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the memory suite may ask for more than is free, to see the device refuse. Leave it off where memory is the
-    /// host's own: a machine that lends more than it has would be hurt.
+    /// Whether the memory suite may ask for more than is free, to see the device refuse. Leave it off where memory is
+    /// the host's own: a machine that lends more than it has would be hurt.
     pub may_fill: bool,
 }
 

@@ -25,9 +25,9 @@ pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
 /// }
 /// ```
 ///
-/// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`, `--exact`, …).
-/// `open` returns the reason where there is no such device: that is said loudly and passes, unless the environment variable
-/// [`REQUIRE_DEVICE`] names the device.
+/// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`,
+/// `--exact`, …). `open` returns the reason where there is no such device: that is said loudly and passes, unless the
+/// environment variable [`REQUIRE_DEVICE`] names the device.
 pub fn main(name: &str, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
     main_with(name, Options::default(), open)
 }
@@ -42,7 +42,13 @@ pub fn main_with(name: &str, options: Options, open: impl FnOnce() -> Result<Arc
             }
             trials(&Device::new(backend, options))
         }
-        Err(reason) => vec![absent(name, reason)],
+        Err(reason) => {
+            let required = std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == name));
+            if !required && !args.list {
+                eprintln!("\n*** SKIPPED: no device {name}: {reason}. Nothing was tested. ***");
+            }
+            vec![absent(name, reason, required)]
+        }
     };
     libtest_mimic::run(&args, trials).exit_code()
 }
@@ -53,19 +59,18 @@ pub fn trials(device: &Arc<Device>) -> Vec<Trial> {
     SUITES.iter().filter(|suite| computes || !suite.needs_values).flat_map(|suite| suite.trials(device)).collect()
 }
 
-/// One trial in place of all: ignored, or failed where the device is required.
-fn absent(name: &str, reason: String) -> Trial {
-    let required = std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == name));
-    if !required {
-        eprintln!("\n*** SKIPPED: no device {name}: {reason}. Nothing was tested. ***");
+/// One trial in place of all.
+fn absent(name: &str, reason: String, required: bool) -> Trial {
+    Trial::ignorable_test(format!("device::{name}"), move || absence(reason, required))
+}
+
+/// Ignored, or failed where the device is required.
+fn absence(reason: String, required: bool) -> Result<Completion, Failed> {
+    if required {
+        Err(Failed::from(format!("required by {REQUIRE_DEVICE}, and absent: {reason}")))
+    } else {
+        Ok(Completion::ignored_with(reason))
     }
-    Trial::ignorable_test(format!("device::{name}"), move || {
-        if required {
-            Err(Failed::from(format!("required by {REQUIRE_DEVICE}, and absent: {reason}")))
-        } else {
-            Ok(Completion::ignored_with(reason))
-        }
-    })
 }
 
 /// Says what is tested, and how many cases the backend does not have.
@@ -86,5 +91,18 @@ fn announce(name: &str, backend: &dyn Backend) {
     if count > 0 {
         let list: Vec<String> = missing.iter().map(|(what, n)| format!("{what} ({n})")).collect();
         eprintln!("{count} will be skipped: {}", list.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_device_is_ignored_unless_it_is_required() {
+        let ignored = absence("no driver".into(), false);
+        assert!(matches!(ignored, Ok(Completion::Ignored { reason: Some(reason) }) if reason == "no driver"));
+        let Err(failed) = absence("no driver".into(), true) else { panic!("a required device may not be absent") };
+        assert!(failed.message().is_some_and(|message| message.contains("no driver")));
     }
 }

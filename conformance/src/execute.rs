@@ -112,8 +112,8 @@ pub fn run(backend: &dyn Backend, plan: &Plan<'_>, before: &[Vec<u8>]) -> Result
     Ok(after)
 }
 
-/// Runs a case on a backend and on the reference, and compares: what the kernel writes within the case's tolerance, everything
-/// else (guards, operands that are only read, gaps between strided rows) to the bit.
+/// Runs a case on a backend and on the reference, and compares: what the kernel writes within the case's tolerance,
+/// everything else (guards, operands that are only read, gaps between strided rows) to the bit.
 pub fn check(backend: &dyn Backend, case: &Case, spread: Spread, workspace: Workspace) -> Result<Verdict, String> {
     let plan = match plan(backend, case, spread, workspace) {
         Ok(plan) => plan,

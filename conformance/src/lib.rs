@@ -1,9 +1,11 @@
 //! What a backend must pass.
 //!
-//! A backend's crate has one test of a few lines (see [`main`]). The suites run on any [`Backend`](memcore::backend::Backend):
+//! A backend's crate has one test of a few lines (see [`main`]). The suites run on any
+//! [`Backend`](memcore::backend::Backend):
 //!
 //! - **coverage**: every kernel of the contract has cases, in the types and sizes that matter;
 //! - **memory**: segments, their alignment, how a device refuses and goes on;
+//! - **virtual_memory**: reservations that are mapped piece by piece, on devices that have them;
 //! - **validation**: calls that break the contract are refused before a backend sees them;
 //! - **transfer**: bytes arrive, in the order of the calls;
 //! - **kernels**: every case against the f64 [`Reference`], outputs poisoned beforehand and guard bytes around every operand;

@@ -4,8 +4,9 @@ use memcore::DType;
 
 /// The distance from the reference that a case allows.
 ///
-/// 16-bit floats are computed in f32 and rounded once, so their arithmetic is held to f32's bounds, and the rounding of the
-/// result adds one unit in the last place (the reference rounds its own f64 result: the two may fall on either side of a tie).
+/// 16-bit floats are computed in f32 and rounded once, so their arithmetic is held to f32's bounds, and the rounding
+/// of the result adds one unit in the last place (the reference rounds its own f64 result: the two may fall on either
+/// side of a tie).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Relative error, in epsilons of the compute type.
@@ -33,14 +34,15 @@ impl Tolerance {
         Self { relative: 4.0, absolute: 4.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
     }
 
-    /// Functions beyond arithmetic with results around `magnitude`: 32 ε, as WGSL allows `exp` `3 + 2·|x|` ulp and `pow` what
-    /// follows from `exp2(y·log2 x)`.
+    /// Functions beyond arithmetic with results around `magnitude`: 32 ε, as WGSL allows `exp` `3 + 2·|x|` ulp and
+    /// `pow` what follows from `exp2(y·log2 x)`.
     pub const fn function(magnitude: f64, reason: &'static str) -> Self {
         Self { relative: 32.0, absolute: 32.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
     }
 
-    /// A sum of `terms` products or values up to `magnitude`, in any order: rounding errors of partial sums, which grow as
-    /// `√terms·magnitude`, add up as `√terms` of them do; hence `terms·magnitude·ε`, some five standard deviations.
+    /// A sum of `terms` products or values up to `magnitude`, in any order: rounding errors of partial sums, which
+    /// grow as `√terms·magnitude`, add up as `√terms` of them do; hence `terms·magnitude·ε`, some five standard
+    /// deviations.
     pub const fn sum(terms: usize, magnitude: f64, reason: &'static str) -> Self {
         let terms = if terms < 8 { 8.0 } else { terms as f64 };
         Self { relative: 8.0, absolute: terms * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }

@@ -1,5 +1,5 @@
-//! The suites on the reference itself: guards, aliasing, coverage and the rest must hold for the code that all others are
-//! compared with. What its kernels compute is tested beside them, by hand-made expectations.
+//! The suites on the reference itself: guards, aliasing, coverage and the rest must hold for the code that all others
+//! are compared with. What its kernels compute is tested beside them, by hand-made expectations.
 
 use std::process::ExitCode;
 use std::sync::Arc;

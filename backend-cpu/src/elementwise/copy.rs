@@ -43,7 +43,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     }
 }
 
-type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
+pub(crate) type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
 
 fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, store: Store<T::Compute>) -> Result<()> {
     let src = Reader::of::<T>(ctx, &k.src, &k.out)?;
@@ -61,7 +61,7 @@ fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, store: Store<T::Compute>) 
 
 /// What sources are computed in, and how it becomes any type: floats round once to nearest even, floats to integers
 /// truncate (and saturate), integers keep their low bits.
-trait Source: Number {
+pub(crate) trait Source: Number {
     fn to_f64(self) -> f64;
     fn to_f32(self) -> f32;
     fn to_f16(self) -> f16;
@@ -115,7 +115,7 @@ macro_rules! through_f64 {
 }
 through_f64!(f64 i64);
 
-fn store_cast<C: Source>(to: DType) -> Store<C> {
+pub(crate) fn store_cast<C: Source>(to: DType) -> Store<C> {
     /// # Safety
     /// `out` is an aligned array of `O` that holds the run.
     unsafe fn store<C: Source, O>(out: *mut u8, offset: usize, stride: usize, values: &[C], convert: impl Fn(C) -> O) {

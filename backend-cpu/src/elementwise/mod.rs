@@ -6,8 +6,8 @@ mod gradient;
 mod select;
 mod unary;
 
-pub(crate) use arithmetic::{binary, supports_binary, ternary};
-pub(crate) use copy::{copy, fill};
+pub(crate) use arithmetic::{binary, larger, smaller, supports_binary, ternary};
+pub(crate) use copy::{Source, copy, fill, store_cast};
 pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};
 pub(crate) use unary::{supports_unary, unary};

@@ -131,7 +131,8 @@ fn hiding(t: usize, s: usize) -> Data {
     Values((0..t * s).map(|at| if hidden(at) { f64::NEG_INFINITY } else { 0.25 }).collect())
 }
 
-/// Scores stay below 1 or so. Tensor cores take 16-bit probabilities: an error of one unit of their type, in a mean of values up to 1.
+/// Scores stay below 1 or so. Tensor cores take 16-bit probabilities: an error of one unit of their type, in a mean
+/// of values up to 1.
 fn tolerance(p: Problem) -> Tolerance {
     let [_, _, _, _, s, d, _] = p.sizes;
     Tolerance::sum(s + d + 32, 1.0, "scores, exponentials, and a mean of values up to 1").half_intermediates(1.0, 1.0)
@@ -189,14 +190,15 @@ fn backward(dtype: DType, p: Problem) -> Case {
     case.call(tolerance, call)
 }
 
-/// Near the logarithm of the number of keys, so that probabilities add up to about 1; −inf for a query that sees nothing.
+/// Near the logarithm of the number of keys, so that probabilities add up to about 1; −inf for a query that sees
+/// nothing.
 fn logsumexp(p: Problem) -> Data {
     let [b, h, _, t, s, ..] = p.sizes;
     let typical = (s.max(1) as f64).ln() + 0.1;
     if p.mask != Mask::Hides {
         return Range(typical, typical + 0.5);
     }
-    let row = |at: usize| if at % t == 0 { f64::NEG_INFINITY } else { typical };
+    let row = |at: usize| if at.is_multiple_of(t) { f64::NEG_INFINITY } else { typical };
     Values((0..b * h * t).map(row).collect())
 }
 

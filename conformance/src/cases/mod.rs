@@ -1,8 +1,8 @@
 //! The case tables: every kernel × type × shape and view that it takes.
 //!
-//! One file per family, each a function that returns its cases. To add a case, add a line to the family's table; to add a
-//! kernel, add a function beside the others. The first f32 case of a kernel (the first of any type, where it has none) is
-//! its representative in the validation suite: it has every optional operand, and no empty one.
+//! One file per family, each a function that returns its cases. To add a case, add a line to the family's table; to
+//! add a kernel, add a function beside the others. The first f32 case of a kernel (the first of any type, where it
+//! has none) is its representative in the validation suite: it has every optional operand, and no empty one.
 
 mod attention;
 mod conv;

@@ -62,7 +62,8 @@ fn layer_norm(dtype: DType, name: &str, dims: [usize; 2], lead: usize, affine: [
     })
 }
 
-/// `present`: weight, then the gradients for input, weight and bias. Statistics may be any numbers: the formula takes them as given.
+/// `present`: weight, then the gradients for input, weight and bias. Statistics may be any numbers: the formula takes
+/// them as given.
 fn layer_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, present: [bool; 4]) -> Case {
     let [rows, n] = dims;
     let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);

@@ -34,7 +34,8 @@ impl Scores {
         Ok(scores)
     }
 
-    /// Calls `f` with the row of `q` (`[b, h, t]`), the row of `k` (`[b, hk, s]`), `i` and `j`, for every score in order.
+    /// Calls `f` with the row of `q` (`[b, h, t]`), the row of `k` (`[b, hk, s]`), `i` and `j`, for every score in
+    /// order.
     fn each_pair(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
         for head in 0..self.b * self.h {
             let key_head = head / self.h * self.hk + head % self.h / (self.h / self.hk);

@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn stride_dilation_groups_and_bias_by_hand() {
         let b = Bench::new();
-        // Two channels in two groups, 1×5 images, window 1×2 with dilation 2, stride 2: out[j] = w0·x[2j] + w1·x[2j+2] + bias.
+        // Two channels in two groups, 1×5 images, window 1×2 with dilation 2, stride 2: out[j] = w0·x[2j] +
+        // w1·x[2j+2] + bias.
         let x = b.f32(&[1, 2, 1, 5], &[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         let weight = b.f32(&[2, 1, 1, 2], &[1.0, 1.0, 1.0, -1.0]);
         let bias = b.f32(&[2], &[0.5, 1.0]);

@@ -54,7 +54,9 @@ mod tests {
         let log_probs = b.f32(&[3, 2], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
         let target = b.put(DType::I64, &[3], &[1.0, -100.0, 0.0]);
         let total_weight = b.fresh(DType::F32, &[]);
-        let cases: [(Reduction, &[f64], &[f64], &[f64]); 3] = [
+        // Reduction, loss, incoming gradient, gradient.
+        type Expected<'a> = (Reduction, &'a [f64], &'a [f64], &'a [f64]);
+        let cases: [Expected<'_>; 3] = [
             (Reduction::None, &[2.0, 0.0, 5.0], &[1.0, 2.0, 3.0], &[0.0, -1.0, 0.0, 0.0, -3.0, 0.0]),
             (Reduction::Sum, &[7.0], &[2.0], &[0.0, -2.0, 0.0, 0.0, -2.0, 0.0]),
             (Reduction::Mean, &[3.5], &[2.0], &[0.0, -1.0, 0.0, 0.0, -1.0, 0.0]),

@@ -240,9 +240,9 @@ mod tests {
                 down[i] -= 1e-6;
                 (f(&up) - f(&down)) / 2e-6
             };
-            for i in 0..x.len() {
+            for (i, dx) in dx.iter().enumerate() {
                 let want = slope(&x, i, &|x| eval(x, &w));
-                assert!((dx[i] - want).abs() < 1e-7, "{norm} x[{i}]: {} against {want}", dx[i]);
+                assert!((dx - want).abs() < 1e-7, "{norm} x[{i}]: {dx} against {want}");
             }
             for (i, dw) in dw.iter().enumerate() {
                 let want = slope(&w, i, &|w| eval(&x, w));

@@ -69,8 +69,8 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     out
 }
 
-/// `x` rounded to nearest even at `mantissa` bits behind the leading one, with no exponent below `min_exponent`: so that
-/// the conversion to a 16-bit float that follows is exact, and never rounds a second time.
+/// `x` rounded to nearest even at `mantissa` bits behind the leading one, with no exponent below `min_exponent`: so
+/// that the conversion to a 16-bit float that follows is exact, and never rounds a second time.
 fn rounded(x: f64, mantissa: i32, min_exponent: i32) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;

@@ -2,7 +2,8 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// `erf(x)`: the series `2/√π · e^(−x²) · Σ 2ⁿ x^(2n+1) / (2n+1)!!` (Abramowitz & Stegun 7.1.6), whose terms all have one sign.
+/// `erf(x)`: the series `2/√π · e^(−x²) · Σ 2ⁿ x^(2n+1) / (2n+1)!!` (Abramowitz & Stegun 7.1.6), whose terms all have
+/// one sign.
 pub(crate) fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 || x.is_nan() {
         return if x.is_nan() { x } else { x.signum() };

@@ -1,7 +1,7 @@
 //! The ways in which operands share memory, and do not.
 //!
-//! Variants are made from the kernels' own cases: each operand in a segment of its own; an operand read twice; the result
-//! written over an argument, where the kernel may work in place.
+//! Variants are made from the kernels' own cases: each operand in a segment of its own; an operand read twice; the
+//! result written over an argument, where the kernel may work in place.
 
 use std::sync::Arc;
 
@@ -27,14 +27,20 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
         if cases::representative(case.kernel).is_some_and(|first| Arc::ptr_eq(first, case)) {
             out.push(variant(device, "segments_apart", Arc::clone(case), Spread::Apart));
         }
-        if !matches!(case.dtype, DType::F32 | DType::BF16) {
-            continue;
-        }
-        for twin in read_twice(case).into_iter().chain(in_place(case)) {
+        // In place with every view; read twice only where nothing else is particular.
+        let read_twice = if is_plain(case) { read_twice(case) } else { Vec::new() };
+        let in_place = if case.dtype == DType::F32 || is_plain(case) { in_place(case) } else { Vec::new() };
+        for twin in read_twice.into_iter().chain(in_place) {
             out.push(variant(device, "shared", Arc::new(twin), Spread::Together));
         }
     }
     out
+}
+
+/// A case of 32-bit or 16-bit floats whose operands are contiguous and start where their buffers do.
+fn is_plain(case: &Case) -> bool {
+    let plain = |spec: &Spec| spec.lead == 0 && spec.layout.is_contiguous();
+    matches!(case.dtype, DType::F32 | DType::BF16) && case.operands.iter().all(plain)
 }
 
 fn variant(device: &Arc<Device>, what: &str, case: Arc<Case>, spread: Spread) -> Trial {

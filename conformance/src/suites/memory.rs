@@ -26,7 +26,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     ]
 }
 
-fn require(condition: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
+pub(super) fn require(condition: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
     if condition { Ok(()) } else { Err(problem()) }
 }
 
@@ -72,7 +72,7 @@ fn sizes(backend: &dyn Backend) -> Result<(), String> {
 }
 
 /// Bytes that go there and come back.
-fn round_trip(backend: &dyn Backend, region: Region) -> Result<(), String> {
+pub(super) fn round_trip(backend: &dyn Backend, region: Region) -> Result<(), String> {
     let sent: Vec<u8> = (0..region.len).map(|i| (i * 31 + 7) as u8).collect();
     let mut received = vec![0; sent.len()];
     during("upload", backend.upload(&sent, region))?;
@@ -86,7 +86,7 @@ fn f32s(region: Region) -> Result<Operand, String> {
 }
 
 /// Fills a region by a kernel, and reads it back where there are values.
-fn fill(backend: &dyn Backend, region: Region, value: f32) -> Result<(), String> {
+pub(super) fn fill(backend: &dyn Backend, region: Region, value: f32) -> Result<(), String> {
     let call = Fill { value: value.into(), out: f32s(region)? }.into();
     during("validation", validate(&call))?;
     during("launch", backend.launch(&call))?;
@@ -169,7 +169,8 @@ fn full(device: &Device) -> Result<Verdict, String> {
     let Some(info) = backend.memory_info() else {
         return Ok(Verdict::Skipped("the driver does not say what is free".into()));
     };
-    // Segments of the largest size until one is refused; each takes at least an eighth of the device, or it is given up.
+    // Segments of the largest size until one is refused; each takes at least an eighth of the device, or it is given
+    // up.
     let bytes = backend.limits().max_segment_bytes.min(info.total_bytes);
     if bytes < info.total_bytes / 8 {
         return Ok(Verdict::Skipped("too many segments would be needed".into()));

@@ -1,7 +1,7 @@
 //! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
 //!
-//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand above the
-//! kernels: they come as suites of their own, last in the list, on top of core's autograd.
+//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand
+//! above the kernels: they come as suites of their own, last in the list, on top of core's autograd.
 
 mod aliasing;
 mod coverage;
@@ -10,6 +10,7 @@ mod kernels;
 mod memory;
 mod transfer;
 mod validation;
+mod virtual_memory;
 mod workspace;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ impl Suite {
 pub const SUITES: &[Suite] = &[
     Suite { name: "coverage", needs_values: false, trials: coverage::trials },
     Suite { name: "memory", needs_values: false, trials: memory::trials },
+    Suite { name: "virtual_memory", needs_values: false, trials: virtual_memory::trials },
     Suite { name: "validation", needs_values: false, trials: validation::trials },
     Suite { name: "transfer", needs_values: true, trials: transfer::trials },
     Suite { name: "kernels", needs_values: true, trials: kernels::trials },

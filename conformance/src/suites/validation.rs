@@ -21,8 +21,11 @@ const ANY_TYPE: [(&str, &str); 3] = [("fill", "out"), ("copy", "src"), ("copy", 
 const ANY_SIZE: [(&str, &str); 5] =
     [("fill", "out"), ("random", "out"), ("gather", "table"), ("scatter_add", "out"), ("unscale", "grads")];
 
+/// Breaks a call in one way, operand by operand.
+type Break = fn(&Subject) -> Result<(), String>;
+
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
-    let breaks: [(&str, fn(&Subject) -> Result<(), String>); 7] = [
+    let breaks: [(&str, Break); 7] = [
         ("short_region", short_region),
         ("misaligned_offset", misaligned),
         ("wrong_type", wrong_type),
@@ -78,7 +81,8 @@ impl Subject {
         Self { case, bound, operands }
     }
 
-    /// Changes one operand and requires that the call is refused, naming one of `blamed`, or any operand where that is empty.
+    /// Changes one operand and requires that the call is refused, naming one of `blamed`, or any operand where that
+    /// is empty.
     fn refuses(&self, name: &str, blamed: &[&str], change: impl FnOnce(&mut Operand)) -> Result<(), String> {
         let mut bound = self.bound.clone();
         bound.change(name, change);

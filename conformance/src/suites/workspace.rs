@@ -14,12 +14,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     let takes_workspace = |case: &&Arc<crate::Case>| {
         workspace_of(&mut Plan::new(case, 1, Spread::Together, None).prospective_call()).is_some()
     };
-    let sizes = [
-        ("absent", Workspace::Absent),
-        ("tiny", Workspace::Bytes(16)),
-        ("odd", Workspace::Bytes(4097)),
-        ("ample", Workspace::Bytes(4 << 20)),
-    ];
+    let sizes = [("absent", Workspace::Absent), ("tiny", Workspace::Bytes(16)), ("ample", Workspace::Bytes(4 << 20))];
     let mut out = Vec::new();
     for case in cases::all().iter().filter(|case| case.dtype == memcore::DType::F32).filter(takes_workspace) {
         for (name, workspace) in sizes {

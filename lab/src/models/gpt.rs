@@ -200,7 +200,7 @@ struct Block {
 
 impl Block {
     fn new(init: &Init, c: &GptConfig) -> memcore::Result<Self> {
-        let options = AttentionOptions { causal: true, fused: c.fused_attention };
+        let options = AttentionOptions { causal: true, fused: c.fused_attention, dropout: c.dropout };
         Ok(Self {
             norm1: LayerNorm::new(&init.at("ln1"), c.width, 1e-5)?,
             attention: MultiHeadAttention::new(init, c.width, c.heads, options)?,
@@ -219,8 +219,7 @@ impl Block {
     }
 
     fn forward(&self, x: &Tensor, mask: &Tensor) -> memcore::Result<Tensor> {
-        let dropout = self.dropout.as_ref().map(|d| d as &dyn Module);
-        let attended = self.attention.attend(self.norm1.forward(x)?, Some(mask), dropout)?;
+        let attended = self.attention.attend(self.norm1.forward(x)?, Some(mask))?;
         let branch = self.dropped(attended)?;
         let x = ops::add(x, &branch)?;
         drop(branch);

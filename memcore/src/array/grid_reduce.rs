@@ -57,13 +57,7 @@ struct Dim {
     input: usize,
 }
 
-fn sizes(
-    layout: &Layout,
-    offset: usize,
-    axes: u8,
-    partial_bytes: usize,
-    gpu: Multiprocessors,
-) -> Option<Sizes> {
+fn sizes(layout: &Layout, offset: usize, axes: u8, partial_bytes: usize, gpu: Multiprocessors) -> Option<Sizes> {
     let dims = loop_dims(layout, axes);
     let reduced = dims.iter().filter(|d| d.out == 0).count();
     let outputs: usize = dims.iter().filter(|d| d.out != 0).map(|d| d.size).product();
@@ -209,6 +203,17 @@ mod tests {
         assert_eq!(scratch(&[32, 16, 32, 32], 0b1101), None, "the same, batch 32");
         assert_eq!(scratch(&[1024, 1024], 0b01), Some((8_388_608, 32)), "bias gradient of a linear layer");
         assert_eq!(scratch(&[4096, 1024], 0b01), Some((33_554_432, 32)), "bias gradient of a linear layer");
+        assert_eq!(scratch(&[1024, 768], 0b01), Some((6_291_456, 24)), "BERT and GPT-2, 8 × 128 tokens");
+        assert_eq!(
+            scratch(&[1024, 2304], 0b01),
+            Some((18_874_368, 72)),
+            "GPT-2's projection to queries, keys and values"
+        );
+        assert_eq!(scratch(&[1024, 3072], 0b01), Some((25_165_824, 96)), "their feed-forward layer");
+        assert_eq!(scratch(&[1024, 30522], 0b01), None, "BERT's vocabulary");
+        assert_eq!(scratch(&[128, 3072], 0b01), None, "one sequence of 128 tokens");
+        assert_eq!(scratch(&[4, 64, 224, 224], 0b1101), Some((2304, 256)), "VGG-16's first convolution, batch 4");
+        assert_eq!(scratch(&[4, 128, 112, 112], 0b1101), None, "its third");
         assert_eq!(scratch(&[64, 256], 0b01), None);
         assert_eq!(scratch(&[64, 256], 0b11), None);
     }

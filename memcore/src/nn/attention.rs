@@ -1,7 +1,7 @@
 //! Multi-head self-attention.
 
 use super::Module;
-use super::init::Init;
+use super::init::{Init, Training};
 use super::linear::Linear;
 use crate::autograd::Tensor;
 use crate::context;
@@ -14,6 +14,7 @@ pub struct MultiHeadAttention {
     scope: ScopeId,
     heads: usize,
     options: AttentionOptions,
+    training: Training,
     /// `[3·width, width]`
     pub qkv: Linear,
     /// `[width, width]`
@@ -27,6 +28,8 @@ pub struct AttentionOptions {
     pub causal: bool,
     /// The fused kernel, which keeps no matrix of weights, instead of the written-out form.
     pub fused: bool,
+    /// Probability of dropping an attention weight, in the written-out form.
+    pub dropout: f64,
 }
 
 impl MultiHeadAttention {
@@ -40,14 +43,14 @@ impl MultiHeadAttention {
         }
         let qkv = Linear::new(&init.at("qkv"), width, 3 * width, true)?;
         let proj = Linear::new(&init.at("proj"), width, width, true)?;
-        Ok(Self { scope: init.scope(), heads, options, qkv, proj })
+        Ok(Self { scope: init.scope(), heads, options, training: init.training(), qkv, proj })
     }
 
     /// The result for `x`; `mask` hides what it covers from the written-out form.
     ///
     /// # Errors
     /// [`Error::Shape`] when `x` is not `[batch, time, width]`; those of the device.
-    pub fn attend(&self, x: Tensor, mask: Option<&Tensor>, dropout: Option<&dyn Module>) -> Result<Tensor> {
+    pub fn attend(&self, x: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let [batch, time, width] = *x.dims() else {
             return Err(Error::shape("attention", format!("{:?} is not [batch, time, width]", x.dims())));
@@ -61,11 +64,11 @@ impl MultiHeadAttention {
         let mut next = || parts.next().ok_or_else(|| Error::shape("attention", "a missing part of qkv"))?;
         let (q, k, v) = (next()?, next()?, next()?);
         drop(parts);
-        let scale = ((width / self.heads) as f64).powf(-0.5);
         let y = if self.options.fused {
-            ops::scaled_dot_product_attention(&q, &k, &v, None, self.options.causal, scale)?
+            let options = ops::AttentionOptions { scale: None, causal: self.options.causal };
+            ops::scaled_dot_product_attention(&q, &k, &v, None, options)?
         } else {
-            ops::attention_eager(&q, &k, &v, mask, scale, dropout.map(|d| move |w: &Tensor| d.forward(w)))?
+            ops::attention_eager(&q, &k, &v, mask, self.options.dropout, self.training.is_on())?
         };
         drop((q, k, v));
         let y = ops::contiguous(&ops::transpose(&y, 1, 2)?)?;

@@ -33,8 +33,13 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     let y = a.array().matmul(b.array())?;
     record(y, &[a, b], |saved| {
         let operands = Operands::save(saved, a, b)?;
-        Ok(Box::new(ProductBackward { op, name, operands }))
+        Ok(Box::new(ProductBackward { op, name, operands, column_major: is_column_major(b.array()) }))
     })
+}
+
+/// Whether a matrix lies column by column, as a transposed weight does.
+fn is_column_major(b: &Array) -> bool {
+    matches!((b.layout().strides(), b.dims()), (&[1, column], &[rows, _]) if column == rows)
 }
 
 /// Which operands of a product were saved, and where.
@@ -44,11 +49,24 @@ struct Operands {
 }
 
 impl Operands {
-    /// PyTorch saves an operand only when the other's gradient needs it.
+    /// PyTorch saves an operand only when the other's gradient needs it, in the order of its names: `mat2` before `self`, which is the order in
+    /// which they are let go.
     fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
+        let rhs = a.requires_grad();
+        if rhs {
+            saved.save("mat2", b.array())?;
+        }
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
+        }
+        Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
+    }
+
+    /// As [`Operands::save`], under the names that `addmm` has for them.
+    fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let lhs = b.requires_grad();
         if lhs {
-            saved.save("self", a.array())?;
+            saved.save("mat1", a.array())?;
         }
         if a.requires_grad() {
             saved.save("mat2", b.array())?;
@@ -61,6 +79,7 @@ struct ProductBackward {
     op: &'static str,
     name: &'static str,
     operands: Operands,
+    column_major: bool,
 }
 
 impl Function for ProductBackward {
@@ -74,7 +93,7 @@ impl Function for ProductBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if let (true, Some(i)) = (needs.input(1), self.operands.lhs) {
-            out[1] = Some(rhs_grad(&saved.get(i)?, grad, false)?);
+            out[1] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
         }
         if let (true, Some(i)) = (needs.input(0), self.operands.rhs) {
             out[0] = Some(grad.matmul(&saved.get(i)?.t()?)?);
@@ -101,10 +120,8 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("addmm");
     let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
     record(y, &[bias, a, b], |saved| {
-        let operands = Operands::save(saved, a, b)?;
-        let strides = b.array().layout().strides();
-        let column_major = strides[0] == 1 && strides[1] == b.dims()[0];
-        Ok(Box::new(AddmmBackward { operands, column_major }))
+        let operands = Operands::save_named(saved, a, b)?;
+        Ok(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
     })
 }
 

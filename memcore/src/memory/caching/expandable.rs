@@ -65,6 +65,23 @@ impl Caching {
         None
     }
 
+    /// The bytes of pages that [`grow_expandable`](Self::grow_expandable) would map.
+    pub(super) fn pages_wanted(&self, request: &Request) -> u64 {
+        let page_bytes = self.page_bytes(request.pool);
+        let Some(mut index) = self.find_expandable(request) else {
+            return request.bytes.div_ceil(page_bytes).saturating_mul(page_bytes);
+        };
+        let (mut missing, mut pages) = (request.bytes, 0);
+        while missing > 0 && index != NONE {
+            let node = &self.nodes[index];
+            let part = missing.min(node.bytes);
+            pages += if node.mapped { 0 } else { part.div_ceil(page_bytes) * page_bytes };
+            missing -= part;
+            index = node.next;
+        }
+        pages
+    }
+
     fn page_bytes(&self, pool: PoolIndex) -> u64 {
         if self.pools[pool as usize].small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
     }

@@ -42,7 +42,7 @@ mod summary;
 
 use std::sync::Arc;
 
-use block::{LARGE, Node, PoolIndex, SMALL, Segment, Slab};
+use block::{LARGE, Node, PoolIndex, SMALL, Segment};
 pub use config::{AllocatorConfig, TorchVersion};
 use events::Events;
 use pool::Pool;
@@ -52,6 +52,7 @@ pub use summary::memory_summary;
 
 use super::address::AddressSpace;
 use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
+use super::slab::Slab;
 use super::snapshot::Snapshot;
 use super::stats::Stats;
 use crate::backend::{DeviceMemory, Region};
@@ -170,11 +171,17 @@ impl Caching {
             return Err(Error::TooLarge { requested_bytes, limit_bytes });
         }
         let bytes = sizes::round(requested_bytes, &self.config.roundup_power2_divisions);
+        let expandable = self.config.expandable_segments && self.can_expand(driver);
+        Ok(self.sized(requested_bytes, bytes, stream, expandable))
+    }
+
+    /// A request whose rounded size is known: the pool and the segment that go with it.
+    #[inline]
+    fn sized(&self, requested_bytes: u64, bytes: u64, stream: Stream, expandable: bool) -> Request {
         let small = bytes <= sizes::SMALL_BYTES;
         let pool = self.private.scope(small).unwrap_or(if small { SMALL } else { LARGE });
         let segment_bytes = sizes::segment(bytes, self.config.large_segment_bytes);
-        let expandable = self.config.expandable_segments && self.can_expand(driver);
-        Ok(Request { requested_bytes, bytes, segment_bytes, pool, stream, expandable })
+        Request { requested_bytes, bytes, segment_bytes, pool, stream, expandable }
     }
 
     /// Whether the device has virtual memory; says so once if it does not.

@@ -35,58 +35,66 @@ impl Caching {
         private.flat_map(|pool| pool.free.keys()).map(|key| key.bytes).sum()
     }
 
-    /// The largest request that would be served now, without giving anything back: from a free block, or from the
-    /// driver. Exact without the options that round or refuse blocks by size; a lower bound with them.
+    /// The largest request of the stream that would be served now without giving anything back. Found among what free
+    /// blocks and the driver's room suggest, and tried on the state as it is.
     fn largest_fit(&self, request: &Request) -> u64 {
-        let owner = self.pools[request.pool as usize].owner;
-        let cached = self.pools.iter().filter(|pool| pool.owner == owner).filter_map(|pool| {
-            let own = pool.free.iter().filter(|(key, index)| {
-                key.stream == request.stream && (request.expandable || !self.nodes[**index].expandable)
-            });
-            let largest = own.map(|(key, _)| key.bytes).max()?;
-            Some(if pool.small { largest.min(sizes::SMALL_BYTES) } else { largest })
-        });
-        let cached = cached.filter(|&bytes| self.fits_cached(bytes, request)).max().unwrap_or(0);
-        cached.max(self.largest_from_driver(request))
+        let mut sizes: Vec<u64> = Vec::new();
+        let mut most = 0;
+        for pool in &self.pools {
+            let own = pool.free.keys().filter(|key| key.stream == request.stream).map(|key| key.bytes);
+            most = own.clone().max().unwrap_or(0).max(most);
+            sizes.extend(own.flat_map(|bytes| [bytes, bytes.min(sizes::SMALL_BYTES)]));
+        }
+        let room = self.room_bytes();
+        sizes.extend([room / sizes::ROUND_LARGE_BYTES * sizes::ROUND_LARGE_BYTES, sizes::SMALL_BYTES]);
+        sizes.push(sizes::MADE_TO_MEASURE_BYTES - sizes::BLOCK_BYTES);
+        let divisions = &self.config.roundup_power2_divisions;
+        let tried = sizes.into_iter().map(|bytes| last_below(bytes, |n| sizes::round(n, divisions) <= bytes));
+        let found = tried.filter(|&bytes| bytes > 0 && self.fits(bytes, request)).max().unwrap_or(0);
+        if !request.expandable {
+            return found;
+        }
+        // A tail and the pages behind it: no list of sizes has their sum.
+        let limit = most.saturating_add(room).min(sizes::TENSOR_LIMIT_BYTES - 1);
+        let grown = last_below(limit, |bytes| self.fits(bytes, request));
+        if grown > 0 && self.fits(grown, request) { found.max(grown) } else { found }
     }
 
-    /// Whether the search would serve a request of this size, as the rounding makes it.
-    fn fits_cached(&self, bytes: u64, request: &Request) -> bool {
-        let rounded = sizes::round(bytes, &self.config.roundup_power2_divisions);
-        rounded == bytes
-            && !(request.bytes < self.config.max_split_size_bytes && bytes >= self.config.max_split_size_bytes)
-    }
-
-    fn largest_from_driver(&self, request: &Request) -> u64 {
-        let limits = self.memory.limits();
-        let free = self.memory.memory_info().map_or(0, |info| info.free_bytes).min(limits.max_segment_bytes);
+    /// What the driver and the limit on this allocator still allow.
+    fn room_bytes(&self) -> u64 {
+        let most = self.memory.limits().max_segment_bytes;
+        let free = self.memory.memory_info().map_or(most, |info| info.free_bytes).min(most);
         let allowed = self.allowed_bytes.map_or(u64::MAX, |allowed| allowed.saturating_sub(self.taken_bytes));
-        let free = free.min(allowed);
-        if request.expandable {
-            let page = self.config.large_segment_bytes;
-            let tail = self.largest_tail(request);
-            return match free / page * page {
-                0 => 0,
-                pages => pages + tail,
-            };
-        }
-        if free >= sizes::MADE_TO_MEASURE_BYTES {
-            free / sizes::ROUND_LARGE_BYTES * sizes::ROUND_LARGE_BYTES
-        } else if free >= sizes::SMALL_SEGMENT_BYTES {
-            sizes::SMALL_BYTES
-        } else {
-            0
-        }
+        free.min(allowed)
     }
 
-    /// The largest free block that could grow: the one before an unmapped range.
-    fn largest_tail(&self, request: &Request) -> u64 {
-        let large = super::block::LARGE;
-        let ranges = &self.pools[large as usize].unmapped;
-        let before = ranges.range((request.stream, 0)..=(request.stream, u64::MAX)).filter_map(|(_, &range)| {
-            let prev = self.nodes.get(self.nodes[range].prev)?;
-            prev.is_free().then_some(prev.bytes)
-        });
-        before.max().unwrap_or(0)
+    /// Whether a request of this size would be served at once.
+    fn fits(&self, requested_bytes: u64, like: &Request) -> bool {
+        let bytes = sizes::round(requested_bytes, &self.config.roundup_power2_divisions);
+        let request = self.sized(requested_bytes, bytes, like.stream, like.expandable);
+        if self.best_fit(&request).is_some() {
+            return true;
+        }
+        let allowed = self.allowed_bytes.unwrap_or(u64::MAX);
+        if self.taken_bytes.saturating_add(request.segment_bytes) > allowed {
+            return false;
+        }
+        let wanted = if request.expandable { self.pages_wanted(&request) } else { request.segment_bytes };
+        let most = self.memory.limits().max_segment_bytes;
+        wanted <= self.memory.memory_info().map_or(most, |info| info.free_bytes).min(most)
     }
+}
+
+/// The largest number up to `limit` for which the test holds, if it holds for all below; 0 if for none.
+fn last_below(limit: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, limit);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
 }

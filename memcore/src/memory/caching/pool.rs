@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::block::{Node, Slab};
+use super::block::Node;
 use crate::memory::Stream;
+use crate::memory::slab::Slab;
 
 /// Where a free block stands: by stream, then size, then address. The first key at or after `(stream, size, 0)` is
 /// the best fit, and the lowest address among equals.

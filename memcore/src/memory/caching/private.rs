@@ -3,11 +3,12 @@
 //! A private pool follows all the rules inside its own small and large pool. Requests go to the innermost open scope.
 //! It is deleted when nobody uses it any more and its last segment is back with the driver.
 
-use super::block::{PoolIndex, Slab};
+use super::block::PoolIndex;
 use super::config::TorchVersion;
 use super::pool::Pool;
 use super::{Caching, Driver, Request, sizes};
 use crate::error::{Error, Result};
+use crate::memory::slab::Slab;
 use crate::memory::{Stat, Stats};
 
 /// Name of a private pool; (0, 0) is the default pool and no private one.

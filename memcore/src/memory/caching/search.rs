@@ -2,18 +2,27 @@
 
 use std::collections::btree_map::Range;
 
-use super::block::{NONE, Node, Slab};
+use super::block::{NONE, Node};
 use super::pool::Key;
 use super::{Caching, Request};
+use crate::memory::slab::Slab;
 
 impl Caching {
     /// Takes the block that serves the request out of its pool, if there is one.
     pub(super) fn search(&mut self, request: &Request) -> Option<u32> {
-        let collects = self.collects();
-        let pool = &mut self.pools[request.pool as usize];
-        if collects {
-            pool.searches += 1;
+        if self.collects() {
+            self.pools[request.pool as usize].searches += 1;
         }
+        let (key, index) = self.best_fit(request)?;
+        self.pools[request.pool as usize].free.remove(&key);
+        Some(index)
+    }
+
+    /// The block that serves the request, if there is one: the first in order of size and address, unless the settings
+    /// refuse it; what comes after it is not looked at then.
+    #[inline]
+    pub(super) fn best_fit(&self, request: &Request) -> Option<(Key, u32)> {
+        let pool = &self.pools[request.pool as usize];
         let start = Key { stream: request.stream, bytes: request.bytes, address: 0 };
         let mut from = pool.free.range(start..);
         let (&key, &index) = from.next().filter(|(key, _)| key.stream == request.stream)?;
@@ -33,8 +42,7 @@ impl Caching {
         if request.bytes >= limit && key.bytes >= request.bytes.saturating_add(slack) {
             return None;
         }
-        pool.free.remove(&key);
-        Some(index)
+        Some((key, index))
     }
 
     /// Whether the rest of the block becomes a block of its own.

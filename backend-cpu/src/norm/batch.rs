@@ -1,0 +1,191 @@
+//! Batch normalisation of the channels of `[n, c, l]`.
+
+use memcore::backend::kernel::BatchNorm;
+use memcore::error::Result;
+
+use super::{TASK, real, sum, sum_squares};
+use crate::element::{Float, Real, float_type};
+use crate::parallel::SCRATCH_BYTES;
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// `out = (x − mean)·invstd·weight + bias` per channel, with the batch's statistics or the running ones.
+pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
+    float_type!(k.x.dtype, T => run::<T>(ctx, k), else Ok(()))
+}
+
+/// How the samples of a batch are cut for the sums over them: few channels give too few tasks.
+pub(super) struct Pieces {
+    /// Pieces per channel.
+    pub(super) count: usize,
+    /// Samples per piece.
+    pub(super) samples: usize,
+}
+
+impl Pieces {
+    pub(super) fn new([n, c, l]: [usize; 3], values_each: usize) -> Self {
+        let wanted = 32usize.div_ceil(c.max(1)).min((n * l).div_ceil(TASK));
+        let room = SCRATCH_BYTES / (size_of::<f64>() * values_each * c.max(1));
+        let count = wanted.min(n).min(room).max(1);
+        Self { count, samples: n.div_ceil(count) }
+    }
+
+    /// Samples of piece `i` of `n`.
+    pub(super) fn range(&self, i: usize, n: usize) -> (usize, usize) {
+        ((i * self.samples).min(n), ((i + 1) * self.samples).min(n))
+    }
+}
+
+fn run<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
+    let [n, c, l] = *k.x.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
+    let (x, weight, bias, out) = unsafe {
+        (
+            ctx.input::<T>(&k.x)?,
+            ctx.input_option::<T>(&k.weight)?,
+            ctx.input_option::<T>(&k.bias)?,
+            SharedMut::new(ctx.output::<T>(&k.out)?),
+        )
+    };
+    // SAFETY: as above.
+    let (running_mean, running_var, save_mean, save_invstd) = unsafe {
+        (
+            ctx.output_option::<T::Compute>(&k.running_mean)?,
+            ctx.output_option::<T::Compute>(&k.running_var)?,
+            ctx.output_option::<T::Compute>(&k.save_mean)?,
+            ctx.output_option::<T::Compute>(&k.save_invstd)?,
+        )
+    };
+    let normalise = |mean: &(dyn Fn(usize) -> T::Compute + Sync), invstd: &(dyn Fn(usize) -> T::Compute + Sync)| {
+        ctx.for_pieces(n * c, TASK.div_ceil(l.max(1)), l, |start, end| {
+            for plane in start..end {
+                let channel = plane % c;
+                let w = weight.map_or(real::<T>(1.0), |w| w[channel].get());
+                let b = bias.map_or(real::<T>(0.0), |b| b[channel].get());
+                // SAFETY: planes are disjoint.
+                let out = unsafe { out.part(plane * l, l) };
+                plane_affine(&x[plane * l..(plane + 1) * l], mean(channel), invstd(channel), w, b, out);
+            }
+        });
+    };
+    if !k.training {
+        let (Some(mean), Some(var)) = (running_mean, running_var) else { return Ok(()) };
+        let invstd = |c: usize| real::<T>(1.0 / (var[c].to_f64() + k.eps).sqrt());
+        normalise(&|c| mean[c], &invstd);
+        return Ok(());
+    }
+    let (Some(mean), Some(invstd)) = (save_mean, save_invstd) else { return Ok(()) };
+    statistics(ctx, k, x, [n, c, l], mean, invstd, running_mean, running_var);
+    let (mean, invstd) = (&*mean, &*invstd);
+    normalise(&|c| mean[c], &|c| invstd[c]);
+    Ok(())
+}
+
+/// Number, mean and sum of squared deviations of some elements; joined by the formula of Chan, Golub and LeVeque (1979).
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn join(self, other: Moments) -> Moments {
+        let count = self.count + other.count;
+        if count == 0.0 {
+            return self;
+        }
+        let delta = other.mean - self.mean;
+        let weight = other.count / count;
+        Moments {
+            count,
+            mean: self.mean + delta * weight,
+            squares: self.squares + other.squares + delta * delta * self.count * weight,
+        }
+    }
+}
+
+/// The batch's mean and inverse standard deviation of each channel, and the running ones updated.
+#[allow(clippy::too_many_arguments)]
+fn statistics<T: Float>(
+    ctx: &Context<'_>,
+    k: &BatchNorm,
+    x: &[T],
+    [n, c, l]: [usize; 3],
+    mean: &mut [T::Compute],
+    invstd: &mut [T::Compute],
+    mut running_mean: Option<&mut [T::Compute]>,
+    mut running_var: Option<&mut [T::Compute]>,
+) {
+    let pieces = Pieces::new([n, c, l], 2);
+    let mut scratch = ctx.scratch();
+    // Per channel and piece: mean and sum of squared deviations.
+    let partials = scratch.slice_mut::<f64>(2 * c * pieces.count);
+    let shared = SharedMut::new(partials);
+    ctx.for_pieces(c * pieces.count, 1, pieces.samples * l, |task, _| {
+        let (channel, piece) = (task / pieces.count, task % pieces.count);
+        let (start, end) = pieces.range(piece, n);
+        let mut all = Moments::default();
+        for sample in start..end {
+            let at = (sample * c + channel) * l;
+            let (mean, squares) = plane_moments(&x[at..at + l]);
+            all = all.join(Moments { count: l as f64, mean, squares });
+        }
+        // SAFETY: each task has its own two values.
+        unsafe { shared.part(2 * task, 2) }.copy_from_slice(&[all.mean, all.squares]);
+    });
+    for channel in 0..c {
+        let mut all = Moments::default();
+        for piece in 0..pieces.count {
+            let (start, end) = pieces.range(piece, n);
+            let at = 2 * (channel * pieces.count + piece);
+            let count = ((end - start) * l) as f64;
+            all = all.join(Moments { count, mean: partials[at], squares: partials[at + 1] });
+        }
+        mean[channel] = real::<T>(all.mean);
+        invstd[channel] = real::<T>(1.0 / (all.squares / all.count + k.eps).sqrt());
+        let update = |running: &mut Option<&mut [T::Compute]>, batch: f64| {
+            if let Some(running) = running {
+                let old = running[channel].to_f64();
+                running[channel] = real::<T>((1.0 - k.momentum) * old + k.momentum * batch);
+            }
+        };
+        update(&mut running_mean, all.mean);
+        update(&mut running_var, all.squares / (all.count - 1.0));
+    }
+}
+
+simd! {
+    fn plane_moments<T: Float>(x: &[T]) -> (f64, f64) = plane_moments_body;
+    fn plane_affine<T: Float>(
+        x: &[T], mean: T::Compute, invstd: T::Compute, weight: T::Compute, bias: T::Compute, out: &mut [T],
+    ) = plane_affine_body;
+}
+
+/// Mean and sum of squared deviations of one plane.
+#[inline(always)]
+fn plane_moments_body<S: Isa, T: Float>(x: &[T]) -> (f64, f64) {
+    if x.is_empty() {
+        return (0.0, 0.0);
+    }
+    let exact = sum(x) / x.len() as f64;
+    let mean = real::<T>(exact);
+    // The deviations are from the rounded mean.
+    let shift = exact - mean.to_f64();
+    (exact, sum_squares::<S, T>(x, mean) - shift * shift * x.len() as f64)
+}
+
+#[inline(always)]
+fn plane_affine_body<S: Isa, T: Float>(
+    x: &[T],
+    mean: T::Compute,
+    invstd: T::Compute,
+    weight: T::Compute,
+    bias: T::Compute,
+    out: &mut [T],
+) {
+    let scale = invstd * weight;
+    for (o, x) in out.iter_mut().zip(x) {
+        *o = T::put((x.get() - mean).fma::<S>(scale, bias));
+    }
+}

@@ -1,0 +1,262 @@
+//! Gradients of layer and RMS normalisation. RMS is layer normalisation with a mean of 0, and without the gradient's own mean.
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{LayerNormGrad, RmsNormGrad};
+use memcore::error::Result;
+
+use super::{TASK, real};
+use crate::element::{Element, Float, Real, float_type};
+use crate::lanes::{RUN, fold2};
+use crate::parallel::SCRATCH_BYTES;
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// What both normalisations have.
+struct Grad<'a> {
+    grad: &'a Operand,
+    x: &'a Operand,
+    /// Absent for RMS.
+    mean: Option<Operand>,
+    rstd: &'a Operand,
+    weight: &'a Option<Operand>,
+    out_x: &'a Option<Operand>,
+    out_weight: &'a Option<Operand>,
+    out_bias: &'a Option<Operand>,
+}
+
+/// Gradients of layer normalisation.
+pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()> {
+    let grad = Grad {
+        grad: &k.grad,
+        x: &k.x,
+        mean: Some(k.mean),
+        rstd: &k.rstd,
+        weight: &k.weight,
+        out_x: &k.out_x,
+        out_weight: &k.out_weight,
+        out_bias: &k.out_bias,
+    };
+    float_type!(k.x.dtype, T => run::<T>(ctx, &grad), else Ok(()))
+}
+
+/// Gradients of RMS normalisation.
+pub(crate) fn rms_norm_grad(ctx: &Context<'_>, k: &RmsNormGrad) -> Result<()> {
+    let grad = Grad {
+        grad: &k.grad,
+        x: &k.x,
+        mean: None,
+        rstd: &k.rstd,
+        weight: &k.weight,
+        out_x: &k.out_x,
+        out_weight: &k.out_weight,
+        out_bias: &None,
+    };
+    float_type!(k.x.dtype, T => run::<T>(ctx, &grad), else Ok(()))
+}
+
+/// The operands as slices.
+struct Slices<'a, T: Element> {
+    n: usize,
+    grad: &'a [T],
+    x: &'a [T],
+    mean: Option<&'a [T::Compute]>,
+    rstd: &'a [T::Compute],
+    weight: Option<&'a [T]>,
+}
+
+/// Rows go to at most this many pieces, each with its own sums for the parameters.
+const MAX_PIECES: usize = 16;
+
+/// Columns whose sums fit the scratch for one piece at least.
+const MAX_COLUMNS: usize = SCRATCH_BYTES / (2 * size_of::<f64>());
+
+fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
+    let [rows, n] = *k.x.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one.
+    let s = unsafe {
+        Slices {
+            n,
+            grad: ctx.input::<T>(k.grad)?,
+            x: ctx.input::<T>(k.x)?,
+            mean: ctx.input_option::<T::Compute>(&k.mean)?,
+            rstd: ctx.input::<T::Compute>(k.rstd)?,
+            weight: ctx.input_option::<T>(k.weight)?,
+        }
+    };
+    // SAFETY: as above, and each output is taken once.
+    let (out_x, out_weight, out_bias) = unsafe {
+        (ctx.output_option::<T>(k.out_x)?, ctx.output_option::<T>(k.out_weight)?, ctx.output_option::<T>(k.out_bias)?)
+    };
+    let out_x = out_x.map(SharedMut::new);
+    if (out_weight.is_none() && out_bias.is_none()) || n == 0 {
+        ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| input_rows(&s, start, end, out_x));
+        return Ok(());
+    }
+    let (mut out_weight, mut out_bias) = (out_weight, out_bias);
+    // Rows wider than the scratch are summed in several rounds of columns; the first round also makes `out_x`.
+    for left in (0..n).step_by(MAX_COLUMNS) {
+        let right = (left + MAX_COLUMNS).min(n);
+        let part = |out: &mut Option<&mut [T]>| out.as_deref_mut().map(|o| SharedMut::new(&mut o[left..right]));
+        let (weight, bias) = (part(&mut out_weight), part(&mut out_bias));
+        columns(ctx, &s, rows, left..right, out_x.filter(|_| left == 0), weight, bias);
+    }
+    Ok(())
+}
+
+/// `out_x` of all rows, and the parameters' gradients for some columns: each piece of rows has its own sums, which are then
+/// joined in order.
+fn columns<T: Float>(
+    ctx: &Context<'_>,
+    s: &Slices<'_, T>,
+    rows: usize,
+    columns: std::ops::Range<usize>,
+    out_x: Option<SharedMut<T>>,
+    out_weight: Option<SharedMut<T>>,
+    out_bias: Option<SharedMut<T>>,
+) {
+    let width = columns.len();
+    let room = SCRATCH_BYTES / (2 * size_of::<f64>() * width);
+    let pieces = (rows * s.n).div_ceil(TASK).clamp(1, MAX_PIECES.min(room));
+    let rows_each = rows.div_ceil(pieces);
+    let mut scratch = ctx.scratch();
+    let sums = scratch.slice_mut::<f64>(pieces * 2 * width);
+    let shared = SharedMut::new(sums);
+    ctx.for_pieces(pieces, 1, rows_each * s.n, |piece, _| {
+        // SAFETY: each piece has its own sums.
+        let (weight, bias) = unsafe { shared.part(piece * 2 * width, 2 * width) }.split_at_mut(width);
+        weight.fill(0.0);
+        bias.fill(0.0);
+        let (start, end) = ((piece * rows_each).min(rows), ((piece + 1) * rows_each).min(rows));
+        // A few rows at a time, which stay in the first-level cache for the second pass.
+        let few = (4096 / s.n.max(1)).clamp(1, 16);
+        for start in (start..end).step_by(few) {
+            let end = (start + few).min(end);
+            input_rows(s, start, end, out_x);
+            parameter_sums(s, start, end, columns.start, weight, bias);
+        }
+    });
+    for (out, side) in [(out_weight, 0), (out_bias, 1)] {
+        let Some(out) = out else { continue };
+        for j in 0..width {
+            let total: f64 = (0..pieces).map(|piece| sums[(piece * 2 + side) * width + j]).sum();
+            // SAFETY: an element of the output's part, which only this thread writes.
+            unsafe { *out.get().add(j) = T::put(real::<T>(total)) };
+        }
+    }
+}
+
+/// `out_x` of rows `start..end`, where it is wanted.
+fn input_rows<T: Float>(s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
+    let Some(out_x) = out_x else { return };
+    // SAFETY: the caller gives each row to one task.
+    let out = unsafe { out_x.part(start * s.n, (end - start) * s.n) };
+    input_block(s, start, out);
+}
+
+simd! {
+    fn input_block<T: Float>(s: &Slices<'_, T>, first: usize, out: &mut [T]) = input_block_body;
+    fn parameter_sums<T: Float>(
+        s: &Slices<'_, T>, start: usize, end: usize, left: usize, weight: &mut [f64], bias: &mut [f64],
+    ) = parameter_sums_body;
+}
+
+#[inline(always)]
+fn input_block_body<S: Isa, T: Float>(s: &Slices<'_, T>, first: usize, out: &mut [T]) {
+    if s.n == 0 {
+        return;
+    }
+    for (i, out) in out.chunks_exact_mut(s.n).enumerate() {
+        let row = first + i;
+        let span = row * s.n..(row + 1) * s.n;
+        let (grad, x, rstd) = (&s.grad[span.clone()], &s.x[span], s.rstd[row]);
+        let mean = s.mean.map_or(T::Compute::default(), |mean| mean[row]);
+        match s.weight {
+            Some(weight) => {
+                let g = |j: usize, g: T::Compute| g * weight[j].get();
+                input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), Some(weight), g, out);
+            }
+            None => input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), None, |_, g| g, out),
+        }
+    }
+}
+
+/// `out = rstd·(g − mean(g) − x̂·mean(g·x̂))`, without `mean(g)` for RMS.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn input_row<S: Isa, T: Float>(
+    grad: &[T],
+    x: &[T],
+    mean: T::Compute,
+    rstd: T::Compute,
+    centred: bool,
+    weight: Option<&[T]>,
+    g: impl Fn(usize, T::Compute) -> T::Compute,
+    out: &mut [T],
+) {
+    let n = x.len();
+    let (plain, product) = match weight {
+        Some(weight) => weighted_sums::<S, T>(grad, x, weight, mean),
+        None => super::grad_sums::<S, T>(grad, x, mean),
+    };
+    let mean_g = real::<T>(if centred { plain / n as f64 } else { 0.0 });
+    // x̂ = (x − mean)·rstd occurs in the sum and in the result.
+    let slope = real::<T>(product / n as f64) * rstd * rstd;
+    let (grad, x, out) = (&grad[..n], &x[..n], &mut out[..n]);
+    for j in 0..n {
+        let value = (-slope).fma::<S>(x[j].get() - mean, g(j, grad[j].get()) - mean_g);
+        out[j] = T::put(rstd * value);
+    }
+}
+
+/// `(Σ grad·weight, Σ grad·weight·(x − mean))`
+#[inline(always)]
+fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::Compute) -> (f64, f64) {
+    let zero = <T::Compute as Default>::default();
+    let mut totals = (0.0, 0.0);
+    for ((grad, x), weight) in grad.chunks(RUN).zip(x.chunks(RUN)).zip(weight.chunks(RUN)) {
+        let plain = fold2(grad, weight, zero, |s, g: T, w: T| g.get().fma::<S>(w.get(), s), |a, b| a + b);
+        let product = crate::lanes::fold3(
+            grad,
+            weight,
+            x,
+            zero,
+            |s, g: T, w: T, x: T| (g.get() * w.get()).fma::<S>(x.get() - mean, s),
+            |a, b| a + b,
+        );
+        totals = (totals.0 + plain.to_f64(), totals.1 + product.to_f64());
+    }
+    totals
+}
+
+/// Adds `grad·x̂` and `grad` of rows `start..end` to the sums of the columns from `left` on.
+#[inline(always)]
+fn parameter_sums_body<S: Isa, T: Float>(
+    s: &Slices<'_, T>,
+    start: usize,
+    end: usize,
+    left: usize,
+    weight: &mut [f64],
+    bias: &mut [f64],
+) {
+    const TILE: usize = 64;
+    let zero = <T::Compute as Default>::default();
+    for (tile, (weight, bias)) in weight.chunks_mut(TILE).zip(bias.chunks_mut(TILE)).enumerate() {
+        let width = weight.len();
+        let (mut w, mut b) = ([zero; TILE], [zero; TILE]);
+        for row in start..end {
+            let at = row * s.n + left + tile * TILE;
+            let (grad, x) = (&s.grad[at..at + width], &s.x[at..at + width]);
+            let (mean, rstd) = (s.mean.map_or(zero, |mean| mean[row]), s.rstd[row]);
+            let (w, b) = (&mut w[..width], &mut b[..width]);
+            for j in 0..width {
+                let g = grad[j].get();
+                w[j] = (g * rstd).fma::<S>(x[j].get() - mean, w[j]);
+                b[j] = b[j] + g;
+            }
+        }
+        for j in 0..width {
+            weight[j] += w[j].to_f64();
+            bias[j] += b[j].to_f64();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! int8 rows with one scale each.
+
+use memcore::backend::kernel::{DequantizeInt8, QuantizeInt8};
+use memcore::error::Result;
+
+use crate::element::{Float, Number, Real, float_type};
+use crate::lanes::fold;
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// Elements per task.
+const TASK: usize = 16 << 10;
+
+/// Per row: `scale = max|x| / 127`, `out = round(x/scale)`.
+pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
+    float_type!(k.x.dtype, T => quantize::<T>(ctx, k), else Ok(()))
+}
+
+fn quantize<T: Float>(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
+    let [rows, n] = *k.x.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
+    let (x, out, scales) = unsafe { (ctx.input::<T>(&k.x)?, ctx.output::<i8>(&k.out)?, ctx.output::<f32>(&k.scale)?) };
+    let (out, scales) = (SharedMut::new(out), SharedMut::new(scales));
+    ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| {
+        for row in start..end {
+            // SAFETY: rows are disjoint.
+            let (out, scale) = unsafe { (out.part(row * n, n), out_scale(scales, row)) };
+            *scale = quantize_row(&x[row * n..(row + 1) * n], out);
+        }
+    });
+    Ok(())
+}
+
+/// # Safety
+/// `row` is below the number of rows and this task's own.
+unsafe fn out_scale<'a>(scales: SharedMut<f32>, row: usize) -> &'a mut f32 {
+    // SAFETY: passed on to the caller.
+    unsafe { &mut *scales.get().add(row) }
+}
+
+/// `out = x·scale[row]`.
+pub(crate) fn dequantize_int8(ctx: &Context<'_>, k: &DequantizeInt8) -> Result<()> {
+    float_type!(k.out.dtype, T => dequantize::<T>(ctx, k), else Ok(()))
+}
+
+fn dequantize<T: Float>(ctx: &Context<'_>, k: &DequantizeInt8) -> Result<()> {
+    let [rows, n] = *k.x.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one, and the output is taken once.
+    let (x, scales, out) = unsafe { (ctx.input::<i8>(&k.x)?, ctx.input::<f32>(&k.scale)?, ctx.output::<T>(&k.out)?) };
+    let out = SharedMut::new(out);
+    ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| {
+        for row in start..end {
+            // SAFETY: rows are disjoint.
+            let out = unsafe { out.part(row * n, n) };
+            dequantize_row(&x[row * n..(row + 1) * n], scales[row], out);
+        }
+    });
+    Ok(())
+}
+
+simd! {
+    fn quantize_row<T: Float>(x: &[T], out: &mut [i8]) -> f32 = quantize_row_body;
+    fn dequantize_row<T: Float>(x: &[i8], scale: f32, out: &mut [T]) = dequantize_row_body;
+}
+
+#[inline(always)]
+fn quantize_row_body<S: Isa, T: Float>(x: &[T], out: &mut [i8]) -> f32 {
+    let to_f32 = |x: T| x.get().to_f64() as f32;
+    let largest = fold(x, 0.0, |m: f32, x| m.max(to_f32(x).abs()), f32::max);
+    let scale = if largest == 0.0 { 1.0 } else { largest / 127.0 };
+    for (o, &x) in out.iter_mut().zip(x) {
+        // A division, not a product with the inverse: ties must fall where the contract says.
+        *o = (to_f32(x) / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
+    }
+    scale
+}
+
+#[inline(always)]
+fn dequantize_row_body<S: Isa, T: Float>(x: &[i8], scale: f32, out: &mut [T]) {
+    let scale = <T::Compute as Number>::from_f64(scale as f64);
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = T::put(<T::Compute as Number>::from_f64(x as f64) * scale);
+    }
+}

@@ -1,0 +1,103 @@
+//! Groups whose elements lie along runs: sums over the last axis, over everything, over all but the channels.
+
+use memcore::backend::kernel::ReduceOp;
+
+use super::{Plan, Total, finish_pieces};
+use crate::element::{Element, Number};
+use crate::elementwise::{larger, smaller};
+use crate::lanes::{RUN, fold};
+use crate::parallel::INLINE_ELEMENTS;
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// With fewer groups than this, groups are cut into pieces.
+const MANY: usize = 16;
+
+/// Elements per piece of a group, at least.
+const PIECE: usize = 32 << 10;
+
+/// Pieces per group, at most.
+const MAX_PIECES: usize = 64;
+
+pub(super) fn reduce<T: Element>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, out: SharedMut<T>) {
+    let pieces = if plan.groups >= MANY { 1 } else { (plan.count / PIECE).clamp(1, MAX_PIECES) };
+    if pieces == 1 {
+        let per_task = (INLINE_ELEMENTS / 2).div_ceil(plan.count.max(1));
+        ctx.for_pieces(plan.groups, per_task, plan.count, |start, end| {
+            for group in start..end {
+                let (from, to) = plan.group(plan.rank, group);
+                // SAFETY: a group's elements lie in bounds; its place in `out` is this task's alone.
+                unsafe { *out.get().add(to) = plan.finish::<T>(span(plan, x.get().add(from), 0, plan.count)) };
+            }
+        });
+        return;
+    }
+    let mut scratch = ctx.scratch();
+    let partials = scratch.slice_mut::<Total<T>>(pieces * plan.groups);
+    let shared = SharedMut::new(partials);
+    let piece_len = plan.count.div_ceil(pieces);
+    ctx.for_each(pieces * plan.groups, |task| {
+        let (piece, group) = (task / plan.groups, task % plan.groups);
+        let start = (piece * piece_len).min(plan.count);
+        let len = piece_len.min(plan.count - start);
+        let (from, _) = plan.group(plan.rank, group);
+        // SAFETY: a group's elements lie in bounds; each task writes one partial result.
+        unsafe { *shared.get().add(task) = span(plan, x.get().add(from), start, len) };
+    });
+    finish_pieces(plan, partials, out);
+}
+
+/// Reduces elements `start..start + len` of the group that begins at `x`.
+///
+/// # Safety
+/// They lie in bounds.
+unsafe fn span<T: Element>(plan: &Plan, x: *const T, start: usize, len: usize) -> Total<T> {
+    let mut total = plan.start::<Total<T>>();
+    if len == 0 {
+        return total;
+    }
+    plan.reduced.for_each(start, len, |offset, stride, _, n| {
+        for first in (0..n).step_by(RUN) {
+            let len = RUN.min(n - first);
+            // SAFETY: the runs of a checked layout lie in bounds.
+            let partial = unsafe {
+                let x = x.add(offset + first * stride);
+                if stride == 1 {
+                    run(plan.op, std::slice::from_raw_parts(x, len))
+                } else {
+                    strided_run(plan, x, stride, len)
+                }
+            };
+            total = plan.join(total, partial.widen());
+        }
+    });
+    total
+}
+
+simd! {
+    fn run<T: Element>(op: ReduceOp, xs: &[T]) -> T::Compute = run_body;
+}
+
+#[inline(always)]
+fn run_body<S: Isa, T: Element>(op: ReduceOp, xs: &[T]) -> T::Compute {
+    type C<T> = <T as Element>::Compute;
+    let zero = C::<T>::default();
+    match op {
+        ReduceOp::Sum | ReduceOp::Mean => fold(xs, zero, |s, x: T| s.plus(x.get()), |a, b| a.plus(b)),
+        ReduceOp::SumSquares => fold(xs, zero, |s, x: T| s.plus(x.get().times(x.get())), |a, b| a.plus(b)),
+        ReduceOp::Max => fold(xs, C::<T>::LOWEST, |m, x: T| larger(m, x.get()), |a, b| larger(a, b)),
+        ReduceOp::Min => fold(xs, C::<T>::HIGHEST, |m, x: T| smaller(m, x.get()), |a, b| smaller(a, b)),
+    }
+}
+
+/// # Safety
+/// `n` elements from `x` on, `stride` apart, lie in bounds.
+unsafe fn strided_run<T: Element>(plan: &Plan, x: *const T, stride: usize, n: usize) -> T::Compute {
+    let mut total = plan.start::<T::Compute>();
+    for i in 0..n {
+        // SAFETY: passed on to the caller.
+        let x = unsafe { *x.add(i * stride) }.get();
+        total = plan.join(total, if plan.op == ReduceOp::SumSquares { x.times(x) } else { x });
+    }
+    total
+}

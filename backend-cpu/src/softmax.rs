@@ -1,0 +1,206 @@
+//! Softmax and log-softmax over rows. Rows are read and written block by block, so one source serves all types and in place.
+
+use memcore::DType;
+use memcore::backend::Operand;
+use memcore::backend::kernel::{Softmax, SoftmaxGrad};
+use memcore::error::Result;
+
+use crate::element::{Element, Number, Real};
+use crate::elementwise::{Source, larger, store_cast};
+use crate::lanes::{fold, fold2};
+use crate::simd::{Isa, simd};
+use crate::stream::{BLOCK, Block, Reader, Writer};
+use crate::view::Context;
+
+/// Elements per task.
+const TASK: usize = 16 << 10;
+
+/// `out = softmax(x)` of each row, or its logarithm.
+pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
+    match k.x.dtype {
+        DType::F64 => forward(ctx, k, Reader::of::<f64>(ctx, &k.x, &k.out)?),
+        DType::F16 => forward(ctx, k, Reader::of::<half::f16>(ctx, &k.x, &k.out)?),
+        DType::BF16 => forward(ctx, k, Reader::of::<half::bf16>(ctx, &k.x, &k.out)?),
+        _ => forward(ctx, k, Reader::of::<f32>(ctx, &k.x, &k.out)?),
+    }
+}
+
+/// A writer of `C` into floats of any type.
+fn writer<C: Real + Source>(ctx: &Context<'_>, out: &Operand) -> Result<Writer<C>> {
+    if <C as crate::view::Stored>::holds(out.dtype) {
+        return Writer::of::<C>(ctx, out);
+    }
+    Writer::with(ctx, out, store_cast::<C>(out.dtype))
+}
+
+fn forward<C: Real + Source>(ctx: &Context<'_>, k: &Softmax, x: Reader<C>) -> Result<()> {
+    let out = writer::<C>(ctx, &k.out)?;
+    let [rows, n] = *k.x.dims() else { return Ok(()) };
+    if n == 0 {
+        return Ok(());
+    }
+    ctx.for_pieces(rows, TASK.div_ceil(n), n, |start, end| {
+        for row in start..end {
+            // SAFETY: rows are disjoint; core validated the aliasing.
+            unsafe { forward_row(k.log, &x, &out, row * n, n) };
+        }
+    });
+    Ok(())
+}
+
+/// One row, which begins at element `first`.
+///
+/// # Safety
+/// The row exists and is ours alone to write.
+unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first: usize, n: usize) {
+    let (mut a, mut o) = (Block::new(), Block::new());
+    if n <= BLOCK {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let x = x.read(first, n, &mut a);
+            out.write(first, n, &mut o, |out| whole_row(log, x, out));
+        }
+        return;
+    }
+    let blocks = || (0..n).step_by(BLOCK).map(|i| (first + i, BLOCK.min(n - i)));
+    let mut max = C::NEG_INFINITY;
+    for (start, len) in blocks() {
+        // SAFETY: passed on to the caller.
+        max = larger(max, row_max(unsafe { x.read(start, len, &mut a) }));
+    }
+    let mut sum = 0.0;
+    for (start, len) in blocks() {
+        // SAFETY: passed on to the caller.
+        sum += sum_exp(unsafe { x.read(start, len, &mut a) }, max).to_f64();
+    }
+    let (log_sum, factor) = (C::from_f64(sum.ln()), C::from_f64(1.0 / sum));
+    for (start, len) in blocks() {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let x = x.read(start, len, &mut a);
+            out.write(start, len, &mut o, |out| {
+                if log {
+                    shift(x, max, log_sum, out);
+                } else {
+                    scaled_exp(x, max, factor, out);
+                }
+            });
+        }
+    }
+}
+
+simd! {
+    fn whole_row<R: Real>(log: bool, x: &[R], out: &mut [R]) = whole_row_body;
+    fn row_max<R: Real>(x: &[R]) -> R = row_max_body;
+    fn sum_exp<R: Real>(x: &[R], max: R) -> R = sum_exp_body;
+    fn scaled_exp<R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) = scaled_exp_body;
+    fn shift<R: Real>(x: &[R], max: R, log_sum: R, out: &mut [R]) = shift_body;
+    fn dot<R: Real>(x: &[R], y: &[R]) -> R = dot_body;
+    fn sum<R: Real>(x: &[R]) -> R = sum_body;
+    fn grad_block<R: Real>(log: bool, y: &[R], grad: &[R], total: R, out: &mut [R]) = grad_block_body;
+}
+
+#[inline(always)]
+fn row_max_body<S: Isa, R: Real>(x: &[R]) -> R {
+    fold(x, R::NEG_INFINITY, |m, x| larger(m, x), |a, b| larger(a, b))
+}
+
+#[inline(always)]
+fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
+    let max = row_max_body::<S, R>(x);
+    if log {
+        let sum = sum_exp_body::<S, R>(x, max);
+        shift_body::<S, R>(x, max, R::from_f64(sum.to_f64().ln()), out);
+        return;
+    }
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = (x - max).exp::<S>();
+    }
+    let factor = R::from_f64(1.0) / sum_body::<S, R>(out);
+    for o in out.iter_mut() {
+        *o = *o * factor;
+    }
+}
+
+#[inline(always)]
+fn sum_exp_body<S: Isa, R: Real>(x: &[R], max: R) -> R {
+    fold(x, R::default(), |s, x| s + (x - max).exp::<S>(), |a, b| a + b)
+}
+
+#[inline(always)]
+fn scaled_exp_body<S: Isa, R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = (x - max).exp::<S>() * factor;
+    }
+}
+
+#[inline(always)]
+fn shift_body<S: Isa, R: Real>(x: &[R], max: R, log_sum: R, out: &mut [R]) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = (x - max) - log_sum;
+    }
+}
+
+#[inline(always)]
+fn dot_body<S: Isa, R: Real>(x: &[R], y: &[R]) -> R {
+    fold2(x, y, R::default(), |s, x, y| x.fma::<S>(y, s), |a, b| a + b)
+}
+
+#[inline(always)]
+fn sum_body<S: Isa, R: Real>(x: &[R]) -> R {
+    fold(x, R::default(), |s, x| s + x, |a, b| a + b)
+}
+
+#[inline(always)]
+fn grad_block_body<S: Isa, R: Real>(log: bool, y: &[R], grad: &[R], total: R, out: &mut [R]) {
+    if log {
+        for ((o, &y), &g) in out.iter_mut().zip(y).zip(grad) {
+            *o = (-total).fma::<S>(y.exp::<S>(), g);
+        }
+    } else {
+        for ((o, &y), &g) in out.iter_mut().zip(y).zip(grad) {
+            *o = y * (g - total);
+        }
+    }
+}
+
+/// `out = y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
+pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
+    match k.y.dtype {
+        DType::F64 => backward::<f64>(ctx, k),
+        DType::F16 => backward::<half::f16>(ctx, k),
+        DType::BF16 => backward::<half::bf16>(ctx, k),
+        _ => backward::<f32>(ctx, k),
+    }
+}
+
+fn backward<T: Element<Compute: Real + Source>>(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
+    let y = Reader::of::<T>(ctx, &k.y, &k.out)?;
+    let grad = Reader::of::<T>(ctx, &k.grad, &k.out)?;
+    let out = writer::<T::Compute>(ctx, &k.out)?;
+    let [rows, n] = *k.y.dims() else { return Ok(()) };
+    if n == 0 {
+        return Ok(());
+    }
+    ctx.for_pieces(rows, TASK.div_ceil(n), n, |start, end| {
+        let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
+        for row in start..end {
+            let blocks = || (0..n).step_by(BLOCK).map(|i| (row * n + i, BLOCK.min(n - i)));
+            let mut total = 0.0;
+            for (start, len) in blocks() {
+                // SAFETY: rows are disjoint; core validated the aliasing.
+                let (y, grad) = unsafe { (y.read(start, len, &mut a), grad.read(start, len, &mut b)) };
+                total += Real::to_f64(if k.log { sum(grad) } else { dot(y, grad) });
+            }
+            let total = <T::Compute as Number>::from_f64(total);
+            for (start, len) in blocks() {
+                // SAFETY: as above.
+                unsafe {
+                    let (y, grad) = (y.read(start, len, &mut a), grad.read(start, len, &mut b));
+                    out.write(start, len, &mut o, |out| grad_block(k.log, y, grad, total, out));
+                }
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The suites can fail: backends that are wrong in one way each are found out, kernel by kernel.
+
+use conformance::execute::{Verdict, Workspace, check};
+use conformance::plan::Spread;
+use conformance::{Case, Reference, cases};
+use memcore::Result;
+use memcore::backend::{Access, Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Operand, Region, SegmentId};
+
+/// What a [`Broken`] backend does wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Harm {
+    /// The kernel does not run.
+    Nothing,
+    /// A byte behind a result changes.
+    Behind,
+    /// A byte before a result changes.
+    Before,
+    /// An argument that is only read changes.
+    Argument,
+    /// The last element of a result is a hundredth or 1 off.
+    LastElement,
+    /// The backend says that it has no kernels.
+    Unsupported,
+}
+
+struct Broken {
+    inner: Reference,
+    harm: Harm,
+}
+
+impl Broken {
+    /// Changes one byte of a region.
+    fn flip(&self, region: Region) -> Result<()> {
+        let mut byte = [0];
+        self.inner.download(region, &mut byte)?;
+        self.inner.upload(&[byte[0] ^ 0x11], region)
+    }
+
+    /// Moves an f32 or an integer a little.
+    fn disturb(&self, operand: &Operand) -> Result<()> {
+        let size = operand.dtype.size();
+        let region = Region { offset: operand.region.end() - size, len: size, ..operand.region };
+        let mut bytes = vec![0; size as usize];
+        self.inner.download(region, &mut bytes)?;
+        if operand.dtype.is_float() {
+            let value = f32::from_le_bytes(bytes.as_slice().try_into().unwrap());
+            let other = if value.is_finite() { value * 1.01 + 0.01 } else { 0.0 };
+            bytes.copy_from_slice(&other.to_le_bytes());
+        } else {
+            bytes[0] = bytes[0].wrapping_add(if operand.dtype.size() == 1 { 2 } else { 1 });
+        }
+        self.inner.upload(&bytes, region)
+    }
+}
+
+fn first(call: &KernelCall, wanted: impl Fn(Access, &Operand) -> bool) -> Option<Operand> {
+    let mut found = None;
+    call.each_operand(&mut |_, access, operand| {
+        if wanted(access, operand) && operand.region.len > 0 {
+            found.get_or_insert(*operand);
+        }
+    });
+    found
+}
+
+impl DeviceMemory for Broken {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        self.inner.alloc_segment(bytes)
+    }
+    fn free_segment(&self, id: SegmentId) {
+        self.inner.free_segment(id);
+    }
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        self.inner.memory_info()
+    }
+}
+
+impl Backend for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        self.inner.upload(src, dst)
+    }
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        self.inner.download(src, dst)
+    }
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+    fn supports(&self, _: &KernelCall) -> bool {
+        self.harm != Harm::Unsupported
+    }
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        if self.harm == Harm::Nothing {
+            return Ok(());
+        }
+        self.inner.launch(call)?;
+        let result = first(call, |access, _| access.writes() && access != Access::Workspace);
+        let argument = first(call, |access, _| access == Access::Read);
+        match (self.harm, result, argument) {
+            (Harm::Behind, Some(out), _) => self.flip(Region { offset: out.region.end(), len: 1, ..out.region }),
+            (Harm::Before, Some(out), _) => self.flip(Region { offset: out.region.offset - 1, len: 1, ..out.region }),
+            (Harm::LastElement, Some(out), _) => self.disturb(&out),
+            (Harm::Argument, _, Some(x)) => self.flip(Region { len: 1, ..x.region }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How each kernel's representative case ends on a backend with this harm.
+fn verdicts(harm: Harm) -> Vec<(&'static Case, std::result::Result<Verdict, String>)> {
+    let broken = Broken { inner: Reference::default(), harm };
+    let judge = |kernel: &&str| {
+        let case = cases::representative(kernel).expect("a case");
+        (&**case, check(&broken, case, Spread::Together, Workspace::AsAsked))
+    };
+    KernelCall::NAMES.iter().map(judge).collect()
+}
+
+#[track_caller]
+fn all_fail(harm: Harm, with: &str) {
+    for (case, verdict) in verdicts(harm) {
+        // Without arguments there is none to change.
+        if harm == Harm::Argument && !case.operands.iter().any(|spec| !matches!(spec.data, conformance::Data::Poison)) {
+            continue;
+        }
+        match verdict {
+            Err(problem) => assert!(problem.contains(with), "{case:?}: {problem}"),
+            Ok(verdict) => panic!("{case:?} with {harm:?}: {verdict:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_run_is_found() {
+    all_fail(Harm::Nothing, "instead of");
+}
+
+#[test]
+fn a_byte_behind_a_result_is_found() {
+    all_fail(Harm::Behind, "a byte that must not change");
+}
+
+#[test]
+fn a_byte_before_a_result_is_found() {
+    all_fail(Harm::Before, "a byte that must not change");
+}
+
+#[test]
+fn a_changed_argument_is_found() {
+    all_fail(Harm::Argument, "a byte that must not change");
+}
+
+#[test]
+fn a_wrong_element_is_found() {
+    all_fail(Harm::LastElement, "instead of");
+}
+
+#[test]
+fn a_missing_kernel_is_a_skip_with_its_name() {
+    for (case, verdict) in verdicts(Harm::Unsupported) {
+        let Ok(Verdict::Skipped(reason)) = verdict else { panic!("{case:?}: {verdict:?}") };
+        assert!(reason.contains(case.kernel), "{reason}");
+    }
+}
