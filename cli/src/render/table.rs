@@ -19,7 +19,7 @@ pub(crate) fn text(table: &Table) -> String {
     let fits = |rows: &&Vec<Vec<String>>| natural_width(table, rows) <= WIDTH;
     let rows = rendered.iter().find(fits).unwrap_or(&rendered[2]);
     let mut out = comfy_table::Table::new();
-    out.load_preset(presets::UTF8_FULL_CONDENSED)
+    out.load_style(presets::UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH as u16)
         .set_header(&table.columns)
