@@ -9,7 +9,7 @@ use memcore::error::{Error, Result};
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{elementwise, index, loss, norm, optim, pool, quant, random, reduce, softmax};
+use crate::{attention, elementwise, index, loss, norm, optim, pool, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
@@ -168,14 +168,13 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.v),
         KernelCall::Matmul(_)
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
-        | KernelCall::Conv2dWeightGrad(_)
-        | KernelCall::Rope(_)
-        | KernelCall::Attention(_)
-        | KernelCall::AttentionGrad(_) => false,
+        | KernelCall::Conv2dWeightGrad(_) => false,
         _ => true,
     }
 }
@@ -216,6 +215,9 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
         KernelCall::Unscale(k) => optim::unscale(ctx, k),
         KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::Attention(k) => attention::attention(ctx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(ctx, k),
+        KernelCall::Rope(k) => attention::rope(ctx, k),
         KernelCall::Pool2d(k) => pool::pool2d(ctx, k),
         KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
         KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
@@ -224,10 +226,7 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         | KernelCall::MatmulInt8(_)
         | KernelCall::Conv2d(_)
         | KernelCall::Conv2dInputGrad(_)
-        | KernelCall::Conv2dWeightGrad(_)
-        | KernelCall::Rope(_)
-        | KernelCall::Attention(_)
-        | KernelCall::AttentionGrad(_) => unsupported(call),
+        | KernelCall::Conv2dWeightGrad(_) => unsupported(call),
     }
 }
 
