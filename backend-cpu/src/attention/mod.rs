@@ -7,6 +7,8 @@
 mod forward;
 mod gradient;
 mod rope;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 pub(crate) use forward::attention;
