@@ -45,6 +45,8 @@ pub struct Forecast {
     loss: Option<Id>,
     kept: Vec<Kept>,
     kept_by_loss: Vec<Id>,
+    /// Activations of ReLU layers are held for ever: the leak of a list that grows.
+    keeps_activations: bool,
     phase: String,
     phase_peak: u64,
     peak: PredictedPeak,
@@ -70,11 +72,17 @@ impl Forecast {
             loss: None,
             kept: Vec::new(),
             kept_by_loss: Vec::new(),
+            keeps_activations: false,
             phase: String::new(),
             phase_peak: 0,
             peak: PredictedPeak::default(),
             rows: Vec::new(),
         }
+    }
+
+    /// From here on the results of ReLU layers are held for ever, as by a list that grows.
+    pub fn keep_activations(&mut self) {
+        self.keeps_activations = true;
     }
 
     /// The rows so far.
@@ -269,6 +277,9 @@ impl Forecast {
             }
             Layer::Relu => {
                 let y = self.take(format!("layer {i} ReLU"), 4, &result, true);
+                if self.keeps_activations {
+                    self.hold(y);
+                }
                 (Some(y), vec![self.hold(y)])
             }
             Layer::MaxPool2d(_) => {
@@ -292,9 +303,7 @@ impl Forecast {
         let [_, c, k, _] = weight;
         let side = |i: usize| dims[i] + 2 * padding + 1 - k;
         match self.rules.conv {
-            ConvScratch::Im2col => {
-                Some(self.take("im2col of one example", 4, &[c, k, k, side(1), side(2)], false))
-            }
+            ConvScratch::Im2col => Some(self.take("im2col of one example", 4, &[c, k, k, side(1), side(2)], false)),
             ConvScratch::Fixed(0) => None,
             ConvScratch::Fixed(bytes) => {
                 Some(self.take_bytes("convolution workspace".into(), bytes.to_string(), bytes, false))
