@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use memcore::autograd::checkpoint;
 use memcore::backend::Meta;
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 use memcore::memory::{AllocId, Event};
@@ -180,6 +181,16 @@ fn products() -> Vec<Row> {
         with_bias("linear_3d", |d| vec![leaf(d, &[4, 16, 256])]),
         with_bias("linear_1row", vector),
         with_bias("linear_noinputgrad", |d| vec![data(d, &[64, 256], DType::F32)]),
+        Row {
+            // Two layers in name only: a linear layer and a relu, made again in backward.
+            name: "ckpt_two_linear",
+            parameters: linear_parameters,
+            inputs: x,
+            run: |p, t| {
+                let (weight, bias) = (p[0].clone(), p[1].clone());
+                checkpoint(t, move |t| ops::relu(&ops::linear(&t[0], &weight, Some(&bias))?))
+            },
+        },
         without_bias("linear_nobias", x),
         without_bias("linear_3d_nobias", |d| vec![leaf(d, &[4, 16, 256])]),
     ]);
@@ -189,6 +200,7 @@ fn products() -> Vec<Row> {
 fn convolutions() -> Vec<Row> {
     const SAME: Conv2dGeometry = Conv2dGeometry { stride: [1, 1], padding: [1, 1], dilation: [1, 1], groups: 1 };
     const PLAIN: Conv2dGeometry = Conv2dGeometry { padding: [0, 0], ..SAME };
+    const DEPTHWISE: Conv2dGeometry = Conv2dGeometry { groups: 16, ..SAME };
     const STRIDE2: Conv2dGeometry = Conv2dGeometry { stride: [2, 2], ..PLAIN };
     let row = |name, parameters, inputs, run| Row { name, parameters, inputs, run };
     let three: fn(&Device) -> Vec<Tensor> = |d| vec![leaf(d, &[24, 16, 3, 3]), leaf(d, &[24])];
@@ -197,6 +209,12 @@ fn convolutions() -> Vec<Row> {
         row("conv2d_3x3", three, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), SAME)),
         row("conv2d_1x1", one, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), PLAIN)),
         row("conv2d_stride2", three, planes, |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), STRIDE2)),
+        row(
+            "conv2d_depthwise",
+            |d| vec![leaf(d, &[16, 1, 3, 3]), leaf(d, &[16])],
+            planes,
+            |p, t| ops::conv2d(&t[0], &p[0], Some(&p[1]), DEPTHWISE),
+        ),
         row(
             "conv2d_noinputgrad",
             three,

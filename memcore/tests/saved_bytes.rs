@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use memcore::backend::Meta;
-use memcore::backend::kernel::{Conv2dGeometry, Reduction};
+use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 
 /// One operator: the sizes of its input, what else it needs, and how it is called with the two.
@@ -130,6 +130,26 @@ fn products_and_convolutions() -> Vec<Row> {
     }
 }
 
+fn normalised_pooled_and_picked() -> Vec<Row> {
+    const HALVED: Pool2dGeometry = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
+    const TRAINING: ops::BatchNormOptions = ops::BatchNormOptions { training: true, momentum: 0.1, eps: 1e-5 };
+    rows! {
+        layer_norm(X, |d| vec![leaf(d, &[256]), leaf(d, &[256])])
+            => |x, t| ops::layer_norm(x, &[256], Some(&t[0]), Some(&t[1]), 1e-5);
+        rms_norm(X, alone) => |x, _| ops::rms_norm(x, &[256], None, 1e-6);
+        batch_norm2d(PLANES, |d| vec![leaf(d, &[16]), leaf(d, &[16])])
+            => |x, t| ops::batch_norm(x, Some(&t[0]), Some(&t[1]), None, TRAINING);
+        dropout(X, alone) => |x, _| ops::dropout(x, 0.1, true);
+        max_pool2d(PLANES, alone) => |x, _| ops::max_pool2d(x, HALVED);
+        avg_pool2d(PLANES, alone) => |x, _| ops::avg_pool2d(x, HALVED);
+        adaptive_avg_pool2d(PLANES, alone) => |x, _| ops::adaptive_avg_pool2d(x, [1, 1]);
+        index_select(X, alone) => |x, _| {
+            // The recording's indices are nobody else's either.
+            ops::index_select(x, 0, &data(x.device(), &[40], DType::I64))
+        };
+    }
+}
+
 /// Bytes with the result alive, bytes with its history alone.
 type Kept = (u64, u64);
 
@@ -198,4 +218,9 @@ fn views_copies_and_joins() {
 #[test]
 fn matrix_products_and_convolutions() {
     check(products_and_convolutions());
+}
+
+#[test]
+fn norms_pooling_dropout_and_rows_by_index() {
+    check(normalised_pooled_and_picked());
 }

@@ -29,15 +29,16 @@ impl Source<'static> {
     /// Opens a file. Whether it is compressed is told by its first bytes, not by its name.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |source| DataError::Io { path: path.to_path_buf(), source };
-        let mut file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if !metadata.is_file() {
+        // Looked at before it is opened: opening a pipe would wait for a writer.
+        if !path.metadata().map_err(io)?.is_file() {
             return Err(io(std::io::Error::other("not a regular file")));
         }
+        let mut file = File::open(path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
         let mut start = [0; 2];
         let compressed = read_up_to(&mut file, &mut start).map_err(io)? == 2 && start == GZIP_MAGIC;
         file.rewind().map_err(io)?;
-        Ok(Source::new(path, BufReader::new(file), metadata.len(), compressed))
+        Ok(Source::new(path, BufReader::new(file), len, compressed))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Arithmetic of two tensors, broadcast against each other.
 //!
 //! A gradient is summed down to its operand's sizes after the gradients of both operands were made (as PyTorch's engine does it), and the
-//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`).
+//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`; values are saved, and let go, in that
+//! order too).
 
 use smallvec::smallvec;
 
@@ -81,11 +82,11 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul");
     let y = a.array().mul(b.array())?;
     record(y, &[a, b], |saved| {
-        if b.requires_grad() {
-            saved.save("self", a.array())?;
-        }
         if a.requires_grad() {
             saved.save("other", b.array())?;
+        }
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
         }
         Ok(Box::new(MulBackward { dims: dims_of(a, b) }))
     })
@@ -104,10 +105,10 @@ impl Function for MulBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(1) {
-            out[1] = Some(grad.mul(&saved.get(0)?)?);
+            out[1] = Some(grad.mul(&saved.get(needs.input(0) as usize)?)?);
         }
         if needs.input(0) {
-            out[0] = Some(grad.mul(&saved.get(needs.input(1) as usize)?)?);
+            out[0] = Some(grad.mul(&saved.get(0)?)?);
         }
         unbroadcast(&mut out, &self.dims)?;
         Ok(out)
@@ -184,8 +185,8 @@ fn extremum(name: &'static str, op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<
     let _op = context::op(name);
     let y = a.array().binary(op, b.array())?;
     record(y, &[a, b], |saved| {
-        saved.save("self", a.array())?;
         saved.save("other", b.array())?;
+        saved.save("self", a.array())?;
         Ok(Box::new(ExtremumBackward { maximum: op == BinaryOp::Maximum, dims: dims_of(a, b) }))
     })
 }
@@ -201,7 +202,7 @@ impl Function for ExtremumBackward {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (a, b) = (saved.get(0)?, saved.get(1)?);
+        let (b, a) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         // Where the other operand won, there is nothing for this one.

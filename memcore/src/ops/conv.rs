@@ -40,14 +40,12 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         out: y.operand(),
         workspace: None,
     };
-    let needs_buffer = [*kh, *kw] != [1, 1] || geometry.stride != [1, 1] || geometry.padding != [0, 0];
-    let buffer = Buffer::new(
-        x.device(),
-        &KernelCall::from(call.clone()),
-        needs_buffer,
-        im2col_len(weight, [oh, ow]),
-        x.dtype(),
-    )?;
+    let pointwise = [*kh, *kw] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0];
+    let algorithm = match NativeAlgorithm::of(geometry.groups, *c, weight.dims(), [oh, ow]) {
+        NativeAlgorithm::Im2col { .. } if pointwise => NativeAlgorithm::Im2col { len: 0 },
+        other => other,
+    };
+    let buffer = Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     drop(buffer);
@@ -77,6 +75,11 @@ impl Function for ConvolutionBackward {
         let mut out: Grads = smallvec![None, None, None];
         let mut pass =
             Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad, kept: None };
+        let native = x.device().profile().convolution == Convolution::Native;
+        let weight_first = native && pass.algorithm() == NativeAlgorithm::Depthwise;
+        if needs.input(1) && weight_first {
+            out[1] = Some(pass.weight_grad()?);
+        }
         if needs.input(0) {
             out[0] = Some(pass.input_grad()?);
         }
@@ -85,7 +88,7 @@ impl Function for ConvolutionBackward {
         if needs.input(2) && !bias_last {
             out[2] = Some(pass.bias_grad()?);
         }
-        if needs.input(1) {
+        if needs.input(1) && !weight_first {
             out[1] = Some(pass.weight_grad()?);
         }
         if needs.input(2) && bias_last {
@@ -109,13 +112,16 @@ impl Pass {
         if let Some(kept) = &self.kept {
             return Ok(kept.clone());
         }
-        let d = self.grad.dims();
-        let len = im2col_len_of(self.weight.dims(), [d[2], d[3]]);
-        let buffer = Buffer::new(self.x.device(), call, true, len, self.x.dtype())?;
+        let buffer = Buffer::new(self.x.device(), call, self.algorithm(), self.x.dtype())?;
         if self.x.device().profile().convolution == Convolution::Native {
             self.kept = Some(buffer.clone());
         }
         Ok(buffer)
+    }
+
+    fn algorithm(&self) -> NativeAlgorithm {
+        let d = self.grad.dims();
+        NativeAlgorithm::of(self.geometry.groups, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
     }
 
     fn input_grad(&mut self) -> Result<Array> {
@@ -143,13 +149,22 @@ impl Pass {
     }
 }
 
-fn im2col_len(weight: &Tensor, out: [usize; 2]) -> usize {
-    im2col_len_of(weight.dims(), out)
+/// How PyTorch convolves without cuDNN.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NativeAlgorithm {
+    /// A kernel of its own for one filter group per channel.
+    Depthwise,
+    /// A product with the columns of one sample, `len` elements of them: `channels·kh·kw·oh·ow`.
+    Im2col { len: usize },
 }
 
-/// Elements of the im2col buffer of one sample: `channels·kh·kw·oh·ow`.
-fn im2col_len_of(weight: &[usize], out: [usize; 2]) -> usize {
-    weight[1..].iter().product::<usize>() * out[0] * out[1]
+impl NativeAlgorithm {
+    fn of(groups: usize, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
+        if groups > 1 && groups == channels {
+            return Self::Depthwise;
+        }
+        Self::Im2col { len: weight[1..].iter().product::<usize>() * out[0] * out[1] }
+    }
 }
 
 /// The temporary of a convolution call, as the profile says; freed when the last clone is dropped.
@@ -159,7 +174,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn new(device: &Device, call: &KernelCall, im2col: bool, im2col_len: usize, dtype: DType) -> Result<Self> {
+    fn new(device: &Device, call: &KernelCall, native: NativeAlgorithm, dtype: DType) -> Result<Self> {
         let bytes = |n: u64| Array::empty(device, &[n as usize], DType::U8);
         let array = match device.profile().convolution {
             Convolution::Backend => match device.native_workspace(call) {
@@ -168,11 +183,14 @@ impl Buffer {
             },
             Convolution::Cudnn { workspace_bytes: 0 } => None,
             Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
-            Convolution::Native => {
-                let columns = if im2col { Some(Array::empty(device, &[im2col_len], dtype)?) } else { None };
-                device.keep_workspace(WorkspaceKind::Gemm)?;
-                columns
-            }
+            Convolution::Native => match native {
+                NativeAlgorithm::Depthwise => None,
+                NativeAlgorithm::Im2col { len } => {
+                    let columns = if len > 0 { Some(Array::empty(device, &[len], dtype)?) } else { None };
+                    device.keep_workspace(WorkspaceKind::Gemm)?;
+                    columns
+                }
+            },
         };
         Ok(Self { array })
     }

@@ -49,7 +49,8 @@ struct Operands {
 }
 
 impl Operands {
-    /// PyTorch saves an operand only when the other's gradient needs it, and the second one first: the order in which they are let go.
+    /// PyTorch saves an operand only when the other's gradient needs it, in the order of its names: `mat2` before `self`, which is the order in
+    /// which they are let go.
     fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let rhs = a.requires_grad();
         if rhs {
@@ -58,7 +59,19 @@ impl Operands {
         if b.requires_grad() {
             saved.save("self", a.array())?;
         }
-        Ok(Self { rhs: rhs.then_some(0), lhs: b.requires_grad().then_some(rhs as usize) })
+        Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
+    }
+
+    /// As [`Operands::save`], under the names that `addmm` has for them.
+    fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
+        let lhs = b.requires_grad();
+        if lhs {
+            saved.save("mat1", a.array())?;
+        }
+        if a.requires_grad() {
+            saved.save("mat2", b.array())?;
+        }
+        Ok(Self { lhs: lhs.then_some(0), rhs: a.requires_grad().then_some(lhs as usize) })
     }
 }
 
@@ -107,7 +120,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("addmm");
     let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
     record(y, &[bias, a, b], |saved| {
-        let operands = Operands::save(saved, a, b)?;
+        let operands = Operands::save_named(saved, a, b)?;
         Ok(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
     })
 }
