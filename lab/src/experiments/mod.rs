@@ -8,6 +8,7 @@ mod leak;
 mod outcome;
 mod pace;
 pub mod programs;
+mod release;
 mod rig;
 mod show;
 mod steady_state;
@@ -22,7 +23,8 @@ use memcore::Device;
 use crate::error::{Error, Result};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: &[&dyn Experiment] = &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak];
+pub const ALL: &[&dyn Experiment] =
+    &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak, &release::Release];
 
 /// How an experiment is asked to be run.
 pub struct Setup<'a> {
