@@ -11,6 +11,7 @@ pub mod error;
 pub mod experiments;
 pub mod model_file;
 pub mod models;
+pub mod predict;
 pub mod record;
 pub mod training;
 
