@@ -19,7 +19,7 @@ pub(crate) fn text(table: &Table) -> String {
     let fits = |rows: &&Vec<Vec<String>>| natural_width(table, rows) <= WIDTH;
     let rows = rendered.iter().find(fits).unwrap_or(&rendered[2]);
     let mut out = comfy_table::Table::new();
-    out.load_preset(presets::UTF8_FULL_CONDENSED)
+    out.load_style(presets::UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH as u16)
         .set_header(&table.columns)
@@ -38,7 +38,8 @@ pub(crate) fn titled(table: &Table, style: super::style::Style) -> String {
 }
 
 fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
-    let first = (0..table.columns.len()).find(|&i| table.rows.iter().any(|row| matches!(row.get(i), Some(Cell::Bytes(_)))));
+    let first =
+        (0..table.columns.len()).find(|&i| table.rows.iter().any(|row| matches!(row.get(i), Some(Cell::Bytes(_)))));
     let shown = |i: usize, cell: &Cell| match (cell, exact) {
         (Cell::Bytes(b), Exact::All) => bytes::both(*b),
         (Cell::Bytes(b), Exact::FirstColumn) if Some(i) == first => bytes::both(*b),
@@ -112,9 +113,10 @@ mod tests {
 
     #[test]
     fn numbers_keep_four_digits() {
-        assert_eq!([0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number), [
-            "0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"
-        ]);
+        assert_eq!(
+            [0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number),
+            ["0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"]
+        );
         assert_eq!(number(f64::NAN), "nan");
     }
 }
