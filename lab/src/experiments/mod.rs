@@ -4,7 +4,12 @@
 //! table in the README and the reports come from that list.
 
 mod outcome;
+mod batch_size;
+mod pace;
 pub mod programs;
+mod rig;
+mod show;
+mod steady_state;
 
 pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
 
@@ -16,7 +21,7 @@ use memcore::Device;
 use crate::error::{Error, Result};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: &[&dyn Experiment] = &[];
+pub const ALL: &[&dyn Experiment] = &[&batch_size::BatchSize, &steady_state::SteadyState];
 
 /// How an experiment is asked to be run.
 pub struct Setup<'a> {

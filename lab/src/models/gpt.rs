@@ -153,7 +153,7 @@ impl Gpt {
     }
 }
 
-fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
+pub(crate) fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
     let mask = Array::empty_as(init.device(), &[length, length], DType::Bool, Category::Buffer)?;
     if init.device().computes() {
         let values: Vec<u8> = (0..length * length).map(|i| u8::from(i % length > i / length)).collect();

@@ -6,6 +6,7 @@ mod simple_cnn;
 mod small_network;
 
 pub use gpt::GptConfig;
+pub(crate) use gpt::causal_mask;
 
 use memcore::nn::{Init, Module, Parameter, Training};
 use memcore::{DType, Device};

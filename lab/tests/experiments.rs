@@ -1,0 +1,95 @@
+//! Experiments on a dry device: predictions without residual, verdicts, interruption.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lab::experiments::{ALL, Outcome, Setup, Verdict, by_name};
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::{Device, Profile};
+
+const PROFILES: [&str; 2] = ["native", "torch-2.11-sm90"];
+
+fn run_with(name: &str, profile: &str, sizes: &[(&str, &[usize])], stop_at: Option<usize>) -> Outcome {
+    let open = || {
+        let profile = Profile::named(profile).unwrap();
+        Ok(Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).profile(profile).build())
+    };
+    let calls = Cell::new(0);
+    let progress = |_: &str, share: f64| {
+        assert!((0.0..=1.0).contains(&share), "{share}");
+        calls.set(calls.get() + 1);
+        if stop_at.is_some_and(|at| calls.get() > at) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let sizes: BTreeMap<String, Vec<usize>> = sizes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect();
+    by_name(name).unwrap().run(&Setup { open: &open, sizes, seed: 0, progress: &progress }).unwrap()
+}
+
+fn run(name: &str, profile: &str) -> Outcome {
+    let outcome = run_with(name, profile, &[], None);
+    if std::env::var_os("SHOW").is_some() {
+        print(name, profile, &outcome);
+    }
+    outcome
+}
+
+fn print(name: &str, profile: &str, outcome: &Outcome) {
+    println!("==== {name} under {profile}");
+    for claim in &outcome.claims {
+        println!("{:?}: {}\n    {}", claim.verdict, claim.claim.text, claim.condition);
+    }
+    for table in &outcome.tables {
+        println!("-- {}\n{}", table.title, table.columns.join(" | "));
+        for row in &table.rows {
+            println!("{}", serde_json::to_string(row).unwrap());
+        }
+    }
+    println!("{}", outcome.notes.join("\n"));
+}
+
+/// Everything that was predicted was measured so, and something was.
+fn check(name: &str, outcome: &Outcome) {
+    assert_eq!(outcome.unexplained(), [], "{name}");
+    assert!(outcome.rows.iter().any(|row| !row.residual.is_empty()), "{name} predicts nothing");
+    assert_eq!(outcome.claims.len(), by_name(name).unwrap().claims().len(), "{name}");
+    assert!(outcome.claims.iter().all(|claim| claim.condition.chars().any(|c| c.is_ascii_digit())), "{name}");
+    for table in &outcome.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{name}: {}", table.title);
+    }
+    for curve in &outcome.curves {
+        assert!(curve.series.iter().all(|(_, values)| values.len() == curve.labels.len()), "{name}: {}", curve.title);
+    }
+}
+
+fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
+    outcome.claims.iter().map(|claim| claim.verdict).collect()
+}
+
+#[test]
+fn batch_size() {
+    for profile in PROFILES {
+        let outcome = run("batch-size", profile);
+        check("batch-size", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends, Verdict::Depends], "{profile}");
+    }
+}
+
+#[test]
+fn steady_state() {
+    for profile in PROFILES {
+        let outcome = run("steady-state", profile);
+        check("steady-state", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds], "{profile}");
+    }
+}
+
+#[test]
+fn every_experiment_stops_when_told_and_keeps_what_it_has() {
+    for experiment in ALL {
+        let whole = run_with(experiment.name(), "native", &[], None);
+        let stopped = run_with(experiment.name(), "native", &[], Some(2));
+        assert!(stopped.interrupted && !whole.interrupted, "{}", experiment.name());
+        assert!(stopped.rows.len() < whole.rows.len() && !stopped.rows.is_empty(), "{}", experiment.name());
+    }
+}
