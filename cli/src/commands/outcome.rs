@@ -201,7 +201,8 @@ impl Report {
             json["losses"] = json!(result.losses);
             json["ms_per_step"] = json!(result.ms_per_step);
             json["ms_per_step_median"] = json!(outcome.ms_median());
-            json["accuracy"] = json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
+            json["accuracy"] =
+                json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
         } else {
             json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
         }
@@ -225,7 +226,8 @@ fn rings(rings: &Rings) -> Value {
 
 fn out_of_memory(failure: &Failure) -> Value {
     let Some(report) = failure.out_of_memory() else { return json!({ "message": failure.error.to_string() }) };
-    let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } = report;
+    let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } =
+        report;
     json!({
         "message": render::oom::text(report),
         "verdict": report.verdict.to_string(),

@@ -33,8 +33,6 @@ pub(super) struct Plan {
     pub run: RunSettings,
     /// On what.
     pub source: Source,
-    /// What the data are called.
-    pub data: String,
     /// The device.
     pub opening: Opening,
     /// Every setting in force, under the names of the flags.
@@ -101,7 +99,8 @@ impl Plan {
     /// Sizes beyond 64 bits; more than the device's (or, for a device that is the host, the host's) memory.
     pub(super) fn check_size(&self, device: &Device) -> Result<()> {
         let batch = self.run.batch;
-        let absurd = || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
+        let absurd =
+            || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
         let bytes = batch_bytes(&self.architecture.task(), batch).ok_or_else(absurd)?;
         let Some(memory) = device.memory_info() else { return Ok(()) };
         // The host makes the batch before the device has it.
@@ -172,7 +171,7 @@ impl Common<'_> {
         }
         let opening = opening.profile(profile).history(self.record.events.is_some());
         let (events, summary) = (self.record.events.clone(), self.record.summary);
-        Ok(Plan { architecture, run, source, data, opening, settings, events, summary })
+        Ok(Plan { architecture, run, source, opening, settings, events, summary })
     }
 
     fn optimizer(&self, name: &str, lr: f64) -> Result<OptimizerSettings> {
@@ -196,8 +195,8 @@ impl Common<'_> {
     }
 
     fn profile(&self) -> Result<Profile> {
-        let mut profile =
-            Profile::named(self.like).ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
+        let mut profile = Profile::named(self.like)
+            .ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
         if let Some(workspace_bytes) = self.cudnn_workspace {
             profile.convolution = Convolution::Cudnn { workspace_bytes };
         }
