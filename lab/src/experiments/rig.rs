@@ -41,6 +41,9 @@ pub(super) struct StepRecord {
     pub(super) graph_host_bytes: u64,
 }
 
+/// A part of a step.
+type Phase<'a> = &'a dyn Fn(&mut Rig) -> Result<()>;
+
 /// A model in training, with a script's variables.
 pub(super) struct Rig {
     pub(super) device: Device,
@@ -131,7 +134,7 @@ impl Rig {
     pub(super) fn step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
         self.device.reset_peak_stats();
         let mut moments = Vec::with_capacity(6);
-        let phases: [(&str, &dyn Fn(&mut Self) -> Result<()>); 6] = [
+        let phases: [(&str, Phase<'_>); 6] = [
             ("input", &|rig| rig.load(batch)),
             ("zero_grad", &|rig| rig.zero_grad()),
             ("forward", &Self::forward),

@@ -155,8 +155,8 @@ impl Run {
         if let Some(growth) = self.predicted {
             m.predict("growth_bytes", growth);
             m.predict("growth_after_step_1_bytes", growth * (self.allocated.len() as u64 - 2));
-            if growth > 0 {
-                m.predict("steps_until_full", ((memory_mib as u64) << 20) / growth);
+            if let Some(steps) = ((memory_mib as u64) << 20).checked_div(growth) {
+                m.predict("steps_until_full", steps);
             }
         }
         m
