@@ -183,8 +183,9 @@ fn compare(network: &Network, optimize: Optimize, device: &Device) -> Result<Ver
         Err(error) => return Err(error.to_string()),
     };
     for (step, (want, got)) in wanted.iter().zip(&got).enumerate() {
-        // Not `>`: NaN is far from everything.
-        if !((got - want).abs() <= NEAR * want.abs().max(1.0)) {
+        // NaN is near nothing.
+        let near = (got - want).abs() <= NEAR * want.abs().max(1.0);
+        if !near {
             return Err(format!("loss {got} instead of {want} after {step} steps (± {NEAR:e}); {got:?} of {wanted:?}"));
         }
     }
