@@ -1,39 +1,22 @@
-//! Reductions of slices in [`LANES`] independent partial results, which vectorise and whose order is fixed.
-
-use crate::simd::LANES;
+//! Reductions of slices in independent lanes, which vectorise and whose order depends on the length alone.
+//!
+//! The loops over lanes have lengths that the compiler does not know: it then vectorises them as loops. Short loops of known length
+//! would be unrolled first and vectorise only by luck.
 
 /// Elements that are summed in the compute type before their sum goes to f64 (or i64): so the error does not grow with
 /// the number of elements.
 pub(crate) const RUN: usize = 4096;
 
-/// Joins lanes two by two.
-#[inline(always)]
-fn join_lanes<C: Copy>(mut lanes: [C; LANES], join: impl Fn(C, C) -> C) -> C {
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for l in 0..width {
-            lanes[l] = join(lanes[l], lanes[l + width]);
-        }
-    }
-    lanes[0]
-}
+/// The most lanes.
+const MAX_LANES: usize = 128;
+
+/// Lanes come in groups of this many.
+const GROUP: usize = 16;
 
 /// `step` over all elements, from `start` (a neutral element of `join`).
 #[inline(always)]
 pub(crate) fn fold<T: Copy, C: Copy>(xs: &[T], start: C, step: impl Fn(C, T) -> C, join: impl Fn(C, C) -> C) -> C {
-    let mut lanes = [start; LANES];
-    let chunks = xs.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for l in 0..LANES {
-            lanes[l] = step(lanes[l], chunk[l]);
-        }
-    }
-    for (lane, &x) in lanes.iter_mut().zip(rest) {
-        *lane = step(*lane, x);
-    }
-    join_lanes(lanes, join)
+    fold3(xs, xs, xs, start, |c, x, _, _| step(c, x), join)
 }
 
 /// [`fold`] over two slices of one length.
@@ -45,45 +28,57 @@ pub(crate) fn fold2<T: Copy, U: Copy, C: Copy>(
     step: impl Fn(C, T, U) -> C,
     join: impl Fn(C, C) -> C,
 ) -> C {
-    let ys = &ys[..xs.len()];
-    let mut lanes = [start; LANES];
-    let (x_chunks, y_chunks) = (xs.chunks_exact(LANES), ys.chunks_exact(LANES));
-    let (x_rest, y_rest) = (x_chunks.remainder(), y_chunks.remainder());
-    for (x, y) in x_chunks.zip(y_chunks) {
-        for l in 0..LANES {
-            lanes[l] = step(lanes[l], x[l], y[l]);
-        }
-    }
-    for ((lane, &x), &y) in lanes.iter_mut().zip(x_rest).zip(y_rest) {
-        *lane = step(*lane, x, y);
-    }
-    join_lanes(lanes, join)
+    fold3(xs, ys, xs, start, |c, x, y, _| step(c, x, y), join)
 }
 
 /// [`fold`] over three slices of one length.
 #[inline(always)]
-pub(crate) fn fold3<T: Copy, C: Copy>(
+pub(crate) fn fold3<T: Copy, U: Copy, V: Copy, C: Copy>(
     xs: &[T],
-    ys: &[T],
-    zs: &[T],
+    ys: &[U],
+    zs: &[V],
     start: C,
-    step: impl Fn(C, T, T, T) -> C,
+    step: impl Fn(C, T, U, V) -> C,
     join: impl Fn(C, C) -> C,
 ) -> C {
     let n = xs.len();
     let (ys, zs) = (&ys[..n], &zs[..n]);
-    let mut lanes = [start; LANES];
-    let whole = n / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
-        let (x, y, z) = (&xs[first..first + LANES], &ys[first..first + LANES], &zs[first..first + LANES]);
-        for l in 0..LANES {
-            lanes[l] = step(lanes[l], x[l], y[l], z[l]);
+    let width = (n / 4).next_multiple_of(GROUP).clamp(GROUP, MAX_LANES);
+    let mut storage = [start; MAX_LANES];
+    let lanes = &mut storage[..width];
+    let mut at = 0;
+    // Four rows of lanes at a time, so that the lanes are loaded and stored a quarter as often.
+    while n - at >= 4 * width {
+        let row = |r: usize| at + r * width..at + (r + 1) * width;
+        let (x0, x1, x2, x3) = (&xs[row(0)], &xs[row(1)], &xs[row(2)], &xs[row(3)]);
+        let (y0, y1, y2, y3) = (&ys[row(0)], &ys[row(1)], &ys[row(2)], &ys[row(3)]);
+        let (z0, z1, z2, z3) = (&zs[row(0)], &zs[row(1)], &zs[row(2)], &zs[row(3)]);
+        for (l, lane) in lanes.iter_mut().enumerate() {
+            let c = step(step(*lane, x0[l], y0[l], z0[l]), x1[l], y1[l], z1[l]);
+            *lane = step(step(c, x2[l], y2[l], z2[l]), x3[l], y3[l], z3[l]);
+        }
+        at += 4 * width;
+    }
+    while at < n {
+        let end = (at + width).min(n);
+        for (((lane, &x), &y), &z) in lanes.iter_mut().zip(&xs[at..end]).zip(&ys[at..end]).zip(&zs[at..end]) {
+            *lane = step(*lane, x, y, z);
+        }
+        at = end;
+    }
+    for group in (GROUP..width).step_by(GROUP) {
+        for l in 0..GROUP {
+            storage[l] = join(storage[l], storage[group + l]);
         }
     }
-    for i in whole..n {
-        lanes[i - whole] = step(lanes[i - whole], xs[i], ys[i], zs[i]);
+    let mut half = GROUP;
+    while half > 1 {
+        half /= 2;
+        for l in 0..half {
+            storage[l] = join(storage[l], storage[l + half]);
+        }
     }
-    join_lanes(lanes, join)
+    storage[0]
 }
 
 #[cfg(test)]
@@ -92,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_element_counts_once() {
-        for n in [0, 1, 31, 32, 33, 100, 1000] {
+        for n in [0, 1, 15, 16, 17, 63, 64, 65, 100, 511, 512, 513, 1000, 5000] {
             let xs: Vec<i64> = (0..n).collect();
             assert_eq!(fold(&xs, 0, |a, x| a + x, |a, b| a + b), n * (n - 1) / 2);
             assert_eq!(fold(&xs, i64::MIN, i64::max, i64::max), if n == 0 { i64::MIN } else { n - 1 });

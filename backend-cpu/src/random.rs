@@ -12,6 +12,9 @@ use crate::view::Context;
 /// Counters whose blocks are computed side by side.
 const WIDTH: usize = 32;
 
+/// Counters whose state fits the registers.
+const LANES: usize = 8;
+
 /// Words from one call of [`words`].
 const WORDS: usize = 4 * WIDTH;
 
@@ -24,26 +27,32 @@ simd! {
 /// Philox4x32-10 of the counters from `counter` on; `out[4·c + w]` is word `w` of block `c`.
 #[inline(always)]
 fn words_body<S: Isa>(seed: u64, counter: u64, out: &mut [u32; WORDS]) {
-    const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-    let (mut k0, mut k1) = (seed as u32, (seed >> 32) as u32);
-    let (mut c0, mut c1, mut c2, mut c3) = ([0u32; WIDTH], [0u32; WIDTH], [0u32; WIDTH], [0u32; WIDTH]);
-    for i in 0..WIDTH {
-        let counter = counter.wrapping_add(i as u64);
-        (c0[i], c1[i]) = (counter as u32, (counter >> 32) as u32);
-    }
-    for _ in 0..10 {
-        for i in 0..WIDTH {
-            let (a, b) = (c0[i] as u64 * MULTIPLIERS[0] as u64, c2[i] as u64 * MULTIPLIERS[1] as u64);
-            c0[i] = (b >> 32) as u32 ^ c1[i] ^ k0;
-            c2[i] = (a >> 32) as u32 ^ c3[i] ^ k1;
-            c1[i] = b as u32;
-            c3[i] = a as u32;
+    // Words sit in the low halves of u64, whose high halves are garbage: the products are then single instructions.
+    const LOW: u64 = u32::MAX as u64;
+    for (group, out) in out.chunks_exact_mut(4 * LANES).enumerate() {
+        let (mut k0, mut k1) = (seed as u32, (seed >> 32) as u32);
+        let (mut c0, mut c1, mut c2, mut c3) = ([0u64; LANES], [0u64; LANES], [0u64; LANES], [0u64; LANES]);
+        for i in 0..LANES {
+            c0[i] = counter.wrapping_add((group * LANES + i) as u64);
+            c1[i] = c0[i] >> 32;
         }
-        (k0, k1) = (k0.wrapping_add(WEYL[0]), k1.wrapping_add(WEYL[1]));
-    }
-    for i in 0..WIDTH {
-        (out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3]) = (c0[i], c1[i], c2[i], c3[i]);
+        for _ in 0..10 {
+            for i in 0..LANES {
+                let a = (c0[i] & LOW) * MULTIPLIERS[0];
+                let b = (c2[i] & LOW) * MULTIPLIERS[1];
+                c0[i] = (b >> 32) ^ c1[i] ^ k0 as u64;
+                c2[i] = (a >> 32) ^ c3[i] ^ k1 as u64;
+                c1[i] = b;
+                c3[i] = a;
+            }
+            (k0, k1) = (k0.wrapping_add(WEYL[0]), k1.wrapping_add(WEYL[1]));
+        }
+        for i in 0..LANES {
+            (out[4 * i], out[4 * i + 1]) = (c0[i] as u32, c1[i] as u32);
+            (out[4 * i + 2], out[4 * i + 3]) = (c2[i] as u32, c3[i] as u32);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! one that the processor has is called.
 //!
 //! A kernel's inner loop is an `#[inline(always)] fn body<S: Isa, ..>(..)`; [`simd!`] makes the function that callers use.
-//! Everything that such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set.
+//! Everything that such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set: also no
+//! iterator adaptors whose closures hold arithmetic (`map(..).sum()`); `for` loops over zipped slices are fine.
 
 /// What differs between instruction sets at the level of one operation.
 pub(crate) trait Isa: Copy {
@@ -109,6 +110,3 @@ macro_rules! simd {
     )*};
 }
 pub(crate) use simd;
-
-/// Independent partial results of a reduction: enough to hide the latency of additions on every set.
-pub(crate) const LANES: usize = 32;

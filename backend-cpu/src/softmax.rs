@@ -5,11 +5,11 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 use memcore::error::Result;
 
-use crate::element::{Element, Number, Real};
+use crate::element::{Float, Real, float_type};
 use crate::elementwise::{Source, larger, store_cast};
 use crate::lanes::{fold, fold2};
 use crate::simd::{Isa, simd};
-use crate::stream::{BLOCK, Block, Reader, Writer};
+use crate::stream::{BLOCK, Block, Reader, Writer, load_f64};
 use crate::view::Context;
 
 /// Elements per task.
@@ -17,12 +17,26 @@ const TASK: usize = 16 << 10;
 
 /// `out = softmax(x)` of each row, or its logarithm.
 pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
-    match k.x.dtype {
-        DType::F64 => forward(ctx, k, Reader::of::<f64>(ctx, &k.x, &k.out)?),
-        DType::F16 => forward(ctx, k, Reader::of::<half::f16>(ctx, &k.x, &k.out)?),
-        DType::BF16 => forward(ctx, k, Reader::of::<half::bf16>(ctx, &k.x, &k.out)?),
-        _ => forward(ctx, k, Reader::of::<f32>(ctx, &k.x, &k.out)?),
+    if k.x.dtype == DType::F64 || k.out.dtype == DType::F64 {
+        return forward(ctx, k, f64_reader(ctx, &k.x, &k.out)?);
     }
+    float_type!(k.x.dtype, T => forward_f32::<T>(ctx, k), else Ok(()))
+}
+
+/// Types that are computed in f32.
+fn forward_f32<T: Float>(ctx: &Context<'_>, k: &Softmax) -> Result<()>
+where
+    T::Compute: Source,
+{
+    forward(ctx, k, Reader::of::<T>(ctx, &k.x, &k.out)?)
+}
+
+/// A reader in f64 of floats of any type: what a kernel computes in when its result is f64.
+fn f64_reader(ctx: &Context<'_>, x: &Operand, out: &Operand) -> Result<Reader<f64>> {
+    if x.dtype == DType::F64 {
+        return Reader::of::<f64>(ctx, x, out);
+    }
+    float_type!(x.dtype, T => Reader::with(ctx, x, out, load_f64::<T>), else Reader::of::<f64>(ctx, x, out))
 }
 
 /// A writer of `C` into floats of any type.
@@ -68,6 +82,23 @@ unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first:
         // SAFETY: passed on to the caller.
         max = larger(max, row_max(unsafe { x.read(start, len, &mut a) }));
     }
+    if !log && out.is_direct() {
+        // The exponentials wait in the output until their sum is known.
+        let mut sum = 0.0;
+        for (start, len) in blocks() {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let x = x.read(start, len, &mut a);
+                out.write(start, len, &mut o, |out| sum += exp_block(x, max, out).to_f64());
+            }
+        }
+        let factor = C::from_f64(1.0 / sum);
+        for (start, len) in blocks() {
+            // SAFETY: passed on to the caller; a direct writer finds what it wrote.
+            unsafe { out.write(start, len, &mut o, |out| scale(out, factor)) };
+        }
+        return;
+    }
     let mut sum = 0.0;
     for (start, len) in blocks() {
         // SAFETY: passed on to the caller.
@@ -92,6 +123,8 @@ unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first:
 simd! {
     fn whole_row<R: Real>(log: bool, x: &[R], out: &mut [R]) = whole_row_body;
     fn row_max<R: Real>(x: &[R]) -> R = row_max_body;
+    fn exp_block<R: Real>(x: &[R], max: R, out: &mut [R]) -> R = exp_block_body;
+    fn scale<R: Real>(out: &mut [R], factor: R) = scale_body;
     fn sum_exp<R: Real>(x: &[R], max: R) -> R = sum_exp_body;
     fn scaled_exp<R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) = scaled_exp_body;
     fn shift<R: Real>(x: &[R], max: R, log_sum: R, out: &mut [R]) = shift_body;
@@ -113,10 +146,21 @@ fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
         shift_body::<S, R>(x, max, R::from_f64(sum.to_f64().ln()), out);
         return;
     }
+    let factor = R::from_f64(1.0) / exp_block_body::<S, R>(x, max, out);
+    scale_body::<S, R>(out, factor);
+}
+
+/// `out = eˣ⁻ᵐᵃˣ` and its sum.
+#[inline(always)]
+fn exp_block_body<S: Isa, R: Real>(x: &[R], max: R, out: &mut [R]) -> R {
     for (o, &x) in out.iter_mut().zip(x) {
         *o = (x - max).exp::<S>();
     }
-    let factor = R::from_f64(1.0) / sum_body::<S, R>(out);
+    sum_body::<S, R>(out)
+}
+
+#[inline(always)]
+fn scale_body<S: Isa, R: Real>(out: &mut [R], factor: R) {
     for o in out.iter_mut() {
         *o = *o * factor;
     }
@@ -166,18 +210,22 @@ fn grad_block_body<S: Isa, R: Real>(log: bool, y: &[R], grad: &[R], total: R, ou
 
 /// `out = y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
 pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
-    match k.y.dtype {
-        DType::F64 => backward::<f64>(ctx, k),
-        DType::F16 => backward::<half::f16>(ctx, k),
-        DType::BF16 => backward::<half::bf16>(ctx, k),
-        _ => backward::<f32>(ctx, k),
+    if k.y.dtype == DType::F64 || k.out.dtype == DType::F64 {
+        return backward(ctx, k, f64_reader(ctx, &k.y, &k.out)?, f64_reader(ctx, &k.grad, &k.out)?);
     }
+    float_type!(k.y.dtype, T => backward_f32::<T>(ctx, k), else Ok(()))
 }
 
-fn backward<T: Element<Compute: Real + Source>>(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
-    let y = Reader::of::<T>(ctx, &k.y, &k.out)?;
-    let grad = Reader::of::<T>(ctx, &k.grad, &k.out)?;
-    let out = writer::<T::Compute>(ctx, &k.out)?;
+/// Types that are computed in f32.
+fn backward_f32<T: Float>(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()>
+where
+    T::Compute: Source,
+{
+    backward(ctx, k, Reader::of::<T>(ctx, &k.y, &k.out)?, Reader::of::<T>(ctx, &k.grad, &k.out)?)
+}
+
+fn backward<C: Real + Source>(ctx: &Context<'_>, k: &SoftmaxGrad, y: Reader<C>, grad: Reader<C>) -> Result<()> {
+    let out = writer::<C>(ctx, &k.out)?;
     let [rows, n] = *k.y.dims() else { return Ok(()) };
     if n == 0 {
         return Ok(());
@@ -192,7 +240,7 @@ fn backward<T: Element<Compute: Real + Source>>(ctx: &Context<'_>, k: &SoftmaxGr
                 let (y, grad) = unsafe { (y.read(start, len, &mut a), grad.read(start, len, &mut b)) };
                 total += Real::to_f64(if k.log { sum(grad) } else { dot(y, grad) });
             }
-            let total = <T::Compute as Number>::from_f64(total);
+            let total = C::from_f64(total);
             for (start, len) in blocks() {
                 // SAFETY: as above.
                 unsafe {

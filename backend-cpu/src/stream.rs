@@ -14,7 +14,7 @@ use memcore::backend::Operand;
 use memcore::error::Result;
 use memcore::{Layout, MAX_RANK};
 
-use crate::element::Element;
+use crate::element::{Element, Float, Real};
 use crate::parallel::{INLINE_ELEMENTS, Plain};
 use crate::simd::{Isa, simd};
 use crate::view::Context;
@@ -138,7 +138,7 @@ impl Runs {
 /// Fills `out` with the elements at `src`, `stride` apart, converted.
 type Load<C> = unsafe fn(src: *const u8, offset: usize, stride: usize, out: &mut [MaybeUninit<C>]);
 /// Stores `values` at `out`, `stride` apart, converted.
-type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
+pub(crate) type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
 
 /// An operand that is read in blocks of `C`.
 pub(crate) struct Reader<C> {
@@ -164,6 +164,11 @@ impl<C: Plain> Reader<C> {
     pub(crate) fn bits(ctx: &Context<'_>, operand: &Operand, out: &Operand) -> Result<Self> {
         debug_assert_eq!(operand.dtype.size(), size_of::<C>() as u64);
         Ok(Self::new(ctx.bytes(operand)?, operand, out, load_bits::<C>, true))
+    }
+
+    /// Reads `operand` through a conversion to `C`.
+    pub(crate) fn with(ctx: &Context<'_>, operand: &Operand, out: &Operand, load: Load<C>) -> Result<Self> {
+        Ok(Self::new(ctx.bytes(operand)?, operand, out, load, false))
     }
 
     fn new(base: *const u8, operand: &Operand, out: &Operand, load: Load<C>, same_type: bool) -> Self {
@@ -229,7 +234,13 @@ impl<C: Plain + Default> Writer<C> {
         Self { base, runs, store, direct: same_type && runs.is_contiguous() }
     }
 
-    /// Lets `f` write elements `start..start + len`, `len` ≤ [`BLOCK`]. What it finds there is garbage.
+    /// Whether `f` in [`Writer::write`] writes the memory itself, and finds there what was written before.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Lets `f` write elements `start..start + len`, `len` ≤ [`BLOCK`]. What it finds there is garbage, unless
+    /// [`Writer::is_direct`].
     ///
     /// # Safety
     /// They exist, the context that made this lives, and no one else reads or writes them meanwhile.
@@ -243,6 +254,31 @@ impl<C: Plain + Default> Writer<C> {
         f(values);
         self.runs.for_each(start, len, |offset, stride, done, n| {
             // SAFETY: the runs of a checked layout lie in bounds, and the base is of the type that `store` writes.
+            unsafe { (self.store)(self.base, offset, stride, &values[done..done + n]) };
+        });
+    }
+}
+
+impl<C: Plain + Default> Writer<C> {
+    /// Writes what `src` reads at `start..start + len`, with one pass less than [`Writer::write`].
+    ///
+    /// # Safety
+    /// As there, for both.
+    #[inline(always)]
+    pub(crate) unsafe fn copy(&self, start: usize, len: usize, src: &Reader<C>, buffer: &mut Block<C>) {
+        if self.direct {
+            // SAFETY: contiguous elements of type C; writing them as if uninitialised is sound for plain numbers.
+            let out = unsafe { std::slice::from_raw_parts_mut(self.base.cast::<MaybeUninit<C>>().add(start), len) };
+            src.runs.for_each(start, len, |offset, stride, done, n| {
+                // SAFETY: the runs of a checked layout lie in bounds, and the base is of the type that `load` reads.
+                unsafe { (src.load)(src.base, offset, stride, &mut out[done..done + n]) };
+            });
+            return;
+        }
+        // SAFETY: passed on to the caller.
+        let values = unsafe { src.read(start, len, buffer) };
+        self.runs.for_each(start, len, |offset, stride, done, n| {
+            // SAFETY: as above, for `store`.
             unsafe { (self.store)(self.base, offset, stride, &values[done..done + n]) };
         });
     }
@@ -282,6 +318,17 @@ unsafe fn load<T: Element>(src: *const u8, offset: usize, stride: usize, out: &m
                 o.write((*src.add(i * stride)).get());
             }),
         }
+    }
+}
+
+/// [`Load`] of floats of type `T` into f64.
+///
+/// # Safety
+/// `src` is an aligned array of `T` that holds the run.
+pub(crate) unsafe fn load_f64<T: Float>(src: *const u8, offset: usize, stride: usize, out: &mut [MaybeUninit<f64>]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        // SAFETY: the caller asserts bounds and alignment.
+        o.write(unsafe { *src.cast::<T>().add(offset + i * stride) }.get().to_f64());
     }
 }
 

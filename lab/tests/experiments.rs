@@ -85,6 +85,31 @@ fn steady_state() {
 }
 
 #[test]
+fn leak() {
+    for profile in PROFILES {
+        let outcome = run("leak", profile);
+        check("leak", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds, Verdict::Fails], "{profile}");
+        let ran_out = outcome.rows.iter().filter(|row| row.residual.contains_key("out_of_memory_step"));
+        assert_eq!(ran_out.count(), 1, "{profile}: one case was run until memory ran out");
+    }
+}
+
+#[test]
+fn release() {
+    for profile in PROFILES {
+        let outcome = run("release", profile);
+        check("release", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+        let timed = outcome.rows.iter().filter(|row| row.measured.contains_key("step_us"));
+        assert!(
+            timed.clone().count() > 0 && timed.clone().all(|row| row.measured["step_us"].is_none()),
+            "a dry device"
+        );
+    }
+}
+
+#[test]
 fn every_experiment_stops_when_told_and_keeps_what_it_has() {
     for experiment in ALL {
         let whole = run_with(experiment.name(), "native", &[], None);

@@ -8,7 +8,7 @@ use memcore::{DType, MAX_RANK};
 
 use super::{Bits, bits_type, scalar_bits};
 use crate::element::{Element, Number};
-use crate::stream::{BLOCK, Block, Reader, Runs, Writer, for_blocks};
+use crate::stream::{BLOCK, Block, Reader, Runs, Store, Writer, for_blocks};
 use crate::view::{Context, SharedMut};
 
 /// `out = value`.
@@ -31,30 +31,35 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     if k.src.dtype == k.out.dtype {
         return bits_type!(k.out.dtype, U => copy_bits::<U>(ctx, k));
     }
+    let out = &k.out;
     match k.src.dtype {
-        DType::F64 => cast_from::<f64>(ctx, k, store_cast::<f64>(k.out.dtype)),
-        DType::F32 => cast_from::<f32>(ctx, k, store_cast::<f32>(k.out.dtype)),
-        DType::F16 => cast_from::<f16>(ctx, k, store_cast::<f32>(k.out.dtype)),
-        DType::BF16 => cast_from::<bf16>(ctx, k, store_cast::<f32>(k.out.dtype)),
-        DType::I64 => cast_from::<i64>(ctx, k, store_cast::<i64>(k.out.dtype)),
-        DType::I32 => cast_from::<i32>(ctx, k, store_cast::<i64>(k.out.dtype)),
-        DType::I8 => cast_from::<i8>(ctx, k, store_cast::<i64>(k.out.dtype)),
-        DType::U8 | DType::Bool => cast_from::<u8>(ctx, k, store_cast::<i64>(k.out.dtype)),
+        DType::F64 => cast_from::<f64>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
+        DType::F32 => cast_from::<f32>(ctx, k, f32_writer(ctx, out)?),
+        DType::F16 => cast_from::<f16>(ctx, k, f32_writer(ctx, out)?),
+        DType::BF16 => cast_from::<bf16>(ctx, k, f32_writer(ctx, out)?),
+        DType::I64 => cast_from::<i64>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
+        DType::I32 => cast_from::<i32>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
+        DType::I8 => cast_from::<i8>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
+        DType::U8 | DType::Bool => cast_from::<u8>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
     }
 }
 
-pub(crate) type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
+/// A writer of f32 into any type; the conversions among floats that are computed in f32 vectorise.
+fn f32_writer(ctx: &Context<'_>, out: &Operand) -> Result<Writer<f32>> {
+    match out.dtype {
+        DType::F32 => Writer::of::<f32>(ctx, out),
+        DType::F16 => Writer::of::<f16>(ctx, out),
+        DType::BF16 => Writer::of::<bf16>(ctx, out),
+        other => Writer::with(ctx, out, store_cast::<f32>(other)),
+    }
+}
 
-fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, store: Store<T::Compute>) -> Result<()> {
+fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, out: Writer<T::Compute>) -> Result<()> {
     let src = Reader::of::<T>(ctx, &k.src, &k.out)?;
-    let out = Writer::with(ctx, &k.out, store)?;
     for_blocks(ctx, k.out.numel(), |start, len| {
-        let (mut a, mut o) = (Block::new(), Block::new());
+        let mut a = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint; operands do not alias.
-        unsafe {
-            let src = src.read(start, len, &mut a);
-            out.write(start, len, &mut o, |out| out.copy_from_slice(src));
-        }
+        unsafe { out.copy(start, len, &src, &mut a) };
     });
     Ok(())
 }
@@ -164,18 +169,15 @@ fn copy_bits<U: Bits>(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     let src = Reader::<U>::bits(ctx, &k.src, &k.out)?;
     let out = Writer::<U>::bits(ctx, &k.out)?;
     for_blocks(ctx, k.out.numel(), |start, len| {
-        let (mut a, mut o) = (Block::new(), Block::new());
+        let mut a = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint; operands do not alias.
-        unsafe {
-            let src = src.read(start, len, &mut a);
-            out.write(start, len, &mut o, |out| out.copy_from_slice(src));
-        }
+        unsafe { out.copy(start, len, &src, &mut a) };
     });
     Ok(())
 }
 
-/// Elements along one side of a tile: a cache line and more of each row of either side.
-const TILE: usize = 32;
+/// Elements along one side of a tile: four cache lines of f32 of each row of either side.
+const TILE: usize = 64;
 
 /// A copy whose source runs along another dimension than its contiguous destination: done in square tiles, so that both
 /// sides use whole cache lines.
@@ -241,12 +243,24 @@ impl Transpose {
     /// `src` and `out` are the first elements of one matrix of this plan, and the rows are exclusively ours.
     unsafe fn band<U: Bits>(&self, src: *const U, out: *mut U, first: usize, end: usize) {
         let ((_, out_stride), (columns, src_stride)) = (self.source, self.last);
+        // Both sides are walked along their lines; only the tile, which stays in the first-level cache, is walked across.
+        // Otherwise strides of a power of two would fill one set of that cache again and again.
+        let mut tile = [[U::default(); TILE]; TILE];
         for top in (first..end).step_by(TILE) {
+            let height = TILE.min(end - top);
             for left in (0..columns).step_by(TILE) {
-                for i in top..(top + TILE).min(end) {
-                    for j in left..(left + TILE).min(columns) {
-                        // SAFETY: the caller asserts that (i, j) lies in the matrix.
-                        unsafe { *out.add(i * out_stride + j) = *src.add(i + j * src_stride) };
+                let width = TILE.min(columns - left);
+                // SAFETY: the caller asserts that these rows and columns lie in the matrix.
+                unsafe {
+                    for j in 0..width {
+                        let line = std::slice::from_raw_parts(src.add(top + (left + j) * src_stride), height);
+                        for (row, &x) in tile.iter_mut().zip(line) {
+                            row[j] = x;
+                        }
+                    }
+                    for (i, row) in tile[..height].iter().enumerate() {
+                        std::slice::from_raw_parts_mut(out.add((top + i) * out_stride + left), width)
+                            .copy_from_slice(&row[..width]);
                     }
                 }
             }

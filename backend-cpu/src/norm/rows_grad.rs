@@ -170,19 +170,12 @@ fn input_block_body<S: Isa, T: Float>(s: &Slices<'_, T>, first: usize, out: &mut
         let span = row * s.n..(row + 1) * s.n;
         let (grad, x, rstd) = (&s.grad[span.clone()], &s.x[span], s.rstd[row]);
         let mean = s.mean.map_or(T::Compute::default(), |mean| mean[row]);
-        match s.weight {
-            Some(weight) => {
-                let g = |j: usize, g: T::Compute| g * weight[j].get();
-                input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), Some(weight), g, out);
-            }
-            None => input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), None, |_, g| g, out),
-        }
+        input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), s.weight, out);
     }
 }
 
 /// `out = rstd·(g − mean(g) − x̂·mean(g·x̂))`, without `mean(g)` for RMS.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn input_row<S: Isa, T: Float>(
     grad: &[T],
     x: &[T],
@@ -190,21 +183,28 @@ fn input_row<S: Isa, T: Float>(
     rstd: T::Compute,
     centred: bool,
     weight: Option<&[T]>,
-    g: impl Fn(usize, T::Compute) -> T::Compute,
     out: &mut [T],
 ) {
-    let n = x.len();
+    let n = x.len() as f64;
     let (plain, product) = match weight {
         Some(weight) => weighted_sums::<S, T>(grad, x, weight, mean),
         None => super::grad_sums::<S, T>(grad, x, mean),
     };
-    let mean_g = real::<T>(if centred { plain / n as f64 } else { 0.0 });
+    let mean_g = real::<T>(if centred { plain / n } else { 0.0 });
     // x̂ = (x − mean)·rstd occurs in the sum and in the result.
-    let slope = real::<T>(product / n as f64) * rstd * rstd;
-    let (grad, x, out) = (&grad[..n], &x[..n], &mut out[..n]);
-    for j in 0..n {
-        let value = (-slope).fma::<S>(x[j].get() - mean, g(j, grad[j].get()) - mean_g);
-        out[j] = T::put(rstd * value);
+    let slope = real::<T>(product / n) * rstd * rstd;
+    match weight {
+        Some(weight) => {
+            for (((o, g), x), w) in out.iter_mut().zip(grad).zip(x).zip(weight) {
+                let g = g.get().fma::<S>(w.get(), -mean_g);
+                *o = T::put(rstd * (-slope).fma::<S>(x.get() - mean, g));
+            }
+        }
+        None => {
+            for ((o, g), x) in out.iter_mut().zip(grad).zip(x) {
+                *o = T::put(rstd * (-slope).fma::<S>(x.get() - mean, g.get() - mean_g));
+            }
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 //! differentiated, variables that are dropped in between).
 
 use memcore::memory::{CategoryBytes, PeakComposition};
+use memcore::nn::Sequential;
 use memcore::optim::Optimizer;
 use memcore::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
 use crate::models::{Model, ModelOptions, architecture};
+use crate::predict::Variable;
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
 
@@ -101,6 +103,23 @@ impl Rig {
 
     pub(super) fn backward(&self, retain_graph: bool) -> Result<()> {
         Ok(self.loss.as_ref().ok_or_else(missing)?.backward(retain_graph)?)
+    }
+
+    /// Deletes a variable.
+    pub(super) fn delete(&mut self, variable: Variable) -> Result<()> {
+        match variable {
+            Variable::Output => self.output = None,
+            Variable::Loss => self.loss = None,
+            Variable::Batch => (self.input, self.target) = (None, None),
+            Variable::Gradients => self.zero_grad()?,
+            Variable::OptimizerState => self.optimizer = None,
+            Variable::Parameters => {
+                self.model.parameters.clear();
+                self.model.module = Box::new(Sequential::new());
+            }
+            Variable::Workspaces => self.device.release_workspaces(),
+        }
+        Ok(())
     }
 
     pub(super) fn update(&mut self) -> Result<()> {

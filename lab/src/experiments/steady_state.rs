@@ -4,7 +4,7 @@ use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
 use super::rig::{Moment, Rig};
-use super::show::{bytes, curve, some_bytes, table, text};
+use super::show::{curve, some_bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, Rules};
@@ -121,8 +121,7 @@ impl Run {
 
     /// Everything that a step shows, without its label.
     fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
-        let figures =
-            |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
+        let figures = |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
         self.step(i).iter().map(figures).collect()
     }
 
@@ -147,6 +146,7 @@ fn reason(category: Category, phase: &str, by: i64) -> &'static str {
         (Category::OptimizerState, ..) => "optimizer state, made at the first step",
         (Category::Activation, _, true) => "saved for backward by the graph",
         (Category::Activation, _, false) => "backward lets go of what was saved",
+        (Category::Temporary, "backward", true) => "no longer saved, but kept by its variable",
         (Category::Temporary, "loss", true) => "result and loss, kept by their variables",
         (Category::Temporary, _, true) => "the result, kept by its variable",
         (Category::Temporary, _, false) => "results become saved values, or go",
@@ -211,17 +211,14 @@ fn overlap(run: &Run, outcome: &mut Outcome) {
     if run.steps() < 2 {
         return;
     }
-    let held: u64 = [Category::OptimizerState]
-        .iter()
-        .map(|&c| run.step(0).last().map_or(0, |m| m.by_category[c as usize]))
-        .sum();
+    let state = run.step(0).last().map_or(0, |m| m.by_category[Category::OptimizerState as usize]);
+    let above = run.peaks[1] as i64 - run.peaks[0] as i64;
     outcome.notes.push(format!(
-        "{}: the peak of step 1 is {} above that of step 0: {} of optimizer state are there from the first update on, the rest \
-         is that the new batch, result and loss are made while variables still hold the old ones, and that blocks are \
-         found anew among those of step 0.",
+        "{}: the peak of step 1 is {above} bytes above that of step 0. {state} of them are optimizer state, which the first \
+         update made; the other {} are there because the new batch, result and loss are made while variables still hold the \
+         old ones, and because blocks are now found among those of step 0.",
         run.name,
-        bytes(run.peaks[1].saturating_sub(run.peaks[0])),
-        bytes(held)
+        above - state as i64
     ));
 }
 
@@ -248,7 +245,35 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let rises = runs.iter().all(|run| run.allocated_after(0) > run.moments[0].row.allocated);
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
     vec![
-        JudgedClaim { claim: CLAIMS[0], verdict: verdict(flat && !grows), condition: format!("bytes allocated: {each}") },
-        JudgedClaim { claim: CLAIMS[1], verdict: verdict(flat && rises), condition: format!("bytes allocated: {each}") },
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: verdict(flat && !grows),
+            condition: format!("bytes allocated: {each}"),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(flat && rises),
+            condition: format!("{}; reserved memory rises with it and stays", jumps(runs)),
+        },
     ]
+}
+
+/// What the rise consists of.
+fn jumps(runs: &[Run]) -> String {
+    let of = |run: &Run| {
+        let bytes = |category: Category| run.step(0).last().map_or(0, |m| m.by_category[category as usize]);
+        format!(
+            "{}: step 0 adds {} bytes, of which input {}, gradients {}, optimizer state {}, libraries' workspaces {}; step 1 \
+             adds {} to the peak; from step {} on nothing changes",
+            run.name,
+            run.allocated_after(0) - run.moments[0].row.allocated,
+            bytes(Category::Input),
+            bytes(Category::Gradient),
+            bytes(Category::OptimizerState),
+            bytes(Category::Workspace),
+            run.peaks[1] as i64 - run.peaks[0] as i64,
+            run.flat_from()
+        )
+    };
+    runs.iter().map(of).collect::<Vec<_>>().join("; ")
 }

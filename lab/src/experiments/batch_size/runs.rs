@@ -27,7 +27,9 @@ impl Plan {
 
     /// One model whose epochs end with a smaller batch.
     pub(super) fn changing(large: usize, small: usize, epochs: usize) -> Self {
-        Self { name: format!("({large},{large},{small})×{epochs}"), stages: vec![[large, large, small].repeat(epochs)] }
+        Self {
+            name: format!("({large},{large},{small})×{epochs}"), stages: vec![[large, large, small].repeat(epochs)]
+        }
     }
 
     /// One pass over `examples` examples; the last batch is what is left.
