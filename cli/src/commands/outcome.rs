@@ -40,7 +40,9 @@ pub(crate) struct Outcome {
 pub(crate) struct Report {
     /// The device that it ran on.
     pub device: DeviceInfo,
-    /// What the network is.
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
     pub description: String,
     /// The settings in force.
     pub settings: Map<String, Value>,
@@ -96,8 +98,8 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording
     });
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
-    let description = plan.architecture.description();
-    Ok(Report { device: info, description, settings: plan.settings.clone(), outcome, summary, events })
+    let (model, description) = (plan.architecture.name().to_string(), plan.architecture.description());
+    Ok(Report { device: info, model, description, settings: plan.settings.clone(), outcome, summary, events })
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {

@@ -71,7 +71,7 @@ pub(crate) fn header(report: &Report, style: Style) -> String {
     }
     let mut lines = vec![
         ("device", format!("{} {} ({}{total})", device.backend, device.index, device.name)),
-        ("model", format!("{}: {}", setting("model"), report.description)),
+        ("model", format!("{}: {}", report.model, report.description)),
         ("run", run),
         ("memory", memory),
     ];

@@ -81,7 +81,7 @@ fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
 
 fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column)).peekable();
-    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮");
+    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮" || text.ends_with(" %"));
     cells.peek().is_some() && cells.all(|cell| !matches!(cell, Cell::Text(_)) || is_empty(cell))
 }
 
