@@ -22,6 +22,7 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--model", "mlp", "--heads", "3"], "--heads"),
         (&["train", "--optimizer", "sgd", "--amsgrad"], "--amsgrad"),
         (&["train", "--lr", "nan"], "must be finite"),
+        (&["train", "--lr", "-1"], "must not be negative"),
         (&["train", "--memory-limit", "8 apples"], "expected a size"),
         (&["train", "--memory-limit", "0"], "at least 1 byte"),
         (&["train", "--memory-fraction", "1.5"], "between 0 and 1"),

@@ -147,19 +147,19 @@ fn events_have_the_columns_of_the_recorded_scripts() {
 
 #[test]
 fn allocators_and_their_settings_show() {
-    let reserved = |more: &[&'static str]| {
-        let run = json(
-            &["train", "--backend", "meta", "--model", "gpt", "--steps", "2"]
-                .iter()
-                .chain(more)
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        run["peak"]["reserved_bytes"].as_u64().unwrap()
+    let run = |more: &[&'static str]| {
+        let gpt = ["train", "--backend", "meta", "--model", "gpt", "--steps", "2"];
+        json(&[&gpt, more].concat())
     };
-    let caching = reserved(&[]);
-    assert!(reserved(&["--allocator", "direct"]) < caching);
-    assert!(reserved(&["--alloc-conf", "expandable_segments:True"]) < caching);
+    let reserved = |run: &Value| run["peak"]["reserved_bytes"].as_u64().unwrap();
+    let segments = |run: &Value| run["steps"][3][9].as_u64().unwrap();
+    let caching = run(&[]);
+    assert!(reserved(&run(&["--allocator", "direct"])) < reserved(&caching));
+    let expandable = run(&["--alloc-conf", "expandable_segments:True"]);
+    assert!(segments(&caching) > 0 && reserved(&expandable) > 0);
+    // Pages of an expandable segment are mapped, not counted as segments.
+    assert_eq!(segments(&expandable), 0);
+    assert_eq!(expandable["settings"]["alloc-conf"], "expandable_segments:True");
 }
 
 #[test]

@@ -20,13 +20,13 @@ pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str
         out.push('\n');
     }
     if !outcome.rows.is_empty() {
-        out += &table::titled(&rows(experiment, outcome), style);
+        out += &table::titled(&rows(&[(experiment.name(), outcome)]), style);
         out.push('\n');
     }
     for curve in &outcome.curves {
         let drawn = chart::lines(&curve.series, &curve.labels, style);
         if !drawn.is_empty() {
-            out += &format!("{}\n{drawn}\n", style.bold(&curve.title));
+            out += &format!("{}\n{drawn}\n", style.bold(&wrapped(&curve.title, WIDTH, 0)));
         }
     }
     for note in &outcome.notes {
@@ -48,20 +48,24 @@ pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str
     out
 }
 
-/// One row per setting and quantity: predicted, measured, residual.
-pub(crate) fn rows(experiment: &dyn Experiment, outcome: &Outcome) -> Table {
-    let settings: BTreeSet<&String> = outcome.rows.iter().flat_map(|row| row.setting.keys()).collect();
-    let fixed = ["quantity", "predicted", "measured", "residual"];
-    let columns = settings.iter().map(|name| name.to_string()).chain(fixed.map(String::from)).collect();
+/// One row per setting and quantity: predicted, measured, residual. Of several experiments, each row says of which.
+pub(crate) fn rows(experiments: &[(&str, &Outcome)]) -> Table {
+    let several = experiments.len() > 1;
+    let all_rows = || experiments.iter().flat_map(|(name, outcome)| outcome.rows.iter().map(move |row| (*name, row)));
+    let settings: BTreeSet<&String> = all_rows().flat_map(|(_, row)| row.setting.keys()).collect();
+    let fixed = ["quantity", "predicted", "measured", "residual"].map(String::from);
+    let named = several.then(|| "experiment".to_string());
+    let columns = named.into_iter().chain(settings.iter().map(|name| name.to_string())).chain(fixed).collect();
     let mut rows = Vec::new();
-    for row in &outcome.rows {
+    for (name, row) in all_rows() {
         let quantities: BTreeSet<&String> = row.predicted.keys().chain(row.measured.keys()).collect();
         for quantity in quantities {
+            let name = several.then(|| Cell::Text(name.to_string()));
             let setting = settings.iter().map(|name| Cell::Text(row.setting.get(*name).map_or(String::new(), plain)));
-            rows.push(setting.chain(figures(row, quantity)).collect());
+            rows.push(name.into_iter().chain(setting).chain(figures(row, quantity)).collect());
         }
     }
-    Table { title: format!("{}: predicted and measured", experiment.name()), columns, rows }
+    Table { title: "Predicted and measured".into(), columns, rows }
 }
 
 fn figures(row: &Measurement, quantity: &str) -> [Cell; 4] {
