@@ -235,9 +235,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("batch_norm.plain", &[of(&[3, 4, 2, 3])], |x| normalised(x, true)),
     // Attention.
     case("attention_eager", HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)),
-    case("attention_eager.grouped", GROUPED_HEADS, |x| {
-        ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)
-    }),
+    case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
     case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
     case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
     case("scaled_dot_product_attention.grouped", GROUPED_HEADS, |x| fused(x, true, None)),
@@ -250,7 +248,9 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     // Losses.
     case("mse_loss", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Mean)),
     case("mse_loss.sum", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Sum)),
-    case("cross_entropy", X, |x| ops::cross_entropy(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Mean)),
+    case("cross_entropy", X, |x| {
+        ops::cross_entropy(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Mean)
+    }),
     case("cross_entropy.ignored", X, |x| {
         let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
         ops::cross_entropy(&x[0], &targets, Reduction::Mean)

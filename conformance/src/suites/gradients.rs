@@ -18,7 +18,10 @@ use crate::tolerance::Tolerance;
 /// f32 against f64: a forward and a backward pass of a few operators, whose sums have at most some hundred terms of the size of the
 /// largest result. Where a gradient is a difference of such terms its error is theirs.
 fn tolerance(largest: f64) -> Tolerance {
-    Tolerance::function(4.0 * largest.max(1.0), "a forward and a backward pass in f32: sums of up to 200 terms, exp and division")
+    Tolerance::function(
+        4.0 * largest.max(1.0),
+        "a forward and a backward pass in f32: sums of up to 200 terms, exp and division",
+    )
 }
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -63,16 +66,10 @@ fn array(device: &memcore::Device, dims: &[usize], dtype: DType, values: &[f64])
 }
 
 /// Forward and backward of a case on these values of its arguments.
-fn run(
-    case: &OperatorCase,
-    device: &memcore::Device,
-    dtype: DType,
-    values: &[Vec<f64>],
-) -> memcore::Result<Outcome> {
+fn run(case: &OperatorCase, device: &memcore::Device, dtype: DType, values: &[Vec<f64>]) -> memcore::Result<Outcome> {
     device.set_seed(7);
-    let leaf = |(argument, values): (&Argument, &Vec<f64>)| {
-        Ok(Tensor::leaf(array(device, argument.dims, dtype, values)?))
-    };
+    let leaf =
+        |(argument, values): (&Argument, &Vec<f64>)| Ok(Tensor::leaf(array(device, argument.dims, dtype, values)?));
     let leaves = case.arguments.iter().zip(values).map(leaf).collect::<memcore::Result<Vec<Tensor>>>()?;
     let result = (case.call)(&leaves)?;
     let weights = weights(case.name, result.numel());
@@ -98,7 +95,8 @@ fn on(backend: Arc<dyn Backend>) -> memcore::Device {
 
 fn compare(case: &OperatorCase, device: &Device) -> Result<Verdict, String> {
     let values = all_values(case);
-    let wanted = run(case, &on(Arc::new(Reference::default())), DType::F64, &values).map_err(|e| format!("in f64: {e}"))?;
+    let wanted =
+        run(case, &on(Arc::new(Reference::default())), DType::F64, &values).map_err(|e| format!("in f64: {e}"))?;
     let got = match run(case, &on(device.shared()), DType::F32, &values) {
         Ok(got) => got,
         Err(error @ Error::Unsupported { .. }) => return Ok(Verdict::Skipped(error.to_string())),

@@ -20,10 +20,9 @@ use crate::reference::Reference;
 
 const STEPS: usize = 5;
 
-/// Relative distance of a loss. A step in f32 moves each parameter by some 10 ε of its own; five steps of networks whose losses are far
-/// from their minimum multiply that by far less than the 10³ that are allowed here, while a gradient that is wrong by 1 % in one layer
-/// shows in the third digit.
-const NEAR: f64 = 1e4 * f32::EPSILON as f64;
+/// Relative distance of a loss. A step's errors in f32 are some tens of ε, and each step multiplies those of the steps before by a small
+/// factor: a thousand ε are ample after five. A gradient that is wrong by 1 % in one layer is wrong in the third digit.
+const NEAR: f64 = 1e3 * f32::EPSILON as f64;
 
 /// A network with its data.
 struct Network {
@@ -50,7 +49,9 @@ const OPTIMIZERS: &[(&str, Optimize)] = &[
         let options = SgdOptions { lr: 0.1, momentum: 0.9, ..SgdOptions::default() };
         Ok(Box::new(Sgd::new(parameters, options)?))
     }),
-    ("adamw_foreach", |parameters| Ok(Box::new(Adam::new(parameters, AdamOptions { lr: 0.01, ..AdamOptions::adamw() })))),
+    ("adamw_foreach", |parameters| {
+        Ok(Box::new(Adam::new(parameters, AdamOptions { lr: 0.01, ..AdamOptions::adamw() })))
+    }),
     ("adam_fused", |parameters| {
         let options = AdamOptions { lr: 0.01, implementation: Implementation::Fused, ..AdamOptions::adam() };
         Ok(Box::new(Adam::new(parameters, options)))
@@ -171,7 +172,8 @@ fn losses(network: &Network, optimize: Optimize, backend: Arc<dyn Backend>, dtyp
 }
 
 fn compare(network: &Network, optimize: Optimize, device: &Device) -> Result<Verdict, String> {
-    let wanted = losses(network, optimize, Arc::new(Reference::default()), DType::F64).map_err(|e| format!("in f64: {e}"))?;
+    let wanted =
+        losses(network, optimize, Arc::new(Reference::default()), DType::F64).map_err(|e| format!("in f64: {e}"))?;
     if wanted[STEPS] >= wanted[0] {
         return Err(format!("the reference itself does not learn: {wanted:?}"));
     }
@@ -181,8 +183,9 @@ fn compare(network: &Network, optimize: Optimize, device: &Device) -> Result<Ver
         Err(error) => return Err(error.to_string()),
     };
     for (step, (want, got)) in wanted.iter().zip(&got).enumerate() {
-        // Not `>`: NaN is far from everything.
-        if !((got - want).abs() <= NEAR * want.abs().max(1.0)) {
+        // NaN is near nothing.
+        let near = (got - want).abs() <= NEAR * want.abs().max(1.0);
+        if !near {
             return Err(format!("loss {got} instead of {want} after {step} steps (± {NEAR:e}); {got:?} of {wanted:?}"));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use memcore::Device;
 
 use super::pace::Pace;
-use super::rig::{Moment, Rig};
+use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{bytes, curve, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
@@ -112,6 +112,7 @@ impl Experiment for Release {
         if batch == 0 {
             return Err(Error::usage("batch", "must be at least 1"));
         }
+        let rules = rules(setup)?;
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, SEQUENCES.len() + 2);
         let (mut sequences, mut habits) = (Vec::new(), Vec::new());
@@ -120,7 +121,7 @@ impl Experiment for Release {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let sequence = act(name, actions, setup, batch)?;
+            let sequence = act(name, actions, setup, rules.as_ref(), batch)?;
             show_sequence(&sequence, &mut outcome);
             sequences.push(sequence);
         }
@@ -129,7 +130,7 @@ impl Experiment for Release {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            habits.push(habit(empties, setup, batch)?);
+            habits.push(habit(empties, setup, rules.as_ref(), batch)?);
         }
         show_habits(&habits, &mut outcome);
         notes(&sequences, &mut outcome);
@@ -139,9 +140,9 @@ impl Experiment for Release {
 }
 
 /// A model after some steps, with what is predicted of it.
-fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
+fn trained(device: &Device, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
     let mut rig = Rig::simple_cnn(device, setup.seed)?;
-    let mut forecast = Rules::of(device).map(|rules| Forecast::new(rules, Network::simple_cnn()));
+    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), Network::simple_cnn()));
     if let Some(forecast) = &mut forecast {
         forecast.model("model");
     }
@@ -154,9 +155,15 @@ fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<(Rig, Opt
     Ok((rig, forecast))
 }
 
-fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) -> Result<Sequence> {
+fn act(
+    name: &'static str,
+    actions: &[Action],
+    setup: &Setup<'_>,
+    rules: Option<&Rules>,
+    batch: usize,
+) -> Result<Sequence> {
     let device = (setup.open)()?;
-    let (mut rig, mut forecast) = trained(&device, setup, batch)?;
+    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
     let mut moments = vec![rig.moment("trained")];
     for action in actions {
         match *action {
@@ -182,13 +189,15 @@ fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) 
         }
         moments.push(rig.moment(action.name()));
     }
-    let predicted = forecast.map(|forecast| forecast.rows()[forecast.rows().len() - moments.len()..].to_vec());
+    let predicted = forecast
+        .filter(|_| undisturbed(&device))
+        .map(|forecast| forecast.rows()[forecast.rows().len() - moments.len()..].to_vec());
     Ok(Sequence { name, moments, predicted })
 }
 
-fn habit(empties: bool, setup: &Setup<'_>, batch: usize) -> Result<Habit> {
+fn habit(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Habit> {
     let device = (setup.open)()?;
-    let (mut rig, mut forecast) = trained(&device, setup, batch)?;
+    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
     let mut us: Option<u64> = None;
     let (mut at_most, mut taken, mut predicted_most) = (0, 0, 0);
     for i in 0..TIMED {
@@ -218,7 +227,7 @@ fn habit(empties: bool, setup: &Setup<'_>, batch: usize) -> Result<Habit> {
     if empties {
         device.empty_cache();
     }
-    let predicted = forecast.map(|mut forecast| {
+    let predicted = forecast.filter(|_| undisturbed(&device)).map(|mut forecast| {
         forecast.delete(Variable::Output, "del outputs");
         if empties {
             forecast.empty_cache("empty_cache()");

@@ -3,7 +3,7 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
-use super::rig::{Moment, Rig};
+use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{curve, some_bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
@@ -69,9 +69,10 @@ impl Experiment for SteadyState {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, CASES.len() * steps);
+        let rules = rules(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
-            let (run, whole) = follow(case, setup, steps, &mut pace)?;
+            let (run, whole) = follow(case, setup, rules.as_ref(), steps, &mut pace)?;
             show(&run, &mut outcome);
             runs.push(run);
             if !whole {
@@ -84,11 +85,17 @@ impl Experiment for SteadyState {
     }
 }
 
-fn follow(case: &Case, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> Result<(Run, bool)> {
+fn follow(
+    case: &Case,
+    setup: &Setup<'_>,
+    rules: Option<&Rules>,
+    steps: usize,
+    pace: &mut Pace<'_>,
+) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", case.batch);
     let mut rig = (case.build)(&device, setup.seed)?;
-    let mut forecast = Rules::of(&device).map(|rules| Forecast::new(rules, (case.network)()));
+    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), (case.network)()));
     let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
     if let Some(forecast) = &mut forecast {
         forecast.model("model");
@@ -105,7 +112,9 @@ fn follow(case: &Case, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> 
             forecast.step(&format!("s{i}"), batch);
         }
     }
-    let predicted = forecast.map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
+    let predicted = forecast
+        .filter(|_| undisturbed(&device))
+        .map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
     Ok((Run { name: case.name, moments, phases: 6, peaks, predicted }, whole))
 }
 

@@ -2,37 +2,56 @@
 
 use std::sync::Arc;
 
+use backend_cpu::Cpu;
 use conformance::Reference;
+use lab::Error;
 use memcore::backend::Backend;
 use memcore::memory::{Category, Event, Usage};
 
 use crate::cases::{Case, all, meta, nothing_is_left, torch_device, train, trainer};
 
 /// The events of a whole run, from the first parameter to the last drop.
-fn events(case: &Case, backend: Arc<dyn Backend>) -> Vec<Event> {
+fn events(case: &Case, backend: Arc<dyn Backend>) -> lab::Result<Vec<Event>> {
     let device = torch_device(backend);
-    let mut trainer = trainer(case, &device).unwrap();
-    train(case, &mut trainer).unwrap();
+    let mut trainer = trainer(case, &device)?;
+    train(case, &mut trainer)?;
     trainer.finish(Some("end"));
-    device.with_ledger(|ledger| ledger.history().to_vec())
+    Ok(device.with_ledger(|ledger| ledger.history().to_vec()))
 }
 
-/// Fails at the first event in which two devices differ.
+/// Fails at the first event in which two devices differ. Returns the kernel that one of them does not have.
 #[track_caller]
-fn same_events(case: &Case, a: Arc<dyn Backend>, b: Arc<dyn Backend>) {
+fn same_events(case: &Case, a: Arc<dyn Backend>, b: Arc<dyn Backend>) -> Option<&'static str> {
     let names = [a.name().to_string(), b.name().to_string()];
-    let (a, b) = (events(case, a), events(case, b));
+    let (a, b) = match (events(case, a), events(case, b)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(Error::Core(memcore::Error::Unsupported { kernel, .. })), _)
+        | (_, Err(Error::Core(memcore::Error::Unsupported { kernel, .. }))) => return Some(kernel),
+        (Err(error), _) | (_, Err(error)) => panic!("{}: {error}", case.name),
+    };
     for (i, (x, y)) in a.iter().zip(&b).enumerate() {
         assert_eq!(x, y, "{}: event {i} on {} and on {}", case.name, names[0], names[1]);
     }
     assert_eq!(a.len(), b.len(), "{}: events on {names:?}", case.name);
+    None
 }
 
 #[test]
 fn under_one_profile_a_device_with_values_and_one_without_give_the_same_events() {
     for mut case in all() {
         case.settings.steps = 2;
-        same_events(&case, Arc::new(meta()), Arc::new(Reference::default()));
+        let missing = same_events(&case, Arc::new(meta()), Arc::new(Reference::default()));
+        assert_eq!(missing, None, "{}", case.name);
+    }
+}
+
+#[test]
+fn the_cpu_gives_the_same_events() {
+    for mut case in all() {
+        case.settings.steps = 2;
+        let missing = same_events(&case, Arc::new(meta()), Arc::new(Cpu::new().unwrap()));
+        // Fused attention is what a backend may do without.
+        assert!(matches!(missing, None | Some("attention")), "{}: no kernel {missing:?}", case.name);
     }
 }
 

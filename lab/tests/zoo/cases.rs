@@ -73,7 +73,13 @@ pub(crate) fn all() -> Vec<Case> {
     ] {
         cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
     }
-    let mlp = || ModelOptions { layers: Some(3), width: Some(24), features: Some(16), classes: Some(5), ..ModelOptions::default() };
+    let mlp = || ModelOptions {
+        layers: Some(3),
+        width: Some(24),
+        features: Some(16),
+        classes: Some(5),
+        ..ModelOptions::default()
+    };
     cases.push(case("mlp", "with options", mlp(), |_| {}));
     for name in OptimizerKind::NAMES {
         for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {

@@ -1,7 +1,7 @@
 //! Runs of the first article's network, and what is predicted of each.
 
 use crate::error::Result;
-use crate::experiments::rig::{Moment, Rig, StepRecord, moment};
+use crate::experiments::rig::{Moment, Rig, StepRecord, moment, undisturbed};
 use crate::experiments::{Measurement, Setup};
 use crate::predict::{Forecast, Network, PredictedPeak, Rules};
 
@@ -106,7 +106,7 @@ impl Run {
 }
 
 /// Runs a plan on a fresh device.
-pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
+pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Result<Run> {
     let device = (setup.open)()?;
     let mut stages = Vec::new();
     let mut ends = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
         moments.push(moment(&device, format!("{tag}dropped")));
     }
     let dropped = moment(&device, "dropped");
-    let forecast = Rules::of(&device).map(|rules| forecast(rules, plan));
+    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| forecast(rules.clone(), plan));
     Ok(Run { name: plan.name.clone(), stages, moments, ends, dropped, forecast })
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use memcore::Device;
 
 use super::pace::Pace;
+use super::rig::rules;
 use super::show::{table, text};
 use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
@@ -76,13 +77,14 @@ impl Experiment for Leak {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, CASES.len() + 1);
+        let rules = rules(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
             if !pace.next(case.name) {
                 outcome.interrupted = true;
                 break;
             }
-            runs.push(follow(case, setup, batch, steps)?);
+            runs.push(follow(case, setup, rules.is_some(), batch, steps)?);
         }
         outcome.rows.extend(runs.iter().map(|run| run.measurement(memory)));
         if !outcome.interrupted {
@@ -97,7 +99,7 @@ impl Experiment for Leak {
     }
 }
 
-fn follow(case: &'static Case, setup: &Setup<'_>, batch: usize, steps: usize) -> Result<Run> {
+fn follow(case: &'static Case, setup: &Setup<'_>, predicts: bool, batch: usize, steps: usize) -> Result<Run> {
     let device = (setup.open)()?;
     let (mut allocated, mut nodes, mut holders) = (Vec::new(), Vec::new(), BTreeMap::new());
     case.run(&device, batch, steps, setup.seed, &mut |step| {
@@ -109,7 +111,7 @@ fn follow(case: &'static Case, setup: &Setup<'_>, batch: usize, steps: usize) ->
         true
     })?;
     let wide = device.profile().torch_temporaries;
-    let predicted = if device.allocator_name() == "caching" { case.growth(batch, wide) } else { None };
+    let predicted = if predicts { case.growth(batch, wide) } else { None };
     Ok(Run { case, allocated, nodes, holders, predicted, formula: case.formula(wide) })
 }
 
@@ -153,8 +155,8 @@ impl Run {
         if let Some(growth) = self.predicted {
             m.predict("growth_bytes", growth);
             m.predict("growth_after_step_1_bytes", growth * (self.allocated.len() as u64 - 2));
-            if growth > 0 {
-                m.predict("steps_until_full", ((memory_mib as u64) << 20) / growth);
+            if let Some(steps) = ((memory_mib as u64) << 20).checked_div(growth) {
+                m.predict("steps_until_full", steps);
             }
         }
         m
