@@ -30,7 +30,7 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--alloc-conf", "expandable_segments:True", "--allocator", "direct"], "--alloc-conf"),
         (&["train", "--like", "torch-0.1"], "torch-0.1"),
         (&["train", "--data", "/nonexistent/images"], "/nonexistent/images"),
-        (&["train", "--model", "gpt", "--data", "digits", "--backend", "cpu"], "--data"),
+        (&["train", "--model", "gpt", "--data", "digits", "--backend", "meta"], "--data"),
         (&["train", "--config", "/nonexistent/file.toml"], "/nonexistent/file.toml"),
         (&["train", "--model-file", "/nonexistent/file.toml"], "/nonexistent/file.toml"),
         (&["train", "-L", "json", "a,b"], "--json"),
