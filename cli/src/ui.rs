@@ -75,12 +75,30 @@ impl Ui {
     /// Says what went wrong; returns the exit code.
     pub(crate) fn fail(&self, failure: &Failure) -> Code {
         let text = match failure.out_of_memory() {
-            Some(report) => crate::render::oom::text(report),
-            None => format!("{:#}", failure.error),
+            Some(report) => match failure.error.to_string() {
+                own if own.starts_with("out of memory") => crate::render::oom::text(report),
+                context => format!("{context}: {}", crate::render::oom::text(report)),
+            },
+            None => chain(&failure.error),
         };
         line(format!("{} {text}", self.errors.red("error:")));
         failure.code
     }
+}
+
+/// The message and its causes, those left out that the message before says already.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut before = String::new();
+    for cause in error.chain() {
+        let message = cause.to_string();
+        if !before.ends_with(&message) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &message;
+        }
+        before = message;
+    }
+    text
 }
 
 /// One line on stderr; when that is closed there is nobody to tell.
@@ -92,4 +110,16 @@ fn line(text: impl Display) {
 fn wants_color() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_said_once() {
+        let io = std::io::Error::other("disk on fire");
+        let data = lab::data::DataError::Io { path: "images".into(), source: io };
+        assert_eq!(chain(&anyhow::Error::new(data).context("--data")), "--data: images: disk on fire");
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "FILE.toml")]
     pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
-    #[arg(long, value_name = "N", value_parser = values::size())]
+    #[arg(long, value_name = "N", value_parser = values::layer_count())]
     pub layers: Option<usize>,
     /// Width (mlp: neurons per hidden layer; gpt: embedding).
     #[arg(long, value_name = "N", value_parser = values::size())]

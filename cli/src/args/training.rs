@@ -32,10 +32,10 @@ pub(crate) struct TrainingArgs {
     #[arg(long, value_name = "FORM", value_enum)]
     pub optimizer_impl: Option<ImplementationName>,
     /// Learning rate [default: the model's].
-    #[arg(long, value_name = "F", value_parser = values::finite)]
+    #[arg(long, value_name = "F", value_parser = values::non_negative, allow_negative_numbers = true)]
     pub lr: Option<f64>,
     /// Weight decay [default: PyTorch's].
-    #[arg(long, value_name = "F", value_parser = values::finite)]
+    #[arg(long, value_name = "F", value_parser = values::non_negative, allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Nesterov's momentum (momentum).
     #[arg(long)]

@@ -7,6 +7,9 @@ use crate::render::bytes::parse_bytes;
 /// The largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: u64 = 1 << 30;
 
+/// The most layers.
+const MAX_LAYERS: u64 = 1 << 16;
+
 /// Bytes, at least 1: `8GiB`, `512MiB`, `1000`.
 pub(super) fn memory_size(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
@@ -25,12 +28,25 @@ pub(super) fn size() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(0..=MAX_SIZE)
 }
 
+/// How many layers: each takes room on the host even where the device has none.
+pub(super) fn layer_count() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(0..=MAX_LAYERS)
+}
+
 /// A number that is one: neither infinite nor undefined.
 pub(super) fn finite(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         Ok(_) => Err("must be finite".into()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A finite number, 0 or above.
+pub(super) fn non_negative(text: &str) -> Result<f64, String> {
+    match finite(text)? {
+        value if value >= 0.0 => Ok(value),
+        _ => Err("must not be negative".into()),
     }
 }
 

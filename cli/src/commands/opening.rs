@@ -55,6 +55,7 @@ impl Opening {
     }
 
     fn new(source: Source, args: &AllocatorArgs, caching: Option<AllocatorConfig>, seed: u64) -> Self {
+        let own_fraction = caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
         Self {
             source,
             memory_limit: args.memory_limit,
@@ -63,7 +64,7 @@ impl Opening {
             profile: Profile::native(),
             seed,
             history: false,
-            limited: args.limits(),
+            limited: args.limits() || own_fraction < 1.0,
         }
     }
 
@@ -99,9 +100,11 @@ impl Opening {
             Source::Backend(entry, index) => entry.device(*index)?,
             Source::Card(profile) => Arc::new(Meta::new(profile.clone())),
         };
+        let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         let backend = match self.memory_limit {
-            Some(bytes) => Arc::new(Limited::new(backend, bytes)),
-            None => backend,
+            // A limit beyond the device's memory limits nothing.
+            Some(bytes) if bytes < total => Arc::new(Limited::new(backend, bytes)),
+            _ => backend,
         };
         let mut allocator: Box<dyn Allocator> = match &self.caching {
             Some(config) => Box::new(Caching::new(backend.clone(), config.clone())?),

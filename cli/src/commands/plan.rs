@@ -245,14 +245,17 @@ impl Common<'_> {
 
     /// What is in force, in the words of the flags: a configuration file that repeats the run.
     fn settings(&self, run: &RunSettings, data: &str) -> Map<String, Value> {
-        let (model, training, allocator) = (self.model, self.training, self.allocator);
-        let (optimizer, own_decay) = match run.optimizer.kind {
-            OptimizerKind::Sgd => ("sgd", 0.0),
-            OptimizerKind::Momentum => ("momentum", 0.0),
-            OptimizerKind::Adam => ("adam", 0.0),
-            OptimizerKind::AdamW => ("adamw", 0.01),
-        };
-        let settings = json!({
+        let groups = [self.model_settings(), self.training_settings(run, data), self.memory_settings()];
+        let groups = groups.into_iter().filter_map(|group| match group {
+            Value::Object(settings) => Some(settings),
+            _ => None,
+        });
+        groups.flatten().collect()
+    }
+
+    fn model_settings(&self) -> Value {
+        let model = self.model;
+        json!({
             "model": model.model_file.is_none().then(|| model.name()),
             "model-file": model.model_file.as_ref().map(|path| path.display().to_string()),
             "layers": model.layers,
@@ -265,6 +268,17 @@ impl Common<'_> {
             "dropout": model.dropout,
             "attention": model.attention.map(|a| if a == AttentionName::Sdpa { "sdpa" } else { "eager" }),
             "tied": model.tied,
+        })
+    }
+
+    fn training_settings(&self, run: &RunSettings, data: &str) -> Value {
+        let (optimizer, own_decay) = match run.optimizer.kind {
+            OptimizerKind::Sgd => ("sgd", 0.0),
+            OptimizerKind::Momentum => ("momentum", 0.0),
+            OptimizerKind::Adam => ("adam", 0.0),
+            OptimizerKind::AdamW => ("adamw", 0.01),
+        };
+        json!({
             "batch": run.batch,
             "steps": run.steps,
             "data": data,
@@ -279,7 +293,7 @@ impl Common<'_> {
             "nesterov": run.optimizer.nesterov,
             "amsgrad": run.optimizer.amsgrad,
             "maximize": run.optimizer.maximize,
-            "precision": match training.precision {
+            "precision": match self.training.precision {
                 Precision::Fp32 => "fp32",
                 Precision::Fp16 => "fp16",
                 Precision::Bf16 => "bf16",
@@ -288,16 +302,18 @@ impl Common<'_> {
             "zero-grad": if run.set_to_none { "none" } else { "zero" },
             "clip-grad-norm": run.clip_grad_norm,
             "seed": run.seed,
+        })
+    }
+
+    fn memory_settings(&self) -> Value {
+        let allocator = self.allocator;
+        json!({
             "like": self.like,
             "cudnn-workspace": self.cudnn_workspace,
             "allocator": allocator.allocator.name(),
             "alloc-conf": allocator.alloc_conf,
             "memory-limit": allocator.memory_limit,
             "memory-fraction": allocator.memory_fraction,
-        });
-        match settings {
-            Value::Object(settings) => settings,
-            _ => Map::new(),
-        }
+        })
     }
 }

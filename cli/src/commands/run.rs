@@ -30,15 +30,12 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
     let settings = settings(args, &opening);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let device = opening.describe(&opening.open()?);
-    let (mut json, mut tables, mut text, mut failures) = (Vec::new(), Vec::new(), String::new(), Vec::new());
+    let (mut found, mut failures): (Vec<Found>, Vec<Failure>) = (Vec::new(), Vec::new());
     for experiment in chosen {
         match one(experiment, args, &opening, ui) {
             Ok(outcome) => {
-                let command = command(experiment, args, &opening);
-                text += &render::text(experiment, &outcome, &command, ui.style);
-                tables.push(render::rows(experiment, &outcome));
-                json.push(as_json(experiment, &outcome, &settings, &device));
                 failures.extend(unexplained(experiment, &outcome));
+                found.push((experiment, outcome));
             }
             Err(failure) => {
                 failures.push(failure);
@@ -49,12 +46,25 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
             break;
         }
     }
-    deliver(args, ui, json, &tables, &text)?;
+    let text: String =
+        found.iter().map(|(e, outcome)| render::text(*e, outcome, &command(*e, args, &opening), ui.style)).collect();
+    let json = found.iter().map(|(e, outcome)| as_json(*e, outcome, &settings, &device)).collect();
+    deliver(args, ui, json, &tables(&found), &text)?;
     match failures.into_iter().next() {
         _ if interrupt::asked() => Ok(Code::Interrupted),
         Some(failure) => Err(failure),
         None => Ok(Code::Done),
     }
+}
+
+/// An experiment and what it found.
+type Found = (&'static dyn Experiment, Outcome);
+
+/// First what was predicted and measured, of all; then each experiment's own.
+fn tables(found: &[Found]) -> Vec<Table> {
+    let named: Vec<(&str, &Outcome)> = found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
+    let own = found.iter().flat_map(|(_, outcome)| outcome.tables.iter().cloned());
+    std::iter::once(render::rows(&named)).chain(own).collect()
 }
 
 /// One result is an object, several are a list.

@@ -45,7 +45,7 @@ pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArg
         }
     }
     let main = rows(invocation, &points, &reports);
-    let text = table::titled(&main, ui.style);
+    let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
     output::deliver(ui, args, &Results { json: &json(invocation, &points, &reports), tables: &[main], text: &text })?;
     end(reports, points.len(), ui)
 }
@@ -78,17 +78,35 @@ fn end(reports: Vec<Report>, points: usize, ui: &Ui) -> Result<Code> {
 
 fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) -> Table {
     let mut columns: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
-    let figures = ["parameters", "peak allocated", "peak reserved", "ms/step", "last loss"];
+    let figures = ["parameters", "allocated", "reserved", "ms/step", "last loss"];
     columns.extend(figures.map(String::from));
     let rows = points.iter().zip(reports).map(|(point, report)| {
         let values = point.iter().map(|(_, value)| Cell::Text(value.clone()));
         values.chain(figures_of(report)).collect()
     });
-    Table { title: "Scan".into(), columns, rows: rows.collect() }
+    Table { title: "Peaks, for every combination".into(), columns, rows: rows.collect() }
+}
+
+/// Without the columns (after the first `keep`) that say nothing: the width is for the others.
+fn told(mut table: Table, keep: usize) -> Table {
+    let says = |table: &Table, column: usize| {
+        let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(column)).collect();
+        let constant = table.columns[column] == "parameters" && cells.windows(2).all(|pair| pair[0] == pair[1]);
+        !constant && cells.iter().any(|cell| **cell != none())
+    };
+    for column in (keep..table.columns.len()).rev().filter(|&column| !says(&table, column)).collect::<Vec<_>>() {
+        table.columns.remove(column);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+    }
+    table
+}
+
+/// What is not known.
+fn none() -> Cell {
+    Cell::Text("–".into())
 }
 
 fn figures_of(report: &Report) -> [Cell; 5] {
-    let none = || Cell::Text("–".into());
     let number = |value: Option<f64>| value.map_or_else(none, Cell::Number);
     match &report.outcome {
         Ok(outcome) => [

@@ -69,8 +69,9 @@ pub(crate) fn lines(series: &[(String, Vec<u64>)], labels: &[String], style: Sty
     out.push_str(&axis(&end(labels.first()), &end(labels.get(length - 1))));
     for (index, (name, values)) in series.iter().enumerate() {
         let marker = style.bold(&MARKERS[index % MARKERS.len()].to_string());
-        let last = values.get(length - 1).copied().unwrap_or(0);
-        out.push_str(&format!("{:MARGIN$}{marker} {name}: {} at the end\n", "", bytes::short(last)));
+        let (last, highest) = (values.get(length - 1).copied().unwrap_or(0), values.iter().copied().max().unwrap_or(0));
+        let figures = format!("{} at most, {} at the end", bytes::short(highest), bytes::short(last));
+        out.push_str(&format!("{:MARGIN$}{marker} {name}: {figures}\n", ""));
     }
     out
 }
@@ -167,7 +168,7 @@ mod tests {
         let series = [("sgd".to_string(), vec![10, 10]), ("adam".to_string(), vec![10, 100])];
         let chart = lines(&series, &["e0".into(), "e1".into()], Style::new(false));
         assert!(fits(&chart), "{chart}");
-        assert!(chart.contains("● sgd: 10 B at the end") && chart.contains("○ adam: 100 B at the end"), "{chart}");
+        assert!(chart.contains("● sgd: 10 B at most, 10 B") && chart.contains("○ adam: 100 B at most"), "{chart}");
         let top = chart.lines().next().unwrap_or_default();
         assert_eq!((top.matches('○').count(), top.matches('●').count()), (COLUMNS / 2, 0), "{chart}");
         let bottom = chart.lines().nth(ROWS - 1).unwrap_or_default();

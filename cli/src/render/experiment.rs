@@ -6,7 +6,10 @@ use lab::experiments::{Cell, Experiment, Measurement, Outcome, Table, Verdict};
 use serde_json::Value;
 
 use super::style::Style;
-use super::{WIDTH, chart, table, wrapped};
+use super::{WIDTH, chart, counted, table, wrapped};
+
+/// Rows of predictions that a terminal is given, unless they do not hold.
+const MOST_ROWS: usize = 60;
 
 /// Question, command, tables, predictions beside measurements, curves, verdicts.
 pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str, style: Style) -> String {
@@ -20,13 +23,13 @@ pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str
         out.push('\n');
     }
     if !outcome.rows.is_empty() {
-        out += &table::titled(&rows(experiment, outcome), style);
+        out += &table::titled(&readable(outcome), style);
         out.push('\n');
     }
     for curve in &outcome.curves {
         let drawn = chart::lines(&curve.series, &curve.labels, style);
         if !drawn.is_empty() {
-            out += &format!("{}\n{drawn}\n", style.bold(&curve.title));
+            out += &format!("{}\n{drawn}\n", style.bold(&wrapped(&curve.title, WIDTH, 0)));
         }
     }
     for note in &outcome.notes {
@@ -48,38 +51,70 @@ pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str
     out
 }
 
-/// One row per setting and quantity: predicted, measured, residual.
-pub(crate) fn rows(experiment: &dyn Experiment, outcome: &Outcome) -> Table {
-    let settings: BTreeSet<&String> = outcome.rows.iter().flat_map(|row| row.setting.keys()).collect();
-    let fixed = ["quantity", "predicted", "measured", "residual"];
-    let columns = settings.iter().map(|name| name.to_string()).chain(fixed.map(String::from)).collect();
+/// One row per setting and quantity: predicted, measured, residual. Of several experiments, each row says of which.
+pub(crate) fn rows(experiments: &[(&str, &Outcome)]) -> Table {
+    let several = experiments.len() > 1;
+    let all_rows = || experiments.iter().flat_map(|(name, outcome)| outcome.rows.iter().map(move |row| (*name, row)));
+    let settings: BTreeSet<&String> = all_rows().flat_map(|(_, row)| row.setting.keys()).collect();
+    let fixed = ["quantity", "predicted", "measured", "residual"].map(String::from);
+    let named = several.then(|| "experiment".to_string());
+    let columns = named.into_iter().chain(settings.iter().map(|name| name.to_string())).chain(fixed).collect();
     let mut rows = Vec::new();
-    for row in &outcome.rows {
+    for (name, row) in all_rows() {
         let quantities: BTreeSet<&String> = row.predicted.keys().chain(row.measured.keys()).collect();
         for quantity in quantities {
+            let name = several.then(|| Cell::Text(name.to_string()));
             let setting = settings.iter().map(|name| Cell::Text(row.setting.get(*name).map_or(String::new(), plain)));
-            rows.push(setting.chain(figures(row, quantity)).collect());
+            rows.push(name.into_iter().chain(setting).chain(figures(row, quantity)).collect());
         }
     }
-    Table { title: format!("{}: predicted and measured", experiment.name()), columns, rows }
+    Table { title: "Predicted and measured".into(), columns, rows }
+}
+
+/// The same of one experiment for a terminal: settings in one column, and of the rows that agree only as many as one can read.
+fn readable(outcome: &Outcome) -> Table {
+    let mut rows = Vec::new();
+    let mut left_out = 0;
+    for row in &outcome.rows {
+        let setting: Vec<String> = row.setting.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+        let mut setting = Cell::Text(setting.join(", "));
+        let quantities: BTreeSet<&String> = row.predicted.keys().chain(row.measured.keys()).collect();
+        for quantity in quantities {
+            if rows.len() >= MOST_ROWS && row.residual.get(quantity).is_none_or(|residual| *residual == 0) {
+                left_out += 1;
+                continue;
+            }
+            let [name, figures @ ..] = figures(row, quantity);
+            let name = match name {
+                Cell::Text(name) => Cell::Text(name.strip_suffix("_bytes").unwrap_or(&name).replace('_', " ")),
+                other => other,
+            };
+            // Of a setting with several quantities, the first row names it.
+            let setting = std::mem::replace(&mut setting, Cell::Text(String::new()));
+            rows.push([setting, name].into_iter().chain(figures).collect());
+        }
+    }
+    let more = match left_out {
+        0 => String::new(),
+        n => format!(" (and {} that do not differ: --export-csv has all)", counted(n, "row")),
+    };
+    let columns = ["setting", "quantity", "predicted", "measured", "residual"].map(String::from).to_vec();
+    Table { title: format!("Predicted and measured{more}"), columns, rows }
 }
 
 fn figures(row: &Measurement, quantity: &str) -> [Cell; 4] {
     let is_bytes = quantity.ends_with("_bytes");
     let figure = |value: Option<i64>| match value {
-        Some(value) if is_bytes && value >= 0 => Cell::Bytes(value as u64),
+        Some(value) if is_bytes && value >= 0 => Cell::Bytes(value.unsigned_abs()),
         Some(value) if is_bytes => Cell::Difference(value),
-        Some(value) => Cell::Text(value.to_string()),
+        Some(value) if value >= 0 => Cell::Count(value.unsigned_abs()),
+        Some(value) => Cell::Number(value as f64),
         None => Cell::Text("–".into()),
     };
-    let residual = match row.residual.get(quantity) {
-        Some(residual) if is_bytes => Cell::Difference(*residual),
-        Some(residual) => Cell::Text(residual.to_string()),
-        None => Cell::Text("–".into()),
-    };
-    let name = quantity.strip_suffix("_bytes").unwrap_or(quantity).replace('_', " ");
+    let residual = row.residual.get(quantity).copied();
+    let residual = if is_bytes { residual.map_or(figure(None), Cell::Difference) } else { figure(residual) };
     let predicted = figure(row.predicted.get(quantity).copied().flatten());
-    [Cell::Text(name), predicted, figure(row.measured.get(quantity).copied().flatten()), residual]
+    [Cell::Text(quantity.into()), predicted, figure(row.measured.get(quantity).copied().flatten()), residual]
 }
 
 fn plain(value: &Value) -> String {

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use lab::experiments::{Cell, Table};
 
-use super::{WIDTH, bytes, grouped};
+use super::{WIDTH, bytes, grouped, wrapped};
 
 /// Which byte figures show the exact number too.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) fn text(table: &Table) -> String {
 
 /// With its title above.
 pub(crate) fn titled(table: &Table, style: super::style::Style) -> String {
-    format!("{}\n{}", style.bold(&table.title), text(table))
+    format!("{}\n{}", style.bold(&wrapped(&table.title, WIDTH, 0)), text(table))
 }
 
 fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
@@ -81,8 +81,11 @@ fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
 
 fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column)).peekable();
-    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮" || text.ends_with(" %"));
-    cells.peek().is_some() && cells.all(|cell| !matches!(cell, Cell::Text(_)) || is_empty(cell))
+    let is_gap = |cell: &Cell| match cell {
+        Cell::Text(text) => matches!(text.as_str(), "" | "-" | "–" | "⋮") || text.ends_with(" %"),
+        _ => true,
+    };
+    cells.peek().is_some() && cells.all(is_gap)
 }
 
 #[cfg(test)]
@@ -114,8 +117,8 @@ mod tests {
     #[test]
     fn numbers_keep_four_digits() {
         assert_eq!(
-            [0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number),
-            ["0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"]
+            [0.0, 2.312_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number),
+            ["0", "2.3126", "0.0012", "1.00e-9", "123.46", "54322"]
         );
         assert_eq!(number(f64::NAN), "nan");
     }
