@@ -199,7 +199,7 @@ fn max_of_pairs<T: Float>(upper: &[T], lower: &[T], first: usize, out: &mut [T],
 fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>, out: &mut [T], indices: &mut [i64]) {
     const NOWHERE: u32 = u32::MAX;
     let (w, [_, stride]) = (shape.input[1], shape.geometry.stride);
-    let mut best = [T::Compute::NEG_INFINITY; BLOCK];
+    let mut best = [T::Compute::LOWEST; BLOCK];
     // Positions of planes that are supported fit 32 bits, which compare and select as fast as floats do.
     let mut places = [NOWHERE; BLOCK];
     for y in shape.covered(0, i) {
