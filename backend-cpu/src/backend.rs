@@ -168,6 +168,7 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
+        KernelCall::Pool2d(k) => pool::supports(&k.x),
         KernelCall::Attention(k) => attention::supports(&k.q, &k.v),
         KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.v),
         _ => true,

@@ -16,6 +16,11 @@ const TASK: usize = 16 << 10;
 /// Columns that are worked on together.
 const BLOCK: usize = 128;
 
+/// Whether positions of a plane of `x` fit 32 bits.
+pub(crate) fn supports(x: &Operand) -> bool {
+    x.dims()[2].saturating_mul(x.dims()[3]) < u32::MAX as usize
+}
+
 /// A window for each element of `out`: its maximum and where that is, or its mean.
 pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
     float_type!(k.x.dtype, T => forward::<T>(ctx, k), else Ok(()))
@@ -63,13 +68,23 @@ impl Shape {
         first..((at.end + g.padding[axis] - 1) / g.stride[axis] + 1).min(self.output[axis])
     }
 
-    /// Windows among `block` whose column `kj` lies inside the plane.
+    /// Windows among `windows` whose column `kj` lies in `columns`.
     #[inline(always)]
-    fn inside(&self, kj: usize, block: &Range<usize>) -> Range<usize> {
+    fn inside(&self, kj: usize, windows: &Range<usize>, columns: &Range<usize>) -> Range<usize> {
         let (stride, padding) = (self.geometry.stride[1], self.geometry.padding[1]);
-        let start = padding.saturating_sub(kj).div_ceil(stride).max(block.start);
-        let end = (self.input[1] + padding).saturating_sub(kj).div_ceil(stride).min(block.end);
-        start..end.max(start)
+        let reaching = |column: usize| {
+            let distance = (column + padding).saturating_sub(kj);
+            // Divisions take longer than the additions of a short row.
+            if stride == 1 { distance } else { distance.div_ceil(stride) }
+        };
+        let start = reaching(columns.start).max(windows.start);
+        start..reaching(columns.end).min(windows.end).max(start)
+    }
+
+    /// Position of column `kj` of window `j`, which lies inside the plane.
+    #[inline(always)]
+    fn column(&self, j: usize, kj: usize) -> usize {
+        j * self.geometry.stride[1] + kj - self.geometry.padding[1]
     }
 }
 
@@ -79,13 +94,13 @@ fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(n))
 }
 
-/// `f(a, x)` for elements of `acc` and every `stride`-th of `line`.
+/// `f(a, x)` for items of `acc` and every `stride`-th of `line`.
 #[inline(always)]
-fn each<A, T: Copy>(acc: &mut [A], line: &[T], stride: usize, mut f: impl FnMut(usize, &mut A, T)) {
+fn each<A, T: Copy>(acc: impl Iterator<Item = A>, line: &[T], stride: usize, mut f: impl FnMut(A, T)) {
     if stride == 1 {
-        acc.iter_mut().zip(line).enumerate().for_each(|(j, (a, &x))| f(j, a, x));
+        acc.zip(line).for_each(|(a, &x)| f(a, x));
     } else {
-        acc.iter_mut().zip(line.iter().step_by(stride)).enumerate().for_each(|(j, (a, &x))| f(j, a, x));
+        acc.zip(line.iter().step_by(stride)).for_each(|(a, &x)| f(a, x));
     }
 }
 
@@ -165,10 +180,10 @@ fn max_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>, ou
 /// Windows of 2 by 2 in the rows `upper` and `lower`, the first of which begins at position `first` of its plane.
 #[inline(always)]
 fn max_of_pairs<T: Float>(upper: &[T], lower: &[T], first: usize, out: &mut [T], indices: &mut [i64]) {
-    let width = upper.len() as i64;
+    let width = upper.len() as u32;
     let pairs = upper.chunks_exact(2).zip(lower.chunks_exact(2));
     for (j, ((o, index), (a, b))) in out.iter_mut().zip(indices).zip(pairs).enumerate() {
-        let (mut best, mut place) = (a[0].get(), 0i64);
+        let (mut best, mut place) = (a[0].get(), 0);
         for (x, at) in [(a[1], 1), (b[0], width), (b[1], width + 1)] {
             let x = x.get();
             let take = beats(x, best);
@@ -176,37 +191,40 @@ fn max_of_pairs<T: Float>(upper: &[T], lower: &[T], first: usize, out: &mut [T],
             place = if take { at } else { place };
         }
         *o = T::put(best);
-        *index = (first + 2 * j) as i64 + place;
+        *index = (first + 2 * j) as i64 + place as i64;
     }
 }
 
 #[inline(always)]
 fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>, out: &mut [T], indices: &mut [i64]) {
-    let (w, [_, stride], [_, padding]) = (shape.input[1], shape.geometry.stride, shape.geometry.padding);
-    let mut best = [T::Compute::NEG_INFINITY; BLOCK];
-    // −1: nothing seen yet, so that the first of several −∞ is found.
-    indices.fill(-1);
+    const NOWHERE: u32 = u32::MAX;
+    let (w, [_, stride]) = (shape.input[1], shape.geometry.stride);
+    let mut best = [T::Compute::LOWEST; BLOCK];
+    // Positions of planes that are supported fit 32 bits, which compare and select as fast as floats do.
+    let mut places = [NOWHERE; BLOCK];
     for y in shape.covered(0, i) {
         for kj in 0..shape.geometry.window[1] {
-            let windows = shape.inside(kj, block);
+            let windows = shape.inside(kj, block, &(0..w));
             if windows.is_empty() {
                 continue;
             }
-            let first = y * w + windows.start * stride + kj - padding;
-            let line = &plane[first..(y + 1) * w];
+            let first = y * w + shape.column(windows.start, kj);
             let here = windows.start - block.start..windows.end - block.start;
-            let indices = &mut indices[here.clone()];
-            each(&mut best[here], line, stride, |j, best, x| {
-                let (x, index) = (x.get(), &mut indices[j]);
-                let take = beats(x, *best) | (*index < 0);
+            let mut at = first as u32;
+            let so_far = best[here.clone()].iter_mut().zip(&mut places[here]);
+            each(so_far, &plane[first..(y + 1) * w], stride, |(best, place), x| {
+                let x = x.get();
+                // Not only what is larger: the first of several −∞ is found too.
+                let take = beats(x, *best) | (*place == NOWHERE);
                 *best = if take { x } else { *best };
-                *index = if take { (first + j * stride) as i64 } else { *index };
+                *place = if take { at } else { *place };
+                at = at.wrapping_add(stride as u32);
             });
         }
     }
-    for ((o, index), best) in out.iter_mut().zip(indices).zip(best) {
+    for ((o, index), (best, place)) in out.iter_mut().zip(indices).zip(best.into_iter().zip(places)) {
         *o = T::put(best);
-        *index = (*index).max(0);
+        *index = if place == NOWHERE { 0 } else { place as i64 };
     }
 }
 
@@ -236,20 +254,19 @@ fn average_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>
 /// Sums of the windows `block` of row `i`: of each window's rows first, which keeps the error of large windows small.
 #[inline(always)]
 fn block_sums<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>) -> [T::Compute; BLOCK] {
-    let (w, [_, stride], [_, padding]) = (shape.input[1], shape.geometry.stride, shape.geometry.padding);
+    let (w, [_, stride]) = (shape.input[1], shape.geometry.stride);
     let zero = T::Compute::default();
     let mut sums = [zero; BLOCK];
     for y in shape.covered(0, i) {
         let mut row = [zero; BLOCK];
         for kj in 0..shape.geometry.window[1] {
-            let windows = shape.inside(kj, block);
+            let windows = shape.inside(kj, block, &(0..w));
             if windows.is_empty() {
                 continue;
             }
-            let line = &plane[y * w + windows.start * stride + kj - padding..(y + 1) * w];
-            each(&mut row[windows.start - block.start..windows.end - block.start], line, stride, |_, sum, x| {
-                *sum = *sum + x.get();
-            });
+            let line = &plane[y * w + shape.column(windows.start, kj)..(y + 1) * w];
+            let row = &mut row[windows.start - block.start..windows.end - block.start];
+            each(row.iter_mut(), line, stride, |sum, x| *sum = *sum + x.get());
         }
         for (sum, row) in sums[..block.len()].iter_mut().zip(row) {
             *sum = *sum + row;
@@ -305,22 +322,52 @@ fn average_grad_rows_body<S: Isa, T: Float>(shape: Shape, grad: &[T], rows: Rang
     for (at, row) in rows.enumerate() {
         let (plane, y) = (row / h * oh * ow, row % h);
         let grad = &grad[plane..][..oh * ow];
-        for block in blocks(w) {
-            let mut sums = [T::Compute::default(); BLOCK];
-            let columns = shape.covering(1, block.clone());
-            for i in shape.covering(0, y..y + 1) {
-                for j in columns.clone() {
-                    let covered = shape.covered(1, j);
-                    let (start, end) = (covered.start.max(block.start), covered.end.min(block.end));
-                    let g = grad[i * ow + j].get();
-                    for sum in &mut sums[start - block.start..end - block.start] {
-                        *sum = *sum + g;
-                    }
-                }
+        let out = &mut out[at * w..][..w];
+        if shape.halves() {
+            let whole = if y / 2 < oh { 2 * ow } else { 0 };
+            let (pairs, rest) = out.split_at_mut(whole);
+            rest.fill(T::put(T::Compute::default()));
+            for (pair, g) in pairs.chunks_exact_mut(2).zip(grad.iter().skip(y / 2 * ow)) {
+                pair.fill(T::put(g.get() / size));
             }
-            for (o, sum) in out[at * w..][block].iter_mut().zip(sums) {
+            continue;
+        }
+        for block in blocks(w) {
+            let sums = block_grads(&shape, grad, y, &block);
+            for (o, sum) in out[block].iter_mut().zip(sums) {
                 *o = T::put(sum / size);
             }
         }
     }
+}
+
+/// Sums over the windows that cover the columns `block` of row `y`: over rows of windows first, then over their columns.
+#[inline(always)]
+fn block_grads<T: Float>(shape: &Shape, grad: &[T], y: usize, block: &Range<usize>) -> [T::Compute; BLOCK] {
+    let (ow, [_, stride]) = (shape.output[1], shape.geometry.stride);
+    let mut sums = [T::Compute::default(); BLOCK];
+    let columns = shape.covering(1, block.clone());
+    for start in columns.clone().step_by(BLOCK) {
+        let some = start..(start + BLOCK).min(columns.end);
+        let mut down = [T::Compute::default(); BLOCK];
+        for i in shape.covering(0, y..y + 1) {
+            for (sum, g) in down.iter_mut().zip(&grad[i * ow + some.start..i * ow + some.end]) {
+                *sum = *sum + g.get();
+            }
+        }
+        for kj in 0..shape.geometry.window[1] {
+            let windows = shape.inside(kj, &some, block);
+            if windows.is_empty() {
+                continue;
+            }
+            let to = &mut sums[shape.column(windows.start, kj) - block.start..];
+            let from = &down[windows.start - some.start..windows.end - some.start];
+            if stride == 1 {
+                to.iter_mut().zip(from).for_each(|(sum, &g)| *sum = *sum + g);
+            } else {
+                to.iter_mut().step_by(stride).zip(from).for_each(|(sum, &g)| *sum = *sum + g);
+            }
+        }
+    }
+    sums
 }

@@ -60,7 +60,7 @@ impl<T: Float> Forward<T> {
         let [max, total, factor] = [(); 3].map(|()| take(&mut room, width));
         sums.fill(T::Compute::default());
         total.fill(T::Compute::default());
-        max.fill(T::Compute::NEG_INFINITY);
+        max.fill(T::Compute::LOWEST);
         // SAFETY: these queries exist, and the operand is only read.
         unsafe { self.q.load_transposed(at, queries.clone(), q, width) };
         let visible = if self.scores.causal { z.s.min(queries.end) } else { z.s };
@@ -104,7 +104,7 @@ impl<T: Float> Forward<T> {
             let factor = if unseen { zero } else { one / total[i] };
             *to = T::Compute::from_f64(max[i].to_f64() + total[i].to_f64().ln());
             if unseen {
-                *to = T::Compute::NEG_INFINITY;
+                *to = T::Compute::LOWEST;
             }
             // SAFETY: as above.
             unsafe { self.out.write(at, first + i, &sums[i * value_row..], factor) };
@@ -133,7 +133,7 @@ fn exponentials_body<S: Isa, R: Real>(
     for start in (0..queries).step_by(COLUMNS) {
         let n = COLUMNS.min(queries - start);
         let (max, total, factor) = (&mut max[start..][..n], &mut total[start..][..n], &mut factor[start..][..n]);
-        let mut highest = [R::NEG_INFINITY; COLUMNS];
+        let mut highest = [R::LOWEST; COLUMNS];
         highest[..n].copy_from_slice(max);
         for key in 0..keys {
             for (m, &x) in highest.iter_mut().zip(&scores[key * stride + start..][..n]) {
@@ -145,15 +145,15 @@ fn exponentials_body<S: Isa, R: Real>(
         for ((shift, (max, total)), (factor, highest)) in
             shift.iter_mut().zip(max.iter_mut().zip(total.iter_mut())).zip(factor.iter_mut().zip(highest))
         {
-            *shift = if highest == R::NEG_INFINITY { zero } else { highest };
-            *factor = if *max == R::NEG_INFINITY { zero } else { (*max - *shift).exp::<S>() };
+            *shift = if highest == R::LOWEST { zero } else { highest };
+            *factor = if *max == R::LOWEST { zero } else { (*max - *shift).exp::<S>() };
             *total = *total * *factor;
             *max = highest;
         }
         for key in 0..keys {
             for ((x, shift), total) in scores[key * stride + start..][..n].iter_mut().zip(shift).zip(total.iter_mut()) {
                 let p = (*x - shift).exp::<S>();
-                *x = if *x == R::NEG_INFINITY { zero } else { p };
+                *x = if *x == R::LOWEST { zero } else { p };
                 *total = *total + *x;
             }
         }

@@ -184,7 +184,7 @@ simd! {
 #[inline(always)]
 fn gradient<S: Isa, R: Real>(score: R, through: R, logsumexp: R, delta: R, scale: R) -> (R, R) {
     let p = (score - logsumexp).exp::<S>();
-    let hidden = (score == R::NEG_INFINITY) | (logsumexp == R::NEG_INFINITY);
+    let hidden = (score == R::LOWEST) | (logsumexp == R::LOWEST);
     let p = if hidden { R::default() } else { p };
     (p, p * (through - delta) * scale)
 }

@@ -21,7 +21,7 @@ use memcore::DType;
 use memcore::backend::Operand;
 use memcore::error::{Error, Result};
 
-use crate::element::{Element, Float, Real};
+use crate::element::{Element, Float, Number, Real};
 use crate::parallel::SCRATCH_BYTES;
 use crate::view::{Context, SharedMut, Stored};
 use tile::{COLUMNS, add_converted, convert, convert_strided, scale_rows};
@@ -201,7 +201,7 @@ impl<T: Float + Stored> Scores<T> {
             }
             None => None,
         };
-        Ok(Self { scale: crate::element::Number::from_f64(scale), causal, mask })
+        Ok(Self { scale: T::Compute::from_f64(scale), causal, mask })
     }
 
     /// `scale·x + mask`, and −∞ for the future, in a tile whose rows are `stride` apart. Its rows are keys if
@@ -230,10 +230,10 @@ impl<T: Float + Stored> Scores<T> {
             }
             if self.causal && keys_are_rows {
                 let hidden = row.saturating_sub(columns.start).min(line.len());
-                line[..hidden].fill(T::Compute::NEG_INFINITY);
+                line[..hidden].fill(T::Compute::LOWEST);
             } else if self.causal {
                 let seen = (row + 1).saturating_sub(columns.start).min(line.len());
-                line[seen..].fill(T::Compute::NEG_INFINITY);
+                line[seen..].fill(T::Compute::LOWEST);
             }
         }
     }

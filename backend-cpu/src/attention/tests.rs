@@ -116,10 +116,10 @@ fn by_loops(p: &Problem) -> [Vec<f64>; 6] {
         (0..s).for_each(|j| add(&mut out[of_out.clone()], &v[keys(j).1], p[j]));
         let g = &grad[of_out.clone()];
         delta[row] = dot(g, &out[of_out]);
-        for j in 0..s {
+        for (j, p) in p.iter().enumerate() {
             let (of_k, of_v) = keys(j);
-            let ds = SCALE * p[j] * (dot(g, &v[of_v.clone()]) - delta[row]);
-            add(&mut d_v[of_v], g, p[j]);
+            let ds = SCALE * p * (dot(g, &v[of_v.clone()]) - delta[row]);
+            add(&mut d_v[of_v], g, *p);
             add(&mut dq[of_q.clone()], &k[of_k.clone()], ds);
             add(&mut dk[of_k], &q[of_q.clone()], ds);
         }

@@ -104,10 +104,16 @@ fn scale_rows_body<S: Isa, R: Real>(tile: &mut [R], stride: usize, [rows, column
     }
 }
 
+/// Rows are as short as a head: a few partial sums are enough, and they are added in order.
 #[inline(always)]
 fn dot_body<S: Isa, T: Float>(x: &[T], y: &[T]) -> T::Compute {
-    let step = |sum: T::Compute, x: T, y: T| x.get().fma::<S>(y.get(), sum);
-    crate::lanes::fold2(x, y, T::Compute::default(), step, |a, b| a + b)
+    let mut sums = [T::Compute::default(); COLUMNS];
+    for (x, y) in x.chunks(COLUMNS).zip(y.chunks(COLUMNS)) {
+        for ((sum, x), y) in sums.iter_mut().zip(x).zip(y) {
+            *sum = x.get().fma::<S>(y.get(), *sum);
+        }
+    }
+    sums.into_iter().fold(T::Compute::default(), |total, sum| total + sum)
 }
 
 #[cfg(test)]
