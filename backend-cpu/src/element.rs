@@ -44,8 +44,8 @@ pub(crate) trait Real:
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
 {
-    /// −∞
-    const NEG_INFINITY: Self;
+    /// Its vectors in an instruction set.
+    type Vector<S: Isa>: crate::vector::Vector<Self>;
     /// To f64, exactly.
     fn to_f64(self) -> f64;
     /// `self·b + c`

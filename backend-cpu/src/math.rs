@@ -110,7 +110,7 @@ pub(crate) fn normal_f32<S: Isa>(x: f32) -> (f32, f32) {
 }
 
 impl Real for f32 {
-    const NEG_INFINITY: f32 = f32::NEG_INFINITY;
+    type Vector<S: Isa> = S::F32;
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self as f64
@@ -154,7 +154,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    const NEG_INFINITY: f64 = f64::NEG_INFINITY;
+    type Vector<S: Isa> = S::F64;
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self
