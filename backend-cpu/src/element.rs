@@ -54,6 +54,11 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     /// `eˣ`
     fn exp<S: Isa>(self) -> Self;
+    /// `eˣ` for `x ≤ 0` (or NaN), where results below the least normal number may be 0: cheaper.
+    #[inline(always)]
+    fn exp_nonpositive<S: Isa>(self) -> Self {
+        self.exp::<S>()
+    }
     /// `ln x`
     fn ln<S: Isa>(self) -> Self;
     /// `tanh x`

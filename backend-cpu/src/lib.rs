@@ -16,24 +16,30 @@
 //! | `stream.rs` | the loop behind every elementwise kernel |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
+mod attention;
 mod backend;
+mod conv;
 mod element;
 mod elementwise;
 mod index;
 mod lanes;
 mod loss;
 mod math;
+mod matmul;
 mod memory;
 mod norm;
 mod optim;
 mod os;
 mod parallel;
+mod pool;
 mod quant;
 mod random;
 mod reduce;
 mod simd;
 mod softmax;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod vector;
 mod view;
 

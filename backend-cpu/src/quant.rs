@@ -1,10 +1,12 @@
 //! int8 rows with one scale each.
 
-use memcore::backend::kernel::{DequantizeInt8, QuantizeInt8};
+use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 use memcore::error::Result;
 
 use crate::element::{Float, Number, Real, float_type};
 use crate::lanes::{LargestMagnitude, fold};
+use crate::matmul::product::{Mat, MatMut, product};
+use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
@@ -81,4 +83,59 @@ fn dequantize_row_body<S: Isa, T: Float>(x: &[i8], scale: f32, out: &mut [T]) {
     for (o, &x) in out.iter_mut().zip(x) {
         *o = T::put(<T::Compute as Number>::from_f64(x as f64) * scale);
     }
+}
+/// `out = x @ (weight·scale)ᵀ + bias`, block by block in the thread's scratch: neither operand is widened as a whole.
+pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
+    float_type!(k.x.dtype, T => int8_product::<T>(ctx, k), else Ok(()))
+}
+
+/// Rows of `x`, rows of the weight, and terms of one block.
+const BLOCK: [usize; 3] = [128, 128, 256];
+
+fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
+    let (&[m, inner], &[n, _]) = (k.x.dims(), k.weight.dims()) else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases the written one, which is taken once.
+    let (x, weight, scales, bias, out) = unsafe {
+        (
+            ctx.input::<T>(&k.x)?,
+            ctx.input::<i8>(&k.weight)?,
+            ctx.input::<f32>(&k.scale)?,
+            ctx.input_option::<T>(&k.bias)?,
+            SharedMut::new(ctx.output::<T>(&k.out)?),
+        )
+    };
+    let [rows, cols, terms] = BLOCK;
+    let across = n.div_ceil(cols);
+    ctx.for_pieces(m.div_ceil(rows) * across, 1, rows.min(m) * cols.min(n) * inner / 4, |task, _| {
+        let (i, j) = (task / across * rows, task % across * cols);
+        let (height, width) = (rows.min(m - i), cols.min(n - j));
+        let mut scratch = ctx.scratch();
+        let room = scratch.slice_mut::<T::Compute>(SCRATCH_BYTES / size_of::<T::Compute>());
+        let (sums, room) = room.split_at_mut(rows * cols);
+        let (a, b) = room.split_at_mut(rows * terms);
+        sums.fill(T::Compute::default());
+        for p in (0..inner).step_by(terms) {
+            let len = terms.min(inner - p);
+            for (row, to) in a.chunks_exact_mut(len).take(height).enumerate() {
+                to.iter_mut().zip(&x[(i + row) * inner + p..]).for_each(|(to, x)| *to = x.get());
+            }
+            for (row, to) in b.chunks_exact_mut(len).take(width).enumerate() {
+                let from = &weight[(j + row) * inner + p..];
+                to.iter_mut().zip(from).for_each(|(to, w)| *to = T::Compute::from_f64(f64::from(*w)));
+            }
+            let (a, b) = (Mat::new(a.as_ptr(), len, 1), Mat::new(b.as_ptr(), len, 1).transposed());
+            let (one, to) = (T::Compute::from_f64(1.0), MatMut::new(sums.as_mut_ptr(), width, 1));
+            // SAFETY: the three blocks were just laid out so in this task's scratch.
+            unsafe { product([height, width, len], one, a, b, one, to) };
+        }
+        for (row, sums) in sums.chunks_exact(width).take(height).enumerate() {
+            // SAFETY: the block's part of a row is this task's alone.
+            let out = unsafe { out.part((i + row) * n + j, width) };
+            for (col, (to, sum)) in out.iter_mut().zip(sums).enumerate() {
+                let shift = bias.map_or(T::Compute::default(), |bias| bias[j + col].get());
+                *to = T::put(*sum * T::Compute::from_f64(f64::from(scales[j + col])) + shift);
+            }
+        }
+    });
+    Ok(())
 }

@@ -154,7 +154,7 @@ fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
 #[inline(always)]
 fn exp_block_body<S: Isa, R: Real>(x: &[R], max: R, out: &mut [R]) -> R {
     for (o, &x) in out.iter_mut().zip(x) {
-        *o = (x - max).exp::<S>();
+        *o = (x - max).exp_nonpositive::<S>();
     }
     sum_body::<S, R>(out)
 }
@@ -169,7 +169,7 @@ fn scale_body<S: Isa, R: Real>(out: &mut [R], factor: R) {
 #[inline(always)]
 fn scaled_exp_body<S: Isa, R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) {
     for (o, &x) in out.iter_mut().zip(x) {
-        *o = (x - max).exp::<S>() * factor;
+        *o = (x - max).exp_nonpositive::<S>() * factor;
     }
 }
 

@@ -1,1 +1,43 @@
-fn main() {}
+//! `vramlab`: the memory that training a neural network takes, measured, predicted and explained.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `args` | what was typed, as data; scans and configuration files |
+//! | `backends` | the one table of devices in this build |
+//! | `commands` | one file per command |
+//! | `render` | tables, charts and figures for people |
+//! | `output` | files that are there whole or not at all |
+//! | `exit` | failures and their exit codes |
+//!
+//! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
+
+mod args;
+mod backends;
+mod commands;
+mod exit;
+mod interrupt;
+mod output;
+mod progress;
+mod render;
+mod ui;
+
+use std::process::ExitCode;
+
+use crate::exit::Code;
+
+fn main() -> ExitCode {
+    interrupt::install();
+    let code = match args::parse(std::env::args_os().collect()) {
+        Ok(invocation) => {
+            let ui = ui::Ui::new(&invocation.cli.global);
+            commands::run(&invocation, &ui).unwrap_or_else(|failure| ui.fail(&failure))
+        }
+        Err(args::Refusal::Clap(error)) => {
+            // Help and version are no failures; clap knows which stream each belongs to. Nothing can be done when that is closed.
+            let _ = error.print();
+            if error.use_stderr() { Code::Usage } else { Code::Done }
+        }
+        Err(args::Refusal::Failure(failure)) => ui::Ui::plain().fail(&failure),
+    };
+    code.into()
+}

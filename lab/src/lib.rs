@@ -1,1 +1,18 @@
-//! lab
+//! The laboratory: what one can train, how a step goes, what is asked of it and how it is answered.
+//!
+//! ```text
+//! experiments, model_file → training → models, data        (no arrow runs back)
+//! ```
+//!
+//! Nothing here knows a terminal: results are data, and the program that shows them decides how.
+
+pub mod data;
+pub mod error;
+pub mod experiments;
+pub mod model_file;
+pub mod models;
+pub mod predict;
+pub mod record;
+pub mod training;
+
+pub use error::{Error, Result};

@@ -1,10 +1,33 @@
-//! The backend-agnostic core of vramlab.
+//! The backend-agnostic core of vramlab: tensors, autograd, operators, and the account of every byte they take.
+//!
+//! Data flows one way; no module knows one above it:
+//!
+//! ```text
+//! nn, optim → ops → autograd → array → storage → device → memory → backend → layout, dtype, error
+//! ```
+//!
+//! There is no GPU interface here, no file and no terminal.
+
+pub mod array;
+pub mod autograd;
 pub mod backend;
+pub mod context;
+pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod layout;
 pub mod memory;
+pub mod nn;
+pub mod ops;
+pub mod optim;
+pub mod profile;
+pub mod storage;
+pub mod tape;
 
+pub use array::Array;
+pub use autograd::{NoGrad, Tensor};
+pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{Layout, MAX_RANK};
+pub use profile::Profile;

@@ -1,1 +1,39 @@
-//! xtask
+//! Rules that the project's sources keep, as functions over their text; `tests/` applies them to the files.
+
+pub mod files;
+pub mod layers;
+pub mod manifests;
+pub mod paths;
+pub mod scan;
+pub mod style;
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A place where a rule is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The file, relative to the workspace.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl Violation {
+    pub(crate) fn new(file: impl Into<PathBuf>, line: usize, problem: impl Into<String>) -> Self {
+        Violation { file: file.into(), line, problem: problem.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.problem)
+    }
+}
+
+/// One violation a line, for a failing test.
+pub fn listing(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("\n{violation}")).collect()
+}

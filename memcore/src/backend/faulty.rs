@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
 use crate::error::{Error, Result};
 
 /// Which calls [`Faulty`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultyCall {
-    /// Segments: the n-th one is refused as if the device were full.
+    /// Segments and mapped pages: the n-th one is refused as if the device were full.
     AllocSegment,
     /// Kernels: the n-th one fails with an error of the backend's own.
     Launch,
@@ -59,6 +59,37 @@ impl<B: Backend> DeviceMemory for Faulty<B> {
     }
     fn memory_info(&self) -> Option<MemoryInfo> {
         self.inner.memory_info()
+    }
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        self.inner.virtual_memory().is_some().then_some(self as &dyn VirtualMemory)
+    }
+}
+
+impl<B: Backend> Faulty<B> {
+    fn inner_virtual(&self) -> Result<&dyn VirtualMemory> {
+        self.inner.virtual_memory().ok_or_else(|| Error::invalid("virtual memory", "this backend has none"))
+    }
+}
+
+impl<B: Backend> VirtualMemory for Faulty<B> {
+    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+        self.inner_virtual()?.reserve(bytes)
+    }
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        if self.fails(FaultyCall::AllocSegment) {
+            return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(0) });
+        }
+        self.inner_virtual()?.map(id, offset, bytes)
+    }
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        if let Ok(inner) = self.inner_virtual() {
+            inner.unmap(id, offset, bytes);
+        }
+    }
+    fn release(&self, id: SegmentId) {
+        if let Ok(inner) = self.inner_virtual() {
+            inner.release(id);
+        }
     }
 }
 

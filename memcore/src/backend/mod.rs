@@ -20,6 +20,7 @@
 
 mod cost;
 mod faulty;
+mod forward;
 pub mod kernel;
 mod limited;
 mod meta;

@@ -54,7 +54,7 @@ fn check_bounds(call: &KernelCall, name: &'static str, access: Access, operand: 
             ),
         ));
     }
-    if operand.region.offset % operand.dtype.size() != 0 {
+    if !operand.region.offset.is_multiple_of(operand.dtype.size()) {
         return Err(invalid(
             call,
             name,

@@ -1,9 +1,59 @@
-//! Placeholder while the module is being written.
-/// Who held the memory when it ran out.
-#[derive(Debug)]
-pub struct OutOfMemory {}
-impl std::fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("oom")
-    }
-}
+//! Who gets which bytes, and what for.
+//!
+//! ```text
+//!   Storage (one layer up)      owns a block for as long as a value lives
+//!      │
+//!   Ledger                      meaning: category, scope, op, phase; a fold over events
+//!      │
+//!   dyn Allocator               bytes: segments, blocks, splits, statistics
+//!      │
+//!   dyn DeviceMemory            the driver
+//! ```
+//!
+//! An [`Allocator`] turns requests into [`Block`]s of the segments that it takes from the driver. It knows bytes and
+//! nothing of their meaning. The [`Ledger`] knows the meaning and nothing of segments: it folds [`Event`]s into a
+//! [`Usage`], so that a report can be made again from a recording, without a device. Neither calls the other; the
+//! device layer calls both under its one lock.
+//!
+//! Policies: [`Caching`] is PyTorch's, exactly; [`Direct`] asks the driver every time; [`Bfc`], [`Buddy`] and [`Tlsf`] are
+//! others' answers to the same question, made of a set of rules ([`Fit`]) each; [`Planned`] knows the future.
+//!
+//! The words are PyTorch's: a *segment* is what one driver call gave, a *block* a part of it; *allocated* counts blocks
+//! that a client holds, *active* also those whose free waits for another stream, *reserved* whole segments, *requested*
+//! what clients asked for before rounding.
+
+mod address;
+mod allocator;
+mod arena;
+mod bfc;
+mod buddy;
+pub mod caching;
+mod category;
+mod direct;
+mod event;
+mod ledger;
+mod oom;
+pub mod planned;
+mod rings;
+mod slab;
+mod snapshot;
+mod stats;
+mod tlsf;
+mod usage;
+
+pub use allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
+pub use arena::{Arena, Fit, FreeBlock, Room};
+pub use bfc::{BestFit, Bfc};
+pub use buddy::{Buddies, Buddy};
+pub use caching::{AllocatorConfig, Caching, TorchVersion, memory_summary};
+pub use category::Category;
+pub use direct::Direct;
+pub use event::{AllocId, Event, Origin, PhaseId, ScopeId};
+pub use ledger::Ledger;
+pub use oom::{OutOfMemory, Verdict};
+pub use planned::Planned;
+pub use rings::Rings;
+pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
+pub use stats::{Stat, StatArray, Stats};
+pub use tlsf::{Tlsf, TwoLevels};
+pub use usage::{CategoryBytes, Live, PeakComposition, Usage};

@@ -115,7 +115,7 @@ impl Rope {
         c.dims("out", &self.out, self.x.dims())?;
         c.dtype("out", &self.out, self.x.dtype)?;
         let d = self.x.dims();
-        c.that(d[3] % 2 == 0, "x", || format!("last size {} is odd", d[3]))?;
+        c.that(d[3].is_multiple_of(2), "x", || format!("last size {} is odd", d[3]))?;
         for (name, table) in [("cos", &self.cos), ("sin", &self.sin)] {
             c.dtype(name, table, self.x.dtype.accumulator())?;
             c.dense(name, table, &[d[1], d[3] / 2])?;

@@ -1,0 +1,91 @@
+//! Matrices in memory, and the GEMM library's product of two of them.
+
+use crate::element::Real;
+
+/// A matrix somewhere in memory: address of the first element, and the steps to the next row and column, in elements.
+pub(crate) struct Mat<T> {
+    ptr: *const T,
+    pub(crate) row: usize,
+    pub(crate) col: usize,
+}
+
+/// As [`Mat`], to be written.
+pub(crate) struct MatMut<T> {
+    ptr: *mut T,
+    pub(crate) row: usize,
+    pub(crate) col: usize,
+}
+
+macro_rules! matrix {
+    ($Mat:ident, $($ptr:tt)+) => {
+        impl<T> Clone for $Mat<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<T> Copy for $Mat<T> {}
+        // SAFETY: only an address; each use is unsafe and says why its part may be used.
+        unsafe impl<T: Send> Send for $Mat<T> {}
+        // SAFETY: as above.
+        unsafe impl<T: Sync> Sync for $Mat<T> {}
+
+        impl<T> $Mat<T> {
+            /// A matrix with these steps.
+            pub(crate) fn new(ptr: $($ptr)+ T, row: usize, col: usize) -> Self {
+                Self { ptr, row, col }
+            }
+            /// The address of the first element.
+            pub(crate) fn ptr(self) -> $($ptr)+ T {
+                self.ptr
+            }
+            /// The matrix that starts at row `i`, column `j` of this one. Using it out of bounds is what is unsafe.
+            pub(crate) fn at(self, i: usize, j: usize) -> Self {
+                Self { ptr: self.ptr.wrapping_add(i * self.row + j * self.col), ..self }
+            }
+            /// The matrix that starts `elements` further on.
+            pub(crate) fn skip(self, elements: usize) -> Self {
+                Self { ptr: self.ptr.wrapping_add(elements), ..self }
+            }
+        }
+    };
+}
+matrix!(Mat, *const);
+matrix!(MatMut, *mut);
+
+impl<T> Mat<T> {
+    /// Rows and columns exchanged.
+    pub(crate) fn transposed(self) -> Self {
+        Self { row: self.col, col: self.row, ..self }
+    }
+}
+
+/// `out = alpha·(a @ b) + keep·out` on this thread, for `a` `[m, k]`, `b` `[k, n]`, `out` `[m, n]`; `out` is not read when `keep` is 0.
+///
+/// # Safety
+/// All elements named by the sizes and steps are in bounds, those of `out` are this thread's alone.
+pub(crate) unsafe fn product<T: Real>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>, b: Mat<T>, keep: T, out: MatMut<T>) {
+    // SAFETY: as the caller asserts. No stride exceeds isize::MAX elements: the operands lie in memory.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.ptr,
+            out.col as isize,
+            out.row as isize,
+            keep != T::default(),
+            a.ptr,
+            a.col as isize,
+            a.row as isize,
+            b.ptr,
+            b.col as isize,
+            b.row as isize,
+            keep,
+            alpha,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}

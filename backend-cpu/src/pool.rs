@@ -1,0 +1,326 @@
+//! Max and average pooling and their gradients. Both directions go by rows of what they write, so that every element
+//! is written by one task, and sums of overlapping windows are taken in the compute type in a fixed order.
+
+use std::ops::Range;
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad};
+use memcore::error::Result;
+
+use crate::element::{Float, Number, Real, float_type};
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// Visits of window elements per task.
+const TASK: usize = 16 << 10;
+/// Columns that are worked on together.
+const BLOCK: usize = 128;
+
+/// A window for each element of `out`: its maximum and where that is, or its mean.
+pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
+    float_type!(k.x.dtype, T => forward::<T>(ctx, k), else Ok(()))
+}
+
+/// The gradient of [`pool2d`], gathered by each element of the input.
+pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
+    float_type!(k.grad.dtype, T => backward::<T>(ctx, k), else Ok(()))
+}
+
+/// Geometry and sizes of planes.
+#[derive(Clone, Copy)]
+struct Shape {
+    geometry: Pool2dGeometry,
+    input: [usize; 2],
+    output: [usize; 2],
+}
+
+impl Shape {
+    fn new(geometry: Pool2dGeometry, x: &Operand, y: &Operand) -> Self {
+        let (x, y) = (x.dims(), y.dims());
+        Self { geometry, input: [x[2], x[3]], output: [y[2], y[3]] }
+    }
+
+    /// Windows of 2 by 2 that tile the plane: the common case.
+    #[inline(always)]
+    fn halves(&self) -> bool {
+        let g = &self.geometry;
+        g.window == [2, 2] && g.stride == [2, 2] && g.padding == [0, 0]
+    }
+
+    /// Positions along `axis` that window `i` covers inside the plane.
+    #[inline(always)]
+    fn covered(&self, axis: usize, i: usize) -> Range<usize> {
+        let g = &self.geometry;
+        let (first, padding) = (i * g.stride[axis], g.padding[axis]);
+        first.saturating_sub(padding)..(first + g.window[axis]).saturating_sub(padding).min(self.input[axis])
+    }
+
+    /// Windows along `axis` that cover any of some positions.
+    #[inline(always)]
+    fn covering(&self, axis: usize, at: Range<usize>) -> Range<usize> {
+        let g = &self.geometry;
+        let first = (at.start + g.padding[axis] + 1).saturating_sub(g.window[axis]).div_ceil(g.stride[axis]);
+        first..((at.end + g.padding[axis] - 1) / g.stride[axis] + 1).min(self.output[axis])
+    }
+
+    /// Windows among `block` whose column `kj` lies inside the plane.
+    #[inline(always)]
+    fn inside(&self, kj: usize, block: &Range<usize>) -> Range<usize> {
+        let (stride, padding) = (self.geometry.stride[1], self.geometry.padding[1]);
+        let start = padding.saturating_sub(kj).div_ceil(stride).max(block.start);
+        let end = (self.input[1] + padding).saturating_sub(kj).div_ceil(stride).min(block.end);
+        start..end.max(start)
+    }
+}
+
+/// The columns of a row of `n`, in blocks.
+#[inline(always)]
+fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(n))
+}
+
+/// `f(a, x)` for elements of `acc` and every `stride`-th of `line`.
+#[inline(always)]
+fn each<A, T: Copy>(acc: &mut [A], line: &[T], stride: usize, mut f: impl FnMut(usize, &mut A, T)) {
+    if stride == 1 {
+        acc.iter_mut().zip(line).enumerate().for_each(|(j, (a, &x))| f(j, a, x));
+    } else {
+        acc.iter_mut().zip(line.iter().step_by(stride)).enumerate().for_each(|(j, (a, &x))| f(j, a, x));
+    }
+}
+
+fn forward<T: Float>(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
+    let shape = Shape::new(k.geometry, &k.x, &k.out);
+    let [n, c, oh, ow] = *k.out.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
+    let (x, out, indices) =
+        unsafe { (ctx.input::<T>(&k.x)?, ctx.output::<T>(&k.out)?, ctx.output_option::<i64>(&k.indices)?) };
+    let (out, indices) = (SharedMut::new(out), indices.map(SharedMut::new));
+    let visits = (ow * k.geometry.window[0] * k.geometry.window[1]).max(1);
+    ctx.for_pieces(n * c * oh, TASK.div_ceil(visits), visits, |start, end| {
+        let (first, len) = (start * ow, (end - start) * ow);
+        // SAFETY: rows are disjoint, those of the indices too.
+        let (out, indices) = unsafe { (out.part(first, len), indices.map(|i| i.part(first, len))) };
+        match indices {
+            Some(indices) => max_rows(shape, x, start..end, out, indices),
+            None => average_rows(shape, x, start..end, out),
+        }
+    });
+    Ok(())
+}
+
+fn backward<T: Float>(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
+    let shape = Shape::new(k.geometry, &k.out, &k.grad);
+    let [n, c, h, w] = *k.out.dims() else { return Ok(()) };
+    // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
+    let (grad, indices, out) =
+        unsafe { (ctx.input::<T>(&k.grad)?, ctx.input_option::<i64>(&k.indices)?, ctx.output::<T>(&k.out)?) };
+    let out = SharedMut::new(out);
+    let overlap = k.geometry.window[0].div_ceil(k.geometry.stride[0]).min(shape.output[0]).max(1);
+    let visits = (w * overlap).max(1);
+    ctx.for_pieces(n * c * h, TASK.div_ceil(visits), visits, |start, end| {
+        // SAFETY: rows are disjoint.
+        let out = unsafe { out.part(start * w, (end - start) * w) };
+        match indices {
+            Some(indices) => max_grad_rows(shape, grad, indices, start..end, out),
+            None => average_grad_rows(shape, grad, start..end, out),
+        }
+    });
+    Ok(())
+}
+
+simd! {
+    /// Rows `rows` of all planes' results.
+    fn max_rows<T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T], indices: &mut [i64]) = max_rows_body;
+    fn average_rows<T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T]) = average_rows_body;
+    /// Rows `rows` of all planes' gradients.
+    fn max_grad_rows<T: Float>(
+        shape: Shape, grad: &[T], indices: &[i64], rows: Range<usize>, out: &mut [T],
+    ) = max_grad_rows_body;
+    fn average_grad_rows<T: Float>(shape: Shape, grad: &[T], rows: Range<usize>, out: &mut [T]) = average_grad_rows_body;
+}
+
+/// Whether a later element takes an earlier one's place: by being larger, or the first NaN.
+#[inline(always)]
+fn beats<R: Real>(new: R, old: R) -> bool {
+    (new > old) | (new.is_nan() & !old.is_nan())
+}
+
+#[inline(always)]
+fn max_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T], indices: &mut [i64]) {
+    let ([h, w], [oh, ow]) = (shape.input, shape.output);
+    for (at, row) in rows.enumerate() {
+        let (plane, i) = (&x[row / oh * h * w..][..h * w], row % oh);
+        let (out, indices) = (&mut out[at * ow..][..ow], &mut indices[at * ow..][..ow]);
+        if shape.halves() {
+            max_of_pairs(&plane[2 * i * w..][..w], &plane[(2 * i + 1) * w..][..w], 2 * i * w, out, indices);
+            continue;
+        }
+        for block in blocks(ow) {
+            max_block(&shape, plane, i, &block, &mut out[block.clone()], &mut indices[block.clone()]);
+        }
+    }
+}
+
+/// Windows of 2 by 2 in the rows `upper` and `lower`, the first of which begins at position `first` of its plane.
+#[inline(always)]
+fn max_of_pairs<T: Float>(upper: &[T], lower: &[T], first: usize, out: &mut [T], indices: &mut [i64]) {
+    let width = upper.len() as i64;
+    let pairs = upper.chunks_exact(2).zip(lower.chunks_exact(2));
+    for (j, ((o, index), (a, b))) in out.iter_mut().zip(indices).zip(pairs).enumerate() {
+        let (mut best, mut place) = (a[0].get(), 0i64);
+        for (x, at) in [(a[1], 1), (b[0], width), (b[1], width + 1)] {
+            let x = x.get();
+            let take = beats(x, best);
+            best = if take { x } else { best };
+            place = if take { at } else { place };
+        }
+        *o = T::put(best);
+        *index = (first + 2 * j) as i64 + place;
+    }
+}
+
+#[inline(always)]
+fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>, out: &mut [T], indices: &mut [i64]) {
+    let (w, [_, stride], [_, padding]) = (shape.input[1], shape.geometry.stride, shape.geometry.padding);
+    let mut best = [T::Compute::LOWEST; BLOCK];
+    // −1: nothing seen yet, so that the first of several −∞ is found.
+    indices.fill(-1);
+    for y in shape.covered(0, i) {
+        for kj in 0..shape.geometry.window[1] {
+            let windows = shape.inside(kj, block);
+            if windows.is_empty() {
+                continue;
+            }
+            let first = y * w + windows.start * stride + kj - padding;
+            let line = &plane[first..(y + 1) * w];
+            let here = windows.start - block.start..windows.end - block.start;
+            let indices = &mut indices[here.clone()];
+            each(&mut best[here], line, stride, |j, best, x| {
+                let (x, index) = (x.get(), &mut indices[j]);
+                let take = beats(x, *best) | (*index < 0);
+                *best = if take { x } else { *best };
+                *index = if take { (first + j * stride) as i64 } else { *index };
+            });
+        }
+    }
+    for ((o, index), best) in out.iter_mut().zip(indices).zip(best) {
+        *o = T::put(best);
+        *index = (*index).max(0);
+    }
+}
+
+#[inline(always)]
+fn average_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T]) {
+    let ([h, w], [oh, ow], [wh, ww]) = (shape.input, shape.output, shape.geometry.window);
+    let size = <T::Compute as Number>::from_f64((wh * ww) as f64);
+    for (at, row) in rows.enumerate() {
+        let (plane, i) = (&x[row / oh * h * w..][..h * w], row % oh);
+        let out = &mut out[at * ow..][..ow];
+        if shape.halves() {
+            let (upper, lower) = (&plane[2 * i * w..][..w], &plane[(2 * i + 1) * w..][..w]);
+            for ((o, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {
+                *o = T::put(((a[0].get() + a[1].get()) + (b[0].get() + b[1].get())) / size);
+            }
+            continue;
+        }
+        for block in blocks(ow) {
+            let sums = block_sums(&shape, plane, i, &block);
+            for (o, sum) in out[block].iter_mut().zip(sums) {
+                *o = T::put(sum / size);
+            }
+        }
+    }
+}
+
+/// Sums of the windows `block` of row `i`: of each window's rows first, which keeps the error of large windows small.
+#[inline(always)]
+fn block_sums<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>) -> [T::Compute; BLOCK] {
+    let (w, [_, stride], [_, padding]) = (shape.input[1], shape.geometry.stride, shape.geometry.padding);
+    let zero = T::Compute::default();
+    let mut sums = [zero; BLOCK];
+    for y in shape.covered(0, i) {
+        let mut row = [zero; BLOCK];
+        for kj in 0..shape.geometry.window[1] {
+            let windows = shape.inside(kj, block);
+            if windows.is_empty() {
+                continue;
+            }
+            let line = &plane[y * w + windows.start * stride + kj - padding..(y + 1) * w];
+            each(&mut row[windows.start - block.start..windows.end - block.start], line, stride, |_, sum, x| {
+                *sum = *sum + x.get();
+            });
+        }
+        for (sum, row) in sums[..block.len()].iter_mut().zip(row) {
+            *sum = *sum + row;
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn max_grad_rows_body<S: Isa, T: Float>(shape: Shape, grad: &[T], indices: &[i64], rows: Range<usize>, out: &mut [T]) {
+    let ([h, w], [oh, ow]) = (shape.input, shape.output);
+    let zero = T::put(T::Compute::default());
+    for (at, row) in rows.enumerate() {
+        let (plane, y) = (row / h * oh * ow, row % h);
+        let (grad, indices) = (&grad[plane..][..oh * ow], &indices[plane..][..oh * ow]);
+        let out = &mut out[at * w..][..w];
+        if shape.halves() {
+            let whole = if y / 2 < oh { 2 * ow } else { 0 };
+            let (pairs, rest) = out.split_at_mut(whole);
+            rest.fill(zero);
+            let windows = grad.iter().zip(indices).skip(y / 2 * ow);
+            for (j, (pair, (&g, &index))) in pairs.chunks_exact_mut(2).zip(windows).enumerate() {
+                let first = (y * w + 2 * j) as i64;
+                pair[0] = if index == first { g } else { zero };
+                pair[1] = if index == first + 1 { g } else { zero };
+            }
+            continue;
+        }
+        for block in blocks(w) {
+            let mut sums = [T::Compute::default(); BLOCK];
+            let first = (y * w + block.start) as i64;
+            let columns = shape.covering(1, block.clone());
+            for i in shape.covering(0, y..y + 1) {
+                for at in i * ow + columns.start..i * ow + columns.end {
+                    // An index of another row or block is out of range here.
+                    let place = indices[at].wrapping_sub(first) as usize;
+                    if place < block.len() {
+                        sums[place] = sums[place] + grad[at].get();
+                    }
+                }
+            }
+            for (o, sum) in out[block].iter_mut().zip(sums) {
+                *o = T::put(sum);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn average_grad_rows_body<S: Isa, T: Float>(shape: Shape, grad: &[T], rows: Range<usize>, out: &mut [T]) {
+    let ([h, w], [oh, ow], [wh, ww]) = (shape.input, shape.output, shape.geometry.window);
+    let size = <T::Compute as Number>::from_f64((wh * ww) as f64);
+    for (at, row) in rows.enumerate() {
+        let (plane, y) = (row / h * oh * ow, row % h);
+        let grad = &grad[plane..][..oh * ow];
+        for block in blocks(w) {
+            let mut sums = [T::Compute::default(); BLOCK];
+            let columns = shape.covering(1, block.clone());
+            for i in shape.covering(0, y..y + 1) {
+                for j in columns.clone() {
+                    let covered = shape.covered(1, j);
+                    let (start, end) = (covered.start.max(block.start), covered.end.min(block.end));
+                    let g = grad[i * ow + j].get();
+                    for sum in &mut sums[start - block.start..end - block.start] {
+                        *sum = *sum + g;
+                    }
+                }
+            }
+            for (o, sum) in out[at * w..][block].iter_mut().zip(sums) {
+                *o = T::put(sum / size);
+            }
+        }
+    }
+}

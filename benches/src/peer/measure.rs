@@ -1,0 +1,75 @@
+//! The clock of the peers: three steps to warm up, then steps until a time or a number is reached, at least three.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// When timed steps end.
+pub(crate) struct Limits {
+    /// After this many seconds…
+    pub(crate) seconds: f64,
+    /// … or this many steps.
+    pub(crate) steps: usize,
+}
+
+/// What was timed.
+pub(crate) struct Run {
+    ms: Vec<f64>,
+    losses: Vec<f64>,
+    warmup_s: f64,
+}
+
+const WARMUP: usize = 3;
+const MIN_STEPS: usize = 3;
+
+/// Times `step`, which does the whole step, waits for the device and gives back the loss if there is one.
+pub(crate) fn measure(limits: &Limits, mut step: impl FnMut() -> Result<Option<f64>>) -> Result<Run> {
+    let mut losses = Vec::new();
+    let start = Instant::now();
+    for _ in 0..WARMUP {
+        losses.extend(step()?);
+    }
+    let warmup_s = start.elapsed().as_secs_f64();
+    let mut ms = Vec::new();
+    let begin = Instant::now();
+    while ms.len() < limits.steps && (ms.len() < MIN_STEPS || begin.elapsed().as_secs_f64() < limits.seconds) {
+        let start = Instant::now();
+        losses.extend(step()?);
+        ms.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Run { ms, losses, warmup_s })
+}
+
+impl Run {
+    /// Median milliseconds of a step.
+    pub(crate) fn median(&self) -> f64 {
+        let mut ms = self.ms.clone();
+        ms.sort_by(f64::total_cmp);
+        let n = ms.len();
+        if n % 2 == 1 { ms[n / 2] } else { (ms[n / 2 - 1] + ms[n / 2]) / 2.0 }
+    }
+
+    /// The line that all peers print, but for what only a workload knows.
+    pub(crate) fn line(&self, workload: &str, batch: Option<usize>, threads: usize, peak_bytes: u64) -> Value {
+        json!({
+            "peer": "vramlab",
+            "version": env!("CARGO_PKG_VERSION"),
+            "device": "cpu",
+            "threads": threads,
+            "dtype": "f32",
+            "workload": workload,
+            "batch": batch,
+            "ms_per_step_median": self.median(),
+            "min": self.ms.iter().copied().reduce(f64::min),
+            "max": self.ms.iter().copied().reduce(f64::max),
+            "steps": self.ms.len(),
+            "warmup_s": self.warmup_s,
+            "loss_first": self.losses.first(),
+            "loss_last": self.losses.last(),
+            "losses_head": &self.losses[..self.losses.len().min(4)],
+            "peak_bytes": peak_bytes,
+            "peak_kind": "reserved",
+        })
+    }
+}

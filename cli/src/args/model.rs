@@ -1,0 +1,90 @@
+//! Which network, and how it differs from its default form.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use lab::models::ModelOptions;
+
+use super::values;
+
+/// Which network.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// The network [default: simple-cnn].
+    #[arg(long, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
+    pub model: Option<String>,
+    /// A network described in a file, with how it is trained; flags win.
+    #[arg(long, value_name = "FILE.toml")]
+    pub model_file: Option<PathBuf>,
+    /// Layers (mlp: hidden layers; gpt: blocks).
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub layers: Option<usize>,
+    /// Width (mlp: neurons per hidden layer; gpt: embedding).
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub width: Option<usize>,
+    /// Attention heads.
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub heads: Option<usize>,
+    /// Tokens per example.
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub sequence: Option<usize>,
+    /// Number of different tokens.
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub vocabulary: Option<usize>,
+    /// Features per example (mlp).
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub features: Option<usize>,
+    /// Classes (mlp).
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub classes: Option<usize>,
+    /// Probability of dropping a value (gpt).
+    #[arg(long, value_name = "P", value_parser = values::fraction)]
+    pub dropout: Option<f64>,
+    /// Attention written out, or as the fused kernel (gpt).
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub attention: Option<AttentionName>,
+    /// Share the output layer's weights with the token table (gpt).
+    #[arg(long)]
+    pub tied: bool,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttentionName {
+    /// Written out: the scores are kept.
+    Eager,
+    /// One kernel, as scaled_dot_product_attention.
+    Sdpa,
+}
+
+/// The network, unless said.
+const DEFAULT: &str = "simple-cnn";
+
+impl ModelArgs {
+    /// The network's name, unless it comes from a file.
+    pub(crate) fn name(&self) -> &str {
+        self.model.as_deref().unwrap_or(DEFAULT)
+    }
+
+    /// For the model's constructor.
+    pub(crate) fn options(&self) -> ModelOptions {
+        ModelOptions {
+            layers: self.layers,
+            width: self.width,
+            heads: self.heads,
+            sequence: self.sequence,
+            vocabulary: self.vocabulary,
+            features: self.features,
+            classes: self.classes,
+            dropout: self.dropout,
+            fused_attention: self.attention == Some(AttentionName::Sdpa),
+            tied: self.tied,
+        }
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    lab::models::ALL.iter().map(|(name, _)| *name).collect()
+}

@@ -1,0 +1,30 @@
+//! Where results go besides the terminal.
+
+use crate::output::Destination;
+
+/// Where results go besides the terminal. `-` is standard output, which then has nothing else.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Write everything as JSON; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Destination>,
+    /// Write the main table as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<Destination>,
+    /// Write the main table as Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<Destination>,
+}
+
+impl OutputArgs {
+    /// All that were given.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        [&self.json, &self.export_csv, &self.export_markdown].into_iter().flatten()
+    }
+
+    /// Whether standard output belongs to a file format.
+    pub(crate) fn takes_stdout(&self) -> bool {
+        self.destinations().any(|destination| *destination == Destination::Stdout)
+    }
+}

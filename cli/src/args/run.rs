@@ -1,0 +1,73 @@
+//! `devices`, `list` and `run`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::{AllocatorArgs, DeviceArgs, OutputArgs};
+
+/// `vramlab devices`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DevicesArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `vramlab list`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `vramlab run`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// Names of experiments, or `all`.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Replace sizes of the experiment: batch=32,64 (`vramlab list -v` names them).
+    #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
+    pub set: Vec<(String, Vec<usize>)>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Take flags from a file: the same names as keys. What is typed wins.
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub allocator: AllocatorArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl RunArgs {
+    /// The sizes to replace; of one that is given twice, the last.
+    pub(crate) fn sizes(&self) -> BTreeMap<String, Vec<usize>> {
+        self.set.iter().cloned().collect()
+    }
+}
+
+fn size_values(text: &str) -> Result<(String, Vec<usize>), String> {
+    let (name, values) = text.split_once('=').ok_or("expected NAME=VALUES, as in batch=32,64")?;
+    if name.is_empty() {
+        return Err("the name is missing before '='".into());
+    }
+    let number = |value: &str| value.trim().parse().map_err(|e| format!("{value:?}: {e}"));
+    let values: Vec<usize> = values.split(',').map(number).collect::<Result<_, String>>()?;
+    Ok((name.to_string(), values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_lists_of_numbers() {
+        assert_eq!(size_values("batch=32, 64"), Ok(("batch".into(), vec![32, 64])));
+        for wrong in ["batch", "=3", "batch=", "batch=3,,4", "batch=-1", "batch=99999999999999999999999"] {
+            assert!(size_values(wrong).is_err(), "{wrong}");
+        }
+    }
+}

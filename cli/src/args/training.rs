@@ -1,0 +1,165 @@
+//! `train` and `predict`: one run, on a device or on paper.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use lab::training::OptimizerKind;
+use memcore::Profile;
+
+use super::scan::ScanArgs;
+use super::values;
+use super::{AllocatorArgs, DeviceArgs, ModelArgs, OutputArgs};
+use crate::output::Destination;
+
+/// How the network is trained.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Training")]
+pub(crate) struct TrainingArgs {
+    /// Examples per step [default: the model's].
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Optimizer steps [default: 10, or 20 epochs of a data set].
+    #[arg(long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// What to train on: synthetic, digits, or the path of MNIST or CIFAR-10 files.
+    #[arg(long, value_name = "DATA", default_value = "synthetic")]
+    pub data: String,
+    /// The optimizer [default: the model's].
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(OptimizerKind::NAMES))]
+    pub optimizer: Option<String>,
+    /// How the optimizer goes through the parameters [default: foreach].
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub optimizer_impl: Option<ImplementationName>,
+    /// Learning rate [default: the model's].
+    #[arg(long, value_name = "F", value_parser = values::finite)]
+    pub lr: Option<f64>,
+    /// Weight decay [default: PyTorch's].
+    #[arg(long, value_name = "F", value_parser = values::finite)]
+    pub weight_decay: Option<f64>,
+    /// Nesterov's momentum (momentum).
+    #[arg(long)]
+    pub nesterov: bool,
+    /// Keep the largest second moment (adam, adamw).
+    #[arg(long)]
+    pub amsgrad: bool,
+    /// Ascend instead of descending.
+    #[arg(long)]
+    pub maximize: bool,
+    /// Type of parameters and inputs.
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t)]
+    pub precision: Precision,
+    /// Micro-batches per optimizer step [default: 1].
+    #[arg(long, value_name = "K")]
+    pub accumulate: Option<usize>,
+    /// What zero_grad leaves: no gradients, or zeros.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
+    pub zero_grad: ZeroGrad,
+    /// Scale gradients so that their norm is at most this.
+    #[arg(long, value_name = "NORM", value_parser = values::positive)]
+    pub clip_grad_norm: Option<f64>,
+    /// Seed of parameters, data and dropout [default: 0].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Take flags from a file: the same names as keys. What is typed wins.
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+}
+
+/// What else is written down.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct RecordArgs {
+    /// Write every allocation and free as JSON, with who made it; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<Destination>,
+    /// Also print the table of torch.cuda.memory_summary().
+    #[arg(long)]
+    pub summary: bool,
+}
+
+/// `vramlab train`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TrainArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub training: TrainingArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub allocator: AllocatorArgs,
+    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release.
+    #[arg(long, value_name = "PROFILE", default_value = "native", help_heading = "Memory",
+        value_parser = PossibleValuesParser::new(Profile::NAMES))]
+    pub like: String,
+    /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
+    #[arg(long, value_name = "BYTES", help_heading = "Memory", value_parser = values::byte_count)]
+    pub cudnn_workspace: Option<u64>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub record: RecordArgs,
+    #[command(flatten)]
+    pub scan: ScanArgs,
+}
+
+/// `vramlab predict`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PredictArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub training: TrainingArgs,
+    /// Memory of the card (24GiB, bytes) [default: more than any has].
+    #[arg(long, value_name = "SIZE", help_heading = "Device", value_parser = values::memory_size)]
+    pub gpu: Option<u64>,
+    #[command(flatten)]
+    pub allocator: AllocatorArgs,
+    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release.
+    #[arg(long, value_name = "PROFILE", default_value = "torch-2.11-sm90", help_heading = "Memory",
+        value_parser = PossibleValuesParser::new(Profile::NAMES))]
+    pub like: String,
+    /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
+    #[arg(long, value_name = "BYTES", help_heading = "Memory", value_parser = values::byte_count)]
+    pub cudnn_workspace: Option<u64>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub record: RecordArgs,
+    #[command(flatten)]
+    pub scan: ScanArgs,
+}
+
+/// How an optimizer goes through its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ImplementationName {
+    /// One after the other.
+    Loop,
+    /// Lists at a time, as PyTorch does on a GPU.
+    Foreach,
+    /// One kernel.
+    Fused,
+}
+
+/// Type of parameters and inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Precision {
+    /// float32
+    #[default]
+    Fp32,
+    /// float16
+    Fp16,
+    /// bfloat16
+    Bf16,
+}
+
+/// What zero_grad leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ZeroGrad {
+    /// No gradients: set_to_none=True.
+    #[default]
+    None,
+    /// Zeros: set_to_none=False.
+    Zero,
+}

@@ -1,0 +1,51 @@
+//! Parsers of single values.
+
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+
+use crate::render::bytes::parse_bytes;
+
+/// The largest size of one dimension. Products of two stay within 64 bits.
+const MAX_SIZE: u64 = 1 << 30;
+
+/// Bytes, at least 1: `8GiB`, `512MiB`, `1000`.
+pub(super) fn memory_size(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        0 => Err("must be at least 1 byte".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Bytes, 0 included.
+pub(super) fn byte_count(text: &str) -> Result<u64, String> {
+    parse_bytes(text)
+}
+
+/// A size of one dimension of a network.
+pub(super) fn size() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(0..=MAX_SIZE)
+}
+
+/// A number that is one: neither infinite nor undefined.
+pub(super) fn finite(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        Ok(_) => Err("must be finite".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A finite number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match finite(text)? {
+        value if value > 0.0 => Ok(value),
+        _ => Err("must be above 0".into()),
+    }
+}
+
+/// A number from 0 to 1.
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    match finite(text)? {
+        value if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("must lie between 0 and 1".into()),
+    }
+}

@@ -1,0 +1,129 @@
+//! The one table of devices in this build. **To add a backend**: a cargo feature, and an entry in [`ALL`].
+
+use std::sync::Arc;
+
+use memcore::backend::{Backend, Meta};
+use memcore::{DType, Error, Result};
+use serde_json::{Value, json};
+
+use crate::ui::Ui;
+
+/// What stands for the first backend that works.
+pub(crate) const AUTO: &str = "auto";
+
+/// A backend of this build.
+pub(crate) struct Entry {
+    /// As typed.
+    pub name: &'static str,
+    /// How many devices it sees. An error says why none, and what would help.
+    pub count: fn() -> Result<usize>,
+    /// Opens the device of that number, which is below the count.
+    pub open: fn(usize) -> Result<Arc<dyn Backend>>,
+}
+
+/// Every backend, the one to prefer first.
+pub(crate) const ALL: &[Entry] = &[
+    #[cfg(feature = "cpu")]
+    Entry { name: "cpu", count: || Ok(1), open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)) },
+    Entry { name: "meta", count: || Ok(1), open: |_| Ok(Arc::new(Meta::default())) },
+];
+
+/// What `--backend` takes.
+pub(crate) fn names() -> Vec<&'static str> {
+    std::iter::once(AUTO).chain(ALL.iter().map(|entry| entry.name)).collect()
+}
+
+impl Entry {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// When there is no such device, or it does not start.
+    pub(crate) fn device(&self, index: usize) -> Result<Arc<dyn Backend>> {
+        let count = (self.count)()?;
+        if index >= count {
+            let have = format!("there is no device {index}; numbers go from 0 to {}", count.saturating_sub(1));
+            return Err(Error::backend(self.name, have));
+        }
+        (self.open)(index)
+    }
+}
+
+/// The backend of that name; for [`AUTO`] the first whose device `index` opens. Says which and why, where it is not the expected one.
+///
+/// # Errors
+/// When the device does not open; for [`AUTO`] when none does, with every reason.
+pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry> {
+    if let Some(entry) = ALL.iter().find(|entry| entry.name == name) {
+        entry.device(index)?;
+        return Ok(entry);
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    for entry in ALL {
+        match entry.device(index) {
+            Ok(backend) => {
+                let why = match reasons.as_slice() {
+                    [] => "it comes first".to_string(),
+                    reasons => reasons.join("; "),
+                };
+                let text = format!("backend {} ({}): {why}", entry.name, backend.device_name());
+                if entry.name == "cpu" {
+                    ui.note(text)
+                } else {
+                    ui.tell(text)
+                }
+                return Ok(entry);
+            }
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(Error::backend(AUTO, reasons.join("; ")))
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceInfo {
+    /// The backend's name.
+    pub backend: String,
+    /// Its number there.
+    pub index: usize,
+    /// Its own name.
+    pub name: String,
+    /// Whether it holds values.
+    pub computes: bool,
+    /// Memory that it has.
+    pub total_bytes: Option<u64>,
+    /// Memory that is free.
+    pub free_bytes: Option<u64>,
+    /// Types that it computes with.
+    pub dtypes: Vec<DType>,
+}
+
+impl DeviceInfo {
+    /// Asks the device.
+    pub(crate) fn of(backend: &dyn Backend, index: usize) -> Self {
+        let memory = backend.memory_info();
+        Self {
+            backend: backend.name().to_string(),
+            index,
+            name: backend.device_name(),
+            computes: backend.computes(),
+            total_bytes: memory.map(|m| m.total_bytes),
+            free_bytes: memory.map(|m| m.free_bytes),
+            dtypes: backend.limits().dtypes.clone(),
+        }
+    }
+
+    /// As results store it.
+    pub(crate) fn json(&self) -> Value {
+        let dtypes: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
+        json!({
+            "backend": self.backend,
+            "index": self.index,
+            "name": self.name,
+            "computes": self.computes,
+            "total_bytes": self.total_bytes,
+            "free_bytes": self.free_bytes,
+            "dtypes": dtypes,
+        })
+    }
+}

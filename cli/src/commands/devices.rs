@@ -1,0 +1,101 @@
+//! `vramlab devices`
+
+use lab::experiments::{Cell, Table};
+use memcore::DType;
+use serde_json::{Value, json};
+
+use crate::args::DevicesArgs;
+use crate::backends::{self, DeviceInfo};
+use crate::exit::{Code, Result};
+use crate::output::{self, Results};
+use crate::render::{self, WIDTH, bytes, table};
+use crate::ui::Ui;
+
+/// A device, or why there is none.
+struct Seen {
+    backend: &'static str,
+    index: Option<usize>,
+    found: Result<DeviceInfo, String>,
+}
+
+/// Lists every device of every backend; one that fails is an entry with its reason.
+///
+/// # Errors
+/// When a result cannot be written; never because of a driver.
+pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
+    output::check(args.output.destinations())?;
+    let seen: Vec<Seen> = backends::ALL.iter().flat_map(look).collect();
+    let devices: Vec<Value> = seen.iter().map(Seen::json).collect();
+    let json = json!({ "schema": "vramlab-devices-1", "devices": devices });
+    let columns = ["backend", "device", "name", "memory", "free", "types"].map(String::from).to_vec();
+    let rows = seen.iter().map(Seen::row).collect();
+    let main = Table { title: "Devices".into(), columns, rows };
+    let mut text = table::text(&main);
+    for device in &seen {
+        if let Err(reason) = &device.found {
+            text += &format!("{}: {}\n", device.backend, render::wrapped(reason, WIDTH - device.backend.len() - 2, 2));
+        }
+    }
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &[main], text: &text })?;
+    Ok(Code::Done)
+}
+
+fn look(entry: &backends::Entry) -> Vec<Seen> {
+    let count = match (entry.count)() {
+        Ok(0) => return vec![Seen { backend: entry.name, index: None, found: Err("it sees no device".into()) }],
+        Ok(count) => count,
+        Err(error) => return vec![Seen { backend: entry.name, index: None, found: Err(error.to_string()) }],
+    };
+    let device = |index| {
+        let found = (entry.open)(index).map(|backend| DeviceInfo::of(&*backend, index));
+        Seen { backend: entry.name, index: Some(index), found: found.map_err(|error| error.to_string()) }
+    };
+    (0..count).map(device).collect()
+}
+
+impl Seen {
+    fn json(&self) -> Value {
+        let mut json = match &self.found {
+            Ok(info) => info.json(),
+            Err(_) => json!({
+                "backend": self.backend,
+                "index": self.index,
+                "name": null,
+                "total_bytes": null,
+                "free_bytes": null,
+                "dtypes": [],
+            }),
+        };
+        json["available"] = self.found.is_ok().into();
+        json["reason"] = self.found.as_ref().err().cloned().into();
+        json
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let text = |text: String| Cell::Text(text);
+        let index = self.index.map_or("–".into(), |index| index.to_string());
+        let memory = |bytes: Option<u64>| text(bytes.map_or("–".into(), bytes::short));
+        let rest = match &self.found {
+            Ok(info) => {
+                let types: Vec<&str> = info.dtypes.iter().map(|dtype| short_name(*dtype)).collect();
+                [text(info.name.clone()), memory(info.total_bytes), memory(info.free_bytes), text(types.join(" "))]
+            }
+            Err(_) => [text("absent".into()), memory(None), memory(None), text(String::new())],
+        };
+        [text(self.backend.into()), text(index)].into_iter().chain(rest).collect()
+    }
+}
+
+fn short_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "f64",
+        DType::F32 => "f32",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::I64 => "i64",
+        DType::I32 => "i32",
+        DType::I8 => "i8",
+        DType::U8 => "u8",
+        DType::Bool => "bool",
+    }
+}

@@ -1,0 +1,38 @@
+//! One file per command.
+
+mod devices;
+mod docs;
+mod events;
+mod list;
+mod opening;
+pub(crate) mod outcome;
+mod plan;
+mod run;
+mod scan;
+mod train;
+
+use crate::args::{Command, Invocation};
+use crate::exit::{Code, Result};
+use crate::ui::Ui;
+
+/// Does what was asked.
+///
+/// # Errors
+/// As the command fails; the failure knows the exit code.
+pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
+    match &invocation.cli.command {
+        Command::Devices(args) => devices::run(args, ui),
+        Command::List(args) => list::run(args, ui),
+        Command::Run(args) => run::run(args, ui),
+        Command::Train(args) if invocation.axes.is_empty() => {
+            train::run(&plan::Plan::train(args, ui)?, &args.output, ui)
+        }
+        Command::Predict(args) if invocation.axes.is_empty() => {
+            train::run(&plan::Plan::predict(args)?, &args.output, ui)
+        }
+        Command::Train(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Completions { shell } => docs::completions(*shell, ui),
+        Command::Man => docs::man(ui),
+    }
+}

@@ -1,0 +1,139 @@
+//! From flags to a device.
+
+use std::sync::Arc;
+
+use memcore::backend::{Backend, DeviceProfile, Limited, Meta};
+use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct};
+use memcore::{Device, Profile};
+
+use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs};
+use crate::backends::{self, DeviceInfo, Entry};
+use crate::exit::{Failure, Result};
+use crate::ui::Ui;
+
+/// How to open a device: as often as needed, each time with nothing in use.
+pub(super) struct Opening {
+    source: Source,
+    memory_limit: Option<u64>,
+    memory_fraction: Option<f64>,
+    /// Settings of the caching allocator; `None` for the policy without a cache.
+    caching: Option<AllocatorConfig>,
+    profile: Profile,
+    seed: u64,
+    history: bool,
+    limited: bool,
+}
+
+enum Source {
+    Backend(&'static Entry, usize),
+    /// A card that exists on paper.
+    Card(DeviceProfile),
+}
+
+impl Opening {
+    /// On a device of this build.
+    ///
+    /// # Errors
+    /// When there is no such device; settings that the allocator does not understand.
+    pub(super) fn on_device(device: &DeviceArgs, allocator: &AllocatorArgs, seed: u64, ui: &Ui) -> Result<Self> {
+        let caching = caching(allocator)?;
+        let entry = backends::choose(ui, &device.backend, device.device)?;
+        Ok(Self::new(Source::Backend(entry, device.device), allocator, caching, seed))
+    }
+
+    /// On a card of `bytes`, without one.
+    ///
+    /// # Errors
+    /// Settings that the allocator does not understand.
+    pub(super) fn on_paper(bytes: Option<u64>, allocator: &AllocatorArgs, seed: u64) -> Result<Self> {
+        let mut card = DeviceProfile::default();
+        if let Some(bytes) = bytes {
+            card.total_bytes = bytes;
+        }
+        let opening = Self::new(Source::Card(card), allocator, caching(allocator)?, seed);
+        Ok(Self { limited: opening.limited || bytes.is_some(), ..opening })
+    }
+
+    fn new(source: Source, args: &AllocatorArgs, caching: Option<AllocatorConfig>, seed: u64) -> Self {
+        Self {
+            source,
+            memory_limit: args.memory_limit,
+            memory_fraction: args.memory_fraction,
+            caching,
+            profile: Profile::native(),
+            seed,
+            history: false,
+            limited: args.limits(),
+        }
+    }
+
+    /// Whose temporaries and workspaces operators make.
+    pub(super) fn profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Whether every event is kept.
+    pub(super) fn history(self, history: bool) -> Self {
+        Self { history, ..self }
+    }
+
+    /// Whether the user said how much memory there is to be.
+    pub(super) fn limited(&self) -> bool {
+        self.limited
+    }
+
+    /// The backend's name, as typed.
+    pub(super) fn backend_name(&self) -> &'static str {
+        match &self.source {
+            Source::Backend(entry, _) => entry.name,
+            Source::Card(_) => "meta",
+        }
+    }
+
+    /// A fresh device.
+    ///
+    /// # Errors
+    /// The backend's; a fraction of a device that does not say how much memory it has.
+    pub(super) fn open(&self) -> memcore::Result<Device> {
+        let backend: Arc<dyn Backend> = match &self.source {
+            Source::Backend(entry, index) => entry.device(*index)?,
+            Source::Card(profile) => Arc::new(Meta::new(profile.clone())),
+        };
+        let backend = match self.memory_limit {
+            Some(bytes) => Arc::new(Limited::new(backend, bytes)),
+            None => backend,
+        };
+        let mut allocator: Box<dyn Allocator> = match &self.caching {
+            Some(config) => Box::new(Caching::new(backend.clone(), config.clone())?),
+            None => Box::new(Direct::new(backend.clone())),
+        };
+        if let Some(fraction) = self.memory_fraction {
+            allocator.set_memory_fraction(fraction)?;
+        }
+        let builder = Device::builder(backend).allocator(allocator).profile(self.profile.clone());
+        Ok(builder.seed(self.seed).history(self.history).build())
+    }
+
+    /// What is known of an opened device.
+    pub(super) fn describe(&self, device: &Device) -> DeviceInfo {
+        let index = match &self.source {
+            Source::Backend(_, index) => *index,
+            Source::Card(_) => 0,
+        };
+        DeviceInfo::of(device.backend(), index)
+    }
+}
+
+fn caching(args: &AllocatorArgs) -> Result<Option<AllocatorConfig>> {
+    match (args.allocator, &args.alloc_conf) {
+        (AllocatorName::Direct, Some(_)) => {
+            Err(Failure::usage("--alloc-conf: only the caching allocator has settings, not --allocator direct"))
+        }
+        (AllocatorName::Direct, None) => Ok(None),
+        (AllocatorName::Caching, None) => Ok(Some(AllocatorConfig::default())),
+        (AllocatorName::Caching, Some(text)) => match AllocatorConfig::parse(text) {
+            Ok(config) => Ok(Some(config)),
+            Err(error) => Err(Failure::usage(format!("--alloc-conf: {error}"))),
+        },
+    }
+}

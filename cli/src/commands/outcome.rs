@@ -1,0 +1,250 @@
+//! One run, done: what it gave, with names instead of numbers.
+
+use std::ops::ControlFlow;
+
+use lab::record::COLUMNS;
+use lab::training::{Progress as Step, RunResult, train};
+use memcore::Device;
+use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId};
+use serde_json::{Map, Value, json};
+
+use super::{events, plan::Plan};
+use crate::backends::DeviceInfo;
+use crate::exit::{Failure, Result};
+use crate::progress::Progress;
+use crate::ui::Ui;
+use crate::{interrupt, render};
+
+/// Who made an allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Maker {
+    /// The operator, with the autograd node that it ran in: `AddmmBackward0>mm`.
+    pub op: String,
+    /// The module's path; empty outside of any.
+    pub scope: String,
+    /// The phase of the step.
+    pub phase: String,
+}
+
+/// What a finished run gave.
+pub(crate) struct Outcome {
+    /// The figures.
+    pub result: RunResult,
+    /// Who made the allocation that reached the peak.
+    pub maker: Maker,
+    /// The scopes that held most at the peak, most first.
+    pub scopes: Vec<(String, CategoryBytes)>,
+}
+
+/// A run and what came of it.
+pub(crate) struct Report {
+    /// The device that it ran on.
+    pub device: DeviceInfo,
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
+    pub description: String,
+    /// The settings in force.
+    pub settings: Map<String, Value>,
+    /// Its figures, or the failure for lack of memory.
+    pub outcome: Result<Outcome, Failure>,
+    /// PyTorch's table, if asked for: after the last step.
+    pub summary: Option<String>,
+    /// Every event, if asked for.
+    pub events: Option<Value>,
+}
+
+/// How many scopes are named.
+const TOP_SCOPES: usize = 6;
+
+/// Runs a plan on a fresh device.
+///
+/// # Errors
+/// All but running out of memory in the run itself, which is part of the report.
+pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
+    let device = plan.opening.open()?;
+    plan.check_size(&device)?;
+    let info = plan.opening.describe(&device);
+    let mut summary = None;
+    let on_step = &mut |step: Step| -> ControlFlow<()> {
+        if let Some(progress) = progress {
+            progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
+        }
+        if plan.summary {
+            summary = Some(memory_summary(&device, info.index));
+        }
+        interrupt::flow()
+    };
+    let result = train(plan.architecture.as_ref(), &device, &plan.run, plan.source.clone(), on_step);
+    if plan.summary && summary.is_none() {
+        summary = Some(memory_summary(&device, info.index));
+    }
+    let outcome = match result {
+        Ok(result) => Ok(name(result, &device)),
+        Err(error) => {
+            let failure = Failure::from(error).limited(plan.opening.limited());
+            if !failure.is_out_of_memory() {
+                return Err(failure);
+            }
+            Err(failure)
+        }
+    };
+    let rows = outcome.as_ref().map_or(&[][..], |outcome| &outcome.result.rows);
+    let events = plan.events.as_ref().map(|_| {
+        let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
+        recording["device"] = info.json();
+        recording["step_columns"] = json!(COLUMNS);
+        recording["steps"] = json!(rows);
+        recording
+    });
+    ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
+    let (model, description) = (plan.architecture.name().to_string(), plan.architecture.description());
+    Ok(Report { device: info, model, description, settings: plan.settings.clone(), outcome, summary, events })
+}
+
+fn memory_summary(device: &Device, index: usize) -> String {
+    memcore::memory::caching::memory_summary(&device.stats(), index, false)
+}
+
+fn name(result: RunResult, device: &Device) -> Outcome {
+    device.with_ledger(|ledger| {
+        let Origin { scope, phase, .. } = result.peak.origin;
+        let maker = Maker {
+            op: events::op_name(&result.peak.origin, false),
+            scope: ledger.scope_path(scope).to_string(),
+            phase: ledger.phase_name(phase).to_string(),
+        };
+        let held = |bytes: &CategoryBytes| bytes.iter().sum::<u64>();
+        let rows = result.peak.by_scope.iter().enumerate().filter(|(_, bytes)| held(bytes) > 0);
+        let mut scopes: Vec<(String, CategoryBytes)> =
+            rows.map(|(id, bytes)| (ledger.scope_path(ScopeId(id as u32)).to_string(), *bytes)).collect();
+        scopes.sort_by(|a, b| held(&b.1).cmp(&held(&a.1)).then_with(|| a.0.cmp(&b.0)));
+        scopes.truncate(TOP_SCOPES);
+        Outcome { result, maker, scopes }
+    })
+}
+
+impl Outcome {
+    /// The row in which the peak was reached.
+    pub(crate) fn peak_label(&self) -> Option<&str> {
+        let rows = &self.result.rows;
+        let peak = rows.iter().map(|row| row.max_allocated).max()?;
+        rows.iter().find(|row| row.max_allocated == peak).map(|row| row.label.as_str())
+    }
+
+    /// The most that was reserved.
+    pub(crate) fn max_reserved(&self) -> u64 {
+        self.result.rows.iter().map(|row| row.max_reserved).max().unwrap_or(0)
+    }
+
+    /// The middle one of the times of the steps.
+    pub(crate) fn ms_median(&self) -> Option<f64> {
+        let mut times = self.result.ms_per_step.clone();
+        times.sort_by(f64::total_cmp);
+        let middle = times.len() / 2;
+        match times.len() {
+            0 => None,
+            n if n % 2 == 1 => times.get(middle).copied(),
+            _ => Some((times[middle - 1] + times[middle]) / 2.0),
+        }
+    }
+}
+
+impl Report {
+    /// As `vramlab-train-1`. What a device without values cannot give is null, with the reason.
+    pub(crate) fn json(&self) -> Value {
+        let mut json = json!({
+            "schema": "vramlab-train-1",
+            "settings": self.settings,
+            "description": self.description,
+            "device": self.device.json(),
+            "step_columns": COLUMNS,
+            "steps": [],
+            "peak": null,
+            "by_category": null,
+            "rings": null,
+            "losses": null,
+            "ms_per_step_median": null,
+            "ms_per_step": null,
+            "accuracy": null,
+            "parameters": null,
+            "interrupted": false,
+            "reason": null,
+            "out_of_memory": null,
+        });
+        match &self.outcome {
+            Ok(outcome) => self.fill(&mut json, outcome),
+            Err(failure) => json["out_of_memory"] = out_of_memory(failure),
+        }
+        json
+    }
+
+    fn fill(&self, json: &mut Value, outcome: &Outcome) {
+        let result = &outcome.result;
+        json["steps"] = json!(result.rows);
+        json["peak"] = json!({
+            "bytes": result.peak.allocated_bytes,
+            "label": outcome.peak_label(),
+            "op": outcome.maker.op,
+            "scope": outcome.maker.scope,
+            "phase": outcome.maker.phase,
+            "requested_bytes": result.peak.requested_bytes,
+            "reserved_bytes": outcome.max_reserved(),
+            "by_category": by_category(&result.peak.by_category),
+            "by_scope": outcome.scopes.iter()
+                .map(|(path, bytes)| json!({ "scope": path, "by_category": by_category(bytes) }))
+                .collect::<Vec<_>>(),
+        });
+        json["by_category"] = by_category(result.usage.by_category());
+        json["rings"] = rings(&result.rings);
+        json["parameters"] = result.parameters.into();
+        json["interrupted"] = result.interrupted.into();
+        if self.device.computes {
+            json["losses"] = json!(result.losses);
+            json["ms_per_step"] = json!(result.ms_per_step);
+            json["ms_per_step_median"] = json!(outcome.ms_median());
+            json["accuracy"] =
+                json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
+        } else {
+            json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
+        }
+    }
+}
+
+fn by_category(bytes: &CategoryBytes) -> Value {
+    let entries = Category::ALL.into_iter().map(|c| (c.name().to_string(), Value::from(bytes[c as usize])));
+    Value::Object(entries.collect())
+}
+
+fn rings(rings: &Rings) -> Value {
+    json!({
+        "requested": rings.requested_bytes,
+        "allocated": rings.allocated_bytes,
+        "active": rings.active_bytes,
+        "reserved": rings.reserved_bytes,
+        "driver": rings.driver_bytes,
+    })
+}
+
+fn out_of_memory(failure: &Failure) -> Value {
+    let Some(report) = failure.out_of_memory() else { return json!({ "message": failure.error.to_string() }) };
+    let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } =
+        report;
+    json!({
+        "message": render::oom::text(report),
+        "verdict": report.verdict.to_string(),
+        "requested_bytes": requested_bytes,
+        "block_bytes": block_bytes,
+        "segment_bytes": segment_bytes,
+        "free_bytes": free_bytes,
+        "total_bytes": total_bytes,
+        "allowed_bytes": allowed_bytes,
+        "released_bytes": report.released_bytes,
+        "largest_fit_bytes": report.largest_fit_bytes,
+        "rings": rings(&report.rings),
+        "by_category": by_category(&report.by_category),
+        "top_scopes": report.top_scopes.iter()
+            .map(|(path, bytes)| json!({ "scope": path, "bytes": bytes }))
+            .collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,303 @@
+//! From flags to a run: everything resolved and checked before anything is done.
+
+use std::sync::Arc;
+
+use lab::data::{DataSpec, Split, Synthetic};
+use lab::model_file::{self, FileModel};
+use lab::models::{Architecture, Defaults, Input, Loss, Task};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
+use memcore::optim::Implementation;
+use memcore::profile::Convolution;
+use memcore::{DType, Device, Profile};
+use serde_json::{Map, Value, json};
+
+use super::opening::Opening;
+use crate::args::{
+    AllocatorArgs, AttentionName, ImplementationName, ModelArgs, Precision, PredictArgs, RecordArgs, TrainArgs,
+    TrainingArgs, ZeroGrad,
+};
+use crate::exit::{Code, Failure, Result};
+use crate::output::Destination;
+use crate::render::bytes;
+use crate::ui::Ui;
+
+/// Steps, unless said.
+const STEPS: usize = 10;
+/// Times through a data set, unless said.
+const EPOCHS: usize = 20;
+
+/// One run.
+pub(super) struct Plan {
+    /// The network.
+    pub architecture: Box<dyn Architecture>,
+    /// How it is trained.
+    pub run: RunSettings,
+    /// On what.
+    pub source: Source,
+    /// The device.
+    pub opening: Opening,
+    /// Every setting in force, under the names of the flags.
+    pub settings: Map<String, Value>,
+    /// Where the events go.
+    pub events: Option<Destination>,
+    /// Whether PyTorch's table is wanted.
+    pub summary: bool,
+}
+
+/// What `train` and `predict` have in common.
+struct Common<'a> {
+    model: &'a ModelArgs,
+    training: &'a TrainingArgs,
+    allocator: &'a AllocatorArgs,
+    like: &'a str,
+    cudnn_workspace: Option<u64>,
+    record: &'a RecordArgs,
+}
+
+impl Plan {
+    /// On a device.
+    ///
+    /// # Errors
+    /// Settings that cannot work; a device that is absent.
+    pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Self> {
+        let common = Common {
+            model: &args.model,
+            training: &args.training,
+            allocator: &args.allocator,
+            like: &args.like,
+            cudnn_workspace: args.cudnn_workspace,
+            record: &args.record,
+        };
+        common.plan(|seed| {
+            let opening = Opening::on_device(&args.device, &args.allocator, seed, ui)?;
+            let device = json!({ "backend": opening.backend_name(), "device": args.device.device });
+            Ok((opening, device))
+        })
+    }
+
+    /// On paper.
+    ///
+    /// # Errors
+    /// Settings that cannot work.
+    pub(super) fn predict(args: &PredictArgs) -> Result<Self> {
+        let common = Common {
+            model: &args.model,
+            training: &args.training,
+            allocator: &args.allocator,
+            like: &args.like,
+            cudnn_workspace: args.cudnn_workspace,
+            record: &args.record,
+        };
+        common.plan(|seed| {
+            let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
+            Ok((opening, json!({ "gpu": args.gpu })))
+        })
+    }
+
+    /// Refuses a batch that no device of this size can hold, before the host tries to make it.
+    ///
+    /// # Errors
+    /// Sizes beyond 64 bits; more than the device's (or, for a device that is the host, the host's) memory.
+    pub(super) fn check_size(&self, device: &Device) -> Result<()> {
+        let batch = self.run.batch;
+        let absurd =
+            || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
+        let bytes = batch_bytes(&self.architecture.task(), batch).ok_or_else(absurd)?;
+        let Some(memory) = device.memory_info() else { return Ok(()) };
+        // The host makes the batch before the device has it.
+        let copies = if device.name() == "cpu" { 2 } else { 1 };
+        if bytes > memory.total_bytes || (copies == 2 && bytes > memory.free_bytes / copies) {
+            let report = format!(
+                "out of memory: a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",
+                bytes::both(bytes),
+                bytes::short(memory.free_bytes),
+                bytes::short(memory.total_bytes)
+            );
+            let code = if self.opening.limited() { Code::Check } else { Code::Device };
+            return Err(Failure::new(code, anyhow::Error::msg(report)));
+        }
+        Ok(())
+    }
+}
+
+fn at_least_1(what: &str, value: usize) -> Result<usize> {
+    if value == 0 { Err(Failure::usage(format!("{what}: must be at least 1"))) } else { Ok(value) }
+}
+
+/// Bytes of inputs and targets on the host; `None` beyond 63 bits.
+fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
+    let product = |dims: &[usize]| dims.iter().try_fold(batch as u64, |n, d| n.checked_mul(*d as u64));
+    let inputs = match &task.input {
+        Input::Values(dims) => product(dims)?.checked_mul(4)?,
+        Input::Tokens { length, .. } => product(&[*length])?.checked_mul(8)?,
+    };
+    let targets = match (&task.loss, &task.input) {
+        (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
+        (Loss::CrossEntropy { .. }, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
+        (Loss::CrossEntropy { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
+    };
+    inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
+}
+
+impl Common<'_> {
+    /// `open` is given the seed.
+    fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
+        let (model, training) = (self.model()?, self.training);
+        let defaults = model.architecture.defaults();
+        let optimizer = self.optimizer(model.optimizer, &defaults)?;
+        let batch = at_least_1("--batch", training.batch.or(model.batch).unwrap_or(defaults.batch))?;
+        let seed = training.seed.or(model.seed).unwrap_or(0);
+        let (data, source, own_steps) = self.data(batch, seed)?;
+        let run = RunSettings {
+            batch,
+            steps: training.steps.or(model.steps).unwrap_or(own_steps),
+            optimizer,
+            accumulate: at_least_1("--accumulate", training.accumulate.or(model.accumulate).unwrap_or(1))?,
+            set_to_none: training.zero_grad == ZeroGrad::None,
+            clip_grad_norm: training.clip_grad_norm.or(model.clip_grad_norm),
+            dtype: match training.precision {
+                Precision::Fp32 => DType::F32,
+                Precision::Fp16 => DType::F16,
+                Precision::Bf16 => DType::BF16,
+            },
+            schedule: model.schedule.unwrap_or_default(),
+            seed,
+        };
+        let profile = self.profile()?;
+        let (opening, device) = open(seed)?;
+        let mut settings = self.settings(&run, &data);
+        if let Value::Object(device) = device {
+            settings.extend(device);
+        }
+        let opening = opening.profile(profile).history(self.record.events.is_some());
+        let (events, summary) = (self.record.events.clone(), self.record.summary);
+        Ok(Plan { architecture: model.architecture, run, source, opening, settings, events, summary })
+    }
+
+    /// The network, and what its file says of training it.
+    fn model(&self) -> Result<FileModel> {
+        let options = self.model.options();
+        let Some(path) = &self.model.model_file else {
+            return Ok(FileModel {
+                architecture: lab::models::architecture(self.model.name(), &options)?,
+                optimizer: None,
+                batch: None,
+                steps: None,
+                accumulate: None,
+                clip_grad_norm: None,
+                seed: None,
+                schedule: None,
+            });
+        };
+        let model = model_file::load(path)?;
+        options.only(&path.display().to_string(), &[])?;
+        Ok(model)
+    }
+
+    /// The file's optimizer, or the flag's, or the model's, with what the flags say about it.
+    fn optimizer(&self, file: Option<OptimizerSettings>, defaults: &Defaults) -> Result<OptimizerSettings> {
+        let training = self.training;
+        let mut settings = match (&training.optimizer, file) {
+            (None, Some(settings)) => settings,
+            (name, _) => {
+                let kind = OptimizerKind::parse(name.as_deref().unwrap_or(defaults.optimizer))?;
+                OptimizerSettings::new(kind, defaults.lr)
+            }
+        };
+        settings.lr = training.lr.unwrap_or(settings.lr);
+        settings.weight_decay = training.weight_decay.or(settings.weight_decay);
+        settings.nesterov |= training.nesterov;
+        settings.amsgrad |= training.amsgrad;
+        settings.maximize |= training.maximize;
+        settings.implementation = match training.optimizer_impl {
+            Some(ImplementationName::Loop) => Implementation::Loop,
+            Some(ImplementationName::Foreach) => Implementation::Foreach,
+            Some(ImplementationName::Fused) => Implementation::Fused,
+            None => settings.implementation,
+        };
+        // Built over nothing, to hear its objections before anything is run.
+        settings.build(Vec::new())?;
+        Ok(settings)
+    }
+
+    fn profile(&self) -> Result<Profile> {
+        let mut profile = Profile::named(self.like)
+            .ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
+        if let Some(workspace_bytes) = self.cudnn_workspace {
+            profile.convolution = Convolution::Cudnn { workspace_bytes };
+        }
+        Ok(profile)
+    }
+
+    /// The data's name, where batches come from, and how many steps to take.
+    fn data(&self, batch: usize, seed: u64) -> Result<(String, Source, usize)> {
+        let spec = DataSpec::parse(&self.training.data)
+            .map_err(|error| Failure::new(Code::Usage, anyhow::Error::new(error).context("--data")))?;
+        if spec == DataSpec::Synthetic {
+            return Ok((spec.to_string(), Source::Synthetic { seed }, STEPS));
+        }
+        // Only synthetic data look at it.
+        let unused = Synthetic { input_dims: Vec::new(), n_classes: 0, len: 0, seed };
+        let data = spec.load(&unused)?;
+        let steps = EPOCHS * (data.split(Split::Train).len() / batch).max(1);
+        Ok((spec.to_string(), Source::Dataset { data: Arc::new(data), seed }, steps))
+    }
+
+    /// What is in force, in the words of the flags: a configuration file that repeats the run.
+    fn settings(&self, run: &RunSettings, data: &str) -> Map<String, Value> {
+        let (model, training, allocator) = (self.model, self.training, self.allocator);
+        let (optimizer, own_decay) = match run.optimizer.kind {
+            OptimizerKind::Sgd => ("sgd", 0.0),
+            OptimizerKind::Momentum => ("momentum", 0.0),
+            OptimizerKind::Adam => ("adam", 0.0),
+            OptimizerKind::AdamW => ("adamw", 0.01),
+        };
+        let settings = json!({
+            "model": model.model_file.is_none().then(|| model.name()),
+            "model-file": model.model_file.as_ref().map(|path| path.display().to_string()),
+            "layers": model.layers,
+            "width": model.width,
+            "heads": model.heads,
+            "sequence": model.sequence,
+            "vocabulary": model.vocabulary,
+            "features": model.features,
+            "classes": model.classes,
+            "dropout": model.dropout,
+            "attention": model.attention.map(|a| if a == AttentionName::Sdpa { "sdpa" } else { "eager" }),
+            "tied": model.tied,
+            "batch": run.batch,
+            "steps": run.steps,
+            "data": data,
+            "optimizer": optimizer,
+            "optimizer-impl": match run.optimizer.implementation {
+                Implementation::Loop => "loop",
+                Implementation::Foreach => "foreach",
+                Implementation::Fused => "fused",
+            },
+            "lr": run.optimizer.lr,
+            "weight-decay": run.optimizer.weight_decay.unwrap_or(own_decay),
+            "nesterov": run.optimizer.nesterov,
+            "amsgrad": run.optimizer.amsgrad,
+            "maximize": run.optimizer.maximize,
+            "precision": match training.precision {
+                Precision::Fp32 => "fp32",
+                Precision::Fp16 => "fp16",
+                Precision::Bf16 => "bf16",
+            },
+            "accumulate": run.accumulate,
+            "zero-grad": if run.set_to_none { "none" } else { "zero" },
+            "clip-grad-norm": run.clip_grad_norm,
+            "seed": run.seed,
+            "like": self.like,
+            "cudnn-workspace": self.cudnn_workspace,
+            "allocator": allocator.allocator.name(),
+            "alloc-conf": allocator.alloc_conf,
+            "memory-limit": allocator.memory_limit,
+            "memory-fraction": allocator.memory_fraction,
+        });
+        match settings {
+            Value::Object(settings) => settings,
+            _ => Map::new(),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `vramlab run`
+
+use std::cell::RefCell;
+
+use lab::experiments::{self, Experiment, Outcome, Setup, Table};
+use serde_json::{Map, Value, json};
+
+use super::opening::Opening;
+use crate::args::{RunArgs, config_text};
+use crate::backends::DeviceInfo;
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::progress::Progress;
+use crate::render::experiment as render;
+use crate::ui::Ui;
+
+/// Steps of a progress bar that knows only shares.
+const PROGRESS: f64 = 100.0;
+
+/// Runs experiments, one after the other, and judges their claims.
+///
+/// # Errors
+/// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
+pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
+    let chosen = chosen(&args.names)?;
+    known_sizes(args, &chosen)?;
+    output::check(args.output.destinations())?;
+    let opening = Opening::on_device(&args.device, &args.allocator, args.seed, ui)?;
+    let settings = settings(args, &opening);
+    ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
+    let device = opening.describe(&opening.open()?);
+    let (mut json, mut tables, mut text, mut failures) = (Vec::new(), Vec::new(), String::new(), Vec::new());
+    for experiment in chosen {
+        match one(experiment, args, &opening, ui) {
+            Ok(outcome) => {
+                let command = command(experiment, args, &opening);
+                text += &render::text(experiment, &outcome, &command, ui.style);
+                tables.push(render::rows(experiment, &outcome));
+                json.push(as_json(experiment, &outcome, &settings, &device));
+                failures.extend(unexplained(experiment, &outcome));
+            }
+            Err(failure) => {
+                failures.push(failure);
+                break;
+            }
+        }
+        if interrupt::asked() {
+            break;
+        }
+    }
+    deliver(args, ui, json, &tables, &text)?;
+    match failures.into_iter().next() {
+        _ if interrupt::asked() => Ok(Code::Interrupted),
+        Some(failure) => Err(failure),
+        None => Ok(Code::Done),
+    }
+}
+
+/// One result is an object, several are a list.
+fn deliver(args: &RunArgs, ui: &Ui, mut json: Vec<Value>, tables: &[Table], text: &str) -> Result<()> {
+    let single = args.names.len() == 1 && args.names[0] != "all";
+    let json = match (single, json.len()) {
+        (_, 0) => return Ok(()),
+        (true, 1) => json.remove(0),
+        _ => Value::Array(json),
+    };
+    output::deliver(ui, &args.output, &Results { json: &json, tables, text })
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(experiments::ALL.to_vec());
+    }
+    names.iter().map(|name| experiments::by_name(name).map_err(Failure::from)).collect()
+}
+
+/// A size that no chosen experiment has is a slip that would go unnoticed.
+fn known_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
+    let known: Vec<&str> = chosen.iter().flat_map(|e| e.sizes().iter().map(|(name, _)| *name)).collect();
+    match args.set.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        Some((name, _)) => Err(Failure::usage(format!("--set: no size {name:?} here; known: {}", known.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+fn one(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening, ui: &Ui) -> Result<Outcome> {
+    let progress = Progress::new(ui, PROGRESS as u64);
+    let last = RefCell::new(String::new());
+    let on_progress = |what: &str, share: f64| {
+        progress.set((share.clamp(0.0, 1.0) * PROGRESS) as u64, what);
+        if *last.borrow() != what {
+            ui.note(format!("{}: {what}", experiment.name()));
+            last.replace(what.to_string());
+        }
+        interrupt::flow()
+    };
+    let open = || opening.open().map_err(lab::Error::from);
+    let setup = Setup { open: &open, sizes: args.sizes(), seed: args.seed, progress: &on_progress };
+    experiment.run(&setup).map_err(|error| {
+        let failure = Failure::from(error).limited(opening.limited());
+        Failure { code: failure.code, error: failure.error.context(experiment.name()) }
+    })
+}
+
+fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure> {
+    let residuals = outcome.unexplained();
+    let (quantity, residual) = residuals.first()?;
+    let more = if residuals.len() > 1 { format!(", and {} more", residuals.len() - 1) } else { String::new() };
+    let text = format!("{}: {quantity} is {residual:+} from its prediction{more}", experiment.name());
+    Some(Failure::new(Code::Check, anyhow::Error::msg(text)))
+}
+
+fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
+    let values = |(name, values): &(String, Vec<usize>)| format!("{name}={}", joined(values));
+    let set: Vec<String> = args.set.iter().map(values).collect();
+    let settings = json!({
+        "set": set,
+        "seed": args.seed,
+        "backend": opening.backend_name(),
+        "device": args.device.device,
+        "allocator": args.allocator.allocator.name(),
+        "alloc-conf": args.allocator.alloc_conf,
+        "memory-limit": args.allocator.memory_limit,
+        "memory-fraction": args.allocator.memory_fraction,
+    });
+    match settings {
+        Value::Object(settings) => settings,
+        _ => Map::new(),
+    }
+}
+
+fn joined(values: &[usize]) -> String {
+    values.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What to type to see the same again.
+fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> String {
+    let mut words = vec![format!("vramlab run {} --backend {}", experiment.name(), opening.backend_name())];
+    if args.device.device > 0 {
+        words.push(format!("--device {}", args.device.device));
+    }
+    let own = |name: &str| experiment.sizes().iter().any(|(size, _)| *size == name);
+    words.extend(
+        args.sizes().iter().filter(|(name, _)| own(name)).map(|(name, v)| format!("--set {name}={}", joined(v))),
+    );
+    let memory = &args.allocator;
+    words.extend(memory.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
+    words.extend(memory.memory_fraction.map(|fraction| format!("--memory-fraction {fraction}")));
+    words.extend(memory.alloc_conf.as_ref().map(|text| format!("--alloc-conf '{text}'")));
+    if memory.allocator != Default::default() {
+        words.push(format!("--allocator {}", memory.allocator.name()));
+    }
+    words.push(format!("--seed {}", args.seed));
+    words.join(" ")
+}
+
+fn as_json(
+    experiment: &dyn Experiment,
+    outcome: &Outcome,
+    settings: &Map<String, Value>,
+    device: &DeviceInfo,
+) -> Value {
+    let mut json = json!({
+        "schema": "vramlab-experiment-1",
+        "experiment": experiment.name(),
+        "question": experiment.question(),
+    });
+    if let (Value::Object(json), Ok(Value::Object(found))) = (&mut json, serde_json::to_value(outcome)) {
+        json.extend(found);
+    }
+    json["settings"] = Value::Object(settings.clone());
+    json["device"] = device.json();
+    json
+}

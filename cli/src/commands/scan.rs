@@ -1,0 +1,126 @@
+//! `-L` and `-P`: a run for every combination, a row each.
+
+use lab::experiments::{Cell, Table};
+use serde_json::{Map, Value, json};
+
+use super::outcome::{Report, execute};
+use super::plan::Plan;
+use crate::args::{self, Cli, Command, Invocation, OutputArgs, RecordArgs};
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::progress::Progress;
+use crate::render::{bytes, table};
+use crate::ui::Ui;
+
+/// Runs every point of the scan.
+///
+/// # Errors
+/// As a single run; but a point that runs out of memory is a row, and the others are run.
+pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArgs, ui: &Ui) -> Result<Code> {
+    if record.events.is_some() || record.summary {
+        return Err(Failure::usage("--events, --summary: they belong to one run, not to a scan"));
+    }
+    output::check(args.destinations())?;
+    let points = args::scan::points(&invocation.axes);
+    // All plans before the first run: a bad value is found while nothing is done.
+    let silent = ui.silenced();
+    let plans = points.iter().enumerate().map(|(i, point)| {
+        let cli = args::parse_with(&invocation.words, point)?;
+        // The same choices are made for each point: told once.
+        plan(&cli, if i == 0 { ui } else { &silent })
+    });
+    let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
+    let mut reports = Vec::new();
+    {
+        let progress = Progress::new(ui, plans.len() as u64);
+        for (plan, point) in plans.iter().zip(&points) {
+            let name: Vec<String> = point.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            progress.set(reports.len() as u64, name.join(", "));
+            ui.note(name.join(", "));
+            reports.push(execute(plan, ui, None).map_err(|failure| at(&name.join(", "), failure))?);
+            if interrupt::asked() {
+                break;
+            }
+        }
+    }
+    let main = rows(invocation, &points, &reports);
+    let text = table::titled(&main, ui.style);
+    output::deliver(ui, args, &Results { json: &json(invocation, &points, &reports), tables: &[main], text: &text })?;
+    end(reports, points.len(), ui)
+}
+
+fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
+    match &cli.command {
+        Command::Train(args) => Plan::train(args, ui),
+        Command::Predict(args) => Plan::predict(args),
+        _ => Err(Failure::usage("scan: only train and predict have one")),
+    }
+}
+
+fn at(point: &str, failure: Failure) -> Failure {
+    Failure { code: failure.code, error: failure.error.context(format!("at {point}")) }
+}
+
+fn end(reports: Vec<Report>, points: usize, ui: &Ui) -> Result<Code> {
+    if interrupt::asked() {
+        return Ok(Code::Interrupted);
+    }
+    let failed: Vec<Code> = reports.iter().filter_map(|report| report.outcome.as_ref().err().map(|f| f.code)).collect();
+    match failed.first() {
+        None => Ok(Code::Done),
+        Some(code) => {
+            ui.tell(format!("{} of {points} combinations ran out of memory", failed.len()));
+            Ok(*code)
+        }
+    }
+}
+
+fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) -> Table {
+    let mut columns: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
+    let figures = ["parameters", "peak allocated", "peak reserved", "ms/step", "last loss"];
+    columns.extend(figures.map(String::from));
+    let rows = points.iter().zip(reports).map(|(point, report)| {
+        let values = point.iter().map(|(_, value)| Cell::Text(value.clone()));
+        values.chain(figures_of(report)).collect()
+    });
+    Table { title: "Scan".into(), columns, rows: rows.collect() }
+}
+
+fn figures_of(report: &Report) -> [Cell; 5] {
+    let none = || Cell::Text("–".into());
+    let number = |value: Option<f64>| value.map_or_else(none, Cell::Number);
+    match &report.outcome {
+        Ok(outcome) => [
+            Cell::Count(outcome.result.parameters),
+            Cell::Bytes(outcome.result.peak.allocated_bytes),
+            Cell::Bytes(outcome.max_reserved()),
+            number(outcome.ms_median()),
+            number(outcome.result.losses.last().copied()),
+        ],
+        Err(failure) => {
+            let wanted =
+                failure.out_of_memory().map(|report| format!("no: {} more", bytes::short(report.requested_bytes)));
+            [none(), Cell::Text(wanted.unwrap_or("no".into())), none(), none(), none()]
+        }
+    }
+}
+
+fn json(invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) -> Value {
+    let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let results: Vec<Value> = points
+        .iter()
+        .zip(reports)
+        .map(|(point, report)| {
+            let parameters: Map<String, Value> =
+                point.iter().map(|(name, _)| (name.clone(), report.settings.get(name).cloned().into())).collect();
+            json!({ "parameters": parameters, "run": report.json() })
+        })
+        .collect();
+    json!({
+        "schema": "vramlab-scan-1",
+        "parameters": names,
+        "interrupted": reports.len() < points.len(),
+        "results": results,
+    })
+}

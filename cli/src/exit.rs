@@ -1,0 +1,127 @@
+//! Failures, sorted by whose they are: the exit code follows from that.
+
+use std::process::ExitCode;
+
+use memcore::memory::OutOfMemory;
+
+/// How the program ends. The numbers are a contract with scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Everything was done, whatever came out.
+    Done = 0,
+    /// A check failed, a prediction was not borne out, or it does not fit the given limit.
+    Check = 1,
+    /// Bad usage or input; nothing was written.
+    Usage = 2,
+    /// The device failed, is absent, or ran out of memory without a limit having been given.
+    Device = 3,
+    /// Stopped by the user; what was measured until then was delivered.
+    Interrupted = 130,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        ExitCode::from(code as u8)
+    }
+}
+
+/// Why a command did not end well.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub code: Code,
+    /// What happened, outermost context first.
+    pub error: anyhow::Error,
+}
+
+/// A result whose failure knows its exit code.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// A failure with this code.
+    pub(crate) fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
+        Self { code, error: error.into() }
+    }
+
+    /// Bad usage or input: names what, and what would be right.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, anyhow::Error::msg(message.into()))
+    }
+
+    /// The failure of a device that has a limit set by the user (or not): running out of memory is then the answer to the user's question.
+    pub(crate) fn limited(mut self, limited: bool) -> Self {
+        if limited && self.is_out_of_memory() {
+            self.code = Code::Check;
+        }
+        self
+    }
+
+    /// The account of who held the memory when it ran out.
+    pub(crate) fn out_of_memory(&self) -> Option<&OutOfMemory> {
+        match self.core_error() {
+            Some(memcore::Error::OutOfMemory(report)) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// Whether memory ran out.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.core_error().is_some_and(memcore::Error::is_out_of_memory)
+    }
+
+    fn core_error(&self) -> Option<&memcore::Error> {
+        self.error.chain().find_map(|cause| match cause.downcast_ref::<lab::Error>() {
+            Some(lab::Error::Core(core)) => Some(core),
+            _ => cause.downcast_ref::<memcore::Error>(),
+        })
+    }
+}
+
+impl From<memcore::Error> for Failure {
+    fn from(error: memcore::Error) -> Self {
+        Self::new(core_code(&error), error)
+    }
+}
+
+impl From<lab::Error> for Failure {
+    fn from(error: lab::Error) -> Self {
+        let code = match &error {
+            lab::Error::Core(core) => core_code(core),
+            lab::Error::Interrupted => Code::Interrupted,
+            _ => Code::Usage,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<lab::data::DataError> for Failure {
+    fn from(error: lab::data::DataError) -> Self {
+        Self::new(Code::Usage, error)
+    }
+}
+
+/// Shapes, types and options are the user's; the rest is the device's.
+fn core_code(error: &memcore::Error) -> Code {
+    match error {
+        memcore::Error::Invalid { .. } | memcore::Error::Shape { .. } | memcore::Error::DType { .. } => Code::Usage,
+        _ => Code::Device,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_follow_from_whose_fault_it_is() {
+        let full = || memcore::Error::DeviceFull { requested_bytes: 1, free_bytes: None };
+        assert_eq!(Failure::from(lab::Error::usage("--batch", "must be at least 1")).code, Code::Usage);
+        assert_eq!(Failure::from(memcore::Error::invalid("--alloc-conf", "?")).code, Code::Usage);
+        assert_eq!(Failure::from(lab::Error::Core(full())).code, Code::Device);
+        assert_eq!(Failure::from(lab::Error::Core(full())).limited(true).code, Code::Check);
+        assert_eq!(Failure::from(full()).limited(false).code, Code::Device);
+        let broken = memcore::Error::backend("cpu", "thread pool");
+        assert_eq!(Failure::from(broken).limited(true).code, Code::Device);
+        assert_eq!(Failure::from(lab::Error::Interrupted).code, Code::Interrupted);
+    }
+}

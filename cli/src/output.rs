@@ -1,0 +1,208 @@
+//! Files that are there whole or not at all.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::Context;
+use lab::experiments::Table;
+use serde_json::Value;
+
+use crate::args::OutputArgs;
+use crate::exit::{Code, Failure, Result};
+use crate::render::markdown;
+use crate::ui::Ui;
+
+/// Where a result goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// `-`
+    Stdout,
+    /// Anything else.
+    File(PathBuf),
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err("expected a file, or - for standard output".into()),
+            "-" => Ok(Destination::Stdout),
+            path => Ok(Destination::File(path.into())),
+        }
+    }
+}
+
+/// Checks, before anything is run, that everything can be written in the end.
+///
+/// # Errors
+/// A directory that is absent or closed to us, a file that is a directory, two results for one place.
+pub(crate) fn check<'a>(destinations: impl IntoIterator<Item = &'a Destination>) -> Result<()> {
+    let mut seen: Vec<&Destination> = Vec::new();
+    for destination in destinations {
+        if seen.contains(&destination) {
+            return Err(Failure::usage(match destination {
+                Destination::Stdout => "-: only one result can go to standard output".into(),
+                Destination::File(path) => format!("{}: two results cannot go to one file", path.display()),
+            }));
+        }
+        seen.push(destination);
+        if let Destination::File(path) = destination {
+            writable(path).map_err(|error| Failure::new(Code::Usage, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn writable(path: &Path) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => anyhow::bail!("cannot write {}: it is a directory", path.display()),
+        // Devices and pipes are written as they are.
+        Ok(metadata) if !metadata.is_file() => return Ok(()),
+        // Replacing a read-only file would work, and would not be what its owner wants.
+        Ok(_) => drop(OpenOptions::new().append(true).open(path).with_context(cannot)?),
+        Err(_) => {}
+    }
+    beside(path).map(drop).with_context(cannot)
+}
+
+/// An empty file in the same directory, removed when dropped.
+fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".vramlab-").suffix(".tmp");
+    // As any program's files: readable as the user's mask says, not only by the owner as temporary files are.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(directory);
+    // Its own error names the random name; the directory is what is wrong.
+    file.map_err(|error| io::Error::new(error.kind(), io_message(&error)))
+}
+
+/// What the system said, without the path that is named already.
+fn io_message(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such directory".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl Destination {
+    /// Writes it: a file appears complete, under its own name, or not at all.
+    ///
+    /// # Errors
+    /// The system's, naming the file.
+    pub(crate) fn write(&self, ui: &Ui, contents: &[u8]) -> Result<()> {
+        match self {
+            Destination::Stdout => ui.print(&String::from_utf8_lossy(contents)),
+            Destination::File(path) => {
+                let written = write_file(path, contents).with_context(|| format!("cannot write {}", path.display()));
+                written.map_err(|error| Failure::new(Code::Usage, error))
+            }
+        }
+    }
+}
+
+fn write_file(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(OpenOptions::new().write(true).open(path)?.write_all(contents)?);
+    }
+    // A link stays one: what it points to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut file = beside(&target)?;
+    file.write_all(contents)?;
+    file.as_file().sync_all()?;
+    file.persist(&target).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Everything that a command gives.
+pub(crate) struct Results<'a> {
+    /// For programs.
+    pub json: &'a Value,
+    /// The main tables, for CSV (the first) and Markdown (all).
+    pub tables: &'a [Table],
+    /// For people.
+    pub text: &'a str,
+}
+
+/// Writes the results where they were asked for; people get theirs unless standard output is taken.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn deliver(ui: &Ui, args: &OutputArgs, results: &Results<'_>) -> Result<()> {
+    if let Some(destination) = &args.json {
+        destination.write(ui, &json_line(results.json)?)?;
+    }
+    if let (Some(destination), Some(table)) = (&args.export_csv, results.tables.first()) {
+        let text = markdown::csv(table).map_err(|error| Failure::new(Code::Usage, error))?;
+        destination.write(ui, &text)?;
+    }
+    if let Some(destination) = &args.export_markdown {
+        let text: Vec<String> = results.tables.iter().map(markdown::markdown).collect();
+        destination.write(ui, text.join("\n").as_bytes())?;
+    }
+    if args.takes_stdout() { Ok(()) } else { ui.print(results.text) }
+}
+
+/// JSON in one line.
+pub(crate) fn json_line(value: &Value) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(value).map_err(|error| Failure::new(Code::Usage, error))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &Path) -> Destination {
+        Destination::File(path.to_path_buf())
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let message = |destination: &Destination| format!("{:#}", check([destination]).unwrap_err().error);
+        assert!(message(&file(directory.path())).contains("it is a directory"));
+        assert!(message(&file(&directory.path().join("no/such.json"))).contains("no such directory"));
+        let one = file(&directory.path().join("one"));
+        assert!(check([&one, &one]).is_err());
+        assert!(check([&Destination::Stdout, &Destination::Stdout]).is_err());
+        check([&one, &Destination::Stdout]).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "checking leaves nothing behind");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("result.json");
+        for contents in ["first", "second"] {
+            file(&path).write(&Ui::plain(), contents.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), contents);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        use std::os::unix::fs::FileTypeExt;
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (directory.path().join("target"), directory.path().join("link"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        file(&link).write(&Ui::plain(), b"new").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        file(Path::new("/dev/null")).write(&Ui::plain(), b"gone").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    }
+}

@@ -1,0 +1,176 @@
+//! Curves drawn with characters.
+
+use super::{WIDTH, bytes, style::Style};
+
+/// Characters before the plot: a figure and the axis.
+const MARGIN: usize = 12;
+const COLUMNS: usize = WIDTH - MARGIN;
+const ROWS: usize = 10;
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const MARKERS: [char; 6] = ['●', '○', '▲', '△', '■', '□'];
+
+/// The memory of a device at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// Bytes allocated.
+    pub allocated: u64,
+    /// The most that was allocated since the point before.
+    pub peak: u64,
+    /// Bytes reserved.
+    pub reserved: u64,
+}
+
+/// Memory over time: allocated as an area, peaks and reserved memory above it. `first` and `last` label the ends. Nothing for no points.
+pub(crate) fn memory(points: &[Point], first: &str, last: &str) -> String {
+    let columns: Vec<Point> = buckets(points.len()).map(|range| widest(&points[range])).collect();
+    let max = columns.iter().map(|p| p.reserved.max(p.peak).max(p.allocated)).max().unwrap_or(0);
+    if max == 0 {
+        return String::new();
+    }
+    let row_of = |value: u64| (eighths(value, max).div_ceil(8)).checked_sub(1);
+    let mut out = String::new();
+    for row in (0..ROWS).rev() {
+        out.push_str(&margin(row, max));
+        for column in &columns {
+            let filled = eighths(column.allocated, max).saturating_sub(row * 8).min(8);
+            out.push(match filled {
+                0 if row_of(column.reserved) == Some(row) => '─',
+                0 if row_of(column.peak) == Some(row) => '·',
+                _ => EIGHTHS[filled],
+            });
+        }
+        trim_line(&mut out);
+    }
+    out + &axis(first, last) + &format!("{:MARGIN$}█ allocated   · peak since the row before   ─ reserved\n", "")
+}
+
+/// Several series of bytes over the same labels, each with its own mark; the first stays on top where they meet.
+pub(crate) fn lines(series: &[(String, Vec<u64>)], labels: &[String], style: Style) -> String {
+    let length = series.iter().map(|(_, values)| values.len()).min().unwrap_or(0);
+    let max = series.iter().flat_map(|(_, values)| values.iter().copied()).max().unwrap_or(0);
+    if length == 0 || max == 0 {
+        return String::new();
+    }
+    let mut grid = vec![[' '; COLUMNS]; ROWS];
+    for (index, (_, values)) in series.iter().enumerate().rev() {
+        for (column, range) in buckets(length).enumerate() {
+            let value = values[range].iter().copied().max().unwrap_or(0);
+            let row = eighths(value, max).div_ceil(8).saturating_sub(1);
+            grid[row][column] = MARKERS[index % MARKERS.len()];
+        }
+    }
+    let mut out = String::new();
+    for row in (0..ROWS).rev() {
+        out.push_str(&margin(row, max));
+        out.extend(grid[row].iter());
+        trim_line(&mut out);
+    }
+    let end = |label: Option<&String>| label.map_or("", String::as_str).to_string();
+    out.push_str(&axis(&end(labels.first()), &end(labels.get(length - 1))));
+    for (index, (name, values)) in series.iter().enumerate() {
+        let marker = style.bold(&MARKERS[index % MARKERS.len()].to_string());
+        let last = values.get(length - 1).copied().unwrap_or(0);
+        out.push_str(&format!("{:MARGIN$}{marker} {name}: {} at the end\n", "", bytes::short(last)));
+    }
+    out
+}
+
+/// Which points each column stands for: several where there are more points than columns, a point over several columns where there are fewer.
+fn buckets(points: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..if points == 0 { 0 } else { COLUMNS }).map(move |column| {
+        let start = column * points / COLUMNS;
+        start..((column + 1) * points / COLUMNS).max(start + 1)
+    })
+}
+
+fn widest(points: &[Point]) -> Point {
+    points.iter().fold(Point::default(), |a, b| Point {
+        allocated: a.allocated.max(b.allocated),
+        peak: a.peak.max(b.peak),
+        reserved: a.reserved.max(b.reserved),
+    })
+}
+
+/// Height in eighths of a row; something is never drawn as nothing.
+fn eighths(value: u64, max: u64) -> usize {
+    let height = (value as f64 / max as f64 * (ROWS * 8) as f64).round() as usize;
+    height.clamp(usize::from(value > 0), ROWS * 8)
+}
+
+fn margin(row: usize, max: u64) -> String {
+    let width = MARGIN - 2;
+    match row {
+        _ if row == ROWS - 1 => format!("{:>width$} ┤", bytes::short(max)),
+        _ if row == ROWS / 2 - 1 => format!("{:>width$} ┤", bytes::short(max / 2)),
+        _ => format!("{:>width$} │", ""),
+    }
+}
+
+fn axis(first: &str, last: &str) -> String {
+    let line = format!("{:>width$} └{}\n", "0 B", "─".repeat(COLUMNS), width = MARGIN - 2);
+    let gap = COLUMNS.saturating_sub(first.chars().count() + last.chars().count());
+    format!("{line}{:MARGIN$}{first}{}{last}\n", "", " ".repeat(gap))
+}
+
+fn trim_line(out: &mut String) {
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(allocated: u64, peak: u64, reserved: u64) -> Point {
+        Point { allocated, peak, reserved }
+    }
+
+    fn fits(chart: &str) -> bool {
+        chart.lines().all(|line| line.chars().count() <= WIDTH)
+    }
+
+    #[test]
+    fn an_area_under_a_line() {
+        let chart = memory(&[point(0, 0, 80), point(40, 60, 80)], "model", "end");
+        let lines: Vec<&str> = chart.lines().collect();
+        assert_eq!(lines.len(), ROWS + 3);
+        assert!(lines[0].starts_with("      80 B ┤─"), "{chart}");
+        assert_eq!(lines[0].matches('─').count(), COLUMNS, "{chart}");
+        // The second half is filled to 40 of 80, with its peak at 60.
+        assert_eq!(lines[4].matches('█').count(), 0, "{chart}");
+        assert_eq!(lines[5].matches('█').count(), COLUMNS / 2, "{chart}");
+        assert_eq!(chart.matches('·').count() - 1, COLUMNS / 2, "{chart}");
+        assert!(lines[ROWS + 1].trim_start().starts_with("model") && lines[ROWS + 1].ends_with("end"));
+        assert!(fits(&chart));
+    }
+
+    #[test]
+    fn more_points_than_columns_keep_their_highest() {
+        let mut points = vec![point(1, 1, 1); 1000];
+        points[500] = point(8, 8, 8);
+        let chart = memory(&points, "a", "b");
+        assert_eq!(chart.lines().next().map(|line| line.matches('█').count()), Some(1), "{chart}");
+        assert!(fits(&chart));
+    }
+
+    #[test]
+    fn nothing_to_draw_is_nothing() {
+        assert_eq!(memory(&[], "", ""), "");
+        assert_eq!(memory(&[Point::default()], "", ""), "");
+        assert_eq!(lines(&[], &[], Style::new(false)), "");
+        assert_eq!(lines(&[("a".into(), vec![])], &[], Style::new(false)), "");
+        assert!(fits(&memory(&[point(u64::MAX, u64::MAX, u64::MAX)], "x", "x")));
+    }
+
+    #[test]
+    fn series_have_their_marks() {
+        let series = [("sgd".to_string(), vec![10, 10]), ("adam".to_string(), vec![10, 100])];
+        let chart = lines(&series, &["e0".into(), "e1".into()], Style::new(false));
+        assert!(fits(&chart), "{chart}");
+        assert!(chart.contains("● sgd: 10 B at the end") && chart.contains("○ adam: 100 B at the end"), "{chart}");
+        let top = chart.lines().next().unwrap_or_default();
+        assert_eq!((top.matches('○').count(), top.matches('●').count()), (COLUMNS / 2, 0), "{chart}");
+        let bottom = chart.lines().nth(ROWS - 1).unwrap_or_default();
+        assert_eq!((bottom.matches('○').count(), bottom.matches('●').count()), (0, COLUMNS), "{chart}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Tables on a terminal.
+
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use lab::experiments::{Cell, Table};
+
+use super::{WIDTH, bytes, grouped};
+
+/// Which byte figures show the exact number too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exact {
+    All,
+    FirstColumn,
+    None,
+}
+
+/// The table, without its title. Exact numbers stand beside rounded ones where the width allows it.
+pub(crate) fn text(table: &Table) -> String {
+    let rendered = [Exact::All, Exact::FirstColumn, Exact::None].map(|exact| cells(table, exact));
+    let fits = |rows: &&Vec<Vec<String>>| natural_width(table, rows) <= WIDTH;
+    let rows = rendered.iter().find(fits).unwrap_or(&rendered[2]);
+    let mut out = comfy_table::Table::new();
+    out.load_style(presets::UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH as u16)
+        .set_header(&table.columns)
+        .add_rows(rows);
+    for (i, column) in out.column_iter_mut().enumerate() {
+        if is_numeric(table, i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{out}\n")
+}
+
+/// With its title above.
+pub(crate) fn titled(table: &Table, style: super::style::Style) -> String {
+    format!("{}\n{}", style.bold(&table.title), text(table))
+}
+
+fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
+    let first =
+        (0..table.columns.len()).find(|&i| table.rows.iter().any(|row| matches!(row.get(i), Some(Cell::Bytes(_)))));
+    let shown = |i: usize, cell: &Cell| match (cell, exact) {
+        (Cell::Bytes(b), Exact::All) => bytes::both(*b),
+        (Cell::Bytes(b), Exact::FirstColumn) if Some(i) == first => bytes::both(*b),
+        _ => cell_text(cell),
+    };
+    table.rows.iter().map(|row| row.iter().enumerate().map(|(i, cell)| shown(i, cell)).collect()).collect()
+}
+
+/// A cell for people, in short.
+fn cell_text(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Bytes(b) => bytes::short(*b),
+        Cell::Difference(d) => bytes::signed(*d),
+        Cell::Count(n) => grouped(*n),
+        Cell::Number(x) => number(*x),
+    }
+}
+
+/// A number with some four significant digits.
+pub(crate) fn number(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".into(),
+        a if a >= 1000.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.2}"),
+        a if a >= 0.001 => format!("{x:.4}"),
+        a if a.is_nan() => "nan".into(),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
+    let len = |text: &str| text.chars().count();
+    let column = |(i, name): (usize, &String)| {
+        rows.iter().filter_map(|row| row.get(i)).map(|cell| len(cell)).fold(len(name), usize::max) + 3
+    };
+    table.columns.iter().enumerate().map(column).sum::<usize>() + 1
+}
+
+fn is_numeric(table: &Table, column: usize) -> bool {
+    let mut cells = table.rows.iter().filter_map(|row| row.get(column)).peekable();
+    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮" || text.ends_with(" %"));
+    cells.peek().is_some() && cells.all(|cell| !matches!(cell, Cell::Text(_)) || is_empty(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
+        Table { title: "t".into(), columns: columns.iter().map(|c| c.to_string()).collect(), rows }
+    }
+
+    #[test]
+    fn exact_numbers_are_shown_where_they_fit() {
+        let gib = Cell::Bytes(3 << 29);
+        let narrow = text(&table(&["phase", "allocated"], vec![vec![Cell::Text("forward".into()), gib.clone()]]));
+        assert!(narrow.contains("1.5 GiB (1610612736)"), "{narrow}");
+        let row: Vec<Cell> = (0..5).map(|_| gib.clone()).collect();
+        let wide = text(&table(&["one", "two", "three", "four", "five"], vec![row]));
+        assert_eq!(wide.matches("(1610612736)").count(), 1, "{wide}");
+        assert!(wide.lines().all(|line| line.chars().count() <= WIDTH), "{wide}");
+    }
+
+    #[test]
+    fn long_text_is_wrapped() {
+        let long = text(&table(&["a", "b"], vec![vec![Cell::Text("word ".repeat(60)), Cell::Count(1_234_567)]]));
+        assert!(long.lines().all(|line| line.chars().count() <= WIDTH), "{long}");
+        assert!(long.contains("1 234 567"));
+    }
+
+    #[test]
+    fn numbers_keep_four_digits() {
+        assert_eq!(
+            [0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number),
+            ["0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"]
+        );
+        assert_eq!(number(f64::NAN), "nan");
+    }
+}

@@ -1,0 +1,132 @@
+//! `batch-size`: does a smaller batch reserve more?
+
+mod law;
+mod runs;
+mod show;
+mod verdicts;
+
+use super::pace::Pace;
+use super::rig::rules;
+use super::{Claim, Experiment, Outcome, Setup};
+use crate::error::{Error, Result};
+use law::Law;
+use runs::{Plan, Run};
+
+/// The experiment.
+pub(super) struct BatchSize;
+
+const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "A smaller batch often reserves more GPU memory.", source: RESERVATION },
+    Claim { text: "Smaller batches mean more pieces of graph and more cache.", source: RESERVATION },
+    Claim {
+        text: "Memory is linear in the batch.",
+        source: "The Hidden Relationship: Batch Size and GPU Memory; How does changing network parameters affect GPU \
+                 memory usage in PyTorch? (2025)",
+    },
+];
+
+/// Everything that was measured.
+#[derive(Default)]
+struct Found {
+    /// One device each, one batch size.
+    fresh: Vec<Run>,
+    /// Several batch sizes on one device, the model built anew for each.
+    orders: Vec<Run>,
+    /// One model that sees changing batches.
+    changing: Option<Run>,
+    /// One pass over the same examples for each batch size.
+    epochs: Vec<Run>,
+    law: Option<Law>,
+}
+
+impl Experiment for BatchSize {
+    fn name(&self) -> &'static str {
+        "batch-size"
+    }
+
+    fn question(&self) -> &'static str {
+        "Does a smaller batch reserve more?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("batch", "batch sizes, the first two also in mixed orders; 128 32"),
+            ("steps", "steps with each batch; 3"),
+            ("examples", "examples of an epoch; the largest batch"),
+            ("largest", "the law of the peak is computed up to this batch; 256"),
+        ]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let batches = setup.sizes("batch", &[128, 32]);
+        let steps = setup.size("steps", 3);
+        if batches.is_empty() || batches.contains(&0) || steps == 0 {
+            return Err(Error::usage("batch, steps", "must be at least 1"));
+        }
+        let largest = setup.size("largest", 256).max(batches.iter().copied().max().unwrap_or(1));
+        let examples = setup.size("examples", batches.iter().copied().max().unwrap_or(1));
+        let mut found = Found::default();
+        let interrupted = !measure(setup, &batches, steps, examples, largest, &mut found)?;
+        let mut outcome = Outcome { interrupted, ..Outcome::default() };
+        show::fill(&found, &mut outcome);
+        if !interrupted {
+            outcome.claims = verdicts::judge(CLAIMS, &found);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Runs everything; `false` when it was stopped on the way.
+fn measure(
+    setup: &Setup<'_>,
+    batches: &[usize],
+    steps: usize,
+    examples: usize,
+    largest: usize,
+    found: &mut Found,
+) -> Result<bool> {
+    let rules = rules(setup)?;
+    let orders: Vec<Vec<usize>> = match *batches {
+        [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
+        _ => Vec::new(),
+    };
+    let mut pace = Pace::new(setup, 2 * batches.len() + orders.len() + 2);
+    for &batch in batches {
+        if !pace.next(&format!("batch {batch} on a fresh device")) {
+            return Ok(false);
+        }
+        found.fresh.push(runs::run(setup, rules.as_ref(), &Plan::fresh(batch, steps))?);
+    }
+    for order in &orders {
+        let plan = Plan::stages(order, steps);
+        if !pace.next(&format!("{} on one device", plan.name)) {
+            return Ok(false);
+        }
+        found.orders.push(runs::run(setup, rules.as_ref(), &plan)?);
+    }
+    if let [a, b, ..] = *batches {
+        if !pace.next("one model, the last batch of each epoch smaller") {
+            return Ok(false);
+        }
+        found.changing = Some(runs::run(setup, rules.as_ref(), &Plan::changing(a.max(b), a.min(b), steps))?);
+    }
+    for &batch in batches {
+        if !pace.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
+            return Ok(false);
+        }
+        found.epochs.push(runs::run(setup, rules.as_ref(), &Plan::epoch(batch, examples))?);
+    }
+    if !pace.next("the law of the peak") {
+        return Ok(false);
+    }
+    if rules.is_some() {
+        found.law = Law::of(&(setup.open)()?, batches, largest)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,216 @@
+//! Runs of the first article's network, and what is predicted of each.
+
+use crate::error::Result;
+use crate::experiments::rig::{Moment, Rig, StepRecord, moment, undisturbed};
+use crate::experiments::{Measurement, Setup};
+use crate::predict::{Forecast, Network, PredictedPeak, Rules};
+
+/// What is run on one device.
+pub(super) struct Plan {
+    /// What it is called.
+    pub(super) name: String,
+    /// One model each: the batches of its steps.
+    pub(super) stages: Vec<Vec<usize>>,
+}
+
+impl Plan {
+    /// One batch size.
+    pub(super) fn fresh(batch: usize, steps: usize) -> Self {
+        Self { name: format!("{batch}"), stages: vec![vec![batch; steps]] }
+    }
+
+    /// One batch size after the other, the model built anew for each.
+    pub(super) fn stages(batches: &[usize], steps: usize) -> Self {
+        let names: Vec<String> = batches.iter().map(usize::to_string).collect();
+        Self { name: names.join("→"), stages: batches.iter().map(|&batch| vec![batch; steps]).collect() }
+    }
+
+    /// One model whose epochs end with a smaller batch.
+    pub(super) fn changing(large: usize, small: usize, epochs: usize) -> Self {
+        Self {
+            name: format!("({large},{large},{small})×{epochs}"), stages: vec![[large, large, small].repeat(epochs)]
+        }
+    }
+
+    /// One pass over `examples` examples; the last batch is what is left.
+    pub(super) fn epoch(batch: usize, examples: usize) -> Self {
+        let mut batches = vec![batch; examples / batch];
+        batches.extend(Some(examples % batch).filter(|&rest| rest > 0));
+        Self { name: format!("epoch of {examples} in {batch}"), stages: vec![batches] }
+    }
+}
+
+/// What a run took.
+pub(super) struct Run {
+    /// What it is called.
+    pub(super) name: String,
+    /// Steps of each stage.
+    pub(super) stages: Vec<Vec<StepRecord>>,
+    /// All moments in order, with those between the stages.
+    pub(super) moments: Vec<Moment>,
+    /// The end of each stage, before the model is dropped.
+    pub(super) ends: Vec<Moment>,
+    /// What is left when everything was dropped.
+    pub(super) dropped: Moment,
+    /// What was predicted; `None` under an allocator that the prediction does not know.
+    pub(super) forecast: Option<Forecasted>,
+}
+
+/// Predictions for a run.
+pub(super) struct Forecasted {
+    /// `allocated` and peak of each phase, in the order of the moments.
+    rows: Vec<crate::predict::PredictedRow>,
+    /// The highest moment.
+    pub(super) peak: PredictedPeak,
+    /// At the end of each stage: allocated, reserved, inactive split.
+    ends: Vec<[u64; 3]>,
+    /// Allocated when everything was dropped.
+    dropped: u64,
+}
+
+impl Run {
+    /// The highest number of allocated bytes.
+    pub(super) fn peak(&self) -> u64 {
+        self.steps().map(|step| step.peak.allocated_bytes).max().unwrap_or(0)
+    }
+
+    /// The highest number of reserved bytes.
+    pub(super) fn reserved(&self) -> u64 {
+        self.steps().map(|step| step.reserved_peak).max().unwrap_or(0)
+    }
+
+    /// Reserved and not allocated, at the end.
+    pub(super) fn cached(&self) -> u64 {
+        self.ends.last().map_or(0, |end| end.row.reserved - end.row.allocated)
+    }
+
+    /// Every step.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &StepRecord> {
+        self.stages.iter().flatten()
+    }
+
+    /// Graph nodes made in all: each step makes its graph anew.
+    pub(super) fn nodes_made(&self) -> u64 {
+        self.steps().map(|step| step.nodes).sum()
+    }
+
+    /// Graph nodes alive at once.
+    pub(super) fn nodes_alive(&self) -> u64 {
+        self.steps().map(|step| step.nodes).max().unwrap_or(0)
+    }
+
+    /// Host memory of the graph nodes alive at once.
+    pub(super) fn graph_bytes(&self) -> u64 {
+        self.steps().map(|step| step.graph_host_bytes).max().unwrap_or(0)
+    }
+}
+
+/// Runs a plan on a fresh device.
+pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Result<Run> {
+    let device = (setup.open)()?;
+    let mut stages = Vec::new();
+    let mut ends = Vec::new();
+    let mut moments = Vec::new();
+    for (k, batches) in plan.stages.iter().enumerate() {
+        let tag = if plan.stages.len() > 1 { format!("{k}:b{}.", batches[0]) } else { String::new() };
+        device.reset_peak_stats();
+        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+        moments.push(rig.moment(format!("{tag}model")));
+        let mut steps = Vec::new();
+        for (i, &batch) in batches.iter().enumerate() {
+            let step = rig.step(&format!("{tag}e{i}"), batch)?;
+            moments.extend(step.moments.iter().cloned());
+            steps.push(step);
+        }
+        ends.push(rig.moment(format!("{tag}trained")));
+        stages.push(steps);
+        drop(rig);
+        moments.push(moment(&device, format!("{tag}dropped")));
+    }
+    let dropped = moment(&device, "dropped");
+    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| forecast(rules.clone(), plan));
+    Ok(Run { name: plan.name.clone(), stages, moments, ends, dropped, forecast })
+}
+
+fn forecast(rules: Rules, plan: &Plan) -> Forecasted {
+    let mut forecast = Forecast::new(rules, Network::simple_cnn());
+    let mut ends = Vec::new();
+    for batches in &plan.stages {
+        forecast.model("model");
+        for (i, &batch) in batches.iter().enumerate() {
+            forecast.step(&format!("e{i}"), batch);
+        }
+        ends.push([forecast.allocated(), forecast.reserved(), forecast.inactive_split()]);
+        forecast.finish("dropped");
+    }
+    Forecasted { rows: forecast.rows().to_vec(), peak: forecast.peak().clone(), ends, dropped: forecast.allocated() }
+}
+
+/// The run as a whole.
+pub(super) fn summary(run: &Run) -> Measurement {
+    let mut m = Measurement::of([("run", run.name.clone().into())]);
+    let end = &run.ends[run.ends.len() - 1].row;
+    m.measure("peak_bytes", run.peak());
+    m.measure("reserved_bytes", run.reserved());
+    m.measure("allocated_bytes", end.allocated);
+    m.measure("cached_bytes", run.cached());
+    m.measure("inactive_split_bytes", end.inactive_split);
+    m.measure("dropped_allocated_bytes", run.dropped.row.allocated);
+    m.measure("dropped_reserved_bytes", run.dropped.row.reserved);
+    m.measure("graph_nodes_alive", run.nodes_alive());
+    m.measure("graph_nodes_made", run.nodes_made());
+    m.measure("graph_host_bytes", run.graph_bytes());
+    let network = Network::simple_cnn();
+    m.predict("graph_nodes_alive", network.nodes());
+    m.predict("graph_nodes_made", network.nodes() * run.steps().count() as u64);
+    if let Some(Forecasted { peak, ends, dropped, .. }) = &run.forecast
+        && let Some([allocated, reserved, split]) = ends.last()
+    {
+        m.predict("peak_bytes", peak.allocated);
+        m.predict("reserved_bytes", *reserved);
+        m.predict("allocated_bytes", *allocated);
+        m.predict("cached_bytes", reserved - allocated);
+        m.predict("inactive_split_bytes", *split);
+        m.predict("dropped_allocated_bytes", *dropped);
+        m.predict("dropped_reserved_bytes", *reserved);
+    }
+    m
+}
+
+/// Every step of the run: allocated after each phase, the highest of the step, graph.
+pub(super) fn by_step(run: &Run) -> Vec<Measurement> {
+    let mut rows = Vec::new();
+    // The row before each stage's steps is `model`, the one after them `dropped`.
+    let mut at = 0;
+    for (stage, steps) in run.stages.iter().enumerate() {
+        at += 1;
+        for (i, step) in steps.iter().enumerate() {
+            let setting = [
+                ("run", run.name.clone().into()),
+                ("stage", stage.into()),
+                ("step", i.into()),
+                ("batch", step.batch.into()),
+            ];
+            let mut m = Measurement::of(setting);
+            let mut predicted_peak = 0;
+            for moment in &step.moments {
+                let phase = moment.row.label.rsplit('.').next().unwrap_or("");
+                m.measure(&format!("after_{phase}_bytes"), moment.row.allocated);
+                if let Some(row) = run.forecast.as_ref().and_then(|forecast| forecast.rows.get(at)) {
+                    m.predict(&format!("after_{phase}_bytes"), row.allocated);
+                    predicted_peak = predicted_peak.max(row.phase_peak);
+                }
+                at += 1;
+            }
+            m.measure("peak_bytes", step.peak.allocated_bytes);
+            if run.forecast.is_some() {
+                m.predict("peak_bytes", predicted_peak);
+            }
+            m.measure("reserved_bytes", step.reserved_peak);
+            m.measure("graph_host_bytes", step.graph_host_bytes);
+            rows.push(m);
+        }
+        at += 1;
+    }
+    rows
+}

@@ -1,0 +1,114 @@
+//! The claims against the figures.
+
+use super::Found;
+use super::law::Law;
+use super::runs::Run;
+use crate::experiments::show::bytes;
+use crate::experiments::{Claim, JudgedClaim, Verdict};
+
+/// One verdict per claim.
+pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
+    let judged = [reserves_more(found), more_graph_and_cache(found), linear(found)];
+    let pairs = claims.iter().zip(judged);
+    pairs.map(|(claim, (verdict, condition))| JudgedClaim { claim: *claim, verdict, condition }).collect()
+}
+
+/// The runs with the largest and with the smallest batch.
+fn extremes(runs: &[Run]) -> Option<(&Run, &Run)> {
+    let batch = |run: &&Run| run.steps().map(|step| step.batch).max();
+    Some((runs.iter().max_by_key(batch)?, runs.iter().min_by_key(batch)?))
+}
+
+fn reserves_more(found: &Found) -> (Verdict, String) {
+    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::Depends, String::new()) };
+    let more = small.reserved() > large.reserved();
+    let mut condition = format!(
+        "on fresh devices batch {} reserves {}, batch {} reserves {}",
+        large.name,
+        bytes(large.reserved()),
+        small.name,
+        bytes(small.reserved())
+    );
+    if let Some(order) = found.orders.first() {
+        condition += &format!(
+            "; in one process ({}) {} stay reserved, because nothing is given back: what nvidia-smi then shows for \
+             the later batch is the earlier one's cache",
+            order.name,
+            bytes(order.reserved())
+        );
+    }
+    let falls = found.law.as_ref().map_or(&[][..], |law| &law.falls);
+    if let Some((batch, larger, smaller)) = falls.first() {
+        condition += &format!(
+            "; but reserved memory does not rise everywhere: it falls at {} of {} steps from one batch size to the next, \
+             most from batch {batch} ({}) to {} ({})",
+            falls.len(),
+            found.law.as_ref().map_or(0, |law| law.points.len() - 1),
+            bytes(*larger),
+            batch + 1,
+            bytes(*smaller)
+        );
+    }
+    let verdict = match (more, falls.is_empty()) {
+        (true, _) => Verdict::Holds,
+        (false, true) => Verdict::Fails,
+        (false, false) => Verdict::Depends,
+    };
+    (verdict, condition)
+}
+
+fn more_graph_and_cache(found: &Found) -> (Verdict, String) {
+    let (Some((large, small)), Some((large_fresh, small_fresh))) = (extremes(&found.epochs), extremes(&found.fresh))
+    else {
+        return (Verdict::Depends, String::new());
+    };
+    let (pieces, alive) = (small.nodes_made() > large.nodes_made(), small.nodes_alive() > large.nodes_alive());
+    let cache = small_fresh.cached() > large_fresh.cached();
+    let condition = format!(
+        "more pieces are made ({}: {} nodes, {}: {}), but as many are alive at once ({} and {}, {} on the host and none on \
+         the device): each step's graph goes before the next is made; cached after the last step: batch {} {}, batch {} {}",
+        small.name,
+        small.nodes_made(),
+        large.name,
+        large.nodes_made(),
+        small.nodes_alive(),
+        large.nodes_alive(),
+        bytes(small.graph_bytes()),
+        small_fresh.name,
+        bytes(small_fresh.cached()),
+        large_fresh.name,
+        bytes(large_fresh.cached())
+    );
+    let verdict = match (pieces, alive || cache) {
+        (true, true) => Verdict::Holds,
+        (true, false) => Verdict::Depends,
+        (false, _) => Verdict::Fails,
+    };
+    (verdict, condition)
+}
+
+fn linear(found: &Found) -> (Verdict, String) {
+    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::Depends, String::new()) };
+    let batch = |run: &Run| run.steps().map(|step| step.batch).max().unwrap_or(1) as f64;
+    let mut condition = format!(
+        "{} times the batch ({} instead of {}) takes {:.3} times the peak",
+        batch(large) / batch(small),
+        large.name,
+        small.name,
+        large.peak() as f64 / small.peak().max(1) as f64
+    );
+    if let Some(Law { stretches, points, .. }) = &found.law
+        && let (Some(stretch), Some(constant)) = (stretches.last(), points.iter().map(|p| p.constant()).max())
+    {
+        condition += &format!(
+            "; the tensors of the examples are exactly linear ({} bytes each at the peak from batch {} on), the peak is only \
+             piecewise so: {} do not depend on the batch, blocks are rounded to 512 bytes, and the rest of large blocks \
+             adds up to {}",
+            stretch.slope,
+            stretch.from,
+            bytes(constant),
+            bytes(stretches.iter().map(|s| s.most_slack).max().unwrap_or(0))
+        );
+    }
+    (Verdict::Depends, condition)
+}

@@ -1,0 +1,85 @@
+//! Experiments: a question, the claims that others make about it, a prediction, a measurement, a verdict.
+//!
+//! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
+//! table in the README and the reports come from that list.
+
+mod batch_size;
+mod leak;
+mod outcome;
+mod pace;
+pub mod programs;
+mod release;
+mod rig;
+mod show;
+mod steady_state;
+
+pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use memcore::Device;
+
+use crate::error::{Error, Result};
+
+/// Every experiment, in the order in which they are listed.
+pub const ALL: &[&dyn Experiment] =
+    &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak, &release::Release];
+
+/// How an experiment is asked to be run.
+pub struct Setup<'a> {
+    /// Opens a fresh device: no memory in use, the same seed.
+    pub open: &'a dyn Fn() -> Result<Device>,
+    /// Sizes and steps that replace the experiment's own: `batch` → `[128, 32]`.
+    pub sizes: BTreeMap<String, Vec<usize>>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Told what is being done and how far the whole is (0 to 1); a break ends the experiment with what was measured.
+    pub progress: &'a dyn Fn(&str, f64) -> ControlFlow<()>,
+}
+
+impl Setup<'_> {
+    /// The values of a size, or the experiment's own.
+    pub fn sizes(&self, name: &str, own: &[usize]) -> Vec<usize> {
+        self.sizes.get(name).cloned().unwrap_or_else(|| own.to_vec())
+    }
+
+    /// The single value of a size, or the experiment's own.
+    pub fn size(&self, name: &str, own: usize) -> usize {
+        self.sizes.get(name).and_then(|values| values.first().copied()).unwrap_or(own)
+    }
+}
+
+/// One question and how it is answered.
+pub trait Experiment: Sync {
+    /// What the command line calls it.
+    fn name(&self) -> &'static str;
+
+    /// What is asked.
+    fn question(&self) -> &'static str;
+
+    /// What others say about it.
+    fn claims(&self) -> &'static [Claim];
+
+    /// The sizes that can be set from outside, with what they mean.
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Measures, compares, judges.
+    ///
+    /// # Errors
+    /// Sizes that cannot be; those of the device.
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome>;
+}
+
+/// The experiment of that name.
+///
+/// # Errors
+/// [`Error::Usage`] listing the known names.
+pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
+    ALL.iter().copied().find(|e| e.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
+        Error::usage("experiment", format!("unknown experiment {name:?}; known: {}", known.join(", ")))
+    })
+}

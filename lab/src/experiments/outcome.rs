@@ -1,0 +1,148 @@
+//! What an experiment found, as data.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// A statement that somebody made, and who.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Claim {
+    /// The statement, in short.
+    pub text: &'static str,
+    /// Where it was found.
+    pub source: &'static str,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is so in everything that was measured.
+    Holds,
+    /// It is not so.
+    Fails,
+    /// It is so under a condition.
+    Depends,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct JudgedClaim {
+    /// The statement and its source.
+    #[serde(flatten)]
+    pub claim: Claim,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Under which condition, or why; with the figures that decide.
+    pub condition: String,
+}
+
+/// Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or
+/// milliseconds. A quantity that the device cannot give is `null`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Measurement {
+    /// What was varied: `batch` → `32`.
+    pub setting: BTreeMap<String, serde_json::Value>,
+    /// From a closed form.
+    pub predicted: BTreeMap<String, Option<i64>>,
+    /// From the run.
+    pub measured: BTreeMap<String, Option<i64>>,
+    /// Measured minus predicted, for what is in both.
+    pub residual: BTreeMap<String, i64>,
+}
+
+impl Measurement {
+    /// An empty one for a setting.
+    pub fn of(setting: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Self {
+        let setting = setting.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+        Self { setting, ..Self::default() }
+    }
+
+    /// Adds a measured quantity.
+    pub fn measure(&mut self, quantity: &str, value: u64) {
+        self.measured.insert(quantity.into(), Some(value as i64));
+        self.settle(quantity);
+    }
+
+    /// Adds a quantity that this device cannot give.
+    pub fn unknown(&mut self, quantity: &str) {
+        self.measured.insert(quantity.into(), None);
+    }
+
+    /// Adds a predicted quantity.
+    pub fn predict(&mut self, quantity: &str, value: u64) {
+        self.predicted.insert(quantity.into(), Some(value as i64));
+        self.settle(quantity);
+    }
+
+    fn settle(&mut self, quantity: &str) {
+        if let (Some(Some(measured)), Some(Some(predicted))) =
+            (self.measured.get(quantity), self.predicted.get(quantity))
+        {
+            self.residual.insert(quantity.into(), measured - predicted);
+        }
+    }
+}
+
+/// A table for people: what cannot be said by one row per setting.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Cells; bytes are marked as such, so that each output can show them its way.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell of a [`Table`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// Bytes.
+    Bytes(u64),
+    /// Bytes with a sign: a difference.
+    Difference(i64),
+    /// A count.
+    Count(u64),
+    /// Anything else with digits.
+    Number(f64),
+}
+
+/// Values over the steps of a run, for drawing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// What is drawn.
+    pub title: String,
+    /// Name of each series and its bytes, one per label.
+    pub series: Vec<(String, Vec<u64>)>,
+    /// Label of each point.
+    pub labels: Vec<String>,
+}
+
+/// What an experiment found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// The claims, judged.
+    pub claims: Vec<JudgedClaim>,
+    /// One per setting.
+    pub rows: Vec<Measurement>,
+    /// For people.
+    pub tables: Vec<Table>,
+    /// For drawing.
+    pub curves: Vec<Curve>,
+    /// What else was seen, a sentence each.
+    pub notes: Vec<String>,
+    /// Whether it was stopped early.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Predictions that the measurement does not bear out: quantity and residual of each.
+    pub fn unexplained(&self) -> Vec<(String, i64)> {
+        let all = self.rows.iter().flat_map(|row| row.residual.iter());
+        all.filter(|(_, residual)| **residual != 0).map(|(quantity, residual)| (quantity.clone(), *residual)).collect()
+    }
+}

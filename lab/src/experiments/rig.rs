@@ -1,0 +1,177 @@
+//! A model and the variables of a training script, moved by hand: what a fixed loop cannot do (changing batches, a loss that is never
+//! differentiated, variables that are dropped in between).
+
+use memcore::memory::{CategoryBytes, PeakComposition};
+use memcore::nn::Sequential;
+use memcore::optim::Optimizer;
+use memcore::{DType, Device, Tensor};
+
+use super::Setup;
+use crate::error::{Error, Result};
+use crate::models::{Model, ModelOptions, architecture};
+use crate::predict::{Rules, Variable};
+use crate::record::Row;
+use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
+
+/// A row, with what memory consisted of then.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    /// The figures.
+    pub(super) row: Row,
+    /// Bytes by category.
+    pub(super) by_category: CategoryBytes,
+}
+
+/// What one step took.
+#[derive(Clone, Debug)]
+pub(super) struct StepRecord {
+    /// Examples.
+    pub(super) batch: usize,
+    /// One per phase.
+    pub(super) moments: Vec<Moment>,
+    /// The highest moment of the step.
+    pub(super) peak: PeakComposition,
+    /// The most that was reserved during the step.
+    pub(super) reserved_peak: u64,
+    /// Name of the phase in which the peak was.
+    pub(super) peak_phase: String,
+    /// Graph nodes alive at the end of the step: those of its forward pass.
+    pub(super) nodes: u64,
+    /// Host memory of those nodes.
+    pub(super) graph_host_bytes: u64,
+}
+
+/// A part of a step.
+type Phase<'a> = &'a dyn Fn(&mut Rig) -> Result<()>;
+
+/// A model in training, with a script's variables.
+pub(super) struct Rig {
+    pub(super) device: Device,
+    pub(super) model: Model,
+    pub(super) optimizer: Option<Box<dyn Optimizer>>,
+    pub(super) input: Option<Tensor>,
+    pub(super) target: Option<Tensor>,
+    pub(super) output: Option<Tensor>,
+    pub(super) loss: Option<Tensor>,
+    source: Source,
+}
+
+impl Rig {
+    /// A network by name with its optimizer, in f32.
+    pub(super) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
+        let architecture = architecture(name, &ModelOptions::default())?;
+        device.phase("model");
+        let model = Model::build(&*architecture, device, DType::F32, seed)?;
+        let optimizer = Some(OptimizerSettings::new(optimizer, lr).build(model.parameters.clone())?);
+        let source = Source::Synthetic { seed };
+        let (input, target, output, loss) = (None, None, None, None);
+        Ok(Self { device: device.clone(), model, optimizer, input, target, output, loss, source })
+    }
+
+    /// The first article's network and optimizer.
+    pub(super) fn simple_cnn(device: &Device, seed: u64) -> Result<Self> {
+        Self::new(device, "simple-cnn", OptimizerKind::Adam, 1e-3, seed)
+    }
+
+    /// The second article's first network and optimizer.
+    pub(super) fn linear(device: &Device, seed: u64) -> Result<Self> {
+        Self::new(device, "linear", OptimizerKind::Sgd, 1e-2, seed)
+    }
+
+    pub(super) fn moment(&self, label: impl Into<String>) -> Moment {
+        moment(&self.device, label)
+    }
+
+    pub(super) fn load(&mut self, batch: usize) -> Result<()> {
+        let _op = memcore::context::op("to");
+        let data = self.source.batch(&self.model.task, batch, 0, self.device.computes())?;
+        self.input = Some(data.upload_inputs(&self.device, DType::F32)?);
+        self.target = Some(data.upload_targets(&self.device, DType::F32)?);
+        Ok(())
+    }
+
+    pub(super) fn zero_grad(&self) -> Result<()> {
+        Ok(self.optimizer.as_ref().ok_or_else(missing)?.zero_grad(true)?)
+    }
+
+    pub(super) fn forward(&mut self) -> Result<()> {
+        self.output = Some(self.model.module.forward(self.input.as_ref().ok_or_else(missing)?)?);
+        Ok(())
+    }
+
+    pub(super) fn compute_loss(&mut self) -> Result<()> {
+        let (Some(output), Some(target)) = (&self.output, &self.target) else { return Err(missing()) };
+        self.loss = Some(loss(&self.model.task.loss, output, target)?);
+        Ok(())
+    }
+
+    pub(super) fn backward(&self, retain_graph: bool) -> Result<()> {
+        Ok(self.loss.as_ref().ok_or_else(missing)?.backward(retain_graph)?)
+    }
+
+    /// Deletes a variable.
+    pub(super) fn delete(&mut self, variable: Variable) -> Result<()> {
+        match variable {
+            Variable::Output => self.output = None,
+            Variable::Loss => self.loss = None,
+            Variable::Batch => (self.input, self.target) = (None, None),
+            Variable::Gradients => self.zero_grad()?,
+            Variable::OptimizerState => self.optimizer = None,
+            Variable::Parameters => {
+                self.model.parameters.clear();
+                self.model.module = Box::new(Sequential::new());
+            }
+            Variable::Workspaces => self.device.release_workspaces(),
+        }
+        Ok(())
+    }
+
+    pub(super) fn update(&mut self) -> Result<()> {
+        Ok(self.optimizer.as_mut().ok_or_else(missing)?.step()?)
+    }
+
+    /// One whole step; its peaks start anew with it.
+    pub(super) fn step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
+        self.device.reset_peak_stats();
+        let mut moments = Vec::with_capacity(6);
+        let phases: [(&str, Phase<'_>); 6] = [
+            ("input", &|rig| rig.load(batch)),
+            ("zero_grad", &|rig| rig.zero_grad()),
+            ("forward", &Self::forward),
+            ("loss", &Self::compute_loss),
+            ("backward", &|rig| rig.backward(false)),
+            ("step", &Self::update),
+        ];
+        for (name, phase) in phases {
+            self.device.phase(name);
+            phase(self)?;
+            moments.push(self.moment(format!("{label}.{name}")));
+        }
+        self.device.synchronize()?;
+        let peak = self.device.usage().at_peak();
+        let peak_phase = self.device.with_ledger(|ledger| ledger.phase_name(peak.origin.phase).to_string());
+        let reserved_peak = self.device.stats().reserved_bytes.all.peak;
+        let tape = self.device.tape();
+        let (nodes, graph_host_bytes) = (tape.len() as u64, tape.host_bytes());
+        Ok(StepRecord { batch, moments, peak, reserved_peak, peak_phase, nodes, graph_host_bytes })
+    }
+}
+
+/// What a prediction has to know of the device, where there can be one.
+pub(super) fn rules(setup: &Setup<'_>) -> Result<Option<Rules>> {
+    Rules::tried(&(setup.open)()?)
+}
+
+/// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.
+pub(super) fn undisturbed(device: &Device) -> bool {
+    device.stats().num_alloc_retries == 0
+}
+
+/// The device's memory now.
+pub(super) fn moment(device: &Device, label: impl Into<String>) -> Moment {
+    Moment { row: Row::take(device, label), by_category: *device.usage().by_category() }
+}
+
+fn missing() -> Error {
+    Error::usage("experiment", "a phase ran before the one that it needs")
+}

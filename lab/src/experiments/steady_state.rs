@@ -1,0 +1,288 @@
+//! `steady-state`: does memory grow from batch to batch?
+
+use memcore::memory::{Category, CategoryBytes};
+
+use super::pace::Pace;
+use super::rig::{Moment, Rig, rules, undisturbed};
+use super::show::{curve, some_bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+use crate::predict::{Forecast, Network, Rules};
+
+/// The experiment.
+pub(super) struct SteadyState;
+
+const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "Memory does not inherently grow from batch to batch.", source: SOURCE },
+    Claim { text: "It rises at the beginning and is then flat.", source: SOURCE },
+];
+
+/// A network, as it is run and as it is predicted.
+struct Case {
+    name: &'static str,
+    batch: usize,
+    network: fn() -> Network,
+    build: fn(&memcore::Device, u64) -> Result<Rig>,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "linear", batch: 32, network: Network::linear, build: Rig::linear },
+    Case { name: "simple-cnn", batch: 32, network: Network::simple_cnn, build: Rig::simple_cnn },
+];
+
+/// One network's run.
+struct Run {
+    name: &'static str,
+    /// With the row `model` first.
+    moments: Vec<Moment>,
+    /// Moments per step.
+    phases: usize,
+    /// The highest moment of each step.
+    peaks: Vec<u64>,
+    /// Allocated after each phase and the highest of each step, as predicted.
+    predicted: Option<Vec<(u64, u64)>>,
+}
+
+impl Experiment for SteadyState {
+    fn name(&self) -> &'static str {
+        "steady-state"
+    }
+
+    fn question(&self) -> &'static str {
+        "Does memory grow from batch to batch?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[("steps", "steps of each network, at least 4; 6"), ("batch", "examples per step; 32")]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let steps = setup.size("steps", 6);
+        if steps < 4 || setup.size("batch", 1) == 0 {
+            return Err(Error::usage("steps, batch", "at least 4 steps of at least 1 example"));
+        }
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, CASES.len() * steps);
+        let rules = rules(setup)?;
+        let mut runs = Vec::new();
+        for case in CASES {
+            let (run, whole) = follow(case, setup, rules.as_ref(), steps, &mut pace)?;
+            show(&run, &mut outcome);
+            runs.push(run);
+            if !whole {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+        }
+        outcome.claims = judge(&runs);
+        Ok(outcome)
+    }
+}
+
+fn follow(
+    case: &Case,
+    setup: &Setup<'_>,
+    rules: Option<&Rules>,
+    steps: usize,
+    pace: &mut Pace<'_>,
+) -> Result<(Run, bool)> {
+    let device = (setup.open)()?;
+    let batch = setup.size("batch", case.batch);
+    let mut rig = (case.build)(&device, setup.seed)?;
+    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), (case.network)()));
+    let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
+    if let Some(forecast) = &mut forecast {
+        forecast.model("model");
+    }
+    for i in 0..steps {
+        if !pace.next(&format!("{}, step {i}", case.name)) {
+            whole = false;
+            break;
+        }
+        let step = rig.step(&format!("s{i}"), batch)?;
+        moments.extend(step.moments);
+        peaks.push(step.peak.allocated_bytes);
+        if let Some(forecast) = &mut forecast {
+            forecast.step(&format!("s{i}"), batch);
+        }
+    }
+    let predicted = forecast
+        .filter(|_| undisturbed(&device))
+        .map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
+    Ok((Run { name: case.name, moments, phases: 6, peaks, predicted }, whole))
+}
+
+impl Run {
+    /// The moments of a step.
+    fn step(&self, i: usize) -> &[Moment] {
+        self.moments.get(1 + i * self.phases..1 + (i + 1) * self.phases).unwrap_or(&[])
+    }
+
+    fn steps(&self) -> usize {
+        self.peaks.len()
+    }
+
+    /// Everything that a step shows, without its label.
+    fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
+        let figures = |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
+        self.step(i).iter().map(figures).collect()
+    }
+
+    /// The first step from which on all are equal to the last one.
+    fn flat_from(&self) -> usize {
+        let last = self.figures(self.steps().saturating_sub(1));
+        (0..self.steps()).rev().take_while(|&i| self.figures(i) == last).last().unwrap_or(self.steps())
+    }
+
+    fn allocated_after(&self, step: usize) -> u64 {
+        self.step(step).last().map_or(0, |m| m.row.allocated)
+    }
+}
+
+/// Why a category's bytes changed in a phase.
+fn reason(category: Category, phase: &str, by: i64) -> &'static str {
+    match (category, phase, by > 0) {
+        (Category::Input, ..) => "the batch is put on the device",
+        (Category::Workspace, _, true) => "a library's workspace, kept from now on",
+        (Category::Gradient, _, true) => "gradients: one tensor per parameter",
+        (Category::Gradient, _, false) => "zero_grad lets the gradients go",
+        (Category::OptimizerState, ..) => "optimizer state, made at the first step",
+        (Category::Activation, _, true) => "saved for backward by the graph",
+        (Category::Activation, _, false) => "backward lets go of what was saved",
+        (Category::Temporary, "backward", true) => "no longer saved, but kept by its variable",
+        (Category::Temporary, "loss", true) => "result and loss, kept by their variables",
+        (Category::Temporary, _, true) => "the result, kept by its variable",
+        (Category::Temporary, _, false) => "results become saved values, or go",
+        _ => "parameters",
+    }
+}
+
+fn show(run: &Run, outcome: &mut Outcome) {
+    for i in 0..run.steps() {
+        let mut m = Measurement::of([("network", run.name.into()), ("step", i.into())]);
+        m.measure("peak_bytes", run.peaks[i]);
+        m.measure("allocated_bytes", run.allocated_after(i));
+        m.measure("reserved_bytes", run.step(i).last().map_or(0, |m| m.row.reserved));
+        if let Some(rows) = run.predicted.as_ref().and_then(|rows| rows.get(1 + i * 6..7 + i * 6)) {
+            m.predict("peak_bytes", rows.iter().map(|(_, peak)| *peak).max().unwrap_or(0));
+            m.predict("allocated_bytes", rows[5].0);
+        }
+        if i > 0 {
+            let growth = run.allocated_after(i).saturating_sub(run.allocated_after(i - 1));
+            m.measure("growth_bytes", growth);
+            if i > 1 {
+                m.predict("growth_bytes", 0);
+            }
+        }
+        outcome.rows.push(m);
+    }
+    outcome.curves.push(curve(run.name, &run.moments));
+    let mut rows = Vec::new();
+    for (before, after) in run.moments.iter().zip(run.moments.iter().skip(1)).take(2 * run.phases) {
+        let phase = after.row.label.rsplit('.').next().unwrap_or("");
+        for category in Category::ALL {
+            let by = after.by_category[category as usize] as i64 - before.by_category[category as usize] as i64;
+            if by != 0 {
+                let label = text(after.row.label.clone());
+                rows.push(vec![label, text(category.name()), Cell::Difference(by), text(reason(category, phase, by))]);
+            }
+        }
+    }
+    let title = format!("{}: every change of the first two steps", run.name);
+    outcome.tables.push(table(title, &["phase", "category", "change", "why"], rows));
+    let row = |i: usize| {
+        let last = run.step(i).last();
+        let of = |category: Category| some_bytes(last.map_or(0, |m| m.by_category[category as usize]));
+        vec![
+            Cell::Count(i as u64),
+            of(Category::Gradient),
+            of(Category::OptimizerState),
+            of(Category::Workspace),
+            Cell::Bytes(run.allocated_after(i)),
+            Cell::Bytes(run.peaks[i]),
+            Cell::Bytes(last.map_or(0, |m| m.row.reserved)),
+        ]
+    };
+    let columns = ["step", "gradients", "state", "workspaces", "allocated", "peak", "reserved"];
+    let title = format!("{}: after each step", run.name);
+    outcome.tables.push(table(title, &columns, (0..run.steps()).map(row).collect()));
+    overlap(run, outcome);
+}
+
+/// The second step's peak is above the first one's by what was not there then.
+fn overlap(run: &Run, outcome: &mut Outcome) {
+    if run.steps() < 2 {
+        return;
+    }
+    let state = run.step(0).last().map_or(0, |m| m.by_category[Category::OptimizerState as usize]);
+    let above = run.peaks[1] as i64 - run.peaks[0] as i64;
+    outcome.notes.push(format!(
+        "{}: the peak of step 1 is {above} bytes above that of step 0. {state} of them are optimizer state, which the first \
+         update made; the other {} are there because the new batch, result and loss are made while variables still hold the \
+         old ones, and because blocks are now found among those of step 0.",
+        run.name,
+        above - state as i64
+    ));
+}
+
+fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
+    let flat = runs.iter().all(|run| run.flat_from() <= 2);
+    let each: Vec<String> = runs
+        .iter()
+        .map(|run| {
+            let last = run.steps() - 1;
+            format!(
+                "{}: {} after the model, {} after step 0, {} after step 1, {} after step {last}; all figures of all phases are \
+                 the same from step {} on",
+                run.name,
+                run.moments[0].row.allocated,
+                run.allocated_after(0),
+                run.allocated_after(1),
+                run.allocated_after(last),
+                run.flat_from()
+            )
+        })
+        .collect();
+    let each = each.join("; ");
+    let grows = runs.iter().any(|run| run.allocated_after(run.steps() - 1) > run.allocated_after(1));
+    let rises = runs.iter().all(|run| run.allocated_after(0) > run.moments[0].row.allocated);
+    let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: verdict(flat && !grows),
+            condition: format!("bytes allocated: {each}"),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(flat && rises),
+            condition: format!("{}; reserved memory rises with it and stays", jumps(runs)),
+        },
+    ]
+}
+
+/// What the rise consists of.
+fn jumps(runs: &[Run]) -> String {
+    let of = |run: &Run| {
+        let bytes = |category: Category| run.step(0).last().map_or(0, |m| m.by_category[category as usize]);
+        format!(
+            "{}: step 0 adds {} bytes, of which input {}, gradients {}, optimizer state {}, libraries' workspaces {}; step 1 \
+             adds {} to the peak; from step {} on nothing changes",
+            run.name,
+            run.allocated_after(0) - run.moments[0].row.allocated,
+            bytes(Category::Input),
+            bytes(Category::Gradient),
+            bytes(Category::OptimizerState),
+            bytes(Category::Workspace),
+            run.peaks[1] as i64 - run.peaks[0] as i64,
+            run.flat_from()
+        )
+    };
+    runs.iter().map(of).collect::<Vec<_>>().join("; ")
+}

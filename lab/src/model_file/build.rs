@@ -1,0 +1,137 @@
+//! The network of a model file: its layers as modules.
+
+use memcore::memory::ScopeId;
+use memcore::nn::{
+    Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear, MaxPool2d,
+    Module, MultiHeadAttention, Parameter, RmsNorm, Sequential,
+};
+use memcore::{Array, Tensor, context, ops};
+
+use super::layers::{Layer, Op};
+use crate::models::{Architecture, Defaults, Task, causal_mask};
+
+/// The network that a file describes.
+pub(super) struct FileArchitecture {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) layers: Vec<Layer>,
+    pub(super) task: Task,
+    pub(super) defaults: Defaults,
+}
+
+impl Architecture for FileArchitecture {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        self.description.clone()
+    }
+
+    fn task(&self) -> Task {
+        self.task.clone()
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.defaults
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        Ok(Box::new(chain(init, &self.layers)?))
+    }
+}
+
+fn chain(init: &Init, layers: &[Layer]) -> memcore::Result<Sequential> {
+    let mut modules = Sequential::new();
+    for layer in layers {
+        push(&mut modules, &init.at(&layer.name), &layer.op)?;
+    }
+    Ok(modules)
+}
+
+fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
+    match op {
+        Op::Conv2d { inputs, outputs, kernel, geometry, bias } => {
+            modules.push(Conv2d::new(init, *inputs, *outputs, *kernel, *geometry, *bias)?);
+        }
+        Op::Linear { inputs, outputs, bias } => modules.push(Linear::new(init, *inputs, *outputs, *bias)?),
+        Op::Activation(function) => modules.push(Activation::new(init, *function)),
+        Op::LeakyRelu { slope } => modules.push(LeakyRelu { scope: init.scope(), slope: *slope }),
+        Op::MaxPool2d(geometry) => modules.push(MaxPool2d::new(init, *geometry)),
+        Op::AvgPool2d(geometry) => modules.push(AvgPool2d::new(init, *geometry)),
+        Op::Flatten => modules.push(Flatten),
+        Op::Dropout { p } => modules.push(Dropout::new(init, *p)?),
+        Op::BatchNorm2d { channels } => modules.push(BatchNorm2d::new(init, *channels)?),
+        Op::LayerNorm { width, eps } => modules.push(LayerNorm::new(init, *width, *eps)?),
+        Op::RmsNorm { width, eps } => modules.push(RmsNorm::new(init, *width, *eps)?),
+        Op::Embedding { rows, width, std } => {
+            modules.push(Embedding::with_fill(init, *rows, *width, Fill::Normal { std: *std })?);
+        }
+        Op::PositionEmbedding { length, width, std } => {
+            let weight = init.parameter("weight", &[*length, *width], Fill::Normal { std: *std })?;
+            modules.push(PositionEmbedding { scope: init.scope(), weight });
+        }
+        Op::Attention { length, width, heads, options } => {
+            let attention = MultiHeadAttention::new(init, *width, *heads, *options)?;
+            // The fused kernel needs no matrix to know what is hidden.
+            let mask = if options.causal && !options.fused { Some(causal_mask(init, *length)?) } else { None };
+            modules.push(SelfAttention { attention, mask });
+        }
+        Op::Residual(layers) => modules.push(Residual { scope: init.scope(), branch: chain(init, layers)? }),
+        Op::Sequence(layers) => modules.push(chain(init, layers)?),
+    }
+    Ok(())
+}
+
+struct LeakyRelu {
+    scope: ScopeId,
+    slope: f64,
+}
+
+impl Module for LeakyRelu {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::leaky_relu(x, self.slope)
+    }
+}
+
+/// Adds a learned row per position.
+struct PositionEmbedding {
+    scope: ScopeId,
+    /// `[length, width]`
+    weight: Parameter,
+}
+
+impl Module for PositionEmbedding {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::add(x, self.weight.tensor())
+    }
+}
+
+struct SelfAttention {
+    attention: MultiHeadAttention,
+    /// `[length, length]`, true above the diagonal.
+    mask: Option<Array>,
+}
+
+impl Module for SelfAttention {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let mask = self.mask.clone().map(Tensor::from_array);
+        self.attention.attend(x.clone(), mask.as_ref())
+    }
+}
+
+/// `x + branch(x)`.
+struct Residual {
+    scope: ScopeId,
+    branch: Sequential,
+}
+
+impl Module for Residual {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let branch = self.branch.forward(x)?;
+        let _scope = context::scope(self.scope);
+        ops::add(x, &branch)
+    }
+}

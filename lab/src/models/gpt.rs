@@ -1,0 +1,233 @@
+//! Decoder-only transformers: a small one by default, GPT-2 small as `gpt2`.
+
+use memcore::context;
+use memcore::memory::{Category, ScopeId};
+use memcore::nn::{AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention};
+use memcore::ops;
+use memcore::{Array, DType, Tensor};
+
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use crate::error::{Error, Result};
+
+/// Sizes of a decoder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GptConfig {
+    /// Number of different tokens.
+    pub vocabulary: usize,
+    /// Tokens per example.
+    pub sequence: usize,
+    /// Width of the embedding.
+    pub width: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Probability of dropping, after attention weights and each branch.
+    pub dropout: f64,
+    /// The output layer shares the token table.
+    pub tied: bool,
+    /// The fused attention kernel.
+    pub fused_attention: bool,
+}
+
+struct GptArchitecture {
+    name: &'static str,
+    config: GptConfig,
+}
+
+const OPTIONS: &[&str] = &["layers", "width", "heads", "sequence", "vocabulary", "dropout", "attention", "tied"];
+
+/// A decoder of two blocks, 128 wide, over 64 tokens of 512.
+pub(super) fn gpt(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    let small = GptConfig {
+        vocabulary: 512,
+        sequence: 64,
+        width: 128,
+        heads: 4,
+        layers: 2,
+        dropout: 0.0,
+        tied: false,
+        fused_attention: false,
+    };
+    configured("gpt", small, options)
+}
+
+/// GPT-2 small: 12 blocks, 768 wide, over 1,024 tokens of 50,257, 124 million parameters, the output tied to the token table.
+pub(super) fn gpt2(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    let small = GptConfig {
+        vocabulary: 50_257,
+        sequence: 1024,
+        width: 768,
+        heads: 12,
+        layers: 12,
+        dropout: 0.0,
+        tied: true,
+        fused_attention: false,
+    };
+    configured("gpt2", small, options)
+}
+
+fn configured(name: &'static str, base: GptConfig, o: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    o.only(name, OPTIONS)?;
+    let config = GptConfig {
+        vocabulary: o.vocabulary.unwrap_or(base.vocabulary),
+        sequence: o.sequence.unwrap_or(base.sequence),
+        width: o.width.unwrap_or(base.width),
+        heads: o.heads.unwrap_or(base.heads),
+        layers: o.layers.unwrap_or(base.layers),
+        dropout: o.dropout.unwrap_or(base.dropout),
+        tied: o.tied || base.tied,
+        fused_attention: o.fused_attention,
+    };
+    let sizes =
+        [("--vocabulary", config.vocabulary), ("--sequence", config.sequence), ("--width", config.width), ("--heads", config.heads)];
+    if let Some((option, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+        return Err(Error::usage(*option, "must be at least 1"));
+    }
+    if !config.width.is_multiple_of(config.heads) {
+        let problem = format!("{} heads do not divide a width of {}", config.heads, config.width);
+        return Err(Error::usage("--heads", problem));
+    }
+    Ok(Box::new(GptArchitecture { name, config }))
+}
+
+impl Architecture for GptArchitecture {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> String {
+        let c = &self.config;
+        format!(
+            "decoder of {} blocks, {} wide, {} heads, {} tokens of {}",
+            c.layers, c.width, c.heads, c.sequence, c.vocabulary
+        )
+    }
+
+    fn task(&self) -> Task {
+        let c = &self.config;
+        Task {
+            input: Input::Tokens { length: c.sequence, vocabulary: c.vocabulary },
+            loss: Loss::CrossEntropy { classes: c.vocabulary },
+        }
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { batch: 8, optimizer: "adamw", lr: 1e-3 }
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        Ok(Box::new(Gpt::new(init, self.config)?))
+    }
+}
+
+struct Gpt {
+    scope: ScopeId,
+    config: GptConfig,
+    tokens: Embedding,
+    positions: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+    /// `[T, T]`, true above the diagonal: what a position must not see. A buffer, as in the written-out PyTorch model.
+    mask: Array,
+}
+
+impl Gpt {
+    fn new(init: &Init, c: GptConfig) -> memcore::Result<Self> {
+        // Small values: with PyTorch's N(0, 1) tables the first losses of a tied model are far above ln(vocabulary).
+        let small = Fill::Normal { std: 0.02 };
+        let tokens = Embedding::with_fill(&init.at("tok"), c.vocabulary, c.width, small)?;
+        let positions = Embedding::with_fill(&init.at("pos"), c.sequence, c.width, small)?;
+        let blocks: memcore::Result<Vec<Block>> =
+            (0..c.layers).map(|i| Block::new(&init.at("blocks").at(i), &c)).collect();
+        let blocks = blocks?;
+        let norm = LayerNorm::new(&init.at("lnf"), c.width, 1e-5)?;
+        let head = if c.tied {
+            Linear::tied(&init.at("head"), &tokens.weight)
+        } else {
+            Linear::new(&init.at("head"), c.width, c.vocabulary, false)?
+        };
+        let mask = causal_mask(init, c.sequence)?;
+        Ok(Self { scope: init.scope(), config: c, tokens, positions, blocks, norm, head, mask })
+    }
+}
+
+pub(crate) fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
+    let mask = Array::empty_as(init.device(), &[length, length], DType::Bool, Category::Buffer)?;
+    if init.device().computes() {
+        let values: Vec<u8> = (0..length * length).map(|i| u8::from(i % length > i / length)).collect();
+        mask.write(&values)?;
+    }
+    Ok(mask)
+}
+
+impl Module for Gpt {
+    fn forward(&self, indices: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let length = indices.dims().last().copied().unwrap_or(0);
+        let tokens = self.tokens.forward(indices)?;
+        let positions = {
+            let range = Array::empty(indices.device(), &[length], DType::I64)?;
+            if indices.device().computes() {
+                range.write(&(0..length as i64).collect::<Vec<_>>())?;
+            }
+            self.positions.forward(&Tensor::from_array(range))?
+        };
+        let mut x = ops::add(&tokens, &positions)?;
+        drop((tokens, positions));
+        let mask = Tensor::from_array(if length == self.config.sequence {
+            self.mask.clone()
+        } else {
+            self.mask.narrow(0, 0, length)?.narrow(1, 0, length)?
+        });
+        for block in &self.blocks {
+            x = block.forward(&x, &mask)?;
+        }
+        let x = self.norm.forward(&x)?;
+        self.head.forward(&x)
+    }
+}
+
+struct Block {
+    norm1: LayerNorm,
+    attention: MultiHeadAttention,
+    norm2: LayerNorm,
+    widen: Linear,
+    narrow: Linear,
+    dropout: Option<Dropout>,
+}
+
+impl Block {
+    fn new(init: &Init, c: &GptConfig) -> memcore::Result<Self> {
+        let options = AttentionOptions { causal: true, fused: c.fused_attention, dropout: c.dropout };
+        Ok(Self {
+            norm1: LayerNorm::new(&init.at("ln1"), c.width, 1e-5)?,
+            attention: MultiHeadAttention::new(init, c.width, c.heads, options)?,
+            norm2: LayerNorm::new(&init.at("ln2"), c.width, 1e-5)?,
+            widen: Linear::new(&init.at("fc1"), c.width, 4 * c.width, true)?,
+            narrow: Linear::new(&init.at("fc2"), 4 * c.width, c.width, true)?,
+            dropout: if c.dropout > 0.0 { Some(Dropout::new(&init.at("drop"), c.dropout)?) } else { None },
+        })
+    }
+
+    fn dropped(&self, x: Tensor) -> memcore::Result<Tensor> {
+        match &self.dropout {
+            Some(dropout) => dropout.forward(&x),
+            None => Ok(x),
+        }
+    }
+
+    fn forward(&self, x: &Tensor, mask: &Tensor) -> memcore::Result<Tensor> {
+        let attended = self.attention.attend(self.norm1.forward(x)?, Some(mask))?;
+        let branch = self.dropped(attended)?;
+        let x = ops::add(x, &branch)?;
+        drop(branch);
+        let h = self.norm2.forward(&x)?;
+        let h = self.widen.forward(&h)?;
+        let h = ops::gelu(&h)?;
+        let h = self.narrow.forward(&h)?;
+        let branch = self.dropped(h)?;
+        ops::add(&x, &branch)
+    }
+}

@@ -1,0 +1,82 @@
+//! Fully connected networks: `linear` and `two-layer` of the second article, `mlp` of the third.
+
+use memcore::nn::{Activation, Init, Linear, Module, Sequential};
+use memcore::ops;
+
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use crate::error::{Error, Result};
+
+struct Mlp {
+    name: &'static str,
+    /// Sizes from the input to the output.
+    sizes: Vec<usize>,
+    loss: Loss,
+    defaults: Defaults,
+}
+
+/// `Linear(10, 1)`.
+pub(super) fn linear(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    options.only("linear", &[])?;
+    regression("linear", vec![10, 1])
+}
+
+/// `Linear(10, 20) → ReLU → Linear(20, 1)`.
+pub(super) fn two_layer(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    options.only("two-layer", &[])?;
+    regression("two-layer", vec![10, 20, 1])
+}
+
+fn regression(name: &'static str, sizes: Vec<usize>) -> Result<Box<dyn Architecture>> {
+    let loss = Loss::MeanSquaredError { dims: vec![1] };
+    let defaults = Defaults { batch: 32, optimizer: "sgd", lr: 0.01 };
+    Ok(Box::new(Mlp { name, sizes, loss, defaults }))
+}
+
+/// `layers` hidden layers of `width` neurons: by default two of 128 on the 64 pixels of the digits.
+pub(super) fn mlp(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    options.only("mlp", &["layers", "width", "features", "classes"])?;
+    let [layers, width] = [options.layers.unwrap_or(2), options.width.unwrap_or(128)];
+    let [features, classes] = [options.features.unwrap_or(64), options.classes.unwrap_or(10)];
+    for (option, value) in [("--width", width), ("--features", features), ("--classes", classes)] {
+        if value == 0 {
+            return Err(Error::usage(option, "must be at least 1"));
+        }
+    }
+    let mut sizes = vec![features];
+    sizes.extend(std::iter::repeat_n(width, layers));
+    sizes.push(classes);
+    let defaults = Defaults { batch: 64, optimizer: "adam", lr: 1e-3 };
+    Ok(Box::new(Mlp { name: "mlp", sizes, loss: Loss::CrossEntropy { classes }, defaults }))
+}
+
+impl Architecture for Mlp {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> String {
+        let sizes: Vec<String> = self.sizes.iter().map(usize::to_string).collect();
+        format!("fully connected {}, ReLU between", sizes.join(" → "))
+    }
+
+    fn task(&self) -> Task {
+        Task { input: Input::Values(vec![self.sizes[0]]), loss: self.loss.clone() }
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.defaults
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        let mut layers = Sequential::new();
+        let last = self.sizes.len() - 2;
+        for (i, pair) in self.sizes.windows(2).enumerate() {
+            // Numbered as in nn.Sequential, where the activations count.
+            layers.push(Linear::new(&init.at(2 * i), pair[0], pair[1], true)?);
+            if i < last {
+                layers.push(Activation::new(&init.at(2 * i + 1), ops::relu));
+            }
+        }
+        Ok(Box::new(layers))
+    }
+}

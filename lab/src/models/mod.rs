@@ -1,0 +1,195 @@
+//! What one can train: small files that read whole, one per network, and one list of all.
+
+mod gpt;
+mod mlp;
+mod simple_cnn;
+mod small_network;
+
+pub use gpt::GptConfig;
+pub(crate) use gpt::causal_mask;
+
+use memcore::nn::{Init, Module, Parameter, Training};
+use memcore::{DType, Device};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// What goes into a network: sizes without the batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// Floats of these sizes per example.
+    Values(Vec<usize>),
+    /// Token indices below `vocabulary`, `length` of them per example.
+    Tokens {
+        /// Tokens per example.
+        length: usize,
+        /// Number of different tokens.
+        vocabulary: usize,
+    },
+}
+
+/// What comes out and is compared with the targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Logits against class indices. For tokens: at every position.
+    CrossEntropy {
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Values against values of these sizes per example.
+    MeanSquaredError {
+        /// Sizes of a target.
+        dims: Vec<usize>,
+    },
+}
+
+/// What a network is trained to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Task {
+    /// What goes in.
+    pub input: Input,
+    /// What the result is compared with.
+    pub loss: Loss,
+}
+
+/// A network on a device, with its parameters in the order of their creation.
+pub struct Model {
+    /// The network.
+    pub module: Box<dyn Module>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// Switches between training and evaluation.
+    pub training: Training,
+    /// What it is trained to do.
+    pub task: Task,
+}
+
+/// How a network differs from its default form; what it does not have is an error, not silence.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ModelOptions {
+    /// Layers (mlp: hidden layers; gpt: blocks).
+    pub layers: Option<usize>,
+    /// Width (mlp: neurons per hidden layer; gpt: embedding).
+    pub width: Option<usize>,
+    /// Attention heads.
+    pub heads: Option<usize>,
+    /// Tokens per example.
+    pub sequence: Option<usize>,
+    /// Number of different tokens.
+    pub vocabulary: Option<usize>,
+    /// Features per example (mlp).
+    pub features: Option<usize>,
+    /// Classes.
+    pub classes: Option<usize>,
+    /// Probability of dropping.
+    pub dropout: Option<f64>,
+    /// The fused attention kernel instead of the written-out form.
+    pub fused_attention: bool,
+    /// The output layer shares the token table.
+    pub tied: bool,
+}
+
+/// A kind of network: its name, what it is, what it does, and how it is built.
+pub trait Architecture: Send + Sync {
+    /// What the command line calls it.
+    fn name(&self) -> &str;
+
+    /// One line: layers and sizes.
+    fn description(&self) -> String;
+
+    /// What it is trained to do.
+    fn task(&self) -> Task;
+
+    /// The optimizer, batch and learning rate that it comes with.
+    fn defaults(&self) -> Defaults;
+
+    /// The network, with parameters made through `init`.
+    ///
+    /// # Errors
+    /// Those of the device, and sizes that do not fit.
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>>;
+}
+
+/// What a network is trained with unless the user says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Defaults {
+    /// Examples per step.
+    pub batch: usize,
+    /// `sgd`, `momentum`, `adam`, `adamw`.
+    pub optimizer: &'static str,
+    /// Learning rate.
+    pub lr: f64,
+}
+
+/// A constructor from options.
+type Constructor = fn(&ModelOptions) -> Result<Box<dyn Architecture>>;
+
+/// Every network by name.
+pub const ALL: &[(&str, Constructor)] = &[
+    ("linear", mlp::linear),
+    ("two-layer", mlp::two_layer),
+    ("mlp", mlp::mlp),
+    ("simple-cnn", simple_cnn::simple_cnn),
+    ("small-network", small_network::small_network),
+    ("larger-conv", small_network::larger_conv),
+    ("gpt", gpt::gpt),
+    ("gpt2", gpt::gpt2),
+];
+
+/// The network of that name, with these options.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown name (the known ones are listed) or an option that it does not have.
+pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    match ALL.iter().find(|(known, _)| *known == name) {
+        Some((_, construct)) => construct(options),
+        None => {
+            let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+            Err(Error::usage("--model", format!("unknown model {name:?}; known: {}", known.join(", "))))
+        }
+    }
+}
+
+impl Model {
+    /// Builds a network on a device. Equal seeds give equal parameters everywhere.
+    ///
+    /// # Errors
+    /// Those of the device, and sizes that do not fit.
+    pub fn build(architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
+        let init = Init::new(device, dtype, seed);
+        let module = architecture.build(&init)?;
+        Ok(Self { module, parameters: init.parameters(), training: init.training(), task: architecture.task() })
+    }
+
+    /// Number of trained values; shared ones count once.
+    pub fn parameter_count(&self) -> u64 {
+        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+    }
+}
+
+impl ModelOptions {
+    /// Fails when an option outside `supported` was given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming model and option.
+    pub fn only(&self, model: &str, supported: &[&str]) -> Result<()> {
+        let given = [
+            ("layers", self.layers.is_some()),
+            ("width", self.width.is_some()),
+            ("heads", self.heads.is_some()),
+            ("sequence", self.sequence.is_some()),
+            ("vocabulary", self.vocabulary.is_some()),
+            ("features", self.features.is_some()),
+            ("classes", self.classes.is_some()),
+            ("dropout", self.dropout.is_some()),
+            ("attention", self.fused_attention),
+            ("tied", self.tied),
+        ];
+        match given.iter().find(|(name, given)| *given && !supported.contains(name)) {
+            Some((name, _)) => Err(Error::usage(format!("--{name}"), format!("model {model} has no such option"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Computing with arrays: each function allocates its result and launches one kernel. No history.
+
+use super::Array;
+use super::grid_reduce::Scratch;
+use crate::backend::kernel::{
+    Binary, BinaryOp, Copy, MaskedFill, Matmul, Reduce, ReduceOp, Select, Ternary, TernaryOp, Unary, UnaryGrad,
+    UnaryGradOp, UnaryOp,
+};
+use crate::device::WorkspaceKind;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::{MAX_RANK, broadcast_dims};
+
+/// How [`Array::matmul_with`] computes.
+#[derive(Clone, Copy, Default)]
+pub struct MatmulOptions<'a> {
+    /// Added to every row.
+    pub bias: Option<&'a Array>,
+}
+
+impl Array {
+    /// A contiguous copy.
+    ///
+    /// # Errors
+    /// As [`Array::empty`], and the backend's.
+    pub fn copied(&self) -> Result<Self> {
+        let out = self.empty_like()?;
+        self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// The values in another type; this very array when the type is the same.
+    ///
+    /// # Errors
+    /// As [`Array::copied`].
+    pub fn cast(&self, dtype: DType) -> Result<Self> {
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        let out = Self::empty(self.device(), self.dims(), dtype)?;
+        self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// Overwrites the elements with those of `src`, broadcast and converted.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when it does not fit; the backend's.
+    pub fn copy_(&self, src: &Array) -> Result<()> {
+        let src = src.broadcast_to(self.dims())?;
+        self.launch_in_place(Copy { src: src.operand(), out: self.operand() })
+    }
+
+    /// `op(self)`.
+    ///
+    /// # Errors
+    /// As [`Array::empty`], and the backend's.
+    pub fn unary(&self, op: UnaryOp) -> Result<Self> {
+        let dtype = if op == UnaryOp::IsZero { DType::Bool } else { self.dtype() };
+        let out = Self::empty(self.device(), self.dims(), dtype)?;
+        self.device().launch(Unary { op, x: self.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `self = op(self)`.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn unary_(&self, op: UnaryOp) -> Result<()> {
+        self.launch_in_place(Unary { op, x: self.operand(), out: self.operand() })
+    }
+
+    /// `mul·self + add`.
+    ///
+    /// # Errors
+    /// As [`Array::unary`].
+    pub fn affine(&self, mul: f64, add: f64) -> Result<Self> {
+        self.unary(UnaryOp::Affine { mul, add })
+    }
+
+    /// `grad · f′` from what forward saved.
+    ///
+    /// # Errors
+    /// As [`Array::unary`].
+    pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
+        let out = saved.empty_like()?;
+        grad.device().launch(UnaryGrad { op, saved: saved.operand(), grad: grad.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `op(self, rhs)`, broadcast against each other.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the shapes do not fit, [`Error::DType`] when the types differ; as [`Array::empty`].
+    pub fn binary(&self, op: BinaryOp, rhs: &Array) -> Result<Self> {
+        self.check_partner("binary", rhs)?;
+        let dims = broadcast_dims(self.dims(), rhs.dims())?;
+        let dtype = if op.is_comparison() { DType::Bool } else { self.dtype() };
+        let out = Self::empty(self.device(), &dims, dtype)?;
+        let (lhs, rhs) = (self.broadcast_to(&dims)?, rhs.broadcast_to(&dims)?);
+        self.device().launch(Binary { op, lhs: lhs.operand(), rhs: rhs.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `self = op(self, rhs)`, with `rhs` broadcast.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
+        self.check_partner("binary_", rhs)?;
+        let rhs = rhs.broadcast_to(self.dims())?;
+        self.launch_in_place(Binary { op, lhs: self.operand(), rhs: rhs.operand(), out: self.operand() })
+    }
+
+    /// `self + rhs`.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn add(&self, rhs: &Array) -> Result<Self> {
+        self.binary(BinaryOp::ADD, rhs)
+    }
+
+    /// `self · rhs`.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn mul(&self, rhs: &Array) -> Result<Self> {
+        self.binary(BinaryOp::Mul, rhs)
+    }
+
+    /// `self += rhs`.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn add_(&self, rhs: &Array) -> Result<()> {
+        self.binary_(BinaryOp::ADD, rhs)
+    }
+
+    /// `op(a, b, c)`, with `b` and `c` broadcast to `a` or all to `dims`.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn ternary(op: TernaryOp, a: &Array, b: &Array, c: &Array, dims: &[usize]) -> Result<Self> {
+        let out = Self::empty(a.device(), dims, a.dtype())?;
+        let (a, b, c) = (a.broadcast_to(dims)?, b.broadcast_to(dims)?, c.broadcast_to(dims)?);
+        a.device().launch(Ternary { op, a: a.operand(), b: b.operand(), c: c.operand(), out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `self = op(self, b, c)`.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn ternary_(&self, op: TernaryOp, b: &Array, c: &Array) -> Result<()> {
+        self.check_partner("ternary_", b)?;
+        self.check_partner("ternary_", c)?;
+        let (b, c) = (b.broadcast_to(self.dims())?, c.broadcast_to(self.dims())?);
+        self.launch_in_place(Ternary { op, a: self.operand(), b: b.operand(), c: c.operand(), out: self.operand() })
+    }
+
+    /// `mask ? self : other`, broadcast against each other.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn select_by(&self, mask: &Array, other: &Array) -> Result<Self> {
+        self.check_partner("where", other)?;
+        let dims = broadcast_dims(&broadcast_dims(self.dims(), other.dims())?, mask.dims())?;
+        let out = Self::empty(self.device(), &dims, self.dtype())?;
+        let (mask, a, b) = (mask.broadcast_to(&dims)?, self.broadcast_to(&dims)?, other.broadcast_to(&dims)?);
+        let (mask, on_true, on_false) = (mask.operand(), a.operand(), b.operand());
+        self.device().launch(Select { mask, on_true, on_false, out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `mask ? value : self`, with the mask broadcast.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn masked_fill(&self, mask: &Array, value: f64) -> Result<Self> {
+        let mask = mask.broadcast_to(self.dims())?;
+        let out = self.empty_like()?;
+        self.device().launch(MaskedFill { x: self.operand(), mask: mask.operand(), value, out: out.operand() })?;
+        Ok(out)
+    }
+
+    /// `self = mask ? value : self`, with the mask broadcast.
+    ///
+    /// # Errors
+    /// As [`Array::binary`].
+    pub fn masked_fill_(&self, mask: &Array, value: f64) -> Result<()> {
+        let mask = mask.broadcast_to(self.dims())?;
+        self.launch_in_place(MaskedFill { x: self.operand(), mask: mask.operand(), value, out: self.operand() })
+    }
+
+    /// `op` over `axes`. With `keepdim` they stay with size 1. No axes means all of them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an axis that does not exist; as [`Array::empty`].
+    pub fn reduce(&self, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
+        let mask = self.axis_mask(axes)?;
+        let kept = self.reduced_dims(mask);
+        let out = Self::empty(self.device(), &kept, self.dtype())?;
+        let _scratch = self.reduction_scratch(op, mask)?;
+        self.device().launch(Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: None })?;
+        if keepdim { Ok(out) } else { out.drop_axes(mask) }
+    }
+
+    /// `op` over all axes, into a scalar that is already there.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn reduce_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
+        let out = out.view(&[1; MAX_RANK][..self.rank()])?;
+        let axes = self.axis_mask(&[])?;
+        let _scratch = self.reduction_scratch(op, axes)?;
+        out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })
+    }
+
+    /// The extremum over one axis and the position of the first one.
+    ///
+    /// # Errors
+    /// As [`Array::reduce`].
+    pub fn extremum(&self, op: ReduceOp, axis: usize, keepdim: bool) -> Result<(Self, Self)> {
+        let mask = self.axis_mask(&[axis])?;
+        let kept = self.reduced_dims(mask);
+        let out = Self::empty(self.device(), &kept, self.dtype())?;
+        let indices = Self::empty(self.device(), &kept, DType::I64)?;
+        // A partial value is a pair of value and position.
+        let _scratch = Scratch::new(self, mask, 16)?;
+        let call = Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: Some(indices.operand()) };
+        self.device().launch(call)?;
+        if keepdim { Ok((out, indices)) } else { Ok((out.drop_axes(mask)?, indices.drop_axes(mask)?)) }
+    }
+
+    /// What PyTorch's kernel holds meanwhile. Sums are accumulated in another type than extrema.
+    fn reduction_scratch(&self, op: ReduceOp, axes: u8) -> Result<Option<Scratch>> {
+        let extremum = matches!(op, ReduceOp::Max | ReduceOp::Min);
+        let partial = if extremum { self.dtype() } else { self.dtype().accumulator() };
+        Scratch::new(self, axes, partial.size() as usize)
+    }
+
+    /// Summed down to `dims`, undoing a broadcast: this very array when there is nothing to sum.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `dims` does not broadcast to this shape.
+    pub fn sum_to(&self, dims: &[usize]) -> Result<Self> {
+        if self.dims() == dims {
+            return Ok(self.clone());
+        }
+        let lead = self.rank().checked_sub(dims.len());
+        let lead = lead.ok_or_else(|| Error::shape("sum_to", format!("{:?} to {dims:?}", self.dims())))?;
+        let axes: smallvec::SmallVec<[usize; 6]> =
+            (0..self.rank()).filter(|&i| i < lead || (dims[i - lead] == 1 && self.dims()[i] != 1)).collect();
+        let summed = if axes.is_empty() { self.clone() } else { self.reduce(ReduceOp::Sum, &axes, true)? };
+        summed.view(dims)
+    }
+
+    fn axis_mask(&self, axes: &[usize]) -> Result<u8> {
+        if axes.is_empty() {
+            return Ok(((1u16 << self.rank()) - 1) as u8);
+        }
+        let mut mask = 0;
+        for &axis in axes {
+            if axis >= self.rank() {
+                return Err(Error::shape("reduce", format!("axis {axis} of {:?}", self.dims())));
+            }
+            mask |= 1 << axis;
+        }
+        Ok(mask)
+    }
+
+    fn reduced_dims(&self, mask: u8) -> smallvec::SmallVec<[usize; 6]> {
+        self.dims().iter().enumerate().map(|(i, &d)| if mask >> i & 1 == 1 { 1 } else { d }).collect()
+    }
+
+    fn drop_axes(&self, mask: u8) -> Result<Self> {
+        let dims: smallvec::SmallVec<[usize; 6]> =
+            self.dims().iter().enumerate().filter(|(i, _)| mask >> i & 1 == 0).map(|(_, &d)| d).collect();
+        self.view(&dims)
+    }
+
+    /// `self @ rhs` for matrices (`[m, k] @ [k, n]`) or batches of them (`[b, m, k] @ [b, k, n]`).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they do not fit; as [`Array::empty`].
+    pub fn matmul(&self, rhs: &Array) -> Result<Self> {
+        self.matmul_with(rhs, MatmulOptions::default())
+    }
+
+    /// As [`Array::matmul`], with an epilogue. Allocates the result first, then the workspaces that the profile asks for.
+    ///
+    /// # Errors
+    /// As [`Array::matmul`].
+    pub fn matmul_with(&self, rhs: &Array, options: MatmulOptions<'_>) -> Result<Self> {
+        self.check_partner("matmul", rhs)?;
+        let misfit = || Error::shape("matmul", format!("{:?} @ {:?}", self.dims(), rhs.dims()));
+        let (a, b, out_rank) = match (self.rank(), rhs.rank()) {
+            (2, 2) => (self.unsqueeze(0)?, rhs.unsqueeze(0)?, 2),
+            (3, 3) if self.dims()[0] == rhs.dims()[0] => (self.clone(), rhs.clone(), 3),
+            _ => return Err(misfit()),
+        };
+        let (m, k, n) = (a.dims()[1], a.dims()[2], b.dims()[2]);
+        if b.dims()[1] != k {
+            return Err(misfit());
+        }
+        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
+        let dims = [a.dims()[0], m, n];
+        let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
+        self.device().keep_workspace(WorkspaceKind::Gemm)?;
+        // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
+        if options.bias.is_some() && k > 1 && n > 1 {
+            self.device().keep_workspace(WorkspaceKind::GemmEpilogue)?;
+        }
+        let batched = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
+        self.device().launch(Matmul {
+            alpha: 1.0,
+            beta: 0.0,
+            a: a.operand(),
+            b: b.operand(),
+            bias: options.bias.map(Array::operand),
+            out: batched.operand(),
+            workspace: None,
+        })?;
+        Ok(out)
+    }
+
+    /// A batch of matrices of which each has a stride of 1, as BLAS wants them; copied where this one has not.
+    fn with_unit_stride(&self) -> Result<Self> {
+        let (d, s) = (self.dims(), self.layout().strides());
+        let fits = s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1;
+        if fits { Ok(self.clone()) } else { self.copied() }
+    }
+
+    pub(crate) fn check_partner(&self, op: &'static str, rhs: &Array) -> Result<()> {
+        if !self.device().is_same(rhs.device()) {
+            let (lhs, rhs) = (self.device().name().into(), rhs.device().name().into());
+            return Err(Error::DeviceMismatch { op, lhs, rhs });
+        }
+        if self.dtype() != rhs.dtype() {
+            return Err(Error::DType { op, operand: "rhs", found: rhs.dtype(), expected: self.dtype().name() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! Values on a device: a storage and a view of it. An array knows nothing of history.
+
+mod compute;
+mod element;
+mod grid_reduce;
+mod into;
+mod join;
+mod view;
+
+pub use compute::MatmulOptions;
+pub use element::HostElement;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::Operand;
+use crate::backend::kernel::{Fill, Random, RandomKind};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::memory::Category;
+use crate::storage::Storage;
+
+/// A typed, strided view of device memory. Cloning shares the memory.
+#[derive(Clone)]
+pub struct Array {
+    storage: Arc<Storage>,
+    dtype: DType,
+    layout: Layout,
+    /// First element of the view, in elements from the start of the storage.
+    offset: usize,
+}
+
+impl Array {
+    /// Memory for `dims` elements; the contents are garbage.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or [`Error::Shape`] for sizes that overflow.
+    pub fn empty(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
+        Self::empty_as(device, dims, dtype, Category::Temporary)
+    }
+
+    /// As [`Array::empty`], for a purpose other than a temporary.
+    ///
+    /// # Errors
+    /// As [`Array::empty`].
+    pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
+        let layout = Layout::contiguous(dims)?;
+        let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
+        Ok(Self { storage, dtype, layout, offset: 0 })
+    }
+
+    /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
+    /// and shrinks the result without giving memory back.
+    ///
+    /// # Errors
+    /// As [`Array::empty`].
+    pub(crate) fn into_scalar(self) -> Self {
+        Self { layout: Layout::scalar(), ..self }
+    }
+
+    /// Every element `value`.
+    ///
+    /// # Errors
+    /// As [`Array::empty`], and the backend's.
+    pub fn full(device: &Device, dims: &[usize], dtype: DType, value: f64) -> Result<Self> {
+        let out = Self::empty(device, dims, dtype)?;
+        out.fill_(value)?;
+        Ok(out)
+    }
+
+    /// Every element 0.
+    ///
+    /// # Errors
+    /// As [`Array::full`].
+    pub fn zeros(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
+        Self::full(device, dims, dtype, 0.0)
+    }
+
+    /// Every element 1.
+    ///
+    /// # Errors
+    /// As [`Array::full`].
+    pub fn ones(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
+        Self::full(device, dims, dtype, 1.0)
+    }
+
+    /// Uninitialised memory of the same sizes and type.
+    ///
+    /// # Errors
+    /// As [`Array::empty`].
+    pub fn empty_like(&self) -> Result<Self> {
+        Self::empty(self.device(), self.dims(), self.dtype)
+    }
+
+    /// Zeros of the same sizes and type.
+    ///
+    /// # Errors
+    /// As [`Array::full`].
+    pub fn zeros_like(&self) -> Result<Self> {
+        Self::zeros(self.device(), self.dims(), self.dtype)
+    }
+
+    /// Host values, in row-major order, on the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of values does not fit; as [`Array::empty`] otherwise.
+    pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
+        let out = Self::empty(device, dims, T::DTYPE)?;
+        out.write(values)?;
+        Ok(out)
+    }
+
+    /// Values uniform in `[low, high)`, drawn on the device from its generator.
+    ///
+    /// # Errors
+    /// As [`Array::empty`], and the backend's.
+    pub fn uniform(device: &Device, dims: &[usize], dtype: DType, low: f64, high: f64) -> Result<Self> {
+        let out = Self::empty(device, dims, dtype)?;
+        out.uniform_(low, high)?;
+        Ok(out)
+    }
+
+    /// Overwrites every element with a draw from `[low, high)`. The array must be contiguous.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn uniform_(&self, low: f64, high: f64) -> Result<()> {
+        let (seed, offset) = self.device().draw(self.numel());
+        self.launch_in_place(Random { kind: RandomKind::Uniform { low, high }, seed, offset, out: self.operand() })
+    }
+
+    /// Overwrites every element with `value`.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn fill_(&self, value: f64) -> Result<()> {
+        self.launch_in_place(Fill { value, out: self.operand() })
+    }
+
+    /// Overwrites the elements with host values in row-major order. The array must be contiguous.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of values does not fit or the array has gaps; [`Error::DType`] for another type.
+    pub fn write<T: HostElement>(&self, values: &[T]) -> Result<()> {
+        self.expect_host::<T>("write")?;
+        if values.len() != self.numel() || !self.layout.is_contiguous() {
+            return Err(Error::shape("write", format!("{} values for {:?}", values.len(), self.layout)));
+        }
+        self.storage.bump_version();
+        self.device().upload(bytemuck::cast_slice(values), self.operand().region)
+    }
+
+    /// The values on the host, in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`] on a device that computes nothing; [`Error::DType`] for another type; the backend's.
+    pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
+        self.expect_host::<T>("to_vec")?;
+        if !self.device().computes() {
+            return Err(Error::NoValues { device: self.device().name().into(), op: "to_vec" });
+        }
+        let dense = self.contiguous()?;
+        let mut values = vec![T::zeroed(); dense.numel()];
+        dense.device().download(dense.operand().region, bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+
+    /// The values on the host as f64, whatever their type.
+    ///
+    /// # Errors
+    /// As [`Array::to_vec`].
+    pub fn to_f64(&self) -> Result<Vec<f64>> {
+        element::to_f64(self)
+    }
+
+    fn expect_host<T: HostElement>(&self, op: &'static str) -> Result<()> {
+        if self.dtype.size() == T::DTYPE.size() && (self.dtype == T::DTYPE || self.dtype == DType::Bool) {
+            return Ok(());
+        }
+        Err(Error::DType { op, operand: "self", found: self.dtype, expected: T::DTYPE.name() })
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        self.storage.device()
+    }
+
+    /// Sizes, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        self.layout.dims()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.layout.numel()
+    }
+
+    /// Bytes of the elements of the view (not of the storage behind it).
+    pub fn nbytes(&self) -> u64 {
+        self.numel() as u64 * self.dtype.size()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Sizes and strides.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The memory behind it.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Says what the memory is for.
+    #[must_use]
+    pub fn with_category(self, category: Category) -> Self {
+        self.storage.set_category(category);
+        self
+    }
+
+    /// Whether nobody else holds the memory, so that it may be overwritten or kept.
+    pub(crate) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.storage) == 1
+    }
+
+    /// The array as a kernel's operand.
+    pub fn operand(&self) -> Operand {
+        let region = self.storage.region();
+        let size = self.dtype.size();
+        let region = region.part(self.offset as u64 * size, self.layout.span() as u64 * size);
+        Operand { region, dtype: self.dtype, layout: self.layout }
+    }
+
+    fn launch_in_place(&self, call: impl Into<crate::backend::KernelCall>) -> Result<()> {
+        self.storage.bump_version();
+        self.device().launch(call)
+    }
+}
+
+fn allocate(device: &Device, bytes: u64, category: Category) -> Result<Arc<Storage>> {
+    let block = if bytes == 0 { None } else { Some(device.allocate(bytes, category)?) };
+    Ok(Arc::new(Storage::new(device.clone(), block, category)))
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({} {:?} on {})", self.dtype, self.layout, self.device().name())
+    }
+}

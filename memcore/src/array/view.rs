@@ -1,0 +1,128 @@
+//! Views: other sizes and strides over the same memory. None of these allocates, except where it says so.
+
+use std::sync::Arc;
+
+use super::Array;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+impl Array {
+    fn with_layout(&self, layout: Layout, offset: usize) -> Self {
+        Self { storage: Arc::clone(&self.storage), dtype: self.dtype, layout, offset: self.offset + offset }
+    }
+
+    /// The same elements with other sizes.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the counts differ or the strides do not allow it (see [`Array::reshape`]).
+    pub fn view(&self, dims: &[usize]) -> Result<Self> {
+        let layout = self.layout.viewed(dims).ok_or_else(|| {
+            Error::shape("view", format!("{:?} cannot be viewed as {dims:?} without a copy", self.layout))
+        })?;
+        Ok(self.with_layout(layout, 0))
+    }
+
+    /// The same elements with other sizes, copied where a view is not possible.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the counts differ; as [`Array::empty`] for the copy.
+    pub fn reshape(&self, dims: &[usize]) -> Result<Self> {
+        match self.layout.viewed(dims) {
+            Some(layout) => Ok(self.with_layout(layout, 0)),
+            None => self.copied()?.view(dims),
+        }
+    }
+
+    /// Dimensions `a` and `b` exchanged.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an axis that does not exist.
+    pub fn transpose(&self, a: usize, b: usize) -> Result<Self> {
+        self.check_axis("transpose", a.max(b))?;
+        Ok(self.with_layout(self.layout.transposed(a, b), 0))
+    }
+
+    /// A matrix with rows and columns exchanged (for more dimensions: the last two).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for fewer than two dimensions.
+    pub fn t(&self) -> Result<Self> {
+        match self.rank() {
+            0 | 1 => Err(Error::shape("t", format!("{:?} has no two dimensions", self.dims()))),
+            rank => self.transpose(rank - 2, rank - 1),
+        }
+    }
+
+    /// The dimensions in the order of `axes`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `axes` is no permutation.
+    pub fn permute(&self, axes: &[usize]) -> Result<Self> {
+        Ok(self.with_layout(self.layout.permuted(axes)?, 0))
+    }
+
+    /// `len` indices of dimension `axis` from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they do not exist.
+    pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Self> {
+        self.check_axis("narrow", axis)?;
+        if start.checked_add(len).is_none_or(|end| end > self.dims()[axis]) {
+            return Err(Error::shape("narrow", format!("{start}..{start}+{len} of axis {axis} of {:?}", self.dims())));
+        }
+        let (layout, offset) = self.layout.narrowed(axis, start, len);
+        Ok(self.with_layout(layout, offset))
+    }
+
+    /// Index `index` of dimension `axis`, which disappears.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when it does not exist.
+    pub fn select(&self, axis: usize, index: usize) -> Result<Self> {
+        let part = self.narrow(axis, index, 1)?;
+        Ok(part.with_layout(part.layout.without_axis(axis), 0))
+    }
+
+    /// The elements repeated to larger sizes, with strides of 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the sizes do not fit.
+    pub fn broadcast_to(&self, dims: &[usize]) -> Result<Self> {
+        Ok(self.with_layout(self.layout.broadcast_to(dims)?, 0))
+    }
+
+    /// A dimension of size 1 before `axis`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there would be too many.
+    pub fn unsqueeze(&self, axis: usize) -> Result<Self> {
+        Ok(self.with_layout(self.layout.unsqueezed(axis)?, 0))
+    }
+
+    /// Without dimension `axis`, whose size must be 1.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when it is not.
+    pub fn squeeze(&self, axis: usize) -> Result<Self> {
+        self.check_axis("squeeze", axis)?;
+        if self.dims()[axis] != 1 {
+            return Err(Error::shape("squeeze", format!("axis {axis} of {:?} is not 1", self.dims())));
+        }
+        Ok(self.with_layout(self.layout.without_axis(axis), 0))
+    }
+
+    /// This array where it is contiguous, a copy of it where not.
+    ///
+    /// # Errors
+    /// As [`Array::empty`] for the copy.
+    pub fn contiguous(&self) -> Result<Self> {
+        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copied() }
+    }
+
+    fn check_axis(&self, op: &'static str, axis: usize) -> Result<()> {
+        if axis < self.rank() {
+            return Ok(());
+        }
+        Err(Error::shape(op, format!("axis {axis} of {:?}", self.dims())))
+    }
+}

@@ -1,0 +1,139 @@
+//! Activation checkpointing: keep the input of a block, compute its inside again when backward needs it.
+//!
+//! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
+//! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
+//! The random generator is set back for that, so that dropout drops the same elements.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
+use super::mode::NoGrad;
+use super::saved::SavedValue;
+use super::tensor::Tensor;
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// The body of a checkpointed block: must compute the same for the same inputs.
+type Body = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
+
+/// Runs `body` on `inputs`, keeping the inputs instead of what the body saves.
+///
+/// # Errors
+/// Those of `body`; at backward those of its recomputation, and [`Error::Invalid`] when that saves other values than forward did.
+pub fn checkpoint(
+    inputs: &[Tensor],
+    body: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    let Some(first) = inputs.first() else { return body(inputs) };
+    let frame = Arc::new(Frame {
+        body: Box::new(body),
+        inputs: inputs.to_vec(),
+        random_offset: first.device().random_offset(),
+        state: Mutex::default(),
+    });
+    let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
+    (frame.body)(inputs)
+}
+
+/// One checkpointed call.
+struct Frame {
+    body: Box<Body>,
+    inputs: Vec<Tensor>,
+    random_offset: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many values forward saved.
+    saved: usize,
+    /// What the recomputation saved, until each is fetched; `None` before it ran.
+    recomputed: Option<Vec<Option<SavedValue>>>,
+    fetched: usize,
+}
+
+impl Frame {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hooks of the first run: a ticket for each value.
+struct Record(Arc<Frame>);
+
+/// Number of a saved value in its frame.
+struct Ticket(usize);
+
+impl SavedHooks for Record {
+    fn pack(&self, array: Array) -> Result<Packed> {
+        drop(array);
+        let mut state = self.0.state();
+        state.saved += 1;
+        Ok(Box::new(Ticket(state.saved - 1)))
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Array> {
+        let Some(Ticket(index)) = packed.downcast_ref::<Ticket>() else {
+            return Err(Error::invalid("checkpoint", "a saved value of another kind"));
+        };
+        if self.0.state().recomputed.is_none() {
+            recompute(&self.0)?;
+        }
+        let mut state = self.0.state();
+        let value = state.recomputed.as_mut().and_then(|values| values.get_mut(*index)?.take());
+        let array = value.ok_or(Error::BackwardTwice { op: "checkpoint" })?.unpack("checkpoint")?;
+        state.fetched += 1;
+        if state.fetched == state.saved {
+            // Everything is out: a pass over a retained graph recomputes again.
+            state.recomputed = None;
+            state.fetched = 0;
+        }
+        Ok(array)
+    }
+}
+
+/// Hooks of the second run: collect the values.
+#[derive(Default)]
+struct Collect(Mutex<Vec<Option<SavedValue>>>);
+
+impl SavedHooks for Collect {
+    fn pack(&self, array: Array) -> Result<Packed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Some(SavedValue::keep("recomputed", array)));
+        Ok(Box::new(()))
+    }
+
+    fn unpack(&self, _: &Packed) -> Result<Array> {
+        Err(Error::invalid("checkpoint", "backward through a recomputation"))
+    }
+}
+
+fn recompute(frame: &Frame) -> Result<()> {
+    let device = frame.inputs[0].device().clone();
+    let offset = device.random_offset();
+    device.set_random_offset(frame.random_offset);
+    let collect = Arc::new(Collect::default());
+    let result = {
+        let _recording = NoGrad::enable();
+        let _hooks = SavedHooksGuard::new(collect.clone());
+        let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect();
+        (frame.body)(&inputs)
+    };
+    device.set_random_offset(offset);
+    drop(result?); // what the block returned is not needed: its last node saved it where it is
+    let values = std::mem::take(&mut *collect.0.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut state = frame.state();
+    if values.len() != state.saved {
+        let (now, then) = (values.len(), state.saved);
+        return Err(Error::invalid(
+            "checkpoint",
+            format!("the recomputation saved {now} values, forward saved {then}"),
+        ));
+    }
+    state.recomputed = Some(values);
+    Ok(())
+}
+
+/// The same value with a history of its own, so that the recomputation saves what forward saved.
+fn fresh_leaf(input: &Tensor) -> Tensor {
+    if input.requires_grad() { Tensor::leaf(input.array().clone()) } else { input.detach() }
+}

@@ -1,0 +1,27 @@
+//! History: which operations made a tensor, what they keep for their gradients, and how gradients flow back.
+//!
+//! ```text
+//!   Tensor = Array + Edge ──► Node (function, what it saved, edges to its inputs' nodes) ──► … ──► Leaf (gradient slot)
+//! ```
+//!
+//! - *Tensors own nodes; nodes own what they declare they save.* Saved values are arrays, and arrays have no history, so a node
+//!   cannot be part of a cycle: ownership alone decides what is kept, and holding a loss keeps its whole graph.
+//! - *Creation order is a topological order.* Backward runs, of the nodes whose consumers have all run, the one made last.
+//! - *Right after a node has run* its incoming gradients are released, then its saved values, unless the graph is retained.
+//! - The device's [`Tape`](crate::tape::Tape) observes (weak references); it owns nothing.
+
+mod checkpoint;
+mod engine;
+mod hooks;
+mod mode;
+mod node;
+mod saved;
+mod tensor;
+
+pub use checkpoint::checkpoint;
+pub use engine::backward;
+pub use hooks::{Packed, SavedHooks, SavedHooksGuard};
+pub use mode::{NoGrad, is_grad_enabled};
+pub use node::{Edge, Function, Grads, Leaf, Needs, Node, Recorder, record, record_many};
+pub use saved::{Saved, SavedValue};
+pub use tensor::Tensor;

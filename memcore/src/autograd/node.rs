@@ -1,0 +1,263 @@
+//! The graph: nodes, edges, leaves, and how an operation records itself.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::mode::is_grad_enabled;
+use super::saved::{Saved, SavedValue, Slots};
+use super::tensor::Tensor;
+use crate::array::Array;
+use crate::context;
+use crate::device::Device;
+use crate::error::Result;
+use crate::memory::{Category, ScopeId};
+use crate::tape::{Observed, TapeEntry};
+
+/// Gradients, one per output (coming in) or per input (going out); `None` where there is none.
+pub type Grads = SmallVec<[Option<Array>; 4]>;
+
+/// Which inputs want a gradient.
+#[derive(Clone, Copy)]
+pub struct Needs<'a>(&'a [Option<Edge>]);
+
+impl Needs<'_> {
+    /// Whether input `index` wants one.
+    pub fn input(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(Option::is_some)
+    }
+}
+
+/// The backward half of an operation. Sizes and attributes live in `self`; arrays only among the saved values, where they can
+/// be listed.
+pub trait Function: Send + Sync {
+    /// PyTorch's name for the node: `AddmmBackward0`.
+    fn name(&self) -> &'static str;
+
+    /// The inputs' gradients from the outputs'. The incoming ones are owned: what is passed on unchanged is moved, what is not is
+    /// released when this returns. Never called when all of them are `None`.
+    ///
+    /// # Errors
+    /// Whatever fails on the device; stale or released saved values.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads>;
+}
+
+/// One recorded operation.
+pub struct Node {
+    seq: u64,
+    function: Box<dyn Function>,
+    scope: ScopeId,
+    outputs: u32,
+    pub(super) next: SmallVec<[Option<Edge>; 3]>,
+    saved: Mutex<Slots>,
+    /// The device whose tape observes the node, and its place there.
+    device: Device,
+    tape_index: u32,
+}
+
+/// Host memory of one node: itself and its reference counts.
+const NODE_BYTES: u64 = (std::mem::size_of::<Node>() + 2 * std::mem::size_of::<usize>()) as u64;
+
+/// Where a gradient goes: an output of a node, or a leaf.
+#[derive(Clone)]
+pub enum Edge {
+    /// Output number `.1` of a node.
+    Node(Arc<Node>, u32),
+    /// A leaf's gradient slot.
+    Leaf(Arc<Leaf>),
+}
+
+/// A tensor that gradients are accumulated into: a parameter, or an input whose gradient is wanted.
+pub struct Leaf {
+    grad: Mutex<Option<Array>>,
+    scope: ScopeId,
+}
+
+static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+
+impl Node {
+    /// Position in the order of creation.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// PyTorch's name for it.
+    pub fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// The module that recorded it.
+    pub fn scope(&self) -> ScopeId {
+        self.scope
+    }
+
+    /// Number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        self.outputs as usize
+    }
+
+    /// Where its input gradients go.
+    pub fn next_edges(&self) -> &[Option<Edge>] {
+        &self.next
+    }
+
+    /// Its saved values; `None` once released.
+    pub fn saved(&self) -> MutexGuard<'_, Option<SmallVec<[SavedValue; 3]>>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn run(&self, grads: Grads) -> Result<Grads> {
+        let saved = Saved { op: self.name(), slots: self.saved() };
+        self.function.backward(grads, &saved, Needs(&self.next))
+    }
+
+    pub(super) fn release_saved(&self) {
+        let released = self.saved().take();
+        drop(released); // outside the lock: dropping storages takes the device's
+    }
+}
+
+/// A graph held across many steps is far deeper than the stack: unlink it iteratively.
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        let mut pending = std::mem::take(&mut self.next);
+        while let Some(edge) = pending.pop() {
+            if let Some(Edge::Node(node, _)) = edge
+                && let Some(mut node) = Arc::into_inner(node)
+            {
+                pending.append(&mut node.next);
+            }
+        }
+        self.device.tape().remove(self.tape_index, NODE_BYTES);
+    }
+}
+
+impl Observed for Node {
+    fn entry(&self) -> TapeEntry {
+        let saved = self.saved();
+        let sizes = |s: &SavedValue| (s.role(), s.array().map(|a| a.storage().requested_bytes()));
+        TapeEntry {
+            seq: self.seq,
+            name: self.name(),
+            scope: self.scope,
+            saved: saved.iter().flatten().map(sizes).collect(),
+            released: saved.is_none(),
+        }
+    }
+}
+
+impl Leaf {
+    pub(super) fn new() -> Self {
+        Self { grad: Mutex::new(None), scope: context::current_scope() }
+    }
+
+    /// The module that the leaf was made in.
+    pub fn scope(&self) -> ScopeId {
+        self.scope
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Array>> {
+        self.grad.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The gradient accumulated so far.
+    pub fn grad(&self) -> Option<Array> {
+        self.slot().clone()
+    }
+
+    /// Replaces the gradient.
+    pub fn set_grad(&self, grad: Option<Array>) {
+        let before = std::mem::replace(&mut *self.slot(), grad);
+        drop(before);
+    }
+
+    /// Adds a gradient, as PyTorch's `AccumulateGrad`: the first one is kept as it is when nobody else holds its memory and it is laid
+    /// out as the leaf, copied otherwise; a later one is added in place.
+    pub(super) fn accumulate(&self, grad: Array) -> Result<()> {
+        let mut slot = self.slot();
+        match &*slot {
+            Some(sum) => sum.add_(&grad),
+            None => {
+                let grad = if grad.is_unshared() && grad.layout().is_contiguous() { grad } else { grad.copied()? };
+                *slot = Some(grad.with_category(Category::Gradient));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Collects what an operation saves.
+#[derive(Default)]
+pub struct Recorder {
+    saved: SmallVec<[SavedValue; 3]>,
+}
+
+impl Recorder {
+    /// Keeps `array` for backward, under its role; [`Saved::get`] finds it by its position.
+    ///
+    /// # Errors
+    /// That of a hook on saved values.
+    pub fn save(&mut self, role: &'static str, array: &Array) -> Result<()> {
+        self.saved.push(SavedValue::new(role, array)?);
+        Ok(())
+    }
+}
+
+/// Gives `output` its history: the function of `inputs` whose backward `describe` makes, remembering what it saves. When nothing is
+/// recorded (no input has a history, or recording is off) `describe` is not called.
+///
+/// # Errors
+/// Those of `describe`.
+pub fn record(
+    output: Array,
+    inputs: &[&Tensor],
+    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
+) -> Result<Tensor> {
+    let Some(node) = record_node(1, inputs, &output, describe)? else { return Ok(Tensor::from_array(output)) };
+    Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
+}
+
+/// As [`record`], for an operation with several outputs; gradients arrive in one slot per output.
+///
+/// # Errors
+/// Those of `describe`.
+pub fn record_many(
+    outputs: Vec<Array>,
+    inputs: &[&Tensor],
+    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
+) -> Result<Vec<Tensor>> {
+    let Some(first) = outputs.first() else { return Ok(Vec::new()) };
+    let node = record_node(outputs.len() as u32, inputs, first, describe)?;
+    let with_history = |(i, array): (usize, Array)| match &node {
+        Some(node) => Tensor::with_edge(array, Edge::Node(node.clone(), i as u32)),
+        None => Tensor::from_array(array),
+    };
+    Ok(outputs.into_iter().enumerate().map(with_history).collect())
+}
+
+fn record_node(
+    outputs: u32,
+    inputs: &[&Tensor],
+    output: &Array,
+    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
+) -> Result<Option<Arc<Node>>> {
+    if !is_grad_enabled() || !inputs.iter().any(|t| t.requires_grad()) {
+        return Ok(None);
+    }
+    let mut recorder = Recorder::default();
+    let function = describe(&mut recorder)?;
+    let device = output.device().clone();
+    let node = Arc::new_cyclic(|this: &std::sync::Weak<Node>| Node {
+        tape_index: device.tape().insert(this.clone(), NODE_BYTES),
+        device,
+        seq: SEQUENCE.fetch_add(1, Relaxed),
+        function,
+        scope: context::current_scope(),
+        outputs,
+        next: inputs.iter().map(|t| t.edge().cloned()).collect(),
+        saved: Mutex::new(Some(recorder.saved)),
+    });
+    Ok(Some(node))
+}

@@ -1,0 +1,169 @@
+//! An array and how it came to be.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::engine;
+use super::node::{Edge, Leaf};
+use crate::array::{Array, HostElement};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// A value with its history. Cloning shares both.
+#[derive(Clone)]
+pub struct Tensor {
+    array: Array,
+    edge: Option<Edge>,
+}
+
+impl Tensor {
+    /// A tensor without history: data, or a result that nothing will be differentiated through.
+    pub fn from_array(array: Array) -> Self {
+        Self { array, edge: None }
+    }
+
+    /// A leaf: gradients that reach it are accumulated, see [`Tensor::grad`].
+    pub fn leaf(array: Array) -> Self {
+        Self { array, edge: Some(Edge::Leaf(Arc::new(Leaf::new()))) }
+    }
+
+    pub(super) fn with_edge(array: Array, edge: Edge) -> Self {
+        Self { array, edge: Some(edge) }
+    }
+
+    /// Host values on a device, without history.
+    ///
+    /// # Errors
+    /// As [`Array::from_slice`].
+    pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
+        Ok(Self::from_array(Array::from_slice(device, dims, values)?))
+    }
+
+    /// The value.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    /// The value alone; the history is let go.
+    pub fn into_array(self) -> Array {
+        self.array
+    }
+
+    /// Where gradients of this tensor go.
+    pub fn edge(&self) -> Option<&Edge> {
+        self.edge.as_ref()
+    }
+
+    /// Whether gradients flow through it.
+    pub fn requires_grad(&self) -> bool {
+        self.edge.is_some()
+    }
+
+    /// Whether gradients are accumulated here.
+    pub fn is_leaf(&self) -> bool {
+        !matches!(self.edge, Some(Edge::Node(..)))
+    }
+
+    /// The same value without history.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self::from_array(self.array.clone())
+    }
+
+    /// The gradient accumulated in a leaf.
+    pub fn grad(&self) -> Option<Array> {
+        match &self.edge {
+            Some(Edge::Leaf(leaf)) => leaf.grad(),
+            _ => None,
+        }
+    }
+
+    /// Replaces a leaf's gradient; nothing happens for other tensors.
+    pub fn set_grad(&self, grad: Option<Array>) {
+        if let Some(Edge::Leaf(leaf)) = &self.edge {
+            leaf.set_grad(grad);
+        }
+    }
+
+    /// Runs backward from this scalar: gradients are accumulated in the leaves it depends on. With `retain_graph` the saved values stay for
+    /// another pass.
+    ///
+    /// # Errors
+    /// [`Error::NotScalar`], [`Error::NoHistory`], and whatever fails on the way; gradients accumulated until then stay.
+    pub fn backward(&self, retain_graph: bool) -> Result<()> {
+        if self.array.numel() != 1 {
+            return Err(Error::NotScalar { dims: self.dims().to_vec() });
+        }
+        let _role = crate::context::op("ones_like");
+        let seed = Array::ones(self.device(), self.dims(), self.dtype())?;
+        self.backward_with(seed, retain_graph)
+    }
+
+    /// As [`Tensor::backward`], from a given gradient of this tensor's shape and type.
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`], and [`Error::Shape`].
+    pub fn backward_with(&self, grad: Array, retain_graph: bool) -> Result<()> {
+        let edge = self.edge.as_ref().ok_or(Error::NoHistory { op: "backward" })?;
+        if grad.dims() != self.dims() {
+            return Err(Error::shape("backward", format!("gradient {:?} of a tensor {:?}", grad.dims(), self.dims())));
+        }
+        engine::backward(edge, grad, retain_graph)
+    }
+
+    /// Sizes, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        self.array.dims()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.array.rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.array.numel()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.array.dtype()
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        self.array.device()
+    }
+
+    /// The values on the host, in row-major order.
+    ///
+    /// # Errors
+    /// As [`Array::to_vec`].
+    pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
+        self.array.to_vec()
+    }
+
+    /// The one value of a scalar.
+    ///
+    /// # Errors
+    /// [`Error::NotScalar`]; as [`Array::to_f64`].
+    pub fn item(&self) -> Result<f64> {
+        match self.array.to_f64()?.as_slice() {
+            [value] => Ok(*value),
+            _ => Err(Error::NotScalar { dims: self.dims().to_vec() }),
+        }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let history = match &self.edge {
+            None => "no history",
+            Some(Edge::Leaf(_)) => "leaf",
+            Some(Edge::Node(node, _)) => node.name(),
+        };
+        write!(f, "Tensor({} {:?}, {history})", self.dtype(), self.dims())
+    }
+}

@@ -1,0 +1,447 @@
+//! A device as the rest of the core sees it: a backend, the allocator above its memory, and the ledger of both.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Region, validate};
+use crate::context::{self, Role};
+use crate::error::{Error, Result};
+use crate::memory::{
+    AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
+    Stream, Usage,
+};
+use crate::profile::Profile;
+use crate::tape::Tape;
+
+/// A device. Cloning shares it; it lives until the last tensor on it is gone.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    profile: Profile,
+    state: Mutex<State>,
+    tape: Tape,
+    seed: AtomicU64,
+    /// Next unused counter of the random generator.
+    random_offset: AtomicU64,
+    work: Work,
+}
+
+struct State {
+    allocator: Box<dyn Allocator>,
+    ledger: Ledger,
+    next_alloc: u64,
+    /// Workspaces that a library keeps for the life of the process, by who uses them.
+    workspaces: Vec<KeptWorkspace>,
+}
+
+struct KeptWorkspace {
+    kind: WorkspaceKind,
+    role: Role,
+    block: Block,
+    id: AllocId,
+}
+
+/// Which library's workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkspaceKind {
+    /// Products: cuBLAS's in PyTorch.
+    Gemm,
+    /// Products with an epilogue: cuBLASLt's in PyTorch.
+    GemmEpilogue,
+}
+
+#[derive(Default)]
+struct Work {
+    launches: AtomicU64,
+    bytes: AtomicU64,
+    flops: AtomicU64,
+    uploaded_bytes: AtomicU64,
+    downloaded_bytes: AtomicU64,
+}
+
+/// What a device was asked to do so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Kernels launched.
+    pub launches: u64,
+    /// Bytes that those kernels had to move at least.
+    pub bytes: u64,
+    /// Floating-point operations that they had to do at least.
+    pub flops: u64,
+    /// Bytes copied from the host.
+    pub uploaded_bytes: u64,
+    /// Bytes copied to the host.
+    pub downloaded_bytes: u64,
+}
+
+/// How a [`Device`] is set up.
+pub struct DeviceBuilder {
+    backend: Arc<dyn Backend>,
+    profile: Profile,
+    allocator: Option<Box<dyn Allocator>>,
+    history: bool,
+    seed: u64,
+}
+
+impl DeviceBuilder {
+    /// Which temporaries and workspaces operators make; [`Profile::native`] unless said.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// The allocation policy; PyTorch's [`Caching`] unless said. It must stand on the same backend.
+    #[must_use]
+    pub fn allocator(mut self, allocator: Box<dyn Allocator>) -> Self {
+        self.allocator = Some(allocator);
+        self
+    }
+
+    /// Whether every event is kept, from the start. Off unless said: totals are always kept.
+    #[must_use]
+    pub fn history(mut self, on: bool) -> Self {
+        self.history = on;
+        self
+    }
+
+    /// Key of the device's random generator.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The device.
+    pub fn build(self) -> Device {
+        let allocator = self.allocator.unwrap_or_else(|| Box::new(Caching::with_defaults(self.backend.clone())));
+        let mut ledger = Ledger::default();
+        ledger.set_history(self.history);
+        Device(Arc::new(Inner {
+            backend: self.backend,
+            profile: self.profile,
+            state: Mutex::new(State { allocator, ledger, next_alloc: 0, workspaces: Vec::new() }),
+            tape: Tape::default(),
+            seed: AtomicU64::new(self.seed),
+            random_offset: AtomicU64::new(0),
+            work: Work::default(),
+        }))
+    }
+}
+
+impl Device {
+    /// A device with PyTorch's caching allocator and the `native` profile.
+    pub fn new(backend: impl Backend + 'static) -> Self {
+        Self::builder(Arc::new(backend)).build()
+    }
+
+    /// Sets up a device above `backend`.
+    pub fn builder(backend: Arc<dyn Backend>) -> DeviceBuilder {
+        DeviceBuilder { backend, profile: Profile::native(), allocator: None, history: false, seed: 0 }
+    }
+
+    /// The backend's name.
+    pub fn name(&self) -> &str {
+        self.0.backend.name()
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// The memory profile.
+    pub fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    /// Whether values exist: not on `meta`.
+    pub fn computes(&self) -> bool {
+        self.0.backend.computes()
+    }
+
+    /// Whether both are one device.
+    pub fn is_same(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The nodes that are alive, for reports.
+    pub fn tape(&self) -> &Tape {
+        &self.0.tape
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ── memory ──
+
+    /// Takes a block of `bytes` > 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] with the account of who holds the memory; the device stays usable.
+    pub(crate) fn allocate(&self, bytes: u64, category: Category) -> Result<(Block, AllocId)> {
+        let mut state = self.state();
+        state.allocate(bytes, category).map_err(|error| match error {
+            Error::DeviceFull { .. } | Error::TooLarge { .. } => {
+                let origin = state.origin();
+                state.ledger.record(Event::Oom { requested_bytes: bytes, origin });
+                let report = OutOfMemory::new(bytes, &*state.allocator, &state.ledger, &*self.0.backend);
+                Error::OutOfMemory(Box::new(report))
+            }
+            other => other,
+        })
+    }
+
+    pub(crate) fn free(&self, block: Block, id: AllocId) {
+        self.state().free(&block, id);
+    }
+
+    pub(crate) fn retag(&self, id: AllocId, to: Category) {
+        self.state().ledger.record(Event::Retag { id, to });
+    }
+
+    /// Makes sure that the workspace of a library is there, as the profile says: allocated at the first use in each role, then kept.
+    pub(crate) fn keep_workspace(&self, kind: WorkspaceKind) -> Result<()> {
+        let bytes = match kind {
+            WorkspaceKind::Gemm => self.0.profile.gemm_workspace_bytes,
+            WorkspaceKind::GemmEpilogue => self.0.profile.gemm_epilogue_workspace_bytes,
+        };
+        if bytes == 0 {
+            return Ok(());
+        }
+        let role = context::current_role();
+        if self.state().workspaces.iter().any(|w| w.kind == kind && w.role == role) {
+            return Ok(());
+        }
+        let (block, id) = self.allocate(bytes, Category::Workspace)?;
+        self.state().workspaces.push(KeptWorkspace { kind, role, block, id });
+        Ok(())
+    }
+
+    /// Gives the libraries' workspaces back to the allocator. They come again with the next product.
+    pub fn release_workspaces(&self) {
+        let mut state = self.state();
+        for kept in std::mem::take(&mut state.workspaces) {
+            state.free(&kept.block, kept.id);
+        }
+    }
+
+    /// Gives cached memory back to the driver. Returns the bytes given back.
+    pub fn empty_cache(&self) -> u64 {
+        let state = &mut *self.state();
+        let ledger = &mut state.ledger;
+        state.allocator.empty_cache(&mut |event| ledger.record_driver(event))
+    }
+
+    /// The allocator's statistics, under PyTorch's names.
+    pub fn stats(&self) -> Stats {
+        self.state().allocator.stats().clone()
+    }
+
+    /// The allocator's name.
+    pub fn allocator_name(&self) -> &'static str {
+        self.state().allocator.name()
+    }
+
+    /// Peaks become what is current.
+    pub fn reset_peak_stats(&self) {
+        let mut state = self.state();
+        state.allocator.reset_peak_stats();
+        state.ledger.record(Event::ResetPeak);
+    }
+
+    /// Segments and blocks as data.
+    pub fn snapshot(&self) -> Snapshot {
+        self.state().allocator.snapshot()
+    }
+
+    /// Totals by category and scope, and the composition at the peak.
+    pub fn usage(&self) -> Usage {
+        self.state().ledger.usage().clone()
+    }
+
+    /// What the driver says of the device.
+    pub fn memory_info(&self) -> Option<MemoryInfo> {
+        self.0.backend.memory_info()
+    }
+
+    /// The five figures that belong together. `driver` is what the driver says is in use on the device.
+    pub fn rings(&self) -> Rings {
+        let info = self.0.backend.memory_info();
+        Rings::now(self.state().allocator.stats(), info.map(|i| i.total_bytes - i.free_bytes))
+    }
+
+    /// Runs `read` on the ledger: history, names of scopes and phases.
+    pub fn with_ledger<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
+        read(&self.state().ledger)
+    }
+
+    /// Keeps every event from now on, or stops.
+    pub fn set_history(&self, on: bool) {
+        self.state().ledger.set_history(on);
+    }
+
+    /// Begins a phase of the program: events and peaks from here on belong to it.
+    pub fn phase(&self, name: &str) {
+        let ledger = &mut self.state().ledger;
+        let phase = ledger.phase(name);
+        ledger.record(Event::Phase { phase });
+    }
+
+    /// The highest number of allocated bytes since the last call (or the start).
+    pub fn take_phase_peak(&self) -> u64 {
+        let ledger = &mut self.state().ledger;
+        let peak = ledger.usage().phase_peak_bytes();
+        ledger.record(Event::ResetPhasePeak);
+        peak
+    }
+
+    /// The id of a module path, for attribution.
+    pub fn scope(&self, path: &str) -> ScopeId {
+        self.state().ledger.scope(path)
+    }
+
+    // ── values ──
+
+    /// Launches a kernel: validated, counted, queued.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCall`] for a call that breaks the contract, [`Error::Unsupported`] for one that the backend does not have,
+    /// and the backend's own.
+    pub fn launch(&self, call: impl Into<KernelCall>) -> Result<()> {
+        let call: KernelCall = call.into();
+        validate(&call)?;
+        if writes_nothing(&call) {
+            return Ok(());
+        }
+        let backend = &self.0.backend;
+        if !backend.supports(&call) {
+            return Err(Error::Unsupported {
+                backend: backend.name().into(),
+                kernel: call.name(),
+                dtype: call.dtype(),
+            });
+        }
+        let Cost { bytes_read, bytes_written, flops } = call.cost();
+        let work = &self.0.work;
+        work.launches.fetch_add(1, Relaxed);
+        work.bytes.fetch_add(bytes_read + bytes_written, Relaxed);
+        work.flops.fetch_add(flops, Relaxed);
+        backend.launch(&call)
+    }
+
+    /// Copies host bytes to the device.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        self.0.work.uploaded_bytes.fetch_add(src.len() as u64, Relaxed);
+        if src.is_empty() { Ok(()) } else { self.0.backend.upload(src, dst) }
+    }
+
+    /// Copies device bytes to the host, after everything queued.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`] where there are none; the backend's.
+    pub(crate) fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        self.0.work.downloaded_bytes.fetch_add(dst.len() as u64, Relaxed);
+        if dst.is_empty() { Ok(()) } else { self.0.backend.download(src, dst) }
+    }
+
+    /// Waits until everything queued is done.
+    ///
+    /// # Errors
+    /// Whatever failed in the queue.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.backend.synchronize()
+    }
+
+    /// What the device was asked to do so far.
+    pub fn counters(&self) -> Counters {
+        let w = &self.0.work;
+        Counters {
+            launches: w.launches.load(Relaxed),
+            bytes: w.bytes.load(Relaxed),
+            flops: w.flops.load(Relaxed),
+            uploaded_bytes: w.uploaded_bytes.load(Relaxed),
+            downloaded_bytes: w.downloaded_bytes.load(Relaxed),
+        }
+    }
+
+    /// Bytes of workspace that the backend's own algorithm wants for a call, when the profile leaves it to the backend.
+    pub(crate) fn native_workspace(&self, call: &KernelCall) -> u64 {
+        self.0.backend.workspace_bytes(call)
+    }
+
+    /// Starts the random generator anew.
+    pub fn set_seed(&self, seed: u64) {
+        self.0.seed.store(seed, Relaxed);
+        self.0.random_offset.store(0, Relaxed);
+    }
+
+    /// Key and first counter for a kernel that draws `numel` words; the counters are used up.
+    pub(crate) fn draw(&self, numel: usize) -> (u64, u64) {
+        let offset = self.0.random_offset.fetch_add(numel.div_ceil(4) as u64, Relaxed);
+        (self.0.seed.load(Relaxed), offset)
+    }
+
+    /// Where the random generator stands; for a recomputation that must draw the same numbers.
+    pub(crate) fn random_offset(&self) -> u64 {
+        self.0.random_offset.load(Relaxed)
+    }
+
+    /// Sets the random generator back or forth.
+    pub(crate) fn set_random_offset(&self, offset: u64) {
+        self.0.random_offset.store(offset, Relaxed);
+    }
+}
+
+impl State {
+    fn origin(&self) -> Origin {
+        context::origin(self.ledger.usage().phase())
+    }
+
+    fn allocate(&mut self, bytes: u64, category: Category) -> Result<(Block, AllocId)> {
+        let ledger = &mut self.ledger;
+        let block = self.allocator.allocate(bytes, Stream::DEFAULT, &mut |event| ledger.record_driver(event))?;
+        let id = AllocId(self.next_alloc);
+        self.next_alloc += 1;
+        let origin = self.origin();
+        self.ledger.record(Event::Alloc {
+            id,
+            requested_bytes: bytes,
+            bytes: block.bytes,
+            address: block.address,
+            stream: Stream::DEFAULT,
+            category,
+            origin,
+        });
+        Ok((block, id))
+    }
+
+    fn free(&mut self, block: &Block, id: AllocId) {
+        let origin = self.origin();
+        let ledger = &mut self.ledger;
+        ledger.record(Event::Free { id, origin });
+        self.allocator.free(block.id, &mut |event| ledger.record_driver(event));
+    }
+}
+
+/// Whether every written operand is empty, so that there is nothing to do.
+fn writes_nothing(call: &KernelCall) -> bool {
+    let mut nothing = true;
+    call.each_operand(&mut |_, access, operand| {
+        nothing &= !access.writes() || access == Access::Workspace || operand.numel() == 0;
+    });
+    nothing
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}

@@ -1,0 +1,89 @@
+//! Blocks and segments: slabs whose entries are linked by index.
+
+use smallvec::SmallVec;
+
+use crate::backend::SegmentId;
+use crate::memory::Stream;
+
+/// No block.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Index of a pool: the default large and small one first, then two for each private pool.
+pub(super) type PoolIndex = u32;
+/// The default pool for blocks above 1 MiB.
+pub(super) const LARGE: PoolIndex = 0;
+/// The default pool for blocks up to 1 MiB.
+pub(super) const SMALL: PoolIndex = 1;
+
+/// A run of bytes in one segment.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// What the client asked for. A block that is free keeps the number of its last client, as PyTorch's does.
+    pub(super) requested_bytes: u64,
+    /// The pool's count of searches when the block was last freed: its age for garbage collection.
+    pub(super) freed_at: u64,
+    pub(super) stream: Stream,
+    pub(super) segment: u32,
+    /// Neighbours in the segment, in order of address; [`NONE`] at its ends.
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    /// Events that its free still waits for.
+    pub(super) events: u32,
+    pub(super) pool: PoolIndex,
+    pub(super) allocated: bool,
+    /// Has memory behind it: false only in the unmapped ranges of expandable segments.
+    pub(super) mapped: bool,
+    pub(super) expandable: bool,
+    /// Streams were recorded on it; they are kept aside.
+    pub(super) recorded: bool,
+}
+
+impl Node {
+    pub(super) fn new(stream: Stream, bytes: u64, pool: PoolIndex, address: u64, segment: u32) -> Self {
+        Self {
+            address,
+            bytes,
+            requested_bytes: 0,
+            freed_at: 0,
+            stream,
+            segment,
+            prev: NONE,
+            next: NONE,
+            events: 0,
+            pool,
+            allocated: false,
+            mapped: true,
+            expandable: false,
+            recorded: false,
+        }
+    }
+
+    /// Whether it shares its segment with other blocks.
+    #[inline]
+    pub(super) fn is_split(&self) -> bool {
+        self.prev != NONE || self.next != NONE
+    }
+
+    /// Whether nobody holds it or waits for it.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        !self.allocated && self.events == 0 && !self.recorded
+    }
+}
+
+/// What one driver call gave: an ordinary segment, or a reservation that grows.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) id: SegmentId,
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+    /// Its first block.
+    pub(super) first: u32,
+    /// Size of a page, for an expandable segment.
+    pub(super) page_bytes: u64,
+}
+
+/// The streams recorded on one block, in the order of the calls, each once.
+pub(super) type Streams = SmallVec<[Stream; 2]>;

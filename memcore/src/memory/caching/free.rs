@@ -1,0 +1,94 @@
+//! Taking a block back.
+
+use super::Caching;
+use super::block::NONE;
+
+impl Caching {
+    /// A client lets go of a block: it is free at once, or when the work recorded on it is done.
+    pub(super) fn free_requested(&mut self, index: u32) {
+        let live = self.nodes.get(index).is_some_and(|node| node.allocated);
+        debug_assert!(live, "block {index} is not allocated");
+        if !live {
+            return;
+        }
+        let node = &mut self.nodes[index];
+        node.allocated = false;
+        let (bytes, recorded) = (node.bytes, node.recorded);
+        let small = self.pools[node.pool as usize].small;
+        self.stats.free_requested(small, bytes);
+        if bytes >= self.config.max_split_size_bytes {
+            self.stats.oversize_allocations.decrease(1);
+        }
+        if !recorded {
+            self.free_block(index);
+        } else if self.captures() {
+            self.events.defer(index);
+        } else {
+            self.insert_events(index);
+        }
+    }
+
+    /// The block becomes free, together with its free neighbours.
+    pub(super) fn free_block(&mut self, index: u32) {
+        let node = &self.nodes[index];
+        let (bytes, requested_bytes, pool, prev, next) =
+            (node.bytes, node.requested_bytes, node.pool, node.prev, node.next);
+        let (mut blocks_gone, mut bytes_gone) = (0u64, 0u64);
+        for neighbour in [prev, next] {
+            let merged = self.merge(index, neighbour);
+            if merged > 0 {
+                blocks_gone += 1;
+                bytes_gone += merged;
+            }
+        }
+        self.pools[pool as usize].insert(&mut self.nodes, index);
+        let node = &self.nodes[index];
+        let small = self.pools[pool as usize].small;
+        if !node.expandable {
+            let (blocks_new, bytes_new) = if node.is_split() { (1, node.bytes) } else { (0, 0) };
+            // Counted as one net change each, as the accumulated counts show.
+            let stats = &mut self.stats;
+            for (stat, new, gone) in [
+                (&mut stats.inactive_split, blocks_new, blocks_gone),
+                (&mut stats.inactive_split_bytes, bytes_new, bytes_gone),
+            ] {
+                if new > gone {
+                    stat.increase(small, new - gone);
+                } else if gone > new {
+                    stat.decrease(small, gone - new);
+                }
+            }
+        }
+        self.stats.free_completed(small, bytes, requested_bytes);
+    }
+
+    /// Adds the neighbour `from` to `into` if it is free and of the same kind; returns how many bytes that were.
+    /// `into` must be in no pool.
+    pub(super) fn merge(&mut self, into: u32, from: u32) -> u64 {
+        if from == NONE {
+            return 0;
+        }
+        let source = &self.nodes[from];
+        if !source.is_free() || source.mapped != self.nodes[into].mapped {
+            return 0;
+        }
+        self.pools[source.pool as usize].remove(&self.nodes, from);
+        let Some(source) = self.nodes.remove(from) else { return 0 };
+        if source.next == into {
+            let target = &mut self.nodes[into];
+            target.address = source.address;
+            target.prev = source.prev;
+            match source.prev {
+                NONE => self.segments[source.segment].first = into,
+                prev => self.nodes[prev].next = into,
+            }
+        } else {
+            self.nodes[into].next = source.next;
+            if source.next != NONE {
+                self.nodes[source.next].prev = into;
+            }
+        }
+        self.nodes[into].bytes += source.bytes;
+        source.bytes
+    }
+}

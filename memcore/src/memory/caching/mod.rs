@@ -1,0 +1,345 @@
+//! PyTorch's caching allocator, to the byte.
+//!
+//! The model, each line of which is checked against recordings of the real one:
+//!
+//! - **Sizes.** A request is rounded up to a multiple of 512 bytes. Up to 1 MiB it belongs to the *small* pool, above to
+//!   the *large* one; the two never lend to each other, and no stream uses another's blocks.
+//! - **Search.** The smallest free block that is big enough serves, the one at the lowest address among equals.
+//! - **Growth.** Only when none fits is the driver asked: for 2 MiB (small), for 20 MiB (under 10 MiB), else for the
+//!   request rounded up to 2 MiB.
+//! - **Split.** What is left of a block becomes a free block of its own if it is at least 512 bytes (small) or more than
+//!   1 MiB (large); otherwise the client gets it too.
+//! - **Free.** A freed block merges with its free neighbours in its segment and stays in the pool. No free gives
+//!   anything back to the driver.
+//! - **Retry.** When the driver refuses, segments that are wholly free are given back and it is asked once more; the
+//!   pools are not searched again. Only then is the request out of memory.
+//!
+//! Everything beyond is an option that is off by default, one file each: sizes of other shapes (`sizes.rs`), blocks too
+//! big to split and the slack in reusing them (`search.rs`, `split.rs`), collection of old segments (`gc.rs`), segments
+//! that grow (`expandable.rs`), work of other streams (`events.rs`), pools of one's own (`private.rs`). The settings and
+//! their syntax are in `config.rs`.
+//!
+//! The invariants (tiling, no two free neighbours, counters equal to sums) are spelled out in `invariants.rs`, which
+//! tests run after every step.
+
+mod block;
+mod config;
+mod events;
+mod expandable;
+mod free;
+mod gc;
+mod grow;
+mod invariants;
+mod oom;
+mod pool;
+mod private;
+mod release;
+mod search;
+mod sizes;
+mod snapshot;
+mod split;
+mod summary;
+
+use std::sync::Arc;
+
+use block::{LARGE, Node, PoolIndex, SMALL, Segment};
+pub use config::{AllocatorConfig, TorchVersion};
+use events::Events;
+use pool::Pool;
+pub use private::PoolId;
+use private::PrivatePools;
+pub use summary::memory_summary;
+
+use super::address::AddressSpace;
+use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
+use super::slab::Slab;
+use super::snapshot::Snapshot;
+use super::stats::Stats;
+use crate::backend::{DeviceMemory, Region};
+use crate::error::{Error, Result};
+
+type Driver<'a> = &'a mut dyn FnMut(DriverEvent);
+
+/// PyTorch's allocator; see the [module](self).
+pub struct Caching {
+    memory: Arc<dyn DeviceMemory>,
+    config: AllocatorConfig,
+    /// What the driver said there is, at construction.
+    total_bytes: Option<u64>,
+    addresses: AddressSpace,
+    nodes: Slab<Node>,
+    segments: Slab<Segment>,
+    pools: Vec<Pool>,
+    private: PrivatePools,
+    events: Events,
+    stats: Stats,
+    /// What is held from the driver: segments, and mapped pages.
+    taken_bytes: u64,
+    /// The most that may be.
+    allowed_bytes: Option<u64>,
+    warned_expandable: bool,
+    failure: Option<AllocationFailure>,
+    /// The driver's last refusal during the allocation in progress.
+    refusal: Option<Error>,
+}
+
+/// One request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    /// As the client asked.
+    requested_bytes: u64,
+    /// Rounded.
+    bytes: u64,
+    /// The segment that it would take.
+    segment_bytes: u64,
+    pool: PoolIndex,
+    stream: Stream,
+    /// Whether it may use and grow expandable segments.
+    expandable: bool,
+}
+
+impl Caching {
+    /// On this device, with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the settings limit the fraction of a device that does not say how much memory it has.
+    pub fn new(memory: Arc<dyn DeviceMemory>, config: AllocatorConfig) -> Result<Self> {
+        let fraction = config.per_process_memory_fraction;
+        let mut caching = Self::unlimited(memory, config);
+        caching.set_memory_fraction(fraction)?;
+        Ok(caching)
+    }
+
+    /// With PyTorch's defaults.
+    pub fn with_defaults(memory: Arc<dyn DeviceMemory>) -> Self {
+        Self::unlimited(memory, AllocatorConfig::default())
+    }
+
+    fn unlimited(memory: Arc<dyn DeviceMemory>, config: AllocatorConfig) -> Self {
+        let stats = Stats {
+            max_split_size_bytes: (config.max_split_size_bytes != u64::MAX).then_some(config.max_split_size_bytes),
+            newer_names: config.version >= TorchVersion::V2_15,
+            ..Stats::default()
+        };
+        Self {
+            total_bytes: memory.memory_info().map(|info| info.total_bytes),
+            memory,
+            config,
+            addresses: AddressSpace::new(),
+            nodes: Slab::new(),
+            segments: Slab::new(),
+            pools: vec![Pool::new(false, None), Pool::new(true, None)],
+            private: PrivatePools::default(),
+            events: Events::default(),
+            stats,
+            taken_bytes: 0,
+            allowed_bytes: None,
+            warned_expandable: false,
+            failure: None,
+            refusal: None,
+        }
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &AllocatorConfig {
+        &self.config
+    }
+
+    /// Changes settings while memory is in use, as `torch._C._accelerator_setAllocatorSettings` does. The memory
+    /// fraction among them is for allocators made later: this one keeps its limit.
+    ///
+    /// # Errors
+    /// What [`AllocatorConfig::update`] says; settings before the faulty one are then in force.
+    pub fn update_config(&mut self, settings: &str) -> Result<()> {
+        self.config.update(settings)
+    }
+
+    /// The most that may be taken from the driver, if a fraction below 1 was set.
+    pub fn allowed_bytes(&self) -> Option<u64> {
+        self.allowed_bytes
+    }
+
+    fn request(&mut self, requested_bytes: u64, stream: Stream, driver: Driver<'_>) -> Result<Request> {
+        if requested_bytes >= sizes::TENSOR_LIMIT_BYTES {
+            let limit_bytes = self.memory.limits().max_segment_bytes;
+            self.failure = Some(AllocationFailure {
+                requested_bytes,
+                block_bytes: requested_bytes,
+                segment_bytes: requested_bytes,
+                ..AllocationFailure::default()
+            });
+            return Err(Error::TooLarge { requested_bytes, limit_bytes });
+        }
+        let bytes = sizes::round(requested_bytes, &self.config.roundup_power2_divisions);
+        let expandable = self.config.expandable_segments && self.can_expand(driver);
+        Ok(self.sized(requested_bytes, bytes, stream, expandable))
+    }
+
+    /// A request whose rounded size is known: the pool and the segment that go with it.
+    #[inline]
+    fn sized(&self, requested_bytes: u64, bytes: u64, stream: Stream, expandable: bool) -> Request {
+        let small = bytes <= sizes::SMALL_BYTES;
+        let pool = self.private.scope(small).unwrap_or(if small { SMALL } else { LARGE });
+        let segment_bytes = sizes::segment(bytes, self.config.large_segment_bytes);
+        Request { requested_bytes, bytes, segment_bytes, pool, stream, expandable }
+    }
+
+    /// Whether the device has virtual memory; says so once if it does not.
+    fn can_expand(&mut self, driver: Driver<'_>) -> bool {
+        let can = self.memory.virtual_memory().is_some();
+        if !can && !std::mem::replace(&mut self.warned_expandable, true) {
+            driver(DriverEvent::ExpandableUnsupported);
+        }
+        can
+    }
+
+    /// Whether old segments are collected: with a threshold and a limit only.
+    fn collects(&self) -> bool {
+        self.allowed_bytes.is_some() && self.config.garbage_collection_threshold > 0.0
+    }
+
+    /// A new block for the request, after the search in its pool failed: in this order, collection of old segments,
+    /// the driver, pools that lend, the driver after giving back blocks too big to split, the driver after giving back
+    /// everything. The pools are not searched again in between.
+    fn obtain(&mut self, request: &mut Request, driver: Driver<'_>) -> Result<u32> {
+        let given_back = self.stats.reserved_bytes.all.freed;
+        self.refusal = None;
+        if self.collects() {
+            self.collect_garbage(driver);
+        }
+        if let Some(found) = self.grow(request, false, driver)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.borrow_from_lender(request) {
+            return Ok(found);
+        }
+        if self.release_oversize(request, driver)
+            && let Some(found) = self.grow(request, false, driver)?
+        {
+            return Ok(found);
+        }
+        if !self.captures() {
+            self.release_cached(None, driver);
+            if let Some(found) = self.grow(request, true, driver)? {
+                return Ok(found);
+            }
+        }
+        let released_bytes = self.stats.reserved_bytes.all.freed - given_back;
+        Err(self.out_of_memory(request, released_bytes))
+    }
+}
+
+impl Allocator for Caching {
+    fn name(&self) -> &'static str {
+        "caching"
+    }
+
+    fn allocate(&mut self, bytes: u64, stream: Stream, driver: Driver<'_>) -> Result<Block> {
+        if !self.captures() {
+            self.process_events();
+        }
+        let mut request = self.request(bytes, stream, driver)?;
+        let found = match self.search(&request) {
+            Some(found) => found,
+            None => self.obtain(&mut request, driver)?,
+        };
+        let split = self.should_split(found, &request);
+        let index = self.serve(found, &request, split);
+        let node = &self.nodes[index];
+        let segment = &self.segments[node.segment];
+        let region = Region { segment: segment.id, offset: node.address - segment.base, len: bytes };
+        Ok(Block { id: BlockId(index), region, address: node.address, requested_bytes: bytes, bytes: node.bytes })
+    }
+
+    fn free(&mut self, id: BlockId, _driver: Driver<'_>) {
+        self.free_requested(id.0);
+    }
+
+    fn record_stream(&mut self, id: BlockId, stream: Stream) {
+        self.record(id.0, stream);
+    }
+
+    fn hold_events(&mut self) {
+        self.events.hold();
+    }
+
+    fn complete_events(&mut self) {
+        self.events.complete();
+    }
+
+    fn empty_cache(&mut self, driver: Driver<'_>) -> u64 {
+        let before = self.stats.reserved_bytes.all.freed;
+        self.release_cached(None, driver);
+        self.stats.reserved_bytes.all.freed - before
+    }
+
+    fn set_memory_fraction(&mut self, fraction: f64) -> Result<()> {
+        if !(0.0..=1.0).contains(&fraction) {
+            let text = format!("invalid fraction:{fraction}. Please set within [0, 1].");
+            return Err(Error::invalid("memory fraction", text));
+        }
+        self.allowed_bytes = if fraction == 1.0 {
+            None
+        } else {
+            let total = self.total_bytes.ok_or_else(|| {
+                Error::invalid("memory fraction", "the driver does not say how much memory the device has")
+            })?;
+            Some((fraction * total as f64) as u64)
+        };
+        Ok(())
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn reset_peak_stats(&mut self) {
+        self.stats.reset_peak();
+    }
+
+    fn reset_accumulated_stats(&mut self) {
+        self.stats.reset_accumulated();
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.take_snapshot()
+    }
+
+    fn last_failure(&self) -> Option<&AllocationFailure> {
+        self.failure.as_ref()
+    }
+}
+
+impl Drop for Caching {
+    /// Gives everything back: blocks do not outlive their allocator.
+    fn drop(&mut self) {
+        let memory = self.memory.clone();
+        let mut mapped: Vec<(u32, u64, u64)> = Vec::new();
+        for (_, node) in self.nodes.iter() {
+            if node.expandable && node.mapped {
+                mapped.push((node.segment, node.address, node.bytes));
+            }
+        }
+        mapped.sort_unstable();
+        if let Some(virtual_memory) = memory.virtual_memory() {
+            // Pages may hold parts of several blocks: neighbours are unmapped as one run.
+            let mut runs: Vec<(u32, u64, u64)> = Vec::new();
+            for (segment, address, bytes) in mapped {
+                match runs.last_mut() {
+                    Some(run) if run.0 == segment && run.1 + run.2 == address => run.2 += bytes,
+                    _ => runs.push((segment, address, bytes)),
+                }
+            }
+            for (segment, address, bytes) in runs {
+                let segment = &self.segments[segment];
+                virtual_memory.unmap(segment.id, address - segment.base, bytes);
+            }
+        }
+        for (_, segment) in self.segments.iter() {
+            match memory.virtual_memory() {
+                Some(virtual_memory) if segment.page_bytes > 0 => virtual_memory.release(segment.id),
+                _ => memory.free_segment(segment.id),
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A pool: the free blocks of one kind, in the order in which they are considered.
+
+use std::collections::BTreeMap;
+
+use super::block::Node;
+use crate::memory::Stream;
+use crate::memory::slab::Slab;
+
+/// Where a free block stands: by stream, then size, then address. The first key at or after `(stream, size, 0)` is
+/// the best fit, and the lowest address among equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) stream: Stream,
+    pub(super) bytes: u64,
+    pub(super) address: u64,
+}
+
+impl Key {
+    #[inline]
+    pub(super) fn of(node: &Node) -> Self {
+        Self { stream: node.stream, bytes: node.bytes, address: node.address }
+    }
+}
+
+/// The free blocks of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    pub(super) small: bool,
+    /// Index of the private pool that it belongs to.
+    pub(super) owner: Option<u32>,
+    /// Free blocks with memory behind them.
+    pub(super) free: BTreeMap<Key, u32>,
+    /// Ranges of expandable segments without memory behind them.
+    pub(super) unmapped: BTreeMap<(Stream, u64), u32>,
+    /// Searches so far, while garbage collection is on.
+    pub(super) searches: u64,
+}
+
+impl Pool {
+    pub(super) fn new(small: bool, owner: Option<u32>) -> Self {
+        Self { small, owner, free: BTreeMap::new(), unmapped: BTreeMap::new(), searches: 0 }
+    }
+
+    /// Files a block under its current stream, size and address. Its age starts anew.
+    #[inline]
+    pub(super) fn insert(&mut self, nodes: &mut Slab<Node>, index: u32) {
+        let node = &mut nodes[index];
+        if node.mapped {
+            node.freed_at = self.searches;
+            self.free.insert(Key::of(node), index);
+        } else {
+            self.unmapped.insert((node.stream, node.address), index);
+        }
+    }
+
+    /// Takes a block out of the order, before its size or address changes.
+    #[inline]
+    pub(super) fn remove(&mut self, nodes: &Slab<Node>, index: u32) {
+        let node = &nodes[index];
+        let filed = if node.mapped {
+            self.free.remove(&Key::of(node))
+        } else {
+            self.unmapped.remove(&(node.stream, node.address))
+        };
+        debug_assert_eq!(filed, Some(index), "a free block is filed under its key");
+    }
+
+    /// Searches since the block was freed.
+    pub(super) fn age(&self, node: &Node) -> u64 {
+        self.searches - node.freed_at
+    }
+}

@@ -1,0 +1,59 @@
+//! The allocator's memory as data.
+
+use super::Caching;
+use super::block::{NONE, Node};
+use crate::memory::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
+
+fn state(node: &Node) -> BlockState {
+    if node.allocated {
+        BlockState::ActiveAllocated
+    } else if node.is_free() {
+        BlockState::Inactive
+    } else {
+        BlockState::ActivePendingFree
+    }
+}
+
+impl Caching {
+    /// One entry per ordinary segment and per run of mapped pages, by address. Events are not looked at.
+    pub(super) fn take_snapshot(&self) -> Snapshot {
+        let mut segments: Vec<SegmentSnapshot> = Vec::new();
+        for (_, segment) in self.segments.iter() {
+            let (mut index, mut run_open) = (segment.first, false);
+            while index != NONE {
+                let node = &self.nodes[index];
+                if node.mapped {
+                    if !run_open {
+                        segments.push(self.empty_entry(node));
+                    }
+                    if let Some(entry) = segments.last_mut() {
+                        entry.total_bytes += node.bytes;
+                        entry.blocks.push(BlockSnapshot {
+                            address: node.address,
+                            bytes: node.bytes,
+                            requested_bytes: node.requested_bytes,
+                            state: state(node),
+                        });
+                    }
+                }
+                run_open = node.mapped;
+                index = node.next;
+            }
+        }
+        segments.sort_unstable_by_key(|segment| segment.address);
+        Snapshot { segments }
+    }
+
+    fn empty_entry(&self, first: &Node) -> SegmentSnapshot {
+        let pool = &self.pools[first.pool as usize];
+        SegmentSnapshot {
+            address: first.address,
+            total_bytes: 0,
+            stream: first.stream,
+            small: pool.small,
+            expandable: first.expandable,
+            pool_id: pool.owner.map_or((0, 0), |owner| self.private.id(owner).0),
+            blocks: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What happened to memory, as data.
+
+use super::allocator::Stream;
+use super::category::Category;
+
+/// The k-th allocation of a device, counted from 0. Never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AllocId(pub u64);
+
+/// A module path, interned by the [`Ledger`](super::Ledger). 0 is the root: no module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeId(pub u32);
+
+/// A phase of the training step (forward, backward, …), interned by the ledger. 0: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PhaseId(pub u32);
+
+/// Who did something to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The module that was running.
+    pub scope: ScopeId,
+    /// The operator, as ATen names it (`addmm`); empty: none, the program let go of a value.
+    pub op: &'static str,
+    /// The autograd node that the operator ran in (`AddmmBackward0`).
+    pub node: Option<&'static str>,
+    /// The phase of the step.
+    pub phase: PhaseId,
+}
+
+/// One event. The state of memory is a fold over these: [`Usage::apply`](super::Usage::apply).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A block was given to a client.
+    Alloc {
+        /// Names the allocation from here on.
+        id: AllocId,
+        /// What the client asked for.
+        requested_bytes: u64,
+        /// What it got.
+        bytes: u64,
+        /// Where: a virtual address.
+        address: u64,
+        /// For which stream.
+        stream: Stream,
+        /// What for.
+        category: Category,
+        /// By whom.
+        origin: Origin,
+    },
+    /// A client let go of its block.
+    Free {
+        /// Which.
+        id: AllocId,
+        /// Who made it let go.
+        origin: Origin,
+    },
+    /// The role of an allocation became known, or changed.
+    Retag {
+        /// Which.
+        id: AllocId,
+        /// Its new role.
+        to: Category,
+    },
+    /// A segment was taken from the driver.
+    SegmentAlloc {
+        /// Virtual address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+        /// Whose blocks it will hold.
+        stream: Stream,
+    },
+    /// A segment was given back.
+    SegmentFree {
+        /// Virtual address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+        /// Whose blocks it held.
+        stream: Stream,
+    },
+    /// Pages of an expandable segment were mapped.
+    SegmentMap {
+        /// Virtual address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+        /// Whose blocks they will hold.
+        stream: Stream,
+    },
+    /// Pages of an expandable segment were given back.
+    SegmentUnmap {
+        /// Virtual address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+        /// Whose blocks they held.
+        stream: Stream,
+    },
+    /// The driver refused a segment or a page.
+    Refused {
+        /// Size.
+        bytes: u64,
+    },
+    /// The settings asked for expandable segments; the device has none.
+    ExpandableUnsupported,
+    /// A phase of the step began. The phase's own peak starts anew.
+    Phase {
+        /// Which.
+        phase: PhaseId,
+    },
+    /// The phase's peak starts anew without a new phase.
+    ResetPhasePeak,
+    /// All peaks start anew, as `reset_peak_memory_stats()` does.
+    ResetPeak,
+    /// A request failed for lack of memory.
+    Oom {
+        /// What was asked for.
+        requested_bytes: u64,
+        /// By whom.
+        origin: Origin,
+    },
+}

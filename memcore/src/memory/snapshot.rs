@@ -1,0 +1,104 @@
+//! An allocator's memory as data.
+
+use super::allocator::Stream;
+
+/// What a block is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// A client holds it.
+    ActiveAllocated,
+    /// Freed, but waits for the work of other streams.
+    ActivePendingFree,
+    /// Free.
+    Inactive,
+}
+
+impl BlockState {
+    /// PyTorch's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockState::ActiveAllocated => "active_allocated",
+            BlockState::ActivePendingFree => "active_pending_free",
+            BlockState::Inactive => "inactive",
+        }
+    }
+}
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockSnapshot {
+    /// Virtual address.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// What the client asked for. On a free block: what the last client of that memory did, or 0.
+    pub requested_bytes: u64,
+    /// What it is in.
+    pub state: BlockState,
+}
+
+/// One segment: a run of memory that the driver gave, tiled by blocks. An expandable segment shows as one entry per
+/// run of mapped pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSnapshot {
+    /// Virtual address.
+    pub address: u64,
+    /// Size in bytes: the sum of its blocks.
+    pub total_bytes: u64,
+    /// Whose blocks it holds.
+    pub stream: Stream,
+    /// Whether it belongs to the pool of small blocks.
+    pub small: bool,
+    /// Whether it can grow.
+    pub expandable: bool,
+    /// Id of the private pool; (0, 0): none.
+    pub pool_id: (u64, u64),
+    /// In order of address.
+    pub blocks: Vec<BlockSnapshot>,
+}
+
+impl SegmentSnapshot {
+    fn sum(&self, counts: impl Fn(&BlockSnapshot) -> bool, of: impl Fn(&BlockSnapshot) -> u64) -> u64 {
+        self.blocks.iter().filter(|block| counts(block)).map(of).sum()
+    }
+
+    /// Bytes of blocks that clients hold.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.sum(|block| block.state == BlockState::ActiveAllocated, |block| block.bytes)
+    }
+
+    /// The same, and of those whose free waits.
+    pub fn active_bytes(&self) -> u64 {
+        self.sum(|block| block.state != BlockState::Inactive, |block| block.bytes)
+    }
+
+    /// What clients asked for, of the active blocks.
+    pub fn requested_bytes(&self) -> u64 {
+        self.sum(|block| block.state != BlockState::Inactive, |block| block.requested_bytes)
+    }
+}
+
+/// All segments, in order of address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The segments.
+    pub segments: Vec<SegmentSnapshot>,
+}
+
+impl Snapshot {
+    /// Bytes taken from the driver.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.total_bytes).sum()
+    }
+
+    /// Bytes of blocks that clients hold.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.segments.iter().map(SegmentSnapshot::allocated_bytes).sum()
+    }
+
+    /// The largest free block, in bytes.
+    pub fn largest_inactive_bytes(&self) -> u64 {
+        let blocks = self.segments.iter().flat_map(|segment| &segment.blocks);
+        blocks.filter(|block| block.state == BlockState::Inactive).map(|block| block.bytes).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,78 @@
+//! Multi-head self-attention.
+
+use super::Module;
+use super::init::{Init, Training};
+use super::linear::Linear;
+use crate::autograd::Tensor;
+use crate::context;
+use crate::error::{Error, Result};
+use crate::memory::ScopeId;
+use crate::ops;
+
+/// Self-attention over `[batch, time, width]` with one product for queries, keys and values.
+pub struct MultiHeadAttention {
+    scope: ScopeId,
+    heads: usize,
+    options: AttentionOptions,
+    training: Training,
+    /// `[3·width, width]`
+    pub qkv: Linear,
+    /// `[width, width]`
+    pub proj: Linear,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionOptions {
+    /// Positions see only themselves and the past.
+    pub causal: bool,
+    /// The fused kernel, which keeps no matrix of weights, instead of the written-out form.
+    pub fused: bool,
+    /// Probability of dropping an attention weight, in the written-out form.
+    pub dropout: f64,
+}
+
+impl MultiHeadAttention {
+    /// `heads` must divide `width`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when it does not; those of the device.
+    pub fn new(init: &Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
+        if heads == 0 || !width.is_multiple_of(heads) {
+            return Err(Error::shape("attention", format!("{heads} heads do not divide a width of {width}")));
+        }
+        let qkv = Linear::new(&init.at("qkv"), width, 3 * width, true)?;
+        let proj = Linear::new(&init.at("proj"), width, width, true)?;
+        Ok(Self { scope: init.scope(), heads, options, training: init.training(), qkv, proj })
+    }
+
+    /// The result for `x`; `mask` hides what it covers from the written-out form.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `x` is not `[batch, time, width]`; those of the device.
+    pub fn attend(&self, x: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let [batch, time, width] = *x.dims() else {
+            return Err(Error::shape("attention", format!("{:?} is not [batch, time, width]", x.dims())));
+        };
+        let qkv = self.qkv.forward(&x)?;
+        drop(x);
+        let mut parts = ops::split(&qkv, width, 2)?.into_iter().map(|part| {
+            let part = ops::view(&part, &[batch, time, self.heads, width / self.heads])?;
+            ops::transpose(&part, 1, 2)
+        });
+        let mut next = || parts.next().ok_or_else(|| Error::shape("attention", "a missing part of qkv"))?;
+        let (q, k, v) = (next()?, next()?, next()?);
+        drop(parts);
+        let y = if self.options.fused {
+            let options = ops::AttentionOptions { scale: None, causal: self.options.causal };
+            ops::scaled_dot_product_attention(&q, &k, &v, None, options)?
+        } else {
+            ops::attention_eager(&q, &k, &v, mask, self.options.dropout, self.training.is_on())?
+        };
+        drop((q, k, v));
+        let y = ops::contiguous(&ops::transpose(&y, 1, 2)?)?;
+        let y = ops::view(&y, &[batch, time, width])?;
+        self.proj.forward(&y)
+    }
+}

@@ -1,0 +1,92 @@
+//! Convolution and pooling layers.
+
+use super::Module;
+use super::init::{Fill, Init, Parameter};
+use crate::autograd::Tensor;
+use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
+use crate::context;
+use crate::error::Result;
+use crate::memory::ScopeId;
+use crate::ops;
+
+/// Two-dimensional convolution with a square kernel.
+pub struct Conv2d {
+    scope: ScopeId,
+    geometry: Conv2dGeometry,
+    /// `[out, in/groups, k, k]`
+    pub weight: Parameter,
+    /// `[out]`
+    pub bias: Option<Parameter>,
+}
+
+impl Conv2d {
+    /// With PyTorch's default initialisation.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) when the groups do not divide the channels; those of the device.
+    pub fn new(
+        init: &Init,
+        inputs: usize,
+        outputs: usize,
+        kernel: usize,
+        geometry: Conv2dGeometry,
+        bias: bool,
+    ) -> Result<Self> {
+        let groups = geometry.groups;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            let detail = format!("{groups} groups do not divide {inputs} and {outputs} channels");
+            return Err(crate::Error::shape("conv2d", detail));
+        }
+        let fill = Fill::fan_in(inputs / groups * kernel * kernel);
+        let weight = init.parameter("weight", &[outputs, inputs / groups, kernel, kernel], fill)?;
+        let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };
+        Ok(Self { scope: init.scope(), geometry, weight, bias })
+    }
+}
+
+impl Module for Conv2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::conv2d(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor), self.geometry)
+    }
+}
+
+/// Max pooling.
+pub struct MaxPool2d {
+    scope: ScopeId,
+    geometry: Pool2dGeometry,
+}
+
+impl MaxPool2d {
+    /// Windows of this geometry.
+    pub fn new(init: &Init, geometry: Pool2dGeometry) -> Self {
+        Self { scope: init.scope(), geometry }
+    }
+}
+
+impl Module for MaxPool2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::max_pool2d(x, self.geometry)
+    }
+}
+
+/// Average pooling.
+pub struct AvgPool2d {
+    scope: ScopeId,
+    geometry: Pool2dGeometry,
+}
+
+impl AvgPool2d {
+    /// Windows of this geometry.
+    pub fn new(init: &Init, geometry: Pool2dGeometry) -> Self {
+        Self { scope: init.scope(), geometry }
+    }
+}
+
+impl Module for AvgPool2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::avg_pool2d(x, self.geometry)
+    }
+}

@@ -1,0 +1,41 @@
+//! Lookup tables.
+
+use super::Module;
+use super::init::{Fill, Init, Parameter};
+use crate::autograd::Tensor;
+use crate::context;
+use crate::error::Result;
+use crate::memory::ScopeId;
+use crate::ops;
+
+/// Rows of a table by index: `[..] → [.., width]`.
+pub struct Embedding {
+    scope: ScopeId,
+    /// `[rows, width]`
+    pub weight: Parameter,
+}
+
+impl Embedding {
+    /// Standard normal values, PyTorch's default.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(init: &Init, rows: usize, width: usize) -> Result<Self> {
+        Self::with_fill(init, rows, width, Fill::Normal { std: 1.0 })
+    }
+
+    /// With another initialisation.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
+        Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
+    }
+}
+
+impl Module for Embedding {
+    fn forward(&self, indices: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::embedding(indices, self.weight.tensor(), None)
+    }
+}

@@ -1,0 +1,259 @@
+//! How parameters come to be: where they live, what they are called, what they hold at first.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::array::Array;
+use crate::autograd::Tensor;
+use crate::context;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::memory::{Category, ScopeId};
+
+/// What a parameter holds at first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// One value everywhere.
+    Constant(f64),
+    /// Uniform in `[−bound, bound)`.
+    Uniform {
+        /// The bound.
+        bound: f64,
+    },
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+}
+
+impl Fill {
+    /// PyTorch's default for the weight and bias of linear layers and convolutions: uniform within `1/√fan_in` (Kaiming's uniform rule with
+    /// a = √5 comes to that).
+    pub fn fan_in(fan_in: usize) -> Self {
+        Fill::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() }
+    }
+}
+
+/// A leaf tensor with its path in the model: `blocks.0.fc1.weight`. Cloning shares it (tied weights).
+#[derive(Clone)]
+pub struct Parameter {
+    path: Arc<str>,
+    tensor: Tensor,
+}
+
+impl Parameter {
+    /// Its path in the model.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The tensor.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Its value.
+    pub fn array(&self) -> &Array {
+        self.tensor.array()
+    }
+
+    /// The gradient accumulated so far.
+    pub fn grad(&self) -> Option<Array> {
+        self.tensor.grad()
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.path, self.tensor)
+    }
+}
+
+/// Whether a model trains or evaluates; shared by all layers that care.
+#[derive(Clone, Debug)]
+pub struct Training(Arc<AtomicBool>);
+
+impl Training {
+    /// Whether dropout drops and batch norm uses the batch's statistics.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Switches to training or evaluation.
+    pub fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+}
+
+/// Makes parameters, in order, under a path.
+#[derive(Clone)]
+pub struct Init {
+    shared: Rc<Shared>,
+    path: String,
+}
+
+struct Shared {
+    device: Device,
+    dtype: DType,
+    seed: u64,
+    /// Number of random streams used; each parameter takes one.
+    streams: Cell<u64>,
+    parameters: RefCell<Vec<Parameter>>,
+    buffers: RefCell<Vec<(String, Array)>>,
+    training: Training,
+}
+
+impl Init {
+    /// Parameters of type `dtype` on `device`; equal seeds give equal values on every device.
+    pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
+        let shared = Shared {
+            device: device.clone(),
+            dtype,
+            seed,
+            streams: Cell::new(0),
+            parameters: RefCell::default(),
+            buffers: RefCell::default(),
+            training: Training(Arc::new(AtomicBool::new(true))),
+        };
+        Self { shared: Rc::new(shared), path: String::new() }
+    }
+
+    /// The same, one name further down.
+    #[must_use]
+    pub fn at(&self, name: impl fmt::Display) -> Self {
+        Self { shared: self.shared.clone(), path: self.join(&name) }
+    }
+
+    fn join(&self, name: &dyn fmt::Display) -> String {
+        if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// The device that everything is made on.
+    pub fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    /// The type of the parameters.
+    pub fn dtype(&self) -> DType {
+        self.shared.dtype
+    }
+
+    /// The id of this path, for attribution.
+    pub fn scope(&self) -> ScopeId {
+        self.shared.device.scope(&self.path)
+    }
+
+    /// Whether the model trains or evaluates.
+    pub fn training(&self) -> Training {
+        self.shared.training.clone()
+    }
+
+    /// A new parameter `name` of these sizes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
+        let _scope = context::scope(self.scope());
+        let array = Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?;
+        self.fill(&array, fill)?;
+        let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
+        self.shared.parameters.borrow_mut().push(parameter.clone());
+        Ok(parameter)
+    }
+
+    /// A new tensor `name` that is part of the model but not trained. Filled with one value.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn buffer(&self, name: &str, dims: &[usize], dtype: DType, value: f64) -> Result<Array> {
+        let _scope = context::scope(self.scope());
+        let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
+        array.fill_(value)?;
+        self.shared.buffers.borrow_mut().push((self.join(&name), array.clone()));
+        Ok(array)
+    }
+
+    /// All parameters made so far, in the order of their creation.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        self.shared.parameters.borrow().clone()
+    }
+
+    fn fill(&self, array: &Array, fill: Fill) -> Result<()> {
+        let stream = self.shared.streams.replace(self.shared.streams.get() + 1);
+        if !array.device().computes() {
+            return Ok(());
+        }
+        let mut generator = SplitMix64::new(self.shared.seed, stream);
+        let values: Vec<f32> = match fill {
+            Fill::Constant(value) => return array.fill_(value),
+            Fill::Uniform { bound } => (0..array.numel()).map(|_| (generator.signed() * bound) as f32).collect(),
+            Fill::Normal { std } => (0..array.numel()).map(|_| (generator.normal() * std) as f32).collect(),
+        };
+        write_f32(array, &values)
+    }
+}
+
+/// Overwrites `array` with host values, rounded to its type on the host.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) when the number of values does not fit; the backend's.
+pub fn write_f32(array: &Array, values: &[f32]) -> Result<()> {
+    match array.dtype() {
+        DType::F64 => array.write(&values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()),
+        DType::F16 => array.write(&values.iter().map(|&v| half::f16::from_f32(v)).collect::<Vec<_>>()),
+        DType::BF16 => array.write(&values.iter().map(|&v| half::bf16::from_f32(v)).collect::<Vec<_>>()),
+        _ => array.write(values),
+    }
+}
+
+impl Parameter {
+    /// Replaces the value by host values in row-major order, rounded to the parameter's type.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) when their number does not fit; the backend's.
+    pub fn set(&self, values: &[f32]) -> Result<()> {
+        write_f32(self.array(), values)
+    }
+}
+
+/// Vigna's SplitMix64: host values that are the same on every machine.
+struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    fn new(seed: u64, stream: u64) -> Self {
+        let mut generator = Self { state: seed };
+        generator.state = generator.next().wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17));
+        generator
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `[0, 1)`.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `[−1, 1)`.
+    fn signed(&mut self) -> f64 {
+        2.0 * self.unit() - 1.0
+    }
+
+    /// Standard normal, by Box and Muller's rule.
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}

@@ -1,0 +1,32 @@
+//! Layers: parameters with paths, and the operators that use them.
+//!
+//! Names, shapes, order of creation and default initialisation are PyTorch's, so that a model written here takes its memory in the
+//! same order.
+
+mod attention;
+mod conv;
+mod embedding;
+mod init;
+mod linear;
+mod norm;
+mod sequential;
+
+pub use attention::{AttentionOptions, MultiHeadAttention};
+pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
+pub use embedding::Embedding;
+pub use init::{Fill, Init, Parameter, Training, write_f32};
+pub use linear::Linear;
+pub use norm::{BatchNorm2d, LayerNorm, RmsNorm};
+pub use sequential::{Activation, Dropout, Flatten, Sequential};
+
+use crate::autograd::Tensor;
+use crate::error::Result;
+
+/// Something that maps one tensor to another.
+pub trait Module: Send + Sync {
+    /// The result for `x`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) when `x` does not fit; those of the device.
+    fn forward(&self, x: &Tensor) -> Result<Tensor>;
+}

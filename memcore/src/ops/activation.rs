@@ -1,0 +1,77 @@
+//! Activation functions: one argument, one gradient kernel each.
+//!
+//! relu, sigmoid and tanh save their *result*; the others save their *input* (as PyTorch: `golden/saved.json`).
+
+use smallvec::smallvec;
+
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{UnaryGradOp, UnaryOp};
+use crate::context;
+use crate::error::Result;
+
+/// Which of the two values an activation's gradient is computed from.
+enum Saves {
+    Input,
+    Result,
+}
+
+fn activation(x: &Tensor, op: UnaryOp, gradient: ActivationBackward, saves: Saves) -> Result<Tensor> {
+    let _op = context::op(gradient.op);
+    let y = x.array().unary(op)?;
+    record(y.clone(), &[x], |saved| {
+        match saves {
+            Saves::Input => saved.save("self", x.array())?,
+            Saves::Result => saved.save("result", &y)?,
+        }
+        Ok(Box::new(gradient))
+    })
+}
+
+struct ActivationBackward {
+    op: &'static str,
+    name: &'static str,
+    gradient: UnaryGradOp,
+}
+
+impl Function for ActivationBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let saved = saved.get(0)?;
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(Array::unary_grad(self.gradient, &saved, &grad)?)])
+    }
+}
+
+macro_rules! activations {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident),*): $op:expr, $node:literal, $gradient:expr, $saves:ident;)*) => {
+        $($(#[$doc])*
+        ///
+        /// # Errors
+        /// Those of the device.
+        pub fn $name(x: &Tensor $(, $arg: f64)*) -> Result<Tensor> {
+            let gradient = ActivationBackward { op: stringify!($name), name: $node, gradient: $gradient };
+            activation(x, $op, gradient, Saves::$saves)
+        })*
+    };
+}
+
+activations! {
+    /// `max(x, 0)`. Saves its result.
+    relu(): UnaryOp::Relu, "ReluBackward0", UnaryGradOp::Relu, Result;
+    /// `x` where positive, `slope·x` elsewhere. Saves its input.
+    leaky_relu(slope): UnaryOp::LeakyRelu { slope }, "LeakyReluBackward0", UnaryGradOp::LeakyRelu { slope }, Input;
+    /// `x·Φ(x)`, exactly (with erf). Saves its input.
+    gelu(): UnaryOp::Gelu, "GeluBackward0", UnaryGradOp::Gelu, Input;
+    /// `x·Φ(x)` by the tanh approximation. Saves its input.
+    gelu_tanh(): UnaryOp::GeluTanh, "GeluBackward0", UnaryGradOp::GeluTanh, Input;
+    /// `x·sigmoid(x)`. Saves its input.
+    silu(): UnaryOp::Silu, "SiluBackward0", UnaryGradOp::Silu, Input;
+    /// `tanh x`. Saves its result.
+    tanh(): UnaryOp::Tanh, "TanhBackward0", UnaryGradOp::Tanh, Result;
+    /// `1/(1 + e⁻ˣ)`. Saves its result.
+    sigmoid(): UnaryOp::Sigmoid, "SigmoidBackward0", UnaryGradOp::Sigmoid, Result;
+}

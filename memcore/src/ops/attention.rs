@@ -1,0 +1,236 @@
+//! Attention, written out in operators and fused.
+//!
+//! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
+
+use smallvec::smallvec;
+
+use super::attention_temporaries::Algorithm;
+use super::dropout::dropout;
+use super::elementwise::mul_scalar;
+use super::mask::masked_fill;
+use super::matmul_nd::matmul;
+use super::shape::{expand, reshape, transpose, unsqueeze};
+use super::softmax::softmax;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{Attention, AttentionGrad};
+use crate::context;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// The mask of causal attention for [`attention_eager`], a bool `[t, t]`: true above the diagonal, where the future is hidden.
+///
+/// # Errors
+/// Those of the device.
+pub fn causal_mask(device: &Device, t: usize) -> Result<Array> {
+    let mask = Array::empty(device, &[t, t], DType::Bool)?;
+    let hidden: Vec<u8> = (0..t * t).map(|i| u8::from(i % t > i / t)).collect();
+    mask.write(&hidden)?;
+    Ok(mask)
+}
+
+/// `dropout(softmax(q @ kᵀ/√d, hidden where mask)) @ v`, operator by operator, as models write it out: the score matrix exists,
+/// and several of its size are kept. `mask` is a bool, true where hidden, broadcastable to `[b, h, t, s]`.
+///
+/// Keys and values of fewer heads are repeated first, as a copy. `p` is the probability of dropping a weight in training.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; those of the device.
+pub fn attention_eager(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    p: f64,
+    training: bool,
+) -> Result<Tensor> {
+    let heads = Heads::new("attention", q, k, v)?;
+    let (k, v) = (repeat_heads(k, heads.groups)?, repeat_heads(v, heads.groups)?);
+    let k_t = transpose(&k, 2, 3)?;
+    let products = matmul(q, &k_t)?;
+    let mut scores = mul_scalar(&products, (heads.d as f64).powf(-0.5))?;
+    drop(products);
+    if let Some(mask) = mask {
+        scores = masked_fill(&scores, mask, f64::NEG_INFINITY)?;
+    }
+    let weights = softmax(&scores, 3)?;
+    let dropped = dropout(&weights, p, training)?;
+    drop(weights);
+    drop(scores);
+    matmul(&dropped, &v)
+}
+
+/// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
+fn repeat_heads(x: &Tensor, times: usize) -> Result<Tensor> {
+    let [b, h, s, d] = *x.dims() else { return Err(four_dimensions("repeat_heads", x)) };
+    if times == 1 {
+        return Ok(x.clone());
+    }
+    let spread = expand(&unsqueeze(x, 2)?, &[b, h, times, s, d])?;
+    reshape(&spread, &[b, h * times, s, d])
+}
+
+fn four_dimensions(op: &'static str, x: &Tensor) -> Error {
+    Error::shape(op, format!("{:?}: expected four dimensions", x.dims()))
+}
+
+/// Sizes that queries, keys and values agree on.
+#[derive(Clone, Copy)]
+struct Heads {
+    d: usize,
+    /// Query heads per key head.
+    groups: usize,
+}
+
+impl Heads {
+    fn new(op: &'static str, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Self> {
+        let ([b, h, _, d], [kb, hk, s, kd], [vb, hv, vs, _]) = (q.dims(), k.dims(), v.dims()) else {
+            return Err(four_dimensions(op, q));
+        };
+        let fits = b == kb && b == vb && d == kd && s == vs && hk == hv && *hk > 0 && h % hk == 0;
+        if !fits {
+            let detail = format!("queries {:?}, keys {:?}, values {:?}", q.dims(), k.dims(), v.dims());
+            return Err(Error::shape(op, detail));
+        }
+        Ok(Self { d: *d, groups: h / hk })
+    }
+}
+
+/// How [`scaled_dot_product_attention`] computes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttentionOptions {
+    /// Factor of the scores; `1/√d` unless said.
+    pub scale: Option<f64>,
+    /// Position `i` sees keys `j ≤ i` only. Not together with a mask.
+    pub causal: bool,
+}
+
+/// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
+/// row's denominator, in f32.
+///
+/// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
+/// numbers that are added to the scores. It gets no gradient.
+///
+/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `attention_temporaries.rs`): flash for 16-bit
+/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads with a mask or in f32 and writes the scores
+/// out there; ours is fused nonetheless.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`, or one that wants a gradient; those of the
+/// device.
+pub fn scaled_dot_product_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let heads = Heads::new("scaled_dot_product_attention", q, k, v)?;
+    if mask.is_some_and(Tensor::requires_grad) || (mask.is_some() && options.causal) {
+        let problem = "a mask gets no gradient here and excludes `causal`: write the attention out";
+        return Err(Error::invalid("scaled_dot_product_attention", problem));
+    }
+    let algorithm = Algorithm::of(q.array(), mask.is_some());
+    let _op = context::op(algorithm.forward_op());
+    let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+    let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
+    let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
+    let y = algorithm.output(&q_in, v_in.dims()[3])?;
+    let logsumexp = algorithm.logsumexp(&q_in)?;
+    let extras = algorithm.extras(y.device())?;
+    let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
+    y.device().launch(Attention {
+        scale,
+        causal: options.causal,
+        q: q_in.operand(),
+        k: k_in.operand(),
+        v: v_in.operand(),
+        mask: seen.as_ref().map(Array::operand),
+        out: y.operand(),
+        logsumexp: logsumexp.operand(),
+    })?;
+    record(y.clone(), &[q, k, v], |saved| {
+        for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in), ("output", &y)] {
+            saved.save(role, array)?;
+        }
+        saved.save("logsumexp", &logsumexp)?;
+        for extra in &extras {
+            saved.save("philox_state", extra)?;
+        }
+        if let Some(bias) = &bias {
+            saved.save("attn_bias", bias)?;
+        }
+        Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
+    })
+}
+
+/// A mask as numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
+fn additive(mask: &Array, dtype: DType) -> Result<Array> {
+    if mask.dtype() != DType::Bool {
+        return Ok(mask.clone());
+    }
+    let seen = Array::full(mask.device(), &[], dtype, 0.0)?;
+    let hidden = Array::full(mask.device(), &[], dtype, f64::NEG_INFINITY)?;
+    seen.select_by(mask, &hidden)
+}
+
+/// This very array where its last dimension lies together, a copy where not.
+fn with_rows(x: &Array) -> Result<Array> {
+    if x.layout().strides()[3] == 1 || x.dims()[3] <= 1 { Ok(x.clone()) } else { x.copied() }
+}
+
+/// A mask as the kernel wants it, a view: `[b, h, t, s]`.
+fn scores_shaped(bias: &Array, q: &Array, k: &Array) -> Result<Array> {
+    let [b, h, t, s] = [q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]];
+    bias.broadcast_to(&[b, h, t, s])
+}
+
+struct AttentionBackward {
+    algorithm: Algorithm,
+    scale: f64,
+    causal: bool,
+    masked: bool,
+}
+
+impl Function for AttentionBackward {
+    fn name(&self) -> &'static str {
+        self.algorithm.node_name()
+    }
+
+    /// One kernel for the three gradients, whichever are wanted.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let [q, k, v, out, logsumexp] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(self.algorithm.backward_op());
+        let grad = self.algorithm.incoming(&with_rows(grad)?)?;
+        let out = self.algorithm.result_again(&out)?;
+        let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
+        let scratch = self.algorithm.scratch(&q, &k, &v)?;
+        let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
+        let mut call = AttentionGrad {
+            scale: self.scale,
+            causal: self.causal,
+            q: q.operand(),
+            k: k.operand(),
+            v: v.operand(),
+            mask: seen.as_ref().map(Array::operand),
+            out: out.operand(),
+            logsumexp: logsumexp.operand(),
+            grad: grad.operand(),
+            delta: scratch.delta.operand(),
+            dq: dq.operand(),
+            dk: dk.operand(),
+            dv: dv.operand(),
+            workspace: None,
+        };
+        let workspace = self.algorithm.workspace(&scratch, &call)?;
+        call.workspace = workspace.as_ref().map(Array::operand);
+        q.device().launch(call)?;
+        drop(workspace);
+        scratch.release();
+        let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
+        Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
+    }
+}

@@ -1,0 +1,183 @@
+//! What fused attention allocates besides its results, by whose kernel it stands for.
+//!
+//! The sizes are those of PyTorch 2.11's kernels for compute capability 8.0 and up, derived from how they tile their work; those of head
+//! sizes up to 64 were also seen in recordings. Not modelled: the padded copy of a mask whose rows are not aligned, head sizes that flash
+//! attention pads, and cuDNN's kernel, which PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::array::Array;
+use crate::backend::KernelCall;
+use crate::backend::kernel::AttentionGrad;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::memory::Category;
+
+/// Whose fused kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// The backend's own: row sums, and the workspace that it asks for.
+    Native,
+    /// PyTorch's memory-efficient attention.
+    Efficient,
+    /// PyTorch's flash attention.
+    Flash,
+}
+
+/// Scratch of one backward.
+pub(super) struct Scratch {
+    /// `Σ grad·out` of each row, `[b, h, t]`.
+    pub(super) delta: Array,
+    /// What the kernel may use.
+    workspace: Option<Array>,
+    /// All of it, in the order of freeing.
+    held: SmallVec<[Array; 4]>,
+}
+
+impl Scratch {
+    /// Frees it, in the order in which PyTorch's scratch goes.
+    pub(super) fn release(self) {
+        drop((self.delta, self.workspace));
+        self.held.into_iter().for_each(drop);
+    }
+}
+
+impl Algorithm {
+    /// The one that PyTorch takes, under one of its profiles.
+    pub(super) fn of(q: &Array, masked: bool) -> Self {
+        match (q.device().profile().torch_temporaries, q.dtype().is_half() && !masked) {
+            (false, _) => Self::Native,
+            (true, false) => Self::Efficient,
+            (true, true) => Self::Flash,
+        }
+    }
+
+    pub(super) fn forward_op(self) -> &'static str {
+        match self {
+            Self::Native => "scaled_dot_product_attention",
+            Self::Efficient => "_efficient_attention_forward",
+            Self::Flash => "_flash_attention_forward",
+        }
+    }
+
+    pub(super) fn backward_op(self) -> &'static str {
+        match self {
+            Self::Native => "scaled_dot_product_attention_backward",
+            Self::Efficient => "_efficient_attention_backward",
+            Self::Flash => "_flash_attention_backward",
+        }
+    }
+
+    pub(super) fn node_name(self) -> &'static str {
+        match self {
+            Self::Native | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
+            Self::Flash => "ScaledDotProductFlashAttentionBackward0",
+        }
+    }
+
+    /// Memory for the result, `[b, h, t, dv]`: position by position, as the projection after it wants it; flash follows the queries.
+    pub(super) fn output(self, q: &Array, dv: usize) -> Result<Array> {
+        let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
+        self.laid_out([b, h, t, dv], q)
+    }
+
+    /// Memory for the gradient of `x`.
+    pub(super) fn gradient(self, x: &Array) -> Result<Array> {
+        self.laid_out([x.dims()[0], x.dims()[1], x.dims()[2], x.dims()[3]], x)
+    }
+
+    fn laid_out(self, [b, h, t, d]: [usize; 4], like: &Array) -> Result<Array> {
+        let strides = like.layout().strides();
+        if self == Self::Flash && strides[1] >= strides[2] {
+            return Array::empty(like.device(), &[b, h, t, d], like.dtype());
+        }
+        Array::empty(like.device(), &[b, t, h, d], like.dtype())?.transpose(1, 2)
+    }
+
+    /// Memory for the logarithms of the denominators, `[b, h, t]`; the efficient kernel pads the rows of each head to a multiple of 32.
+    pub(super) fn logsumexp(self, q: &Array) -> Result<Array> {
+        row_statistic(q, if self == Self::Efficient { 32 } else { 1 })
+    }
+
+    /// What flash attention returns beside its results: the state of the generator, and an unused word.
+    pub(super) fn extras(self, device: &Device) -> Result<SmallVec<[Array; 2]>> {
+        if self != Self::Flash {
+            return Ok(SmallVec::new());
+        }
+        Ok(smallvec![Array::empty(device, &[2], DType::I64)?, Array::empty(device, &[1], DType::I64)?])
+    }
+
+    /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not.
+    pub(super) fn incoming(self, grad: &Array) -> Result<Array> {
+        if self == Self::Native { Ok(grad.clone()) } else { grad.transpose(1, 2)?.contiguous()?.transpose(1, 2) }
+    }
+
+    /// The result that forward kept: flash attention wants that position by position too.
+    pub(super) fn result_again(self, out: &Array) -> Result<Array> {
+        if self == Self::Flash { self.incoming(out) } else { Ok(out.clone()) }
+    }
+
+    pub(super) fn scratch(self, q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
+        match self {
+            Self::Native => Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None }),
+            Self::Efficient => efficient(q, v),
+            Self::Flash => flash(q, k, v),
+        }
+    }
+
+    /// Scratch for the kernel: of what PyTorch's would have, or what the backend's own asks for.
+    pub(super) fn workspace(self, scratch: &Scratch, call: &AttentionGrad) -> Result<Option<Array>> {
+        if self != Self::Native {
+            return Ok(scratch.workspace.clone());
+        }
+        let device = scratch.delta.device();
+        match device.native_workspace(&KernelCall::from(call.clone())) {
+            0 => Ok(None),
+            bytes => Ok(Some(Array::empty_as(device, &[bytes as usize], DType::U8, Category::Workspace)?)),
+        }
+    }
+}
+
+/// One number per query, `[b, h, t]`, in memory for heads of a multiple of `multiple` queries.
+fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
+    let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
+    let padded = Array::empty(q.device(), &[b * h * t.next_multiple_of(multiple)], q.dtype().accumulator())?;
+    padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
+}
+
+/// `delta` by a product, a sum and a copy (16-bit kernels compute it themselves), then per head and tile of queries 16 bytes of locks and
+/// a tile of the query gradient in f32.
+fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
+    let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
+    let dv = v.dims()[3];
+    let product = if q.dtype().is_half() {
+        None
+    } else {
+        let product = Array::empty(q.device(), &[b, t, h, dv], q.dtype())?;
+        Some((Array::empty(q.device(), &[b, t, h], q.dtype())?, product))
+    };
+    let delta = row_statistic(q, 1)?;
+    drop(product);
+    let tile = if d.max(dv) <= 64 { 64 } else { 128 };
+    let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);
+    let workspace = Array::empty(q.device(), &[bytes], DType::U8)?;
+    Ok(Scratch { delta: delta.clone(), held: smallvec![delta, workspace.clone()], workspace: Some(workspace) })
+}
+
+/// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes in multiples of 32, and for grouped queries the
+/// gradients of keys and values of every query head.
+fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
+    let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
+    let delta = row_statistic(q, 128)?;
+    let head = if d <= 192 { d.next_multiple_of(32) } else { 256 };
+    let sum = Array::empty(q.device(), &[b, t.next_multiple_of(128), h, head], DType::F32)?;
+    let mut held: SmallVec<[Array; 4]> = SmallVec::new();
+    if k.dims()[1] != h {
+        for x in [k, v] {
+            held.insert(0, Array::empty(q.device(), &[b, x.dims()[2], h, x.dims()[3]], q.dtype())?);
+        }
+    }
+    held.extend([sum.clone(), delta.clone()]);
+    Ok(Scratch { delta, held, workspace: Some(sum) })
+}

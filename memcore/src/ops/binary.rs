@@ -1,0 +1,222 @@
+//! Arithmetic of two tensors, broadcast against each other.
+//!
+//! A gradient is summed down to its operand's sizes after the gradients of both operands were made (as PyTorch's engine does it), and the
+//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`; values are saved, and let go, in that
+//! order too).
+
+use smallvec::smallvec;
+
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, UnaryOp};
+use crate::context;
+use crate::error::Result;
+
+/// `a + b`. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types; those of the device.
+pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("add");
+    let y = a.array().add(b.array())?;
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, dims: dims_of(a, b) })))
+}
+
+/// `a − b`. Saves nothing.
+///
+/// # Errors
+/// As [`add`].
+pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("sub");
+    let y = a.array().binary(BinaryOp::Sub, b.array())?;
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, dims: dims_of(a, b) })))
+}
+
+fn dims_of(a: &Tensor, b: &Tensor) -> [Dims; 2] {
+    [a.dims().into(), b.dims().into()]
+}
+
+/// Sums each gradient that is there down to its operand's sizes.
+pub(super) fn unbroadcast(grads: &mut Grads, dims: &[Dims]) -> Result<()> {
+    for (grad, dims) in grads.iter_mut().zip(dims) {
+        if let Some(wide) = grad.take_if(|grad| grad.dims() != &dims[..]) {
+            *grad = Some(wide.sum_to(dims)?);
+        }
+    }
+    Ok(())
+}
+
+/// Backward of a sum or a difference.
+struct SumBackward {
+    name: &'static str,
+    /// Whether the second operand was subtracted.
+    negated: bool,
+    dims: [Dims; 2],
+}
+
+impl Function for SumBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        if needs.input(1) {
+            out[1] = Some(if self.negated { grad.unary(UnaryOp::Neg)? } else { grad.clone() });
+        }
+        if needs.input(0) {
+            out[0] = Some(grad);
+        }
+        unbroadcast(&mut out, &self.dims)?;
+        Ok(out)
+    }
+}
+
+/// `a · b`. Each operand is saved when the other wants a gradient.
+///
+/// # Errors
+/// As [`add`].
+pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("mul");
+    let y = a.array().mul(b.array())?;
+    record(y, &[a, b], |saved| {
+        if a.requires_grad() {
+            saved.save("other", b.array())?;
+        }
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
+        }
+        Ok(Box::new(MulBackward { dims: dims_of(a, b) }))
+    })
+}
+
+struct MulBackward {
+    dims: [Dims; 2],
+}
+
+impl Function for MulBackward {
+    fn name(&self) -> &'static str {
+        "MulBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        if needs.input(1) {
+            out[1] = Some(grad.mul(&saved.get(needs.input(0) as usize)?)?);
+        }
+        if needs.input(0) {
+            out[0] = Some(grad.mul(&saved.get(0)?)?);
+        }
+        unbroadcast(&mut out, &self.dims)?;
+        Ok(out)
+    }
+}
+
+/// `a / b`. Saves the divisor, and the dividend when the divisor wants a gradient.
+///
+/// # Errors
+/// As [`add`].
+pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("div");
+    let y = a.array().binary(BinaryOp::Div, b.array())?;
+    record(y, &[a, b], |saved| {
+        saved.save("other", b.array())?;
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
+        }
+        Ok(Box::new(DivBackward { dims: dims_of(a, b) }))
+    })
+}
+
+struct DivBackward {
+    dims: [Dims; 2],
+}
+
+impl DivBackward {
+    /// `−grad · ((a/b)/b)`.
+    fn divisor_grad(grad: &Array, a: &Array, b: &Array) -> Result<Array> {
+        let quotient = a.binary(BinaryOp::Div, b)?;
+        let slope = quotient.binary(BinaryOp::Div, b)?;
+        let negated = grad.unary(UnaryOp::Neg)?;
+        negated.mul(&slope)
+    }
+}
+
+impl Function for DivBackward {
+    fn name(&self) -> &'static str {
+        "DivBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let b = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        if needs.input(1) {
+            out[1] = Some(Self::divisor_grad(grad, &saved.get(1)?, &b)?);
+        }
+        if needs.input(0) {
+            out[0] = Some(grad.binary(BinaryOp::Div, &b)?);
+        }
+        unbroadcast(&mut out, &self.dims)?;
+        Ok(out)
+    }
+}
+
+/// The larger of two elements; of equals each gets half the gradient. Saves both operands.
+///
+/// # Errors
+/// As [`add`].
+pub fn maximum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    extremum("maximum", BinaryOp::Maximum, a, b)
+}
+
+/// The smaller of two elements; of equals each gets half the gradient. Saves both operands.
+///
+/// # Errors
+/// As [`add`].
+pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    extremum("minimum", BinaryOp::Minimum, a, b)
+}
+
+fn extremum(name: &'static str, op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op(name);
+    let y = a.array().binary(op, b.array())?;
+    record(y, &[a, b], |saved| {
+        saved.save("other", b.array())?;
+        saved.save("self", a.array())?;
+        Ok(Box::new(ExtremumBackward { maximum: op == BinaryOp::Maximum, dims: dims_of(a, b) }))
+    })
+}
+
+struct ExtremumBackward {
+    maximum: bool,
+    dims: [Dims; 2],
+}
+
+impl Function for ExtremumBackward {
+    fn name(&self) -> &'static str {
+        if self.maximum { "MaximumBackward0" } else { "MinimumBackward0" }
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (b, a) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        // Where the other operand won, there is nothing for this one.
+        let lost = if self.maximum { [BinaryOp::Lt, BinaryOp::Gt] } else { [BinaryOp::Gt, BinaryOp::Lt] };
+        for i in [1, 0] {
+            if needs.input(i) {
+                let half = grad.affine(0.5, 0.0)?;
+                let equal = a.binary(BinaryOp::Eq, &b)?;
+                let share = half.select_by(&equal, grad)?;
+                share.masked_fill_(&a.binary(lost[i], &b)?, 0.0)?;
+                out[i] = Some(share);
+            }
+        }
+        unbroadcast(&mut out, &self.dims)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,259 @@
+//! Functions of one element: elementary functions, powers, bounds, and arithmetic with a number.
+//!
+//! What each saves is PyTorch's (`derivatives.yaml`): its *result* where the gradient is a formula of the result, its *input* where it is not,
+//! nothing where the gradient does not depend on values. The temporaries of a gradient are made in PyTorch's order, which is C++'s: the
+//! right factor of a product first; what a formula made goes in reverse order when it is done.
+
+use smallvec::smallvec;
+
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, UnaryOp};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// The functions of this file that save one value, and which gradient belongs to them.
+#[derive(Clone, Copy)]
+enum Rule {
+    Exp,
+    Log,
+    Sqrt,
+    Rsqrt,
+    Reciprocal,
+    Sin,
+    Cos,
+    Abs,
+    Pow { exponent: f64 },
+    Clamp { min: f64, max: f64 },
+}
+
+impl Rule {
+    /// Whether the gradient is computed from the result instead of the input.
+    fn saves_result(self) -> bool {
+        matches!(self, Rule::Exp | Rule::Sqrt | Rule::Rsqrt | Rule::Reciprocal)
+    }
+
+    /// The gradient of the input from the saved value `v` and that of the result.
+    fn gradient(self, v: &Array, grad: &Array) -> Result<Array> {
+        match self {
+            Rule::Exp => grad.mul(v),
+            Rule::Log => grad.binary(BinaryOp::Div, v),
+            Rule::Sqrt => {
+                let twice = v.affine(2.0, 0.0)?;
+                grad.binary(BinaryOp::Div, &twice)
+            }
+            Rule::Rsqrt => {
+                let cubed = v.unary(UnaryOp::Pow { exponent: 3.0 })?;
+                let scaled = grad.affine(-0.5, 0.0)?;
+                scaled.mul(&cubed)
+            }
+            Rule::Reciprocal => {
+                let squared = v.mul(v)?;
+                let negated = grad.unary(UnaryOp::Neg)?;
+                negated.mul(&squared)
+            }
+            Rule::Sin => grad.mul(&v.unary(UnaryOp::Cos)?),
+            Rule::Cos => {
+                let sine = v.unary(UnaryOp::Sin)?;
+                grad.mul(&sine.unary(UnaryOp::Neg)?)
+            }
+            Rule::Abs => grad.mul(&v.unary(UnaryOp::Sign)?),
+            Rule::Pow { exponent } => pow_gradient(exponent, v, grad),
+            Rule::Clamp { min, max } => clamp_gradient(min, max, v, grad),
+        }
+    }
+}
+
+/// `grad · (exponent · v^(exponent − 1))`; zeros for the exponent 0, whatever `v` is.
+fn pow_gradient(exponent: f64, v: &Array, grad: &Array) -> Result<Array> {
+    if exponent == 0.0 {
+        return v.zeros_like();
+    }
+    let lower = power(v, exponent - 1.0)?;
+    let slope = lower.affine(exponent, 0.0)?;
+    grad.mul(&slope)
+}
+
+/// `v^exponent`; the square has an operation of its own.
+fn power(v: &Array, exponent: f64) -> Result<Array> {
+    v.unary(if exponent == 2.0 { UnaryOp::Square } else { UnaryOp::Pow { exponent } })
+}
+
+/// `grad` where `min ≤ v ≤ max`, else 0. PyTorch holds a zero, and a mask for each bound, which we do not compute one by one: an element
+/// is within the bounds when bounding does not change it.
+fn clamp_gradient(min: f64, max: f64, v: &Array, grad: &Array) -> Result<Array> {
+    let zero = Array::zeros(v.device(), &[], grad.dtype())?;
+    let inside = Array::empty(v.device(), v.dims(), DType::Bool)?;
+    let two_bounds = min != f64::NEG_INFINITY && max != f64::INFINITY;
+    let torch = v.device().profile().torch_temporaries;
+    let _second = if torch && two_bounds { Some(inside.empty_like()?) } else { None };
+    let out = v.empty_like()?;
+    v.unary_into(UnaryOp::Clamp { min, max }, &out)?;
+    v.binary_into(BinaryOp::Eq, &out, &inside)?;
+    grad.select_into(&inside, &zero, &out)?;
+    Ok(out)
+}
+
+struct UnaryBackward {
+    name: &'static str,
+    rule: Rule,
+}
+
+impl Function for UnaryBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let value = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(self.rule.gradient(&value, grad)?)])
+    }
+}
+
+fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule: Rule) -> Result<Tensor> {
+    let _op = context::op(op);
+    let y = x.array().unary(kernel)?;
+    record(y.clone(), &[x], |saved| {
+        if rule.saves_result() {
+            saved.save("result", &y)?;
+        } else {
+            saved.save("self", x.array())?;
+        }
+        Ok(Box::new(UnaryBackward { name, rule }))
+    })
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident => $kernel:ident, $node:literal;)*) => {
+        $($(#[$doc])*
+        ///
+        /// # Errors
+        /// Those of the device.
+        pub fn $name(x: &Tensor) -> Result<Tensor> {
+            unary(stringify!($name), $node, x, UnaryOp::$kernel, Rule::$kernel)
+        })*
+    };
+}
+
+functions! {
+    /// `eˣ`. Saves its result.
+    exp => Exp, "ExpBackward0";
+    /// `ln x`. Saves its input.
+    log => Log, "LogBackward0";
+    /// `√x`. Saves its result.
+    sqrt => Sqrt, "SqrtBackward0";
+    /// `1/√x`. Saves its result.
+    rsqrt => Rsqrt, "RsqrtBackward0";
+    /// `1/x`. Saves its result.
+    reciprocal => Reciprocal, "ReciprocalBackward0";
+    /// `sin x`. Saves its input.
+    sin => Sin, "SinBackward0";
+    /// `cos x`. Saves its input.
+    cos => Cos, "CosBackward0";
+    /// `|x|`; its gradient at 0 is 0. Saves its input.
+    abs => Abs, "AbsBackward0";
+}
+
+/// `x^exponent`. Saves its input.
+///
+/// # Errors
+/// Those of the device.
+pub fn pow(x: &Tensor, exponent: f64) -> Result<Tensor> {
+    let kernel = if exponent == 2.0 { UnaryOp::Square } else { UnaryOp::Pow { exponent } };
+    unary("pow", "PowBackward0", x, kernel, Rule::Pow { exponent })
+}
+
+/// `x²`, which is [`pow`] with 2.
+///
+/// # Errors
+/// Those of the device.
+pub fn square(x: &Tensor) -> Result<Tensor> {
+    pow(x, 2.0)
+}
+
+/// `min(max(x, min), max)`; an infinite bound is none. Gradients flow where nothing was cut, the bounds themselves included. Saves its input.
+///
+/// # Errors
+/// Those of the device.
+pub fn clamp(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
+    unary("clamp", "ClampBackward1", x, UnaryOp::Clamp { min, max }, Rule::Clamp { min, max })
+}
+
+/// `x → mul·x + add`, whose gradient is `mul·grad`, or `grad` itself where there is nothing to multiply with.
+struct AffineBackward {
+    name: &'static str,
+    mul: Option<f64>,
+}
+
+impl Function for AffineBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(match self.mul {
+            Some(-1.0) => grad.unary(UnaryOp::Neg)?,
+            Some(mul) => grad.affine(mul, 0.0)?,
+            None => grad,
+        })])
+    }
+}
+
+fn affine(op: &'static str, x: &Tensor, mul: f64, add: f64, gradient: AffineBackward) -> Result<Tensor> {
+    let _op = context::op(op);
+    let y = x.array().affine(mul, add)?;
+    record(y, &[x], |_| Ok(Box::new(gradient)))
+}
+
+/// `x + value`. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn add_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("add", x, 1.0, value, AffineBackward { name: "AddBackward0", mul: None })
+}
+
+/// `x − value`. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn sub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("sub", x, 1.0, -value, AffineBackward { name: "SubBackward0", mul: None })
+}
+
+/// `value − x`. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn rsub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("rsub", x, -1.0, value, AffineBackward { name: "RsubBackward1", mul: Some(-1.0) })
+}
+
+/// `value · x`. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", mul: Some(value) })
+}
+
+/// `x / value`, by the product with the reciprocal (so does PyTorch on a GPU). Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn div_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("div", x, 1.0 / value, 0.0, AffineBackward { name: "DivBackward0", mul: Some(1.0 / value) })
+}
+
+/// `−x`. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn neg(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("neg");
+    let y = x.array().unary(UnaryOp::Neg)?;
+    record(y, &[x], |_| Ok(Box::new(AffineBackward { name: "NegBackward0", mul: Some(-1.0) })))
+}

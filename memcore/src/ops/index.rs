@@ -1,0 +1,151 @@
+//! Rows by index: embedding tables and `index_select`.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::embedding_temporaries as temporaries;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{Gather, ScatterAdd};
+use crate::context;
+use crate::error::{Error, Result};
+
+type Dims = SmallVec<[usize; 6]>;
+
+/// Rows of `weight` `[rows, n]` by `indices` (i64, any shape): `[..indices, n]`. Saves the indices.
+///
+/// The row `padding_idx` receives no gradient. The gradient is dense, of the table's size; beyond 3072 indices PyTorch sorts them,
+/// with the temporaries that this implies.
+///
+/// # Errors
+/// [`Error::Shape`] when the table is no matrix; those of the device. An index outside the table reads as NaN.
+pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) -> Result<Tensor> {
+    let [rows, n] = *weight.dims() else {
+        return Err(Error::shape("embedding", format!("table {:?} is no matrix", weight.dims())));
+    };
+    if padding_idx.is_some_and(|i| i >= rows) {
+        return Err(Error::shape("embedding", format!("padding index {padding_idx:?} of {rows} rows")));
+    }
+    let _op = context::op("embedding");
+    let table = weight.array().contiguous()?;
+    let flat = indices.array().reshape(&[indices.numel()])?;
+    let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
+    let y = Array::empty(weight.device(), &dims, weight.dtype())?;
+    let out = y.view(&[flat.numel(), n])?;
+    y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+    record(y, &[weight], |saved| {
+        saved.save("indices", indices.array())?;
+        Ok(Box::new(EmbeddingBackward { rows, padding_idx: padding_idx.map(|i| i as i64) }))
+    })
+}
+
+struct EmbeddingBackward {
+    rows: usize,
+    padding_idx: Option<i64>,
+}
+
+impl Function for EmbeddingBackward {
+    fn name(&self) -> &'static str {
+        "EmbeddingBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let indices = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("embedding_dense_backward");
+        let flat = indices.contiguous()?.view(&[indices.numel()])?;
+        let n = grad.dims()[grad.rank() - 1];
+        let grad = grad.contiguous()?.view(&[flat.numel(), n])?;
+        let sorted = grad.device().profile().torch_temporaries && flat.numel() > temporaries::UNSORTED_INDICES;
+        let sort = if sorted { Some(temporaries::sort(&flat)?) } else { None };
+        let out = Array::empty(grad.device(), &[self.rows, n], grad.dtype())?;
+        let segments = if sorted { Some(temporaries::segments(&flat, &out)?) } else { None };
+        out.device().launch(ScatterAdd {
+            accumulate: false,
+            padding_index: self.padding_idx,
+            src: grad.operand(),
+            indices: flat.operand(),
+            out: out.operand(),
+        })?;
+        drop(segments);
+        drop(sort);
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// The parts of `x` along dimension `axis` that `indices` `[count]` (i64) names. Saves the indices.
+///
+/// Dimensions before `axis` cost a kernel launch each; for `axis` 0 it is one.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit; those of the device. An index outside the dimension reads as NaN.
+pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor> {
+    if axis >= x.rank() || indices.rank() != 1 {
+        let detail = format!("axis {axis} of {:?} by indices {:?}", x.dims(), indices.dims());
+        return Err(Error::shape("index_select", detail));
+    }
+    let _op = context::op("index_select");
+    let slabs = Slabs::new(x.dims(), axis);
+    let (input, flat) = (x.array().contiguous()?, indices.array().contiguous()?);
+    let mut dims: Dims = x.dims().into();
+    dims[axis] = indices.numel();
+    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    for i in 0..slabs.count {
+        let (table, out) = (slabs.slab(&input, slabs.len, i)?, slabs.slab(&y, flat.numel(), i)?);
+        y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+    }
+    record(y, &[x], |saved| {
+        saved.save("index", indices.array())?;
+        Ok(Box::new(IndexSelectBackward { slabs, dims: x.dims().into() }))
+    })
+}
+
+/// A tensor cut at one axis: as many slabs as the dimensions before it say, each `len` rows of `inner` elements.
+#[derive(Clone, Copy)]
+struct Slabs {
+    count: usize,
+    len: usize,
+    inner: usize,
+}
+
+impl Slabs {
+    fn new(dims: &[usize], axis: usize) -> Self {
+        let (before, after) = (&dims[..axis], &dims[axis + 1..]);
+        Self { count: before.iter().product(), len: dims[axis], inner: after.iter().product() }
+    }
+
+    /// Slab `i` of a contiguous array with `len` rows in each, as a matrix.
+    fn slab(&self, x: &Array, len: usize, i: usize) -> Result<Array> {
+        x.view(&[self.count, len, self.inner])?.select(0, i)
+    }
+}
+
+struct IndexSelectBackward {
+    slabs: Slabs,
+    dims: Dims,
+}
+
+impl Function for IndexSelectBackward {
+    fn name(&self) -> &'static str {
+        "IndexSelectBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let indices = saved.get(0)?.contiguous()?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("index_select_backward");
+        let grad = grad.contiguous()?;
+        let out = Array::empty(grad.device(), &self.dims, grad.dtype())?;
+        for i in 0..self.slabs.count {
+            let src = self.slabs.slab(&grad, indices.numel(), i)?;
+            let into = self.slabs.slab(&out, self.slabs.len, i)?;
+            out.device().launch(ScatterAdd {
+                accumulate: false,
+                padding_index: None,
+                src: src.operand(),
+                indices: indices.operand(),
+                out: into.operand(),
+            })?;
+        }
+        Ok(smallvec![Some(out)])
+    }
+}

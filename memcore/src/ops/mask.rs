@@ -1,0 +1,126 @@
+//! Choosing elements by a mask, or by their place in a matrix.
+
+use smallvec::smallvec;
+
+use super::binary::unbroadcast;
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::Triangle;
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `value` where `mask` is set, `x` elsewhere; the mask is broadcast to `x`. Saves the mask.
+///
+/// # Errors
+/// [`Error::Shape`] when the mask does not fit; those of the device.
+pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
+    let _op = context::op("masked_fill");
+    let y = x.array().masked_fill(mask.array(), value)?;
+    record(y, &[x], |saved| {
+        saved.save("mask", mask.array())?;
+        Ok(Box::new(MaskedFillBackward))
+    })
+}
+
+struct MaskedFillBackward;
+
+impl Function for MaskedFillBackward {
+    fn name(&self) -> &'static str {
+        "MaskedFillBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let mask = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.masked_fill(&mask, 0.0)?)])
+    }
+}
+
+/// `a` where `condition` is set, `b` elsewhere, all broadcast against each other. Saves the condition.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit together, [`Error::DType`] for operands of two types; those of the device.
+pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("where");
+    let y = a.array().select_by(condition.array(), b.array())?;
+    record(y, &[a, b], |saved| {
+        saved.save("condition", condition.array())?;
+        Ok(Box::new(WhereBackward { dims: [a.dims().into(), b.dims().into()] }))
+    })
+}
+
+struct WhereBackward {
+    dims: [Dims; 2],
+}
+
+impl Function for WhereBackward {
+    fn name(&self) -> &'static str {
+        "WhereBackward0"
+    }
+
+    /// For each operand the gradient where it was chosen, a scalar 0 elsewhere; the second operand's first, as PyTorch does.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let condition = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        for i in [1, 0] {
+            if needs.input(i) {
+                let zero = Array::zeros(grad.device(), &[], grad.dtype())?;
+                let (chosen, other) = if i == 0 { (grad, &zero) } else { (&zero, grad) };
+                out[i] = Some(chosen.select_by(&condition, other)?);
+            }
+        }
+        unbroadcast(&mut out, &self.dims)?;
+        Ok(out)
+    }
+}
+
+/// The upper triangle of each matrix in the last two dimensions, from `diagonal` (0: the main one, positive: to its right) on; 0 below. Saves
+/// nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for fewer than two dimensions; those of the device.
+pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    triangle(x, true, diagonal)
+}
+
+/// The lower triangle of each matrix in the last two dimensions, up to `diagonal`; 0 above. Saves nothing.
+///
+/// # Errors
+/// As [`triu`].
+pub fn tril(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    triangle(x, false, diagonal)
+}
+
+fn triangle(x: &Tensor, upper: bool, diagonal: i64) -> Result<Tensor> {
+    let op = if upper { "triu" } else { "tril" };
+    if x.rank() < 2 {
+        return Err(Error::shape(op, format!("{:?} has no last two dimensions", x.dims())));
+    }
+    let _op = context::op(op);
+    let y = keep_triangle(x.array(), upper, diagonal)?;
+    record(y, &[x], |_| Ok(Box::new(TriangleBackward { upper, diagonal })))
+}
+
+fn keep_triangle(x: &Array, upper: bool, diagonal: i64) -> Result<Array> {
+    let out = x.empty_like()?;
+    out.device().launch(Triangle { upper, diagonal, x: x.operand(), out: out.operand() })?;
+    Ok(out)
+}
+
+struct TriangleBackward {
+    upper: bool,
+    diagonal: i64,
+}
+
+impl Function for TriangleBackward {
+    fn name(&self) -> &'static str {
+        if self.upper { "TriuBackward0" } else { "TrilBackward0" }
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(keep_triangle(grad, self.upper, self.diagonal)?)])
+    }
+}

@@ -1,0 +1,188 @@
+//! Matrix products: `mm`, `bmm`, `addmm` and `linear`, which is a transpose and one of them.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::shape::t;
+use crate::array::{Array, MatmulOptions};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record};
+use crate::backend::kernel::ReduceOp;
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `a @ b` for matrices `[m, k]` and `[k, n]`. Each operand is saved when the other wants a gradient.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit; those of the device.
+pub fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    product("mm", "MmBackward0", a, b, 2)
+}
+
+/// `a @ b` for batches `[b, m, k]` and `[b, k, n]`. Each operand is saved when the other wants a gradient.
+///
+/// # Errors
+/// As [`mm`].
+pub fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    product("bmm", "BmmBackward0", a, b, 3)
+}
+
+fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: usize) -> Result<Tensor> {
+    if a.rank() != rank || b.rank() != rank {
+        return Err(Error::shape(op, format!("{:?} @ {:?}: expected {rank} dimensions each", a.dims(), b.dims())));
+    }
+    let _op = context::op(op);
+    let y = a.array().matmul(b.array())?;
+    record(y, &[a, b], |saved| {
+        let operands = Operands::save(saved, a, b)?;
+        Ok(Box::new(ProductBackward { op, name, operands, column_major: is_column_major(b.array()) }))
+    })
+}
+
+/// Whether a matrix lies column by column, as a transposed weight does.
+fn is_column_major(b: &Array) -> bool {
+    matches!((b.layout().strides(), b.dims()), (&[1, column], &[rows, _]) if column == rows)
+}
+
+/// Which operands of a product were saved, and where.
+struct Operands {
+    lhs: Option<usize>,
+    rhs: Option<usize>,
+}
+
+impl Operands {
+    /// PyTorch saves an operand only when the other's gradient needs it, in the order of its names: `mat2` before `self`, which is the order in
+    /// which they are let go.
+    fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
+        let rhs = a.requires_grad();
+        if rhs {
+            saved.save("mat2", b.array())?;
+        }
+        if b.requires_grad() {
+            saved.save("self", a.array())?;
+        }
+        Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
+    }
+
+    /// As [`Operands::save`], under the names that `addmm` has for them.
+    fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
+        let lhs = b.requires_grad();
+        if lhs {
+            saved.save("mat1", a.array())?;
+        }
+        if a.requires_grad() {
+            saved.save("mat2", b.array())?;
+        }
+        Ok(Self { lhs: lhs.then_some(0), rhs: a.requires_grad().then_some(lhs as usize) })
+    }
+}
+
+struct ProductBackward {
+    op: &'static str,
+    name: &'static str,
+    operands: Operands,
+    column_major: bool,
+}
+
+impl Function for ProductBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The gradient of the second operand is made first, as PyTorch does for `mm` and `bmm`.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let _op = context::op(self.op);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        if let (true, Some(i)) = (needs.input(1), self.operands.lhs) {
+            out[1] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        }
+        if let (true, Some(i)) = (needs.input(0), self.operands.rhs) {
+            out[0] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        }
+        Ok(out)
+    }
+}
+
+/// Gradient of the right operand, `aᵀ @ grad`; laid out column by column when the operand was, so that the gradient
+/// of a transposed weight comes out contiguous.
+fn rhs_grad(a: &Array, grad: &Array, column_major: bool) -> Result<Array> {
+    if column_major { grad.t()?.matmul(a)?.t() } else { a.t()?.matmul(grad) }
+}
+
+/// `bias + a @ b`: `[n] + [m, k] @ [k, n]`, in one product with an epilogue.
+///
+/// # Errors
+/// As [`mm`].
+pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.rank() != 2 || b.rank() != 2 || bias.dims() != &b.dims()[b.rank() - 1..] {
+        let detail = format!("{:?} + {:?} @ {:?}", bias.dims(), a.dims(), b.dims());
+        return Err(Error::shape("addmm", detail));
+    }
+    let _op = context::op("addmm");
+    let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
+    record(y, &[bias, a, b], |saved| {
+        let operands = Operands::save_named(saved, a, b)?;
+        Ok(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
+    })
+}
+
+struct AddmmBackward {
+    operands: Operands,
+    column_major: bool,
+}
+
+impl Function for AddmmBackward {
+    fn name(&self) -> &'static str {
+        "AddmmBackward0"
+    }
+
+    /// Input gradient, weight gradient, then the bias's by a sum.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None, None];
+        let mm = context::op("mm");
+        if let (true, Some(i)) = (needs.input(1), self.operands.rhs) {
+            out[1] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        }
+        if let (true, Some(i)) = (needs.input(2), self.operands.lhs) {
+            out[2] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        }
+        drop(mm);
+        if needs.input(0) {
+            let _sum = context::op("sum");
+            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?);
+        }
+        Ok(out)
+    }
+}
+
+/// `x @ weightᵀ + bias` over the last dimension: `[.., in] → [.., out]` with a weight `[out, in]`.
+///
+/// As PyTorch: the weight is transposed by a view; leading dimensions are flattened by a view; `addmm` with a bias, `mm` without.
+///
+/// # Errors
+/// As [`mm`].
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (Some((&inner, lead)), [out, expected]) = (x.dims().split_last(), weight.dims()) else {
+        return Err(Error::shape("linear", format!("input {:?}, weight {:?}", x.dims(), weight.dims())));
+    };
+    if inner != *expected {
+        let detail = format!("input {:?} ends in {inner}, the weight {:?} expects {expected}", x.dims(), weight.dims());
+        return Err(Error::shape("linear", detail));
+    }
+    let out = *out;
+    let product = |x: &Tensor| {
+        let weight = t(weight)?;
+        match bias {
+            Some(bias) => addmm(bias, x, &weight),
+            None => mm(x, &weight),
+        }
+    };
+    if x.rank() == 2 {
+        return product(x);
+    }
+    let rows = lead.iter().product();
+    let mut dims: SmallVec<[usize; 6]> = lead.into();
+    dims.push(out);
+    let y = product(&super::shape::reshape(x, &[rows, inner])?)?;
+    super::shape::view(&y, &dims)
+}

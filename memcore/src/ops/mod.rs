@@ -1,0 +1,57 @@
+//! Operators: forward, what is saved, and backward, side by side.
+//!
+//! Each saves exactly what PyTorch's operator saves, and makes its temporaries in the same order (under a PyTorch profile; see
+//! [`Profile`](crate::profile::Profile)). Every function takes tensors by reference, returns a new one and names itself to the ledger.
+//!
+//! A temporary of a Rust expression lives until the end of its *statement*: write one operator per statement where it matters
+//! when an intermediate value is freed, as in Python.
+
+mod activation;
+mod attention;
+mod attention_temporaries;
+mod binary;
+mod cast;
+mod conv;
+mod dropout;
+mod elementwise;
+mod embedding_temporaries;
+mod index;
+mod join;
+mod loss;
+mod mask;
+mod matmul;
+mod matmul_nd;
+mod norm;
+mod pool;
+mod quant;
+mod reduce;
+mod rope;
+mod shape;
+mod softmax;
+
+pub use activation::{gelu, gelu_tanh, leaky_relu, relu, sigmoid, silu, tanh};
+pub use attention::{AttentionOptions, attention_eager, causal_mask, scaled_dot_product_attention};
+pub use binary::{add, div, maximum, minimum, mul, sub};
+pub use cast::cast;
+pub use conv::conv2d;
+pub use dropout::dropout;
+pub use elementwise::{
+    abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
+    square, sub_scalar,
+};
+pub use index::{embedding, index_select};
+pub use join::{cat, chunk, split, split_with_sizes, stack};
+pub use loss::{IGNORE_INDEX, cross_entropy, mse_loss, nll_loss};
+pub use mask::{masked_fill, tril, triu, where_};
+pub use matmul::{addmm, bmm, linear, mm};
+pub use matmul_nd::matmul;
+pub use norm::{BatchNormOptions, RunningStats, batch_norm, layer_norm, rms_norm};
+pub use pool::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
+pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
+pub use reduce::{amax, argmax, max_axis, mean, mean_axes, min_axis, norm, sum, sum_axes};
+pub use rope::rope;
+pub use shape::{
+    clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose, unsqueeze,
+    view,
+};
+pub use softmax::{log_softmax, softmax};

@@ -1,0 +1,380 @@
+//! Normalisation over rows (layer, root mean square) and over channels (batch).
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `(x − mean)/√(var + eps)·weight + bias` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; weight and
+/// bias have that shape. Saves its input, the weight, and mean and reciprocal deviation of each row in the accumulator type.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; those of the device.
+pub fn layer_norm(
+    x: &Tensor,
+    normalized: &[usize],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
+    let rows = Rows::new("layer_norm", x, normalized, &[weight, bias])?;
+    let _op = context::op("native_layer_norm");
+    let input = x.array().contiguous()?;
+    let y = input.empty_like()?;
+    let mean = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
+    let rstd = mean.empty_like()?;
+    let (w, b) = (rows.parameter(weight)?, rows.parameter(bias)?);
+    x.device().launch(LayerNorm {
+        eps,
+        x: rows.of(&input)?.operand(),
+        weight: w.as_ref().map(Array::operand),
+        bias: b.as_ref().map(Array::operand),
+        out: rows.of(&y)?.operand(),
+        mean: mean.operand(),
+        rstd: rstd.operand(),
+    })?;
+    let (inputs, slots) = present(x, &[weight, bias]);
+    record(y, &inputs, |saved| {
+        saved.save("input", x.array())?;
+        saved.save("mean", &mean)?;
+        saved.save("rstd", &rstd)?;
+        if let Some(weight) = weight {
+            saved.save("weight", weight.array())?;
+        }
+        Ok(Box::new(LayerNormBackward { rows, slots, normalized: normalized.into() }))
+    })
+}
+
+/// An input seen as rows.
+#[derive(Clone, Copy)]
+struct Rows {
+    count: usize,
+    len: usize,
+}
+
+impl Rows {
+    fn new(op: &'static str, x: &Tensor, normalized: &[usize], parameters: &[Option<&Tensor>]) -> Result<Self> {
+        let lead = x.rank().checked_sub(normalized.len()).filter(|&l| &x.dims()[l..] == normalized);
+        let fits = parameters.iter().flatten().all(|p| p.dims() == normalized);
+        let Some(lead) = lead.filter(|_| fits && !normalized.is_empty()) else {
+            let parameters: Vec<_> = parameters.iter().flatten().map(|p| p.dims()).collect();
+            let detail = format!("{:?} over {normalized:?}, parameters {parameters:?}", x.dims());
+            return Err(Error::shape(op, detail));
+        };
+        Ok(Self { count: x.dims()[..lead].iter().product(), len: normalized.iter().product() })
+    }
+
+    /// `x` as `[rows, n]`.
+    fn of(&self, x: &Array) -> Result<Array> {
+        x.view(&[self.count, self.len])
+    }
+
+    /// A parameter as `[n]`.
+    fn parameter(&self, parameter: Option<&Tensor>) -> Result<Option<Array>> {
+        parameter.map(|p| p.array().reshape(&[self.len])).transpose()
+    }
+}
+
+/// The inputs that are there, and for each of `optional` its place among them (0 is `x`'s).
+fn present<'a>(x: &'a Tensor, optional: &[Option<&'a Tensor>; 2]) -> (SmallVec<[&'a Tensor; 3]>, [Option<usize>; 2]) {
+    let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
+    let mut slots = [None; 2];
+    for (slot, tensor) in slots.iter_mut().zip(optional) {
+        if let Some(tensor) = tensor {
+            *slot = Some(inputs.len());
+            inputs.push(tensor);
+        }
+    }
+    (inputs, slots)
+}
+
+/// Memory for the gradients that are wanted, in the order input, weight, bias.
+struct NormGrads {
+    x: Option<Array>,
+    parameters: [Option<Array>; 2],
+}
+
+impl NormGrads {
+    /// Parameters have `dims`.
+    fn new(x: &Array, dims: &[usize], slots: [Option<usize>; 2], needs: Needs<'_>) -> Result<Self> {
+        let input = if needs.input(0) { Some(x.empty_like()?) } else { None };
+        let mut parameters = [None, None];
+        for (slot, parameter) in slots.iter().zip(&mut parameters) {
+            if slot.is_some_and(|slot| needs.input(slot)) {
+                *parameter = Some(Array::empty(x.device(), dims, x.dtype())?);
+            }
+        }
+        Ok(Self { x: input, parameters })
+    }
+
+    fn none_wanted(&self) -> bool {
+        self.x.is_none() && self.parameters.iter().all(Option::is_none)
+    }
+
+    /// One per input that was there.
+    fn into_grads(self, slots: [Option<usize>; 2]) -> Grads {
+        let mut out: Grads = smallvec![self.x];
+        for (slot, parameter) in slots.into_iter().zip(self.parameters) {
+            if slot.is_some() {
+                out.push(parameter);
+            }
+        }
+        out
+    }
+}
+
+struct LayerNormBackward {
+    rows: Rows,
+    slots: [Option<usize>; 2],
+    normalized: SmallVec<[usize; 2]>,
+}
+
+impl Function for LayerNormBackward {
+    fn name(&self) -> &'static str {
+        "NativeLayerNormBackward0"
+    }
+
+    /// One kernel for all three gradients. (PyTorch makes partial sums in temporaries beyond 65 536 rows; not modelled.)
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (x, mean, rstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
+        let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("native_layer_norm_backward");
+        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+        let out = NormGrads::new(&x, &self.normalized, self.slots, needs)?;
+        if out.none_wanted() {
+            return Ok(out.into_grads(self.slots));
+        }
+        let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
+        let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
+        let (weight, dw, db) = (row(&weight)?, row(&out.parameters[0])?, row(&out.parameters[1])?);
+        x.device().launch(LayerNormGrad {
+            grad: rows(&grad)?,
+            x: rows(&x)?,
+            mean: mean.operand(),
+            rstd: rstd.operand(),
+            weight: weight.as_ref().map(Array::operand),
+            out_x: out.x.as_ref().map(rows).transpose()?,
+            out_weight: dw.as_ref().map(Array::operand),
+            out_bias: db.as_ref().map(Array::operand),
+        })?;
+        Ok(out.into_grads(self.slots))
+    }
+}
+
+/// `x/√(mean(x²) + eps)·weight` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; the weight has that
+/// shape. Saves its input, the weight, and the reciprocal root of each row in the accumulator type.
+///
+/// # Errors
+/// As [`layer_norm`].
+pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    let rows = Rows::new("rms_norm", x, normalized, &[weight])?;
+    let _op = context::op("_fused_rms_norm");
+    let input = x.array().contiguous()?;
+    let y = input.empty_like()?;
+    let rstd = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
+    let w = rows.parameter(weight)?;
+    x.device().launch(RmsNorm {
+        eps,
+        x: rows.of(&input)?.operand(),
+        weight: w.as_ref().map(Array::operand),
+        out: rows.of(&y)?.operand(),
+        rstd: rstd.operand(),
+    })?;
+    let (inputs, slots) = present(x, &[weight, None]);
+    record(y, &inputs, |saved| {
+        saved.save("input", x.array())?;
+        saved.save("rstd", &rstd)?;
+        if let Some(weight) = weight {
+            saved.save("weight", weight.array())?;
+        }
+        Ok(Box::new(RmsNormBackward { rows, slots, normalized: normalized.into() }))
+    })
+}
+
+struct RmsNormBackward {
+    rows: Rows,
+    slots: [Option<usize>; 2],
+    normalized: SmallVec<[usize; 2]>,
+}
+
+impl Function for RmsNormBackward {
+    fn name(&self) -> &'static str {
+        "FusedRmsNormBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (x, rstd) = (saved.get(0)?, saved.get(1)?);
+        let weight = if self.slots[0].is_some() { Some(saved.get(2)?) } else { None };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("_fused_rms_norm_backward");
+        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+        let out = NormGrads::new(&x, &self.normalized, self.slots, needs)?;
+        if out.none_wanted() {
+            return Ok(out.into_grads(self.slots));
+        }
+        let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
+        let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
+        let (weight, dw) = (row(&weight)?, row(&out.parameters[0])?);
+        x.device().launch(RmsNormGrad {
+            grad: rows(&grad)?,
+            x: rows(&x)?,
+            rstd: rstd.operand(),
+            weight: weight.as_ref().map(Array::operand),
+            out_x: out.x.as_ref().map(rows).transpose()?,
+            out_weight: dw.as_ref().map(Array::operand),
+        })?;
+        Ok(out.into_grads(self.slots))
+    }
+}
+
+/// How [`batch_norm`] computes.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormOptions {
+    /// Whether the batch's own statistics are used, and the running ones updated; otherwise the running ones are used.
+    pub training: bool,
+    /// Weight of the batch in the running statistics.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// Statistics over all batches so far, updated in place; buffers of a module, in the accumulator type of the input.
+#[derive(Clone, Copy)]
+pub struct RunningStats<'a> {
+    /// `[c]`
+    pub mean: &'a Array,
+    /// `[c]`, unbiased.
+    pub var: &'a Array,
+}
+
+/// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
+///
+/// In training the batch's mean and reciprocal deviation are saved with the input and the weight (4 bytes per channel each), and the
+/// running statistics are updated in place. As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.
+pub fn batch_norm(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running: Option<RunningStats<'_>>,
+    options: BatchNormOptions,
+) -> Result<Tensor> {
+    let planes = Planes::new(x, &[weight, bias])?;
+    if !options.training && running.is_none() {
+        return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
+    }
+    let _op = context::op("native_batch_norm");
+    let input = x.array().contiguous()?;
+    let y = input.empty_like()?;
+    let statistic = || Array::empty(x.device(), &[planes.0[1]], x.dtype().accumulator());
+    let batch = if options.training { Some((statistic()?, statistic()?)) } else { None };
+    if let (true, Some(running)) = (options.training, running) {
+        running.mean.storage().bump_version();
+        running.var.storage().bump_version();
+    }
+    x.device().launch(BatchNorm {
+        training: options.training,
+        momentum: options.momentum,
+        eps: options.eps,
+        x: planes.of(&input)?.operand(),
+        weight: weight.map(|w| w.array().operand()),
+        bias: bias.map(|b| b.array().operand()),
+        running_mean: running.map(|r| r.mean.operand()),
+        running_var: running.map(|r| r.var.operand()),
+        out: planes.of(&y)?.operand(),
+        save_mean: batch.as_ref().map(|(mean, _)| mean.operand()),
+        save_invstd: batch.as_ref().map(|(_, invstd)| invstd.operand()),
+    })?;
+    let (inputs, slots) = present(x, &[weight, bias]);
+    record(y, &inputs, |saved| {
+        saved.save("input", x.array())?;
+        match (&batch, running) {
+            (Some((mean, invstd)), _) => {
+                saved.save("save_mean", mean)?;
+                saved.save("save_invstd", invstd)?;
+            }
+            (None, Some(running)) => {
+                saved.save("running_mean", running.mean)?;
+                saved.save("running_var", running.var)?;
+            }
+            (None, None) => {}
+        }
+        if let Some(weight) = weight {
+            saved.save("weight", weight.array())?;
+        }
+        Ok(Box::new(BatchNormBackward { planes, slots, training: options.training, eps: options.eps }))
+    })
+}
+
+/// An input seen as `[n, c, everything else]`.
+#[derive(Clone, Copy)]
+struct Planes([usize; 3]);
+
+impl Planes {
+    fn new(x: &Tensor, parameters: &[Option<&Tensor>]) -> Result<Self> {
+        let (Some(&n), Some(&c)) = (x.dims().first(), x.dims().get(1)) else {
+            return Err(Error::shape("batch_norm", format!("{:?}: expected two dimensions or more", x.dims())));
+        };
+        if let Some(parameter) = parameters.iter().flatten().find(|p| p.dims() != [c]) {
+            let detail = format!("{c} channels, a parameter {:?}", parameter.dims());
+            return Err(Error::shape("batch_norm", detail));
+        }
+        Ok(Self([n, c, x.dims()[2..].iter().product()]))
+    }
+
+    fn of(&self, x: &Array) -> Result<Array> {
+        x.view(&self.0)
+    }
+}
+
+struct BatchNormBackward {
+    planes: Planes,
+    slots: [Option<usize>; 2],
+    training: bool,
+    eps: f64,
+}
+
+impl Function for BatchNormBackward {
+    fn name(&self) -> &'static str {
+        "NativeBatchNormBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (x, mean, spread) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
+        let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("native_batch_norm_backward");
+        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+        let out = NormGrads::new(&x, &[self.planes.0[1]], self.slots, needs)?;
+        if out.none_wanted() {
+            return Ok(out.into_grads(self.slots));
+        }
+        // In evaluation the deviations are those of the running variance.
+        let invstd = if self.training {
+            spread
+        } else {
+            let invstd = spread.affine(1.0, self.eps)?;
+            invstd.unary_(UnaryOp::Rsqrt)?;
+            invstd
+        };
+        let planes = |a: &Array| self.planes.of(a).map(|a| a.operand());
+        x.device().launch(BatchNormGrad {
+            training: self.training,
+            grad: planes(&grad)?,
+            x: planes(&x)?,
+            mean: mean.operand(),
+            invstd: invstd.operand(),
+            weight: weight.as_ref().map(Array::operand),
+            out_x: out.x.as_ref().map(planes).transpose()?,
+            out_weight: out.parameters[0].as_ref().map(Array::operand),
+            out_bias: out.parameters[1].as_ref().map(Array::operand),
+        })?;
+        Ok(out.into_grads(self.slots))
+    }
+}

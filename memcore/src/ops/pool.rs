@@ -1,0 +1,122 @@
+//! Pooling: windows of a picture reduced to one value each.
+
+use smallvec::smallvec;
+
+use super::reduce::mean_axes;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// The largest element of each window: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only needs
+/// its sizes, and the position of each maximum (8 bytes per output element).
+///
+/// # Errors
+/// [`Error::Shape`] when the windows do not fit; those of the device.
+pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
+    let dims = output_dims("max_pool2d", x, geometry)?;
+    let _op = context::op("max_pool2d");
+    let input = x.array().contiguous()?;
+    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    let indices = Array::empty(x.device(), &dims, DType::I64)?;
+    x.device().launch(Pool2d {
+        op: PoolOp::Max,
+        geometry,
+        x: input.operand(),
+        out: y.operand(),
+        indices: Some(indices.operand()),
+    })?;
+    record(y, &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("indices", &indices)?;
+        let (name, op) = ("MaxPool2DWithIndicesBackward0", PoolOp::Max);
+        Ok(Box::new(PoolBackward { name, op, geometry }))
+    })
+}
+
+/// The mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only
+/// needs its sizes.
+///
+/// # Errors
+/// As [`max_pool2d`].
+pub fn avg_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
+    averaged("avg_pool2d", "AvgPool2DBackward0", x, geometry)
+}
+
+/// The mean of equal parts, as many as `output` says (height, width): `[n, c, h, w]` gives `[n, c, output]`.
+///
+/// To `[1, 1]` this is a mean over the picture, as in PyTorch, and saves nothing; otherwise the input is saved.
+///
+/// # Errors
+/// [`Error::Shape`] where the parts are not of equal size (`h` and `w` must be multiples of `output`); those of the device.
+pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
+    let [_, _, h, w] = *x.dims() else {
+        return Err(Error::shape("adaptive_avg_pool2d", format!("{:?}: expected four dimensions", x.dims())));
+    };
+    if output.contains(&0) || h % output[0] != 0 || w % output[1] != 0 {
+        let detail = format!("{h}×{w} does not divide into {output:?} equal parts");
+        return Err(Error::shape("adaptive_avg_pool2d", detail));
+    }
+    if output == [1, 1] {
+        return mean_axes(x, &[2, 3], true);
+    }
+    let window = [h / output[0], w / output[1]];
+    let geometry = Pool2dGeometry { window, stride: window, padding: [0, 0] };
+    averaged("adaptive_avg_pool2d", "AdaptiveAvgPool2DBackward0", x, geometry)
+}
+
+fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<[usize; 4]> {
+    let [n, c, h, w] = *x.dims() else {
+        return Err(Error::shape(op, format!("{:?}: expected four dimensions", x.dims())));
+    };
+    let [oh, ow] = geometry.output_size([h, w])?;
+    Ok([n, c, oh, ow])
+}
+
+fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
+    let dims = output_dims(op, x, geometry)?;
+    let _op = context::op(op);
+    let input = x.array().contiguous()?;
+    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    let (pool, out) = (PoolOp::Average, y.operand());
+    x.device().launch(Pool2d { op: pool, geometry, x: input.operand(), out, indices: None })?;
+    record(y, &[x], |saved| {
+        saved.save("self", x.array())?;
+        Ok(Box::new(PoolBackward { name, op: pool, geometry }))
+    })
+}
+
+struct PoolBackward {
+    name: &'static str,
+    op: PoolOp,
+    geometry: Pool2dGeometry,
+}
+
+impl Function for PoolBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let x = saved.get(0)?;
+        let indices = if self.op == PoolOp::Max { Some(saved.get(1)?) } else { None };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(if self.op == PoolOp::Max {
+            "max_pool2d_with_indices_backward"
+        } else {
+            "avg_pool2d_backward"
+        });
+        let out = x.empty_like()?;
+        let grad = grad.contiguous()?;
+        out.device().launch(Pool2dGrad {
+            op: self.op,
+            geometry: self.geometry,
+            grad: grad.operand(),
+            indices: indices.as_ref().map(Array::operand),
+            out: out.operand(),
+        })?;
+        Ok(smallvec![Some(out)])
+    }
+}

@@ -1,0 +1,250 @@
+//! Reductions: sums, means, extrema and the Euclidean norm, over all axes or some.
+
+use smallvec::smallvec;
+
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, Pool2dGeometry, Pool2dGrad, PoolOp, ReduceOp, UnaryOp};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// The sum of all elements, a scalar. Saves nothing; its gradient is a view that repeats the incoming one.
+///
+/// # Errors
+/// Those of the device.
+pub fn sum(x: &Tensor) -> Result<Tensor> {
+    linear_reduction(x, ReduceOp::Sum, "SumBackward0", &[], false)
+}
+
+/// The sum over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist; those of the device.
+pub fn sum_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    linear_reduction(x, ReduceOp::Sum, "SumBackward1", axes, keepdim)
+}
+
+/// The mean of all elements, a scalar. Saves nothing.
+///
+/// # Errors
+/// Those of the device.
+pub fn mean(x: &Tensor) -> Result<Tensor> {
+    linear_reduction(x, ReduceOp::Mean, "MeanBackward0", &[], false)
+}
+
+/// The mean over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn mean_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    linear_reduction(x, ReduceOp::Mean, "MeanBackward1", axes, keepdim)
+}
+
+fn linear_reduction(x: &Tensor, op: ReduceOp, name: &'static str, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    let mean = op == ReduceOp::Mean;
+    let _op = context::op(if mean { "mean" } else { "sum" });
+    let y = x.array().reduce(op, axes, keepdim)?;
+    record(y, &[x], |_| {
+        let dims: Dims = x.dims().into();
+        let kept = kept_dims(&dims, axes);
+        let group = dims.iter().product::<usize>() / kept.iter().product::<usize>().max(1);
+        let divisor = mean.then_some(group as f64);
+        Ok(Box::new(LinearBackward { name, kept, dims, divisor }))
+    })
+}
+
+/// `dims` with size 1 in each of `axes`, or in all of them when there are none.
+fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
+    let reduced = |i: usize| axes.is_empty() || axes.contains(&i);
+    dims.iter().enumerate().map(|(i, &d)| if reduced(i) { 1 } else { d }).collect()
+}
+
+/// Backward of a sum or a mean.
+struct LinearBackward {
+    name: &'static str,
+    /// The result's sizes, with the reduced axes in place.
+    kept: Dims,
+    /// The input's sizes.
+    dims: Dims,
+    /// Elements per group, for a mean.
+    divisor: Option<f64>,
+}
+
+impl Function for LinearBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let wide = grad.view(&self.kept)?.broadcast_to(&self.dims)?;
+        Ok(smallvec![Some(match self.divisor {
+            Some(n) => wide.affine(1.0 / n, 0.0)?,
+            None => wide,
+        })])
+    }
+}
+
+/// The largest element along `axis` and the position of the first one (i64, without history). Saves the positions.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn max_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    selecting_reduction(x, ReduceOp::Max, axis, keepdim)
+}
+
+/// The smallest element along `axis` and the position of the first one (i64, without history). Saves the positions.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn min_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    selecting_reduction(x, ReduceOp::Min, axis, keepdim)
+}
+
+/// The position of the largest element along `axis`, i64, the first one of equals; without history.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn argmax(x: &Tensor, axis: usize, keepdim: bool) -> Result<Tensor> {
+    let _op = context::op("argmax");
+    let (_, indices) = x.array().extremum(ReduceOp::Max, axis, keepdim)?;
+    Ok(Tensor::from_array(indices))
+}
+
+fn selecting_reduction(x: &Tensor, op: ReduceOp, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let max = op == ReduceOp::Max;
+    let _op = context::op(if max { "max" } else { "min" });
+    let (y, indices) = x.array().extremum(op, axis, keepdim)?;
+    let y = record(y, &[x], |saved| {
+        saved.save("indices", &indices)?;
+        Ok(Box::new(SelectingBackward { max, axis, dims: x.dims().into() }))
+    })?;
+    Ok((y, Tensor::from_array(indices)))
+}
+
+/// Backward of a maximum or minimum along one axis: the gradient goes to the element that was chosen, zeros elsewhere.
+struct SelectingBackward {
+    max: bool,
+    axis: usize,
+    dims: Dims,
+}
+
+impl Function for SelectingBackward {
+    fn name(&self) -> &'static str {
+        if self.max { "MaxBackward0" } else { "MinBackward0" }
+    }
+
+    /// A max pooling whose only window is the axis chose the same elements, so its gradient is this one. The chosen positions are along
+    /// the last axis there; another axis is brought there and back by views.
+    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let indices = saved.get(0)?;
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let n = self.dims[self.axis];
+        let groups = indices.numel();
+        let mut dims = self.dims.clone();
+        dims.remove(self.axis);
+        dims.push(n);
+        let out = Array::empty(grad.device(), &dims, grad.dtype())?;
+        let grad = grad.contiguous()?.view(&[groups, 1, 1, 1])?;
+        let indices = indices.view(&[groups, 1, 1, 1])?;
+        out.device().launch(Pool2dGrad {
+            op: PoolOp::Max,
+            geometry: Pool2dGeometry { window: [1, n], stride: [1, 1], padding: [0, 0] },
+            grad: grad.operand(),
+            indices: Some(indices.operand()),
+            out: out.view(&[groups, 1, 1, n])?.operand(),
+        })?;
+        let last = dims.len() - 1;
+        let mut order: Dims = (0..last).collect();
+        order.insert(self.axis, last);
+        Ok(smallvec![Some(out.permute(&order)?)])
+    }
+}
+
+/// The largest elements along `axes`; equal ones share the gradient. Saves input and result.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn amax(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    let _op = context::op("amax");
+    let y = x.array().reduce(ReduceOp::Max, axes, keepdim)?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("result", &y)?;
+        Ok(Box::new(AmaxBackward { kept: kept_dims(x.dims(), axes) }))
+    })
+}
+
+struct AmaxBackward {
+    kept: Dims,
+}
+
+impl Function for AmaxBackward {
+    fn name(&self) -> &'static str {
+        "AmaxBackward0"
+    }
+
+    /// `grad / count · (self == result)`. PyTorch counts the mask in i64, through a copy of it; here the mask is counted in the
+    /// gradient's type, in the memory of the result.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (x, y) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let torch = x.device().profile().torch_temporaries;
+        let mask = x.binary(BinaryOp::Eq, &y.view(&self.kept)?)?;
+        let _count = if torch { Some(counted_in_i64(&mask, &self.kept)?) } else { None };
+        let share = Array::empty(x.device(), &self.kept, x.dtype())?;
+        let out = x.empty_like()?;
+        out.copy_(&mask)?;
+        out.reduce_axes_into(ReduceOp::Sum, &share)?;
+        grad.view(&self.kept)?.binary_into(BinaryOp::Div, &share, &share)?;
+        out.binary_(BinaryOp::Mul, &share)?;
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// The memory that PyTorch's sum of a mask takes: an i64 for each group, and for the time of the sum the mask as i64.
+fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
+    let count = Array::empty(mask.device(), kept, DType::I64)?;
+    Array::empty(mask.device(), mask.dims(), DType::I64)?;
+    Ok(count)
+}
+
+/// The Euclidean norm of all elements, a scalar. Saves input and result; its gradient at 0 is 0.
+///
+/// # Errors
+/// Those of the device.
+pub fn norm(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("linalg_vector_norm");
+    let y = x.array().reduce(ReduceOp::SumSquares, &[], false)?;
+    y.unary_(UnaryOp::Sqrt)?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("result", &y)?;
+        Ok(Box::new(NormBackward))
+    })
+}
+
+struct NormBackward;
+
+impl Function for NormBackward {
+    fn name(&self) -> &'static str {
+        "LinalgVectorNormBackward0"
+    }
+
+    /// `grad · (self / result)`, with zeros where the result is 0.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (x, y) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let direction = x.binary(BinaryOp::Div, &y)?;
+        let is_zero = y.unary(UnaryOp::IsZero)?;
+        direction.masked_fill_(&is_zero, 0.0)?;
+        Ok(smallvec![Some(direction.mul(grad)?)])
+    }
+}
+
+/// [`Error::Shape`] unless `axis` is one of `x`'s.
+pub(super) fn check_axis(op: &'static str, x: &Tensor, axis: usize) -> Result<()> {
+    if axis < x.rank() { Ok(()) } else { Err(Error::shape(op, format!("axis {axis} of {:?}", x.dims()))) }
+}

@@ -1,0 +1,312 @@
+//! Views and copies: other sizes, other order, parts, repetitions. Views share memory; nothing is saved but sizes.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::ReduceOp;
+use crate::context;
+use crate::error::{Error, Result};
+
+pub(super) type Dims = SmallVec<[usize; 6]>;
+
+/// The same elements with other sizes, without a copy.
+///
+/// # Errors
+/// [`Error::Shape`] when the counts differ or the strides do not allow it.
+pub fn view(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let y = x.array().view(dims)?;
+    record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "ViewBackward0", dims: x.dims().into() })))
+}
+
+/// The same elements with other sizes, copied where a view is not possible.
+///
+/// # Errors
+/// [`Error::Shape`] when the counts differ; those of the device.
+pub fn reshape(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    match x.array().layout().viewed(dims) {
+        Some(_) => view(x, dims),
+        None => {
+            let _op = context::op("reshape");
+            let y = x.array().reshape(dims)?;
+            record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "UnsafeViewBackward0", dims: x.dims().into() })))
+        }
+    }
+}
+
+/// Dimensions `start..` flattened into one.
+///
+/// # Errors
+/// As [`reshape`].
+pub fn flatten(x: &Tensor, start: usize) -> Result<Tensor> {
+    if start >= x.rank() {
+        return Err(Error::shape("flatten", format!("from axis {start} of {:?}", x.dims())));
+    }
+    let mut dims: Dims = x.dims()[..start].into();
+    dims.push(x.dims()[start..].iter().product());
+    reshape(x, &dims)
+}
+
+struct ViewBackward {
+    name: &'static str,
+    dims: Dims,
+}
+
+impl Function for ViewBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.reshape(&self.dims)?)])
+    }
+}
+
+/// A matrix transposed, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] for anything but two dimensions.
+pub fn t(x: &Tensor) -> Result<Tensor> {
+    if x.rank() != 2 {
+        return Err(Error::shape("t", format!("{:?} is no matrix", x.dims())));
+    }
+    let y = x.array().t()?;
+    record(y, &[x], |_| Ok(Box::new(TransposeBackward { name: "TBackward0", axes: [0, 1] })))
+}
+
+/// Two dimensions exchanged, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist.
+pub fn transpose(x: &Tensor, a: usize, b: usize) -> Result<Tensor> {
+    let y = x.array().transpose(a, b)?;
+    record(y, &[x], |_| Ok(Box::new(TransposeBackward { name: "TransposeBackward0", axes: [a, b] })))
+}
+
+struct TransposeBackward {
+    name: &'static str,
+    axes: [usize; 2],
+}
+
+impl Function for TransposeBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?)])
+    }
+}
+
+/// The dimensions in another order, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] when `axes` is no permutation.
+pub fn permute(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    let y = x.array().permute(axes)?;
+    record(y, &[x], |_| {
+        let mut inverse: Dims = smallvec![0; axes.len()];
+        for (i, &axis) in axes.iter().enumerate() {
+            inverse[axis] = i;
+        }
+        Ok(Box::new(PermuteBackward { inverse }))
+    })
+}
+
+struct PermuteBackward {
+    inverse: Dims,
+}
+
+impl Function for PermuteBackward {
+    fn name(&self) -> &'static str {
+        "PermuteBackward0"
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.permute(&self.inverse)?)])
+    }
+}
+
+/// `len` indices of dimension `axis` from `start` on, as a view. Its gradient is a zero tensor of the whole size with the part filled in.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not exist.
+pub fn narrow(x: &Tensor, axis: usize, start: usize, len: usize) -> Result<Tensor> {
+    let y = x.array().narrow(axis, start, len)?;
+    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, squeezed: false })))
+}
+
+/// Index `index` of dimension `axis`, which disappears, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] when it does not exist.
+pub fn select(x: &Tensor, axis: usize, index: usize) -> Result<Tensor> {
+    let y = x.array().select(axis, index)?;
+    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start: index, squeezed: true })))
+}
+
+struct SliceBackward {
+    dims: Dims,
+    axis: usize,
+    start: usize,
+    squeezed: bool,
+}
+
+impl Function for SliceBackward {
+    fn name(&self) -> &'static str {
+        if self.squeezed { "SelectBackward0" } else { "SliceBackward0" }
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(mut grad) = grads[0].take() else { return Ok(Grads::new()) };
+        if self.squeezed {
+            grad = grad.unsqueeze(self.axis)?;
+        }
+        let out = Array::zeros(grad.device(), &self.dims, grad.dtype())?;
+        out.narrow(self.axis, self.start, grad.dims()[self.axis])?.copy_(&grad)?;
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// A dimension of size 1 before `axis`, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis beyond the last, or too many dimensions.
+pub fn unsqueeze(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let y = x.array().unsqueeze(axis)?;
+    record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "UnsqueezeBackward0", axis })))
+}
+
+/// Without dimension `axis`, whose size must be 1, as a view.
+///
+/// # Errors
+/// [`Error::Shape`] when it is not.
+pub fn squeeze(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let y = x.array().squeeze(axis)?;
+    record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "SqueezeBackward1", axis })))
+}
+
+/// Backward of [`squeeze`] and of [`unsqueeze`]: the other one.
+struct SqueezeBackward {
+    name: &'static str,
+    axis: usize,
+}
+
+impl Function for SqueezeBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let unsqueezed = self.name == "UnsqueezeBackward0";
+        Ok(smallvec![Some(if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? })])
+    }
+}
+
+/// The elements repeated to larger sizes (where a size is 1, or in front), as a view. Its gradient is summed back.
+///
+/// # Errors
+/// [`Error::Shape`] when the sizes do not fit.
+pub fn expand(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let y = x.array().broadcast_to(dims)?;
+    record(y, &[x], |_| Ok(Box::new(ExpandBackward { dims: x.dims().into() })))
+}
+
+struct ExpandBackward {
+    dims: Dims,
+}
+
+impl Function for ExpandBackward {
+    fn name(&self) -> &'static str {
+        "ExpandBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(grad.sum_to(&self.dims)?)])
+    }
+}
+
+/// The whole tensor repeated `times[i]` times along each dimension, in a copy. Its gradient is summed back.
+///
+/// # Errors
+/// [`Error::Shape`] when there is not one number per dimension, or when more than [`MAX_RANK`](crate::MAX_RANK) sizes and numbers are
+/// above 1; those of the device.
+pub fn repeat(x: &Tensor, times: &[usize]) -> Result<Tensor> {
+    if times.len() != x.rank() {
+        return Err(Error::shape("repeat", format!("{times:?} times of {:?}", x.dims())));
+    }
+    let _op = context::op("repeat");
+    // Each repeated dimension becomes a number and a size: `[n] → [times, n] → [times·n]`.
+    let (mut source, mut split, mut axes, mut dims) = (Dims::new(), Dims::new(), Dims::new(), Dims::new());
+    for (&n, &times) in x.dims().iter().zip(times) {
+        if times != 1 {
+            axes.push(split.len());
+            split.push(times);
+            source.push(1);
+        }
+        split.push(n);
+        source.push(n);
+        dims.push(times * n);
+    }
+    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    y.view(&split)?.copy_(&x.array().reshape(&source)?)?;
+    record(y, &[x], |_| Ok(Box::new(RepeatBackward { split, axes, dims: x.dims().into() })))
+}
+
+struct RepeatBackward {
+    /// The result's sizes, with numbers and sizes apart.
+    split: Dims,
+    /// Which of them are numbers.
+    axes: Dims,
+    dims: Dims,
+}
+
+impl Function for RepeatBackward {
+    fn name(&self) -> &'static str {
+        "RepeatBackward0"
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        if self.axes.is_empty() {
+            return Ok(smallvec![Some(grad)]);
+        }
+        let summed = grad.reshape(&self.split)?.reduce(ReduceOp::Sum, &self.axes, false)?;
+        Ok(smallvec![Some(summed.view(&self.dims)?)])
+    }
+}
+
+/// A copy with memory of its own.
+///
+/// # Errors
+/// Those of the device.
+pub fn clone(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("clone");
+    let y = x.array().copied()?;
+    record(y, &[x], |_| Ok(Box::new(CloneBackward)))
+}
+
+/// This very tensor where it is contiguous, a copy of it where not.
+///
+/// # Errors
+/// Those of the device.
+pub fn contiguous(x: &Tensor) -> Result<Tensor> {
+    if x.array().layout().is_contiguous() { Ok(x.clone()) } else { clone(x) }
+}
+
+struct CloneBackward;
+
+impl Function for CloneBackward {
+    fn name(&self) -> &'static str {
+        "CloneBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        Ok(grads)
+    }
+}

@@ -1,0 +1,75 @@
+//! Softmax and log-softmax. Both save their result.
+
+use smallvec::smallvec;
+
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{Softmax, SoftmaxGrad};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `eˣ / Σ eˣ` over `axis`. Saves its result.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist; those of the device.
+pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
+    over_axis("softmax", x, axis, false)
+}
+
+/// The logarithm of [`softmax`], without its overflow. Saves its result.
+///
+/// # Errors
+/// As [`softmax`].
+pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
+    over_axis("log_softmax", x, axis, true)
+}
+
+fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
+    let last = x.rank().checked_sub(1).filter(|_| axis < x.rank());
+    let last = last.ok_or_else(|| Error::shape(op, format!("axis {axis} of {:?}", x.dims())))?;
+    if axis != last {
+        // Rows are contiguous in the kernels: bring the axis to the end and back.
+        let y = over_axis(op, &super::shape::transpose(x, axis, last)?, last, log)?;
+        return super::shape::transpose(&y, axis, last);
+    }
+    let _op = context::op(op);
+    let input = x.array().contiguous()?;
+    let y = input.empty_like()?;
+    let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
+    x.device().launch(Softmax { log, x: rows(&input)?, out: rows(&y)? })?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("result", &y)?;
+        Ok(Box::new(SoftmaxBackward { log }))
+    })
+}
+
+/// `[rows, n]` of a shape whose last size is n.
+fn row_dims(dims: &[usize]) -> [usize; 2] {
+    let n = dims.last().copied().unwrap_or(1);
+    [dims[..dims.len().saturating_sub(1)].iter().product(), n]
+}
+
+struct SoftmaxBackward {
+    log: bool,
+}
+
+impl Function for SoftmaxBackward {
+    fn name(&self) -> &'static str {
+        if self.log { "LogSoftmaxBackward0" } else { "SoftmaxBackward0" }
+    }
+
+    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let y = saved.get(0)?;
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let _op = context::op(if self.log { "_log_softmax_backward_data" } else { "_softmax_backward_data" });
+        let grad = grad.contiguous()?;
+        let out = y.empty_like()?;
+        // PyTorch computes grad·y into a temporary before the row sums of softmax.
+        let product = if !self.log && y.device().profile().torch_temporaries { Some(y.empty_like()?) } else { None };
+        let rows = |a: &Array| a.view(&row_dims(y.dims())).map(|a| a.operand());
+        let workspace = product.as_ref().map(Array::operand);
+        let (y_rows, grad_rows, out_rows) = (rows(&y)?, rows(&grad)?, rows(&out)?);
+        y.device().launch(SoftmaxGrad { log: self.log, y: y_rows, grad: grad_rows, out: out_rows, workspace })?;
+        Ok(smallvec![Some(out)])
+    }
+}

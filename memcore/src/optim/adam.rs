@@ -1,0 +1,239 @@
+//! Adam and AdamW.
+
+use std::sync::Arc;
+
+use super::{Implementation, Optimizer, drop_reversed, negated, with_gradients};
+use crate::array::Array;
+use crate::backend::kernel::{AdamStep, AdamTensors, BinaryOp, TernaryOp, UnaryOp};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::memory::Category;
+use crate::nn::Parameter;
+
+/// Settings of [`Adam`], named as PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamOptions {
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay of the two moments.
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// AdamW: decay taken off the parameter instead of added to the gradient.
+    pub decoupled: bool,
+    /// Divides by the largest second moment so far.
+    pub amsgrad: bool,
+    /// Ascends instead of descending.
+    pub maximize: bool,
+    /// Loop, foreach or fused.
+    pub implementation: Implementation,
+}
+
+impl AdamOptions {
+    /// PyTorch's defaults of `Adam`.
+    pub fn adam() -> Self {
+        Self {
+            lr: 1e-3,
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled: false,
+            amsgrad: false,
+            maximize: false,
+            implementation: Implementation::default(),
+        }
+    }
+
+    /// PyTorch's defaults of `AdamW`: a weight decay of 0.01, decoupled.
+    pub fn adamw() -> Self {
+        Self { weight_decay: 1e-2, decoupled: true, ..Self::adam() }
+    }
+}
+
+/// Two moments per parameter (three with AMSGrad), made at its first step.
+pub struct Adam {
+    parameters: Vec<Parameter>,
+    options: AdamOptions,
+    states: Vec<Option<State>>,
+}
+
+struct State {
+    /// Steps taken; a host number unless fused, as in PyTorch.
+    steps: i32,
+    /// The same on the device, f32, for the fused kernel.
+    device_steps: Option<Array>,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    max_exp_avg_sq: Option<Array>,
+}
+
+impl Adam {
+    /// Over `parameters`.
+    pub fn new(parameters: Vec<Parameter>, options: AdamOptions) -> Self {
+        let states = parameters.iter().map(|_| None).collect();
+        Self { parameters, options, states }
+    }
+
+    /// Makes missing state: the step counter (where it is on the device), first moment, second moment.
+    fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
+        let fused = self.options.implementation == Implementation::Fused;
+        let _op = context::op("zeros_like");
+        for (i, _) in gradients {
+            if self.states[*i].is_some() {
+                continue;
+            }
+            let p = self.parameters[*i].array();
+            let zeros = |p: &Array| Ok::<_, crate::Error>(p.zeros_like()?.with_category(Category::OptimizerState));
+            let device_steps = if fused {
+                Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
+            } else {
+                None
+            };
+            let (exp_avg, exp_avg_sq) = (zeros(p)?, zeros(p)?);
+            let max_exp_avg_sq = if self.options.amsgrad { Some(zeros(p)?) } else { None };
+            self.states[*i] = Some(State { steps: 0, device_steps, exp_avg, exp_avg_sq, max_exp_avg_sq });
+        }
+        Ok(())
+    }
+
+    /// The parameter and its state, with the step counted.
+    fn advance(&mut self, i: usize) -> Option<(&Array, &State)> {
+        let state = self.states[i].as_mut()?;
+        state.steps += 1;
+        Some((self.parameters[i].array(), state))
+    }
+
+    fn step_loop(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let o = self.options;
+        // PyTorch's loop variable: the last denominator lives until the next one replaces it.
+        let mut denominator: Option<Array> = None;
+        for (i, grad) in gradients {
+            let Some((p, s)) = self.advance(i) else { continue };
+            let mut grad = if o.maximize { grad.unary(UnaryOp::Neg)? } else { grad };
+            if o.weight_decay != 0.0 {
+                if o.decoupled {
+                    p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
+                } else {
+                    grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+                }
+            }
+            o.update_moments(s, &grad)?;
+            let root = o.second_moment(s)?.unary(UnaryOp::Sqrt)?;
+            let (step_size, root_correction) = o.corrections(s.steps);
+            let scaled = root.affine(1.0 / root_correction, 0.0)?;
+            drop(root);
+            scaled.unary_(UnaryOp::Affine { mul: 1.0, add: o.eps })?;
+            let previous = denominator.replace(scaled);
+            drop(previous);
+            if let Some(denominator) = &denominator {
+                p.ternary_(TernaryOp::Addcdiv { value: -step_size }, &s.exp_avg, denominator)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step_foreach(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let o = self.options;
+        let (indices, mut grads): (Vec<usize>, Vec<Array>) = gradients.into_iter().unzip();
+        if o.maximize {
+            grads = negated(&grads)?;
+        }
+        for &i in &indices {
+            self.advance(i);
+        }
+        let rows = || indices.iter().filter_map(|&i| Some((self.parameters[i].array(), self.states[i].as_ref()?)));
+        if o.weight_decay != 0.0 && o.decoupled {
+            for (p, _) in rows() {
+                p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
+            }
+        } else if o.weight_decay != 0.0 {
+            let decay = BinaryOp::Add { alpha: o.weight_decay };
+            let decayed: Result<Vec<Array>> = rows().zip(&grads).map(|((p, _), g)| g.binary(decay, p)).collect();
+            grads = decayed?;
+        }
+        for ((_, s), grad) in rows().zip(&grads) {
+            o.update_moments(s, grad)?;
+        }
+        drop_reversed(grads);
+        let _op = context::op("_foreach_sqrt");
+        let roots: Result<Vec<Array>> = rows().map(|(_, s)| o.second_moment(s)?.unary(UnaryOp::Sqrt)).collect();
+        let roots = roots?;
+        for ((p, s), root) in rows().zip(&roots) {
+            let (step_size, root_correction) = o.corrections(s.steps);
+            root.unary_(UnaryOp::Affine { mul: 1.0 / root_correction, add: o.eps })?;
+            p.ternary_(TernaryOp::Addcdiv { value: -step_size }, &s.exp_avg, root)?;
+        }
+        drop_reversed(roots);
+        Ok(())
+    }
+
+    fn step_fused(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let o = self.options;
+        let mut tensors = Vec::with_capacity(gradients.len());
+        for (i, grad) in &gradients {
+            let Some((p, s)) = self.advance(*i) else { continue };
+            let Some(step) = &s.device_steps else { continue };
+            step.fill_(f64::from(s.steps))?;
+            p.storage().bump_version();
+            tensors.push(AdamTensors {
+                param: p.operand(),
+                grad: grad.operand(),
+                exp_avg: s.exp_avg.operand(),
+                exp_avg_sq: s.exp_avg_sq.operand(),
+                max_exp_avg_sq: s.max_exp_avg_sq.as_ref().map(Array::operand),
+                step: step.operand(),
+            });
+        }
+        let Some((first, _)) = gradients.first() else { return Ok(()) };
+        self.parameters[*first].array().device().launch(AdamStep {
+            tensors: Arc::from(tensors),
+            lr: o.lr,
+            betas: o.betas,
+            eps: o.eps,
+            weight_decay: o.weight_decay,
+            decoupled: o.decoupled,
+            maximize: o.maximize,
+            found_inf: None,
+        })
+    }
+}
+
+impl AdamOptions {
+    fn update_moments(&self, s: &State, grad: &Array) -> Result<()> {
+        s.exp_avg.ternary_(TernaryOp::Lerp { weight: 1.0 - self.betas[0] }, grad, grad)?;
+        s.exp_avg_sq.unary_(UnaryOp::Affine { mul: self.betas[1], add: 0.0 })?;
+        s.exp_avg_sq.ternary_(TernaryOp::Addcmul { value: 1.0 - self.betas[1] }, grad, grad)
+    }
+
+    /// The second moment that the step divides by.
+    fn second_moment<'a>(&self, s: &'a State) -> Result<&'a Array> {
+        let Some(largest) = &s.max_exp_avg_sq else { return Ok(&s.exp_avg_sq) };
+        largest.binary_(BinaryOp::Maximum, &s.exp_avg_sq)?;
+        Ok(largest)
+    }
+
+    /// `lr/(1 − β₁ᵗ)` and `√(1 − β₂ᵗ)`.
+    fn corrections(&self, steps: i32) -> (f64, f64) {
+        (self.lr / (1.0 - self.betas[0].powi(steps)), (1.0 - self.betas[1].powi(steps)).sqrt())
+    }
+}
+
+impl Optimizer for Adam {
+    fn step(&mut self) -> Result<()> {
+        let gradients = with_gradients(&self.parameters);
+        self.prepare(&gradients)?;
+        let _op = context::op(if self.options.decoupled { "AdamW.step" } else { "Adam.step" });
+        match self.options.implementation {
+            Implementation::Loop => self.step_loop(gradients),
+            Implementation::Foreach => self.step_foreach(gradients),
+            Implementation::Fused => self.step_fused(gradients),
+        }
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+}

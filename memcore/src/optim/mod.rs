@@ -1,0 +1,73 @@
+//! Optimizers, each in PyTorch's three implementations, which differ in temporaries and launches and in nothing else.
+//!
+//! - `Loop`: one parameter after the other.
+//! - `Foreach`: one operation over all parameters after the other; PyTorch's default on a GPU.
+//! - `Fused`: one kernel for everything.
+
+mod adam;
+mod clip;
+mod sgd;
+
+pub use adam::{Adam, AdamOptions};
+pub use clip::clip_grad_norm;
+pub use sgd::{Sgd, SgdOptions};
+
+use crate::array::Array;
+use crate::backend::kernel::UnaryOp;
+use crate::error::Result;
+use crate::nn::Parameter;
+
+/// Which of PyTorch's implementations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Implementation {
+    /// One parameter after the other.
+    Loop,
+    /// One operation over all parameters after the other.
+    #[default]
+    Foreach,
+    /// One kernel for everything.
+    Fused,
+}
+
+/// Something that updates parameters from their gradients.
+pub trait Optimizer {
+    /// One step. Parameters without a gradient are left alone. State is made at the first step that needs it.
+    ///
+    /// # Errors
+    /// Those of the device. After an out of memory some parameters may have been updated and others not.
+    fn step(&mut self) -> Result<()>;
+
+    /// The parameters, in order.
+    fn parameters(&self) -> &[Parameter];
+
+    /// Lets the gradients go (`set_to_none`), in the order of the parameters, or fills them with 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn zero_grad(&self, set_to_none: bool) -> Result<()> {
+        let _op = crate::context::op("zero_grad");
+        for parameter in self.parameters() {
+            if set_to_none {
+                parameter.tensor().set_grad(None);
+            } else if let Some(grad) = parameter.grad() {
+                grad.fill_(0.0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parameters that have a gradient, by index, with it.
+fn with_gradients(parameters: &[Parameter]) -> Vec<(usize, Array)> {
+    parameters.iter().enumerate().filter_map(|(i, p)| Some((i, p.grad()?))).collect()
+}
+
+/// Every array negated, as new arrays: what `maximize` makes of the gradients.
+fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
+    arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
+}
+
+/// Lets a list of temporaries go from its end, as Python's lists do.
+fn drop_reversed(mut arrays: Vec<Array>) {
+    while arrays.pop().is_some() {}
+}

@@ -1,0 +1,207 @@
+//! Stochastic gradient descent, with momentum.
+
+use std::sync::Arc;
+
+use super::{Implementation, Optimizer, drop_reversed, negated, with_gradients};
+use crate::array::Array;
+use crate::backend::kernel::{BinaryOp, SgdStep, SgdTensors};
+use crate::context;
+use crate::error::{Error, Result};
+use crate::memory::Category;
+use crate::nn::Parameter;
+
+/// Settings of [`Sgd`], named as PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SgdOptions {
+    /// Learning rate.
+    pub lr: f64,
+    /// Weight of the old momentum buffer; 0 keeps none.
+    pub momentum: f64,
+    /// Taken off the gradient's weight in the buffer.
+    pub dampening: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Nesterov's form.
+    pub nesterov: bool,
+    /// Ascends instead of descending.
+    pub maximize: bool,
+    /// Loop, foreach or fused.
+    pub implementation: Implementation,
+}
+
+impl Default for SgdOptions {
+    fn default() -> Self {
+        Self {
+            lr: 1e-2,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            maximize: false,
+            implementation: Implementation::default(),
+        }
+    }
+}
+
+/// `p −= lr·g`, with momentum `b = momentum·b + (1 − dampening)·g` in the gradient's place.
+pub struct Sgd {
+    parameters: Vec<Parameter>,
+    options: SgdOptions,
+    /// Momentum buffers; made at a parameter's first step, as copies of its gradient.
+    buffers: Vec<Option<Array>>,
+}
+
+impl Sgd {
+    /// Over `parameters`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for Nesterov's form without momentum or with dampening.
+    pub fn new(parameters: Vec<Parameter>, options: SgdOptions) -> Result<Self> {
+        if options.nesterov && (options.momentum <= 0.0 || options.dampening != 0.0) {
+            return Err(Error::invalid("nesterov", "needs a momentum and no dampening"));
+        }
+        let buffers = vec![None; parameters.len()];
+        Ok(Self { parameters, options, buffers })
+    }
+
+    fn step_loop(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let o = self.options;
+        for (i, grad) in gradients {
+            let p = self.parameters[i].array();
+            let mut grad = if o.maximize { grad.unary(crate::backend::kernel::UnaryOp::Neg)? } else { grad };
+            if o.weight_decay != 0.0 {
+                grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+            }
+            if o.momentum != 0.0 {
+                let buffer = match &self.buffers[i] {
+                    None => self.buffers[i].insert(grad.copied()?.with_category(Category::OptimizerState)),
+                    Some(buffer) => {
+                        scale_add(buffer, o.momentum, &grad, 1.0 - o.dampening)?;
+                        buffer
+                    }
+                };
+                grad =
+                    if o.nesterov { grad.binary(BinaryOp::Add { alpha: o.momentum }, buffer)? } else { buffer.clone() };
+            }
+            p.binary_(BinaryOp::Add { alpha: -o.lr }, &grad)?;
+        }
+        Ok(())
+    }
+
+    fn step_foreach(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let o = self.options;
+        let (indices, mut grads): (Vec<usize>, Vec<Array>) = gradients.into_iter().unzip();
+        let mut temporary = false;
+        if o.maximize {
+            grads = negated(&grads)?;
+            temporary = true;
+        }
+        if o.weight_decay != 0.0 {
+            let decay = BinaryOp::Add { alpha: o.weight_decay };
+            let decayed: Result<Vec<Array>> = indices
+                .iter()
+                .zip(&grads)
+                .map(|(&i, g)| {
+                    let p = self.parameters[i].array();
+                    if o.maximize { g.binary_(decay, p).map(|()| g.clone()) } else { g.binary(decay, p) }
+                })
+                .collect();
+            grads = decayed?;
+            temporary = true;
+        }
+        if o.momentum != 0.0 {
+            for (&i, grad) in indices.iter().zip(&grads) {
+                match &self.buffers[i] {
+                    None => self.buffers[i] = Some(grad.copied()?.with_category(Category::OptimizerState)),
+                    Some(buffer) => scale_add(buffer, o.momentum, grad, 1.0 - o.dampening)?,
+                }
+            }
+            for (&i, grad) in indices.iter().zip(&mut grads) {
+                let Some(buffer) = &self.buffers[i] else { continue };
+                if o.nesterov {
+                    grad.binary_(BinaryOp::Add { alpha: o.momentum }, buffer)?;
+                } else {
+                    *grad = buffer.clone();
+                }
+            }
+        }
+        for (&i, grad) in indices.iter().zip(&grads) {
+            self.parameters[i].array().binary_(BinaryOp::Add { alpha: -o.lr }, grad)?;
+        }
+        if temporary {
+            drop_reversed(grads);
+        }
+        Ok(())
+    }
+
+    /// Buffers that hold nothing yet go through a launch of their own: the kernel's first step overwrites them.
+    fn step_fused(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let (mut fresh, mut later) = (Vec::new(), Vec::new());
+        for (i, grad) in &gradients {
+            let momentum = if self.options.momentum == 0.0 {
+                later.push((*i, grad, None));
+                continue;
+            } else {
+                self.buffers[*i].clone()
+            };
+            match momentum {
+                Some(buffer) => later.push((*i, grad, Some(buffer))),
+                None => {
+                    let buffer = grad.empty_like()?.with_category(Category::OptimizerState);
+                    self.buffers[*i] = Some(buffer.clone());
+                    fresh.push((*i, grad, Some(buffer)));
+                }
+            }
+        }
+        self.launch_fused(&fresh, true)?;
+        self.launch_fused(&later, false)
+    }
+
+    fn launch_fused(&self, tensors: &[(usize, &Array, Option<Array>)], first_step: bool) -> Result<()> {
+        let Some((first, ..)) = tensors.first() else { return Ok(()) };
+        let o = self.options;
+        let operands: Arc<[SgdTensors]> = tensors
+            .iter()
+            .map(|(i, grad, momentum)| SgdTensors {
+                param: self.parameters[*i].array().operand(),
+                grad: grad.operand(),
+                momentum: momentum.as_ref().map(Array::operand),
+            })
+            .collect();
+        self.parameters[*first].array().device().launch(SgdStep {
+            tensors: operands,
+            lr: o.lr,
+            momentum: o.momentum,
+            dampening: o.dampening,
+            weight_decay: o.weight_decay,
+            nesterov: o.nesterov,
+            maximize: o.maximize,
+            first_step,
+            found_inf: None,
+        })?;
+        tensors.iter().for_each(|(i, ..)| self.parameters[*i].array().storage().bump_version());
+        Ok(())
+    }
+}
+
+/// `x = a·x + b·y`.
+fn scale_add(x: &Array, a: f64, y: &Array, b: f64) -> Result<()> {
+    x.unary_(crate::backend::kernel::UnaryOp::Affine { mul: a, add: 0.0 })?;
+    x.binary_(BinaryOp::Add { alpha: b }, y)
+}
+
+impl Optimizer for Sgd {
+    fn step(&mut self) -> Result<()> {
+        let _op = context::op("SGD.step");
+        let gradients = with_gradients(&self.parameters);
+        match self.options.implementation {
+            Implementation::Loop => self.step_loop(gradients),
+            Implementation::Foreach => self.step_foreach(gradients),
+            Implementation::Fused => self.step_fused(gradients),
+        }
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+}

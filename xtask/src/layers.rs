@@ -1,0 +1,189 @@
+//! The order of the modules inside a crate: an arrow may run down, never up.
+//!
+//! The order is that of the architecture. A module need not exist to have its place here, but where a crate is
+//! listed in full, a module without a place is itself a violation: it would be a way round.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::Violation;
+use crate::files::SourceFile;
+use crate::paths::{CratePath, ModulePaths, module_paths, reexports};
+use crate::scan::scan;
+
+/// The layers of one crate.
+#[derive(Clone, Copy, Debug)]
+pub struct CrateLayers {
+    /// The crate, which is also its directory.
+    pub name: &'static str,
+    /// From low to high; modules of one layer may use each other.
+    pub layers: &'static [&'static [&'static str]],
+    /// Arrows that may run up all the same.
+    pub exceptions: &'static [Exception],
+    /// Whether every module must have a place. Where not, the unlisted ones may use and be used freely.
+    pub complete: bool,
+}
+
+/// An arrow that may run up.
+#[derive(Clone, Copy, Debug)]
+pub struct Exception {
+    /// The lower module.
+    pub from: &'static str,
+    /// The higher module.
+    pub to: &'static str,
+    /// The one item that it may name there.
+    pub item: &'static str,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// The crates whose modules have an order.
+pub const LAYERS: &[CrateLayers] = &[
+    CrateLayers {
+        name: "memcore",
+        layers: &[
+            &["dtype", "layout", "error"],
+            &["backend"],
+            &["memory"],
+            // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
+            &["context", "profile", "tape"],
+            &["device"],
+            &["storage"],
+            &["array"],
+            &["autograd"],
+            &["ops"],
+            &["nn"],
+            &["optim"],
+        ],
+        exceptions: &[
+            Exception {
+                from: "error",
+                to: "backend",
+                item: "SegmentId",
+                reason: "the one error type carries what it is about; an id is a plain number",
+            },
+            Exception {
+                from: "error",
+                to: "memory",
+                item: "OutOfMemory",
+                reason: "the one error type carries the report of who held the memory",
+            },
+        ],
+        complete: true,
+    },
+    CrateLayers {
+        name: "lab",
+        layers: &[&["data"], &["models"], &["training"], &["experiments"]],
+        exceptions: &[],
+        complete: false,
+    },
+];
+
+impl CrateLayers {
+    fn level(&self, module: &str) -> Option<usize> {
+        self.layers.iter().position(|layer| layer.contains(&module))
+    }
+
+    fn allows(&self, from: &str, to: &str, item: Option<&str>) -> bool {
+        self.exceptions.iter().any(|e| e.from == from && e.to == to && Some(e.item) == item)
+    }
+
+    /// Checks all files of the crate's `src` directory; `source_dir` is what their paths begin with.
+    pub fn check(&self, source_dir: &Path, files: &[SourceFile]) -> Vec<Violation> {
+        let sources: Vec<Source> = files.iter().map(|file| Source::read(source_dir, file)).collect();
+        let root = files.iter().find(|file| file.path == source_dir.join("lib.rs"));
+        let root_names = root.map(|file| reexports(&scan(&file.text)).into_iter().collect()).unwrap_or_default();
+        let test_modules: Vec<&[String]> = sources.iter().flat_map(Source::test_modules).collect();
+        let is_test = |source: &Source| {
+            source.is_named_as_test() || test_modules.iter().any(|module| source.module.starts_with(module))
+        };
+        let code = sources.iter().filter(|source| !source.module.is_empty() && !is_test(source));
+        code.flat_map(|source| self.check_source(source, &root_names)).collect()
+    }
+
+    fn check_source(&self, source: &Source, root_names: &HashMap<String, Vec<String>>) -> Vec<Violation> {
+        let from = source.module[0].as_str();
+        let Some(level) = self.level(from) else {
+            if !self.complete {
+                return Vec::new();
+            }
+            let problem = format!("module `{from}` has no place in the layers of {}: {WHERE_TO_ADD}", self.name);
+            return vec![Violation::new(&source.file.path, 1, problem)];
+        };
+        let problems = source.paths.used.iter().filter_map(|path| {
+            let problem = self.problem(from, level, path, root_names)?;
+            Some(Violation::new(&source.file.path, path.line, problem))
+        });
+        problems.collect()
+    }
+
+    /// What is wrong with a path that a module uses.
+    fn problem(
+        &self,
+        from: &str,
+        level: usize,
+        path: &CratePath,
+        root_names: &HashMap<String, Vec<String>>,
+    ) -> Option<String> {
+        let first = path.segments.first()?.as_str();
+        if first == "*" {
+            return Some(format!("`{from}` imports everything at the crate's root: name what it uses"));
+        }
+        if first == from {
+            return None;
+        }
+        let resolved = match (self.level(first), root_names.get(first)) {
+            (None, Some(target)) => target.as_slice(),
+            _ => path.segments.as_slice(),
+        };
+        let to = resolved.first()?.as_str();
+        let Some(target_level) = self.level(to) else {
+            let known = path.is_macro || !self.complete || to == from;
+            return (!known).then(|| format!("`{to}` has no place in the layers of {}: {WHERE_TO_ADD}", self.name));
+        };
+        if target_level <= level || self.allows(from, to, resolved.get(1).map(String::as_str)) {
+            return None;
+        }
+        let full = path.segments.join("::");
+        Some(format!("`{from}` is below `{to}` in {} and may not use it (crate::{full})", self.name))
+    }
+}
+
+const WHERE_TO_ADD: &str = "give it one in xtask/src/layers.rs";
+
+/// A file with what was read from it.
+struct Source<'a> {
+    file: &'a SourceFile,
+    /// Its module's path; empty for a crate's root.
+    module: Vec<String>,
+    paths: ModulePaths,
+}
+
+impl<'a> Source<'a> {
+    fn read(source_dir: &Path, file: &'a SourceFile) -> Self {
+        let module = module_of(file.path.strip_prefix(source_dir).unwrap_or(&file.path));
+        let paths = module_paths(&scan(&file.text), &module);
+        Source { file, module, paths }
+    }
+
+    fn test_modules(&self) -> impl Iterator<Item = &[String]> {
+        self.paths.declared.iter().filter(|declared| declared.for_tests).map(|declared| declared.module.as_slice())
+    }
+
+    /// `tests.rs`, `…_tests.rs` and what lies below `tests/` are a module's tests, also where a `#[path]` attribute
+    /// makes the module's name differ from the file's.
+    fn is_named_as_test(&self) -> bool {
+        self.module.iter().skip(1).any(|name| name == "tests" || name.ends_with("_tests"))
+    }
+}
+
+/// The module that a file is, from its path below `src`.
+fn module_of(path: &Path) -> Vec<String> {
+    let mut module: Vec<String> =
+        path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    if module.last().is_some_and(|name| name == "mod") {
+        module.pop();
+    }
+    let root = matches!(module.first().map(String::as_str), Some("lib" | "main" | "bin"));
+    if root { Vec::new() } else { module }
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
+
+mod steps;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+/// The project's chores.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run everything that must pass: formatting, lints, doc tests, all tests.
+    ///
+    /// Example: cargo xtask test --full
+    Test {
+        /// Also run what takes long: the kernels' tests in release mode.
+        #[arg(long)]
+        full: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = match args.chore {
+        Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the workspace is: cargo says so at run time, since the binary may have been moved after it was built.
+fn repository_root() -> anyhow::Result<PathBuf> {
+    let manifest_dir =
+        std::env::var_os("CARGO_MANIFEST_DIR").context("cargo did not say where the project is: run `cargo xtask`")?;
+    let root = PathBuf::from(manifest_dir).parent().map(PathBuf::from);
+    root.context("the xtask package has no directory above it")
+}

@@ -1,0 +1,148 @@
+//! The order of the crates: who may depend on whom.
+//!
+//! Manifests are read line by line, which is enough for the tables that they consist of and tells the line.
+
+use std::path::PathBuf;
+
+use crate::Violation;
+use crate::files::SourceFile;
+
+/// What a dependency is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The code itself, or its build script.
+    Normal,
+    /// Tests and benches only.
+    Dev,
+}
+
+/// One line of a manifest's dependencies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// The package.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// A member's manifest.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// The file.
+    pub path: PathBuf,
+    /// The package's name.
+    pub package: String,
+    /// Everything that it depends on, members or not.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// Which members a member may depend on. `backend-*` stands for every backend.
+struct Rule {
+    package: &'static str,
+    normal: &'static [&'static str],
+    /// Besides the normal ones.
+    dev: &'static [&'static str],
+}
+
+const RULES: &[Rule] = &[
+    Rule { package: "memcore", normal: &[], dev: &[] },
+    Rule { package: "conformance", normal: &["memcore"], dev: &[] },
+    Rule { package: "backend-*", normal: &["memcore"], dev: &["conformance"] },
+    Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
+    Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
+    Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
+    Rule { package: "xtask", normal: &[], dev: &[] },
+];
+
+/// Packages from outside that belong to one member alone.
+const EXCLUSIVE: &[(&str, &str)] = &[("wgpu", "backend-wgpu"), ("cudarc", "backend-cuda")];
+
+/// Reads a manifest.
+pub fn parse(file: &SourceFile) -> Manifest {
+    let mut manifest = Manifest { path: file.path.clone(), package: String::new(), dependencies: Vec::new() };
+    let mut section = String::new();
+    for (index, text) in file.text.lines().enumerate() {
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if let Some(header) = text.strip_prefix('[') {
+            section = header.trim_matches(['[', ']', ' ']).to_string();
+            // `[dependencies.name]` is a dependency by itself.
+            if let Some((table, name)) = section.rsplit_once('.')
+                && let Some(kind) = kind_of(table)
+            {
+                manifest.dependencies.push(Dependency { name: unquoted(name), kind, line: index + 1 });
+            }
+        } else if let Some((key, value)) = text.split_once('=') {
+            let key = unquoted(key.split('.').next().unwrap_or_default());
+            if section == "package" && key == "name" {
+                manifest.package = unquoted(value);
+            } else if let Some(kind) = kind_of(&section) {
+                manifest.dependencies.push(Dependency { name: real_name(&key, value), kind, line: index + 1 });
+            }
+        }
+    }
+    manifest
+}
+
+fn unquoted(text: &str) -> String {
+    text.trim().trim_matches(['"', '\'']).to_string()
+}
+
+/// The kind of a section's entries; sections for one target end in the same words.
+fn kind_of(section: &str) -> Option<Kind> {
+    match section.rsplit('.').next()? {
+        "dependencies" | "build-dependencies" => Some(Kind::Normal),
+        "dev-dependencies" => Some(Kind::Dev),
+        _ => None,
+    }
+}
+
+/// A dependency may be renamed: `key = { package = "name" }`.
+fn real_name(key: &str, value: &str) -> String {
+    let renamed = value.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('='));
+    renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| key.to_string(), str::to_string)
+}
+
+/// Checks every member's dependencies on the others, and on what belongs to one member alone.
+pub fn check(manifests: &[Manifest]) -> Vec<Violation> {
+    let is_member = |name: &str| manifests.iter().any(|manifest| manifest.package == name);
+    let mut found = Vec::new();
+    for manifest in manifests {
+        let Some(rule) = RULES.iter().find(|rule| matches(rule.package, &manifest.package)) else {
+            let problem = format!("`{}` has no rule: give it one in xtask/src/manifests.rs", manifest.package);
+            found.push(Violation::new(&manifest.path, 1, problem));
+            continue;
+        };
+        for dependency in &manifest.dependencies {
+            if let Some(problem) = problem(rule, manifest, dependency, is_member(&dependency.name)) {
+                found.push(Violation::new(&manifest.path, dependency.line, problem));
+            }
+        }
+    }
+    found
+}
+
+fn problem(rule: &Rule, manifest: &Manifest, dependency: &Dependency, member: bool) -> Option<String> {
+    let (package, name) = (&manifest.package, &dependency.name);
+    if let Some((_, owner)) = EXCLUSIVE.iter().find(|(outside, owner)| outside == name && owner != package) {
+        return Some(format!("`{package}` may not depend on `{name}`: it belongs to `{owner}` alone"));
+    }
+    if !member {
+        return None;
+    }
+    let allowed = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+    match dependency.kind {
+        _ if allowed(rule.normal) => None,
+        Kind::Dev if allowed(rule.dev) => None,
+        Kind::Normal if allowed(rule.dev) => Some(format!("`{package}` may depend on `{name}` for tests only")),
+        _ => Some(format!("`{package}` may not depend on `{name}`: the arrow would run up")),
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}

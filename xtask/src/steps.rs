@@ -1,0 +1,123 @@
+//! The steps of `cargo xtask test`, in order.
+//!
+//! The test runner comes last, so that its summary is the last line of the output: what was skipped is
+//! said before it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+/// One command that must succeed.
+struct Step {
+    name: &'static str,
+    /// Arguments of cargo.
+    args: &'static [&'static str],
+    /// What the command needs beyond cargo itself.
+    needs: Option<Tool>,
+}
+
+/// A part of the toolchain that may be missing.
+struct Tool {
+    name: &'static str,
+    /// Arguments of cargo that succeed when the tool is there.
+    probe: &'static [&'static str],
+    /// A command that installs it, where that is quick; it may fail.
+    install: &'static [&'static str],
+}
+
+const RUSTFMT: Tool =
+    Tool { name: "rustfmt", probe: &["fmt", "--version"], install: &["rustup", "component", "add", "rustfmt"] };
+const CLIPPY: Tool =
+    Tool { name: "clippy", probe: &["clippy", "--version"], install: &["rustup", "component", "add", "clippy"] };
+
+const FMT: Step = Step { name: "fmt", args: &["fmt", "--all", "--check"], needs: Some(RUSTFMT) };
+const LINTS: Step = Step {
+    name: "clippy",
+    args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    needs: Some(CLIPPY),
+};
+const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--workspace"], needs: None };
+
+/// What only `--full` runs.
+const LONG: &[Step] = &[Step {
+    name: "release tests",
+    args: &["test", "--release", "-p", "conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
+    needs: None,
+}];
+
+// Benches are left out of both: run as tests they would measure nothing and take minutes.
+const NEXTEST: Step =
+    Step { name: "tests", args: &["nextest", "run", "--workspace", "--lib", "--bins", "--tests"], needs: None };
+const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
+
+/// Runs every step and stops at the first that fails.
+///
+/// # Errors
+/// Names the step that failed, or that could not be started.
+pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
+    let mut skipped = Vec::new();
+    let long = if full { LONG } else { &[] };
+    for step in [FMT, LINTS, DOC_TESTS].iter().chain(long) {
+        match missing_tool(root, step) {
+            Some(tool) => {
+                let what = format!("step `{}`: {} is missing and could not be installed", step.name, tool.name);
+                println!("==> SKIPPED {what}");
+                skipped.push(what);
+            }
+            None => run(root, step)?,
+        }
+    }
+    if !full {
+        skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
+    }
+    for what in &skipped {
+        println!("==> skipped: {what}");
+    }
+    let nextest = cargo_succeeds(root, &["nextest", "--version"]);
+    run(root, if nextest { &NEXTEST } else { &LIBTEST })
+}
+
+fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
+    println!("==> {}: cargo {}", step.name, step.args.join(" "));
+    let status = Command::new(cargo())
+        .args(step.args)
+        .current_dir(root)
+        .status()
+        .with_context(|| format!("step `{}` could not start cargo", step.name))?;
+    if !status.success() {
+        bail!("step `{}` failed ({status})", step.name);
+    }
+    Ok(())
+}
+
+/// The tool that a step lacks, after an attempt to install it.
+fn missing_tool<'a>(root: &Path, step: &'a Step) -> Option<&'a Tool> {
+    let tool = step.needs.as_ref()?;
+    if cargo_succeeds(root, tool.probe) {
+        return None;
+    }
+    if let [program, args @ ..] = tool.install {
+        println!("==> {} is missing; trying: {}", tool.name, tool.install.join(" "));
+        // A failure to start it is a failure to install: the probe below says the same.
+        let _ = Command::new(program).args(args).current_dir(root).status();
+    }
+    (!cargo_succeeds(root, tool.probe)).then_some(tool)
+}
+
+fn cargo_succeeds(root: &Path, args: &[&str]) -> bool {
+    let quiet = Command::new(cargo())
+        .args(args)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+/// The cargo that started us, so that a `+toolchain` is kept.
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
