@@ -44,8 +44,8 @@ pub(crate) trait Real:
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
 {
-    /// −∞
-    const NEG_INFINITY: Self;
+    /// Its vectors in an instruction set.
+    type Vector<S: Isa>: crate::vector::Vector<Self>;
     /// To f64, exactly.
     fn to_f64(self) -> f64;
     /// `self·b + c`
@@ -54,6 +54,11 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     /// `eˣ`
     fn exp<S: Isa>(self) -> Self;
+    /// `eˣ` for `x ≤ 0` (or NaN), where results below the least normal number may be 0: cheaper.
+    #[inline(always)]
+    fn exp_nonpositive<S: Isa>(self) -> Self {
+        self.exp::<S>()
+    }
     /// `ln x`
     fn ln<S: Isa>(self) -> Self;
     /// `tanh x`

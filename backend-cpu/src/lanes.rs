@@ -1,97 +1,250 @@
-//! Reductions of slices in independent lanes, which vectorise and whose order depends on the length alone.
-//!
-//! The loops over lanes have lengths that the compiler does not know: it then vectorises them as loops. Short loops of known length
-//! would be unrolled first and vectorise only by luck.
+//! Reductions of slices in a fixed order: four vectors of partial results, joined pairwise at the end.
+
+use crate::element::{Float, Real};
+use crate::elementwise::{larger, smaller};
+use crate::simd::Isa;
+use crate::vector::{MAX_N, Vector, load};
 
 /// Elements that are summed in the compute type before their sum goes to f64 (or i64): so the error does not grow with
 /// the number of elements.
 pub(crate) const RUN: usize = 4096;
 
-/// The most lanes.
-const MAX_LANES: usize = 128;
-
-/// Lanes come in groups of this many.
-const GROUP: usize = 16;
-
-/// `step` over all elements, from `start` (a neutral element of `join`).
-#[inline(always)]
-pub(crate) fn fold<T: Copy, C: Copy>(xs: &[T], start: C, step: impl Fn(C, T) -> C, join: impl Fn(C, C) -> C) -> C {
-    fold3(xs, xs, xs, start, |c, x, _, _| step(c, x), join)
+/// How partial results become one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// Their sum.
+    Add,
+    /// The larger; NaN wins.
+    Larger,
+    /// The smaller; NaN wins.
+    Smaller,
 }
 
-/// [`fold`] over two slices of one length.
-#[inline(always)]
-pub(crate) fn fold2<T: Copy, U: Copy, C: Copy>(
-    xs: &[T],
-    ys: &[U],
-    start: C,
-    step: impl Fn(C, T, U) -> C,
-    join: impl Fn(C, C) -> C,
-) -> C {
-    fold3(xs, ys, xs, start, |c, x, y, _| step(c, x, y), join)
+impl Join {
+    #[inline(always)]
+    fn start<R: Real>(self) -> R {
+        match self {
+            Join::Add => R::default(),
+            Join::Larger => R::LOWEST,
+            Join::Smaller => R::HIGHEST,
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<R: Real, V: Vector<R>>(self, a: V, b: V) -> V {
+        match self {
+            Join::Add => a.add(b),
+            Join::Larger => a.larger(b),
+            Join::Smaller => a.smaller(b),
+        }
+    }
+
+    #[inline(always)]
+    fn numbers<R: Real>(self, a: R, b: R) -> R {
+        match self {
+            Join::Add => a + b,
+            Join::Larger => larger(a, b),
+            Join::Smaller => smaller(a, b),
+        }
+    }
 }
 
-/// [`fold`] over three slices of one length.
+/// What is done with each element (of up to three slices).
+pub(crate) trait Step<R: Real>: Copy {
+    /// How partial results become one.
+    const JOIN: Join = Join::Add;
+    /// The partial results after one more vector of elements.
+    fn step<V: Vector<R>>(self, partial: V, x: V, y: V, z: V) -> V;
+}
+
+/// `Σ x`
+#[derive(Clone, Copy)]
+pub(crate) struct Sum;
+/// `Σ x²`
+#[derive(Clone, Copy)]
+pub(crate) struct Squares;
+/// The largest; NaN wins.
+#[derive(Clone, Copy)]
+pub(crate) struct Largest;
+/// The smallest; NaN wins.
+#[derive(Clone, Copy)]
+pub(crate) struct Smallest;
+/// The largest magnitude; NaN wins.
+#[derive(Clone, Copy)]
+pub(crate) struct LargestMagnitude;
+/// `Σ (x − mean)²`
+#[derive(Clone, Copy)]
+pub(crate) struct Deviations<R> {
+    /// What is subtracted.
+    pub(crate) mean: R,
+}
+/// `Σ x·y`
+#[derive(Clone, Copy)]
+pub(crate) struct Dot;
+/// `Σ x·(y − mean)`
+#[derive(Clone, Copy)]
+pub(crate) struct CentredDot<R> {
+    /// What is subtracted.
+    pub(crate) mean: R,
+}
+/// `Σ x·y·(z − mean)`
+#[derive(Clone, Copy)]
+pub(crate) struct WeightedCentredDot<R> {
+    /// What is subtracted.
+    pub(crate) mean: R,
+}
+
+macro_rules! step {
+    ($(<$($G:ident)?> $Step:ty, $join:ident, |$self:ident, $partial:ident, $x:ident, $y:ident, $z:ident| $body:expr;)*) => {$(
+        impl<R: Real> Step<R> for $Step {
+            const JOIN: Join = Join::$join;
+            #[inline(always)]
+            fn step<V: Vector<R>>($self, $partial: V, $x: V, $y: V, $z: V) -> V {
+                $body
+            }
+        }
+    )*};
+}
+step! {
+    <> Sum, Add, |self, s, x, _y, _z| s.add(x);
+    <> Squares, Add, |self, s, x, _y, _z| x.fma(x, s);
+    <> Largest, Larger, |self, s, x, _y, _z| s.larger(x);
+    <> Smallest, Smaller, |self, s, x, _y, _z| s.smaller(x);
+    <> LargestMagnitude, Larger, |self, s, x, _y, _z| s.larger(x.larger(V::splat(R::default()).sub(x)));
+    <R> Deviations<R>, Add, |self, s, x, _y, _z| {
+        let d = x.sub(V::splat(self.mean));
+        d.fma(d, s)
+    };
+    <> Dot, Add, |self, s, x, y, _z| x.fma(y, s);
+    <R> CentredDot<R>, Add, |self, s, x, y, _z| x.fma(y.sub(V::splat(self.mean)), s);
+    <R> WeightedCentredDot<R>, Add, |self, s, x, y, z| x.mul(y).fma(z.sub(V::splat(self.mean)), s);
+}
+
+/// Reduces one slice.
 #[inline(always)]
-pub(crate) fn fold3<T: Copy, U: Copy, V: Copy, C: Copy>(
+pub(crate) fn fold<S: Isa, T: Float>(step: impl Step<T::Compute>, xs: &[T]) -> T::Compute {
+    fold3::<S, T>(step, xs, xs, xs)
+}
+
+/// Reduces two slices of one length.
+#[inline(always)]
+pub(crate) fn fold2<S: Isa, T: Float>(step: impl Step<T::Compute>, xs: &[T], ys: &[T]) -> T::Compute {
+    fold3::<S, T>(step, xs, ys, xs)
+}
+
+/// Reduces three slices of one length.
+#[inline(always)]
+pub(crate) fn fold3<S: Isa, T: Float>(step: impl Step<T::Compute>, xs: &[T], ys: &[T], zs: &[T]) -> T::Compute {
+    fold_vectors::<T, <T::Compute as Real>::Vector<S>, _>(step, xs, ys, zs)
+}
+
+#[inline(always)]
+fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
+    step: F,
     xs: &[T],
-    ys: &[U],
-    zs: &[V],
-    start: C,
-    step: impl Fn(C, T, U, V) -> C,
-    join: impl Fn(C, C) -> C,
-) -> C {
+    ys: &[T],
+    zs: &[T],
+) -> T::Compute {
     let n = xs.len();
     let (ys, zs) = (&ys[..n], &zs[..n]);
-    let width = (n / 4).next_multiple_of(GROUP).clamp(GROUP, MAX_LANES);
-    let mut storage = [start; MAX_LANES];
-    let lanes = &mut storage[..width];
+    let start = F::JOIN.start::<T::Compute>();
+    let mut partial = [V::splat(start); 4];
     let mut at = 0;
-    // Four rows of lanes at a time, so that the lanes are loaded and stored a quarter as often.
-    while n - at >= 4 * width {
-        let row = |r: usize| at + r * width..at + (r + 1) * width;
-        let (x0, x1, x2, x3) = (&xs[row(0)], &xs[row(1)], &xs[row(2)], &xs[row(3)]);
-        let (y0, y1, y2, y3) = (&ys[row(0)], &ys[row(1)], &ys[row(2)], &ys[row(3)]);
-        let (z0, z1, z2, z3) = (&zs[row(0)], &zs[row(1)], &zs[row(2)], &zs[row(3)]);
-        for (l, lane) in lanes.iter_mut().enumerate() {
-            let c = step(step(*lane, x0[l], y0[l], z0[l]), x1[l], y1[l], z1[l]);
-            *lane = step(step(c, x2[l], y2[l], z2[l]), x3[l], y3[l], z3[l]);
-        }
-        at += 4 * width;
+    let one = |partial: V, at: usize| {
+        // SAFETY: the loops below pass only vectors that end before `n`.
+        let (x, y, z) = unsafe { (load(xs.as_ptr().add(at)), load(ys.as_ptr().add(at)), load(zs.as_ptr().add(at))) };
+        step.step::<V>(partial, x, y, z)
+    };
+    while at + 4 * V::N <= n {
+        partial[0] = one(partial[0], at);
+        partial[1] = one(partial[1], at + V::N);
+        partial[2] = one(partial[2], at + 2 * V::N);
+        partial[3] = one(partial[3], at + 3 * V::N);
+        at += 4 * V::N;
     }
-    while at < n {
-        let end = (at + width).min(n);
-        for (((lane, &x), &y), &z) in lanes.iter_mut().zip(&xs[at..end]).zip(&ys[at..end]).zip(&zs[at..end]) {
-            *lane = step(*lane, x, y, z);
-        }
-        at = end;
+    while at + V::N <= n {
+        partial[0] = one(partial[0], at);
+        at += V::N;
     }
-    for group in (GROUP..width).step_by(GROUP) {
-        for l in 0..GROUP {
-            storage[l] = join(storage[l], storage[group + l]);
-        }
+    let mut lanes = [start; MAX_N];
+    if at < n {
+        // The last elements fill a vector that counts only as far as they go.
+        let tail = |s: &[T]| {
+            let mut buffer = [T::put(T::Compute::default()); MAX_N];
+            buffer[..n - at].copy_from_slice(&s[at..]);
+            // SAFETY: the buffer holds `MAX_N` ≥ `V::N` elements.
+            unsafe { load::<T, V>(buffer.as_ptr()) }
+        };
+        let last = step.step::<V>(V::splat(start), tail(xs), tail(ys), tail(zs));
+        // SAFETY: there is room for `MAX_N` ≥ `V::N` numbers.
+        unsafe { last.store(lanes.as_mut_ptr()) };
+        lanes[n - at..].fill(start);
     }
-    let mut half = GROUP;
+    // SAFETY: `lanes` holds `MAX_N` ≥ `V::N` numbers.
+    let last = unsafe { V::load(lanes.as_ptr()) };
+    let low = F::JOIN.vectors(partial[0], partial[1]);
+    let high = F::JOIN.vectors(partial[2], partial[3]);
+    let all = F::JOIN.vectors(F::JOIN.vectors(low, high), last);
+    // SAFETY: as above.
+    unsafe { all.store(lanes.as_mut_ptr()) };
+    let mut half = V::N;
     while half > 1 {
         half /= 2;
         for l in 0..half {
-            storage[l] = join(storage[l], storage[l + half]);
+            lanes[l] = F::JOIN.numbers(lanes[l], lanes[l + half]);
         }
     }
-    storage[0]
+    lanes[0]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::simd;
+
+    simd! {
+        fn all_folds(xs: &[f32], ys: &[f32]) -> [f32; 7] = all_folds_body;
+        fn half_sum(xs: &[half::bf16]) -> f32 = half_sum_body;
+    }
+
+    #[inline(always)]
+    fn all_folds_body<S: Isa>(xs: &[f32], ys: &[f32]) -> [f32; 7] {
+        [
+            fold::<S, f32>(Sum, xs),
+            fold::<S, f32>(Squares, xs),
+            fold::<S, f32>(Largest, xs),
+            fold::<S, f32>(Smallest, xs),
+            fold::<S, f32>(LargestMagnitude, xs),
+            fold2::<S, f32>(Dot, xs, ys),
+            fold3::<S, f32>(WeightedCentredDot { mean: 2.0 }, xs, ys, ys),
+        ]
+    }
+
+    #[inline(always)]
+    fn half_sum_body<S: Isa>(xs: &[half::bf16]) -> f32 {
+        fold::<S, half::bf16>(Sum, xs)
+    }
 
     #[test]
     fn every_element_counts_once() {
-        for n in [0, 1, 15, 16, 17, 63, 64, 65, 100, 511, 512, 513, 1000, 5000] {
-            let xs: Vec<i64> = (0..n).collect();
-            assert_eq!(fold(&xs, 0, |a, x| a + x, |a, b| a + b), n * (n - 1) / 2);
-            assert_eq!(fold(&xs, i64::MIN, i64::max, i64::max), if n == 0 { i64::MIN } else { n - 1 });
-            assert_eq!(fold2(&xs, &xs, 0, |a, x, y| a + x * y, |a, b| a + b), xs.iter().map(|x| x * x).sum::<i64>());
+        for n in [0usize, 1, 3, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 200] {
+            // Small integers: sums are exact in any order.
+            let xs: Vec<f32> = (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+            let ys: Vec<f32> = (0..n).map(|i| (i * 5 % 7) as f32).collect();
+            let sum = |f: &dyn Fn(usize) -> f32| (0..n).map(f).sum::<f32>();
+            let magnitude = xs.iter().map(|x| x.abs()).fold(f32::NEG_INFINITY, f32::max);
+            let want = [
+                sum(&|i| xs[i]),
+                sum(&|i| xs[i] * xs[i]),
+                xs.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+                xs.iter().copied().fold(f32::INFINITY, f32::min),
+                magnitude,
+                sum(&|i| xs[i] * ys[i]),
+                sum(&|i| xs[i] * ys[i] * (ys[i] - 2.0)),
+            ];
+            assert_eq!(all_folds(&xs, &ys), want, "{n}");
+            let halves: Vec<half::bf16> = xs.iter().map(|&x| half::bf16::from_f32(x)).collect();
+            assert_eq!(half_sum(&halves), want[0]);
         }
     }
 }

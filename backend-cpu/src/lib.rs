@@ -11,7 +11,8 @@
 //! | `memory.rs`, `os.rs` | segments and what the operating system says of memory |
 //! | `view.rs` | how a kernel gets at its operands |
 //! | `parallel.rs` | threads and scratch |
-//! | `simd.rs`, `element.rs`, `math.rs` | instruction sets, element types, elementary functions |
+//! | `simd.rs`, `vector.rs`, `lanes.rs` | instruction sets, explicit vectors, reductions with them |
+//! | `element.rs`, `math.rs` | element types, elementary functions |
 //! | `stream.rs` | the loop behind every elementwise kernel |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
@@ -39,6 +40,7 @@ mod softmax;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod vector;
 mod view;
 
 pub use backend::Cpu;

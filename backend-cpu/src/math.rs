@@ -22,22 +22,38 @@ fn horner<S: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {
 /// Adding and subtracting 1.5·2²³ rounds to the nearest integer, which then stands in the low bits of the sum.
 const ROUND: f32 = 12582912.0;
 
-/// `eˣ` to 1 ulp or 2: `x = n·ln 2 + r`, `eʳ = 1 + r + r²·P(r)` with P's error 3.1e-9. Overflows to ∞ and underflows gradually.
+/// `eʳ` and `n` with `x = n·ln 2 + r`: `eʳ = 1 + r + r²·P(r)`, P's error 3.1e-9.
 #[inline(always)]
-pub(crate) fn exp_f32<S: Isa>(x: f32) -> f32 {
-    // Comparisons that let NaN through.
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -104.0 { -104.0 } else { x };
+fn exp_parts<S: Isa>(x: f32) -> (f32, i32) {
     let shifted = S::fma32(x, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = S::fma32(n, -LN2_HIGH, x);
     let r = S::fma32(n, -LN2_LOW, r);
     let p = horner::<S, 5>(r, [0.499_999_94, 0.166_665_2, 0.041_668_393, 0.008_368_78, 0.001_381_446_3]);
-    let y = S::fma32(r * r, p, r) + 1.0;
+    (S::fma32(r * r, p, r) + 1.0, (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+}
+
+/// `eˣ` to 1 ulp or 2. Overflows to ∞ and underflows gradually.
+#[inline(always)]
+pub(crate) fn exp_f32<S: Isa>(x: f32) -> f32 {
+    // Comparisons that let NaN through.
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.0 { -104.0 } else { x };
+    let (y, n) = exp_parts::<S>(x);
     // 2ⁿ in two factors: n reaches 128 and −150, beyond a float's exponents.
-    let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// The least x whose exponential is a normal number.
+const LEAST_NORMAL: f32 = -87.336_54;
+
+/// [`exp_f32`] for `x ≤ 0`, without subnormal results: n fits one factor.
+#[inline(always)]
+pub(crate) fn exp_nonpositive_f32<S: Isa>(x: f32) -> f32 {
+    let (y, n) = exp_parts::<S>(if x < LEAST_NORMAL { LEAST_NORMAL } else { x });
+    let y = y * power_of_two(n);
+    if x < LEAST_NORMAL { 0.0 } else { y }
 }
 
 /// Upper bits of ln 2, so that small multiples are exact.
@@ -83,14 +99,15 @@ pub(crate) fn ln_f32<S: Isa>(x: f32) -> f32 {
     if x < 0.0 || x != x { f32::NAN } else { y }
 }
 
-/// `tanh x` to 2 ulp: `x + x³·P(x²)` below 0.625 (error 4.4e-9), else from `e²ˣ`.
+/// `tanh x` to 2 ulp: `x + x³·P(x²)` below 0.625 (error 4.4e-9), else from `e⁻²ˣ`.
 #[inline(always)]
 pub(crate) fn tanh_f32<S: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let y = x * x;
     let p = horner::<S, 5>(y, [-0.333_332_83, 0.133_314_42, -0.053_739_71, 0.020_639_077, -0.005_704_977_7]);
     let small = S::fma32(x * y, p, x);
-    let large = 1.0 - 2.0 / (exp_f32::<S>(2.0 * a) + 1.0);
+    let e = exp_nonpositive_f32::<S>(-2.0 * a);
+    let large = (1.0 - e) / (1.0 + e);
     if a < 0.625 { small } else { large.copysign(x) }
 }
 
@@ -104,13 +121,13 @@ pub(crate) fn normal_f32<S: Isa>(x: f32) -> (f32, f32) {
         t,
         [0.185_108_54, 0.179_958_1, 0.210_324_95, 0.011_746_667, 0.477_750_24, -0.431_419_43, 0.511_003_77, -0.144_473],
     );
-    let e = exp_f32::<S>(-0.5 * x * x);
+    let e = exp_nonpositive_f32::<S>(-0.5 * x * x);
     let tail = 0.5 * e * (t * p);
     (if x > 0.0 { 1.0 - tail } else { tail }, INV_SQRT_TAU * e)
 }
 
 impl Real for f32 {
-    const NEG_INFINITY: f32 = f32::NEG_INFINITY;
+    type Vector<S: Isa> = S::F32;
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self as f64
@@ -126,6 +143,10 @@ impl Real for f32 {
     #[inline(always)]
     fn exp<S: Isa>(self) -> Self {
         exp_f32::<S>(self)
+    }
+    #[inline(always)]
+    fn exp_nonpositive<S: Isa>(self) -> Self {
+        exp_nonpositive_f32::<S>(self)
     }
     #[inline(always)]
     fn ln<S: Isa>(self) -> Self {
@@ -154,7 +175,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    const NEG_INFINITY: f64 = f64::NEG_INFINITY;
+    type Vector<S: Isa> = S::F64;
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self
@@ -222,7 +243,8 @@ mod tests {
 
     #[test]
     fn functions_are_within_a_few_ulps() {
-        let cases: [(&str, f64, f64); 8] = [
+        let cases: [(&str, f64, f64); 9] = [
+            ("exp, not positive", worst_ulps(-87.3, 0.0, exp_nonpositive_f32::<Fused>, f64::exp), 2.0),
             ("exp", worst_ulps(-87.0, 88.7, exp_f32::<Fused>, f64::exp), 2.0),
             ("exp, separate", worst_ulps(-87.0, 88.7, exp_f32::<Separate>, f64::exp), 3.0),
             ("exp near 0", worst_ulps(-0.5, 0.5, exp_f32::<Fused>, f64::exp), 1.5),
@@ -249,6 +271,10 @@ mod tests {
         assert_eq!(exp_f32::<Fused>(0.0), 1.0);
         let subnormal = exp_f32::<Fused>(-95.0) as f64;
         assert!((subnormal - (-95f64).exp()).abs() < 2e-45, "{subnormal}");
+        assert_eq!(exp_nonpositive_f32::<Fused>(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp_nonpositive_f32::<Fused>(0.0), 1.0);
+        assert_eq!(exp_nonpositive_f32::<Fused>(-87.5), 0.0);
+        assert!(exp_nonpositive_f32::<Fused>(f32::NAN).is_nan());
         assert_eq!(ln_f32::<Fused>(0.0), f32::NEG_INFINITY);
         assert_eq!(ln_f32::<Fused>(f32::INFINITY), f32::INFINITY);
         assert_eq!(ln_f32::<Fused>(1.0), 0.0);

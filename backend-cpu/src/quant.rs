@@ -4,7 +4,7 @@ use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 use memcore::error::Result;
 
 use crate::element::{Float, Number, Real, float_type};
-use crate::lanes::fold;
+use crate::lanes::{LargestMagnitude, fold};
 use crate::matmul::product::{Mat, MatMut, product};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
@@ -68,8 +68,8 @@ simd! {
 #[inline(always)]
 fn quantize_row_body<S: Isa, T: Float>(x: &[T], out: &mut [i8]) -> f32 {
     let to_f32 = |x: T| x.get().to_f64() as f32;
-    let largest = fold(x, 0.0, |m: f32, x| m.max(to_f32(x).abs()), f32::max);
-    let scale = if largest == 0.0 { 1.0 } else { largest / 127.0 };
+    let largest = fold::<S, T>(LargestMagnitude, x).to_f64() as f32;
+    let scale = if largest <= 0.0 { 1.0 } else { largest / 127.0 };
     for (o, &x) in out.iter_mut().zip(x) {
         // A division, not a product with the inverse: ties must fall where the contract says.
         *o = (to_f32(x) / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
@@ -139,4 +139,3 @@ fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     });
     Ok(())
 }
-

@@ -5,8 +5,14 @@
 //! Everything that such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set: also no
 //! iterator adaptors whose closures hold arithmetic (`map(..).sum()`); `for` loops over zipped slices are fine.
 
+use crate::vector::{Plain4, Vector};
+
 /// What differs between instruction sets at the level of one operation.
 pub(crate) trait Isa: Copy {
+    /// Its vectors of f32.
+    type F32: Vector<f32>;
+    /// Its vectors of f64.
+    type F64: Vector<f64>;
     /// `a·b + c`, rounded once where the set has the instruction.
     fn fma32(a: f32, b: f32, c: f32) -> f32;
     /// `a·b + c`, rounded once where the set has the instruction.
@@ -17,11 +23,13 @@ pub(crate) trait Isa: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Separate;
 
-/// Fused multiply-add.
+/// Fused multiply-add; on x86 also AVX2, so that only functions compiled for both may name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Fused;
 
 impl Isa for Separate {
+    type F32 = Plain4<f32>;
+    type F64 = Plain4<f64>;
     #[inline(always)]
     fn fma32(a: f32, b: f32, c: f32) -> f32 {
         a * b + c
@@ -33,6 +41,14 @@ impl Isa for Separate {
 }
 
 impl Isa for Fused {
+    #[cfg(target_arch = "x86_64")]
+    type F32 = std::arch::x86_64::__m256;
+    #[cfg(target_arch = "x86_64")]
+    type F64 = std::arch::x86_64::__m256d;
+    #[cfg(not(target_arch = "x86_64"))]
+    type F32 = Plain4<f32>;
+    #[cfg(not(target_arch = "x86_64"))]
+    type F64 = Plain4<f64>;
     #[inline(always)]
     fn fma32(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)

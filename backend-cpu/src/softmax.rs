@@ -7,7 +7,7 @@ use memcore::error::Result;
 
 use crate::element::{Float, Real, float_type};
 use crate::elementwise::{Source, larger, store_cast};
-use crate::lanes::{fold, fold2};
+use crate::lanes::{Dot, Largest, Sum, fold, fold2};
 use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer, load_f64};
 use crate::view::Context;
@@ -77,7 +77,7 @@ unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first:
         return;
     }
     let blocks = || (0..n).step_by(BLOCK).map(|i| (first + i, BLOCK.min(n - i)));
-    let mut max = C::NEG_INFINITY;
+    let mut max = C::LOWEST;
     for (start, len) in blocks() {
         // SAFETY: passed on to the caller.
         max = larger(max, row_max(unsafe { x.read(start, len, &mut a) }));
@@ -99,10 +99,10 @@ unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first:
         }
         return;
     }
-    let mut sum = 0.0;
+    let (mut sum, mut exponentials) = (0.0, [C::default(); BLOCK]);
     for (start, len) in blocks() {
         // SAFETY: passed on to the caller.
-        sum += sum_exp(unsafe { x.read(start, len, &mut a) }, max).to_f64();
+        sum += exp_block(unsafe { x.read(start, len, &mut a) }, max, &mut exponentials[..len]).to_f64();
     }
     let (log_sum, factor) = (C::from_f64(sum.ln()), C::from_f64(1.0 / sum));
     for (start, len) in blocks() {
@@ -125,7 +125,6 @@ simd! {
     fn row_max<R: Real>(x: &[R]) -> R = row_max_body;
     fn exp_block<R: Real>(x: &[R], max: R, out: &mut [R]) -> R = exp_block_body;
     fn scale<R: Real>(out: &mut [R], factor: R) = scale_body;
-    fn sum_exp<R: Real>(x: &[R], max: R) -> R = sum_exp_body;
     fn scaled_exp<R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) = scaled_exp_body;
     fn shift<R: Real>(x: &[R], max: R, log_sum: R, out: &mut [R]) = shift_body;
     fn dot<R: Real>(x: &[R], y: &[R]) -> R = dot_body;
@@ -135,14 +134,15 @@ simd! {
 
 #[inline(always)]
 fn row_max_body<S: Isa, R: Real>(x: &[R]) -> R {
-    fold(x, R::NEG_INFINITY, |m, x| larger(m, x), |a, b| larger(a, b))
+    fold::<S, R>(Largest, x)
 }
 
 #[inline(always)]
 fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
     let max = row_max_body::<S, R>(x);
     if log {
-        let sum = sum_exp_body::<S, R>(x, max);
+        // The exponentials are in the way of the result, which is written last.
+        let sum = exp_block_body::<S, R>(x, max, out);
         shift_body::<S, R>(x, max, R::from_f64(sum.to_f64().ln()), out);
         return;
     }
@@ -154,7 +154,7 @@ fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
 #[inline(always)]
 fn exp_block_body<S: Isa, R: Real>(x: &[R], max: R, out: &mut [R]) -> R {
     for (o, &x) in out.iter_mut().zip(x) {
-        *o = (x - max).exp::<S>();
+        *o = (x - max).exp_nonpositive::<S>();
     }
     sum_body::<S, R>(out)
 }
@@ -167,14 +167,9 @@ fn scale_body<S: Isa, R: Real>(out: &mut [R], factor: R) {
 }
 
 #[inline(always)]
-fn sum_exp_body<S: Isa, R: Real>(x: &[R], max: R) -> R {
-    fold(x, R::default(), |s, x| s + (x - max).exp::<S>(), |a, b| a + b)
-}
-
-#[inline(always)]
 fn scaled_exp_body<S: Isa, R: Real>(x: &[R], max: R, factor: R, out: &mut [R]) {
     for (o, &x) in out.iter_mut().zip(x) {
-        *o = (x - max).exp::<S>() * factor;
+        *o = (x - max).exp_nonpositive::<S>() * factor;
     }
 }
 
@@ -187,12 +182,12 @@ fn shift_body<S: Isa, R: Real>(x: &[R], max: R, log_sum: R, out: &mut [R]) {
 
 #[inline(always)]
 fn dot_body<S: Isa, R: Real>(x: &[R], y: &[R]) -> R {
-    fold2(x, y, R::default(), |s, x, y| x.fma::<S>(y, s), |a, b| a + b)
+    fold2::<S, R>(Dot, x, y)
 }
 
 #[inline(always)]
 fn sum_body<S: Isa, R: Real>(x: &[R]) -> R {
-    fold(x, R::default(), |s, x| s + x, |a, b| a + b)
+    fold::<S, R>(Sum, x)
 }
 
 #[inline(always)]

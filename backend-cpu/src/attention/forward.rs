@@ -146,13 +146,13 @@ fn exponentials_body<S: Isa, R: Real>(
             shift.iter_mut().zip(max.iter_mut().zip(total.iter_mut())).zip(factor.iter_mut().zip(highest))
         {
             *shift = if highest == R::LOWEST { zero } else { highest };
-            *factor = if *max == R::LOWEST { zero } else { (*max - *shift).exp::<S>() };
+            *factor = if *max == R::LOWEST { zero } else { (*max - *shift).exp_nonpositive::<S>() };
             *total = *total * *factor;
             *max = highest;
         }
         for key in 0..keys {
             for ((x, shift), total) in scores[key * stride + start..][..n].iter_mut().zip(shift).zip(total.iter_mut()) {
-                let p = (*x - shift).exp::<S>();
+                let p = (*x - shift).exp_nonpositive::<S>();
                 *x = if *x == R::LOWEST { zero } else { p };
                 *total = *total + *x;
             }

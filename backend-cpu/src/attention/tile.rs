@@ -107,13 +107,7 @@ fn scale_rows_body<S: Isa, R: Real>(tile: &mut [R], stride: usize, [rows, column
 /// Rows are as short as a head: a few partial sums are enough, and they are added in order.
 #[inline(always)]
 fn dot_body<S: Isa, T: Float>(x: &[T], y: &[T]) -> T::Compute {
-    let mut sums = [T::Compute::default(); COLUMNS];
-    for (x, y) in x.chunks(COLUMNS).zip(y.chunks(COLUMNS)) {
-        for ((sum, x), y) in sums.iter_mut().zip(x).zip(y) {
-            *sum = x.get().fma::<S>(y.get(), *sum);
-        }
-    }
-    sums.into_iter().fold(T::Compute::default(), |total, sum| total + sum)
+    crate::lanes::fold2::<S, T>(crate::lanes::Dot, x, y)
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ fn plane_moments_body<S: Isa, T: Float>(x: &[T]) -> (f64, f64) {
     if x.is_empty() {
         return (0.0, 0.0);
     }
-    let exact = sum(x) / x.len() as f64;
+    let exact = sum::<S, T>(x) / x.len() as f64;
     let mean = real::<T>(exact);
     // The deviations are from the rounded mean.
     let shift = exact - mean.to_f64();

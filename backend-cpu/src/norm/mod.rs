@@ -11,7 +11,7 @@ pub(crate) use rows::{layer_norm, rms_norm};
 pub(crate) use rows_grad::{layer_norm_grad, rms_norm_grad};
 
 use crate::element::{Element, Float, Number, Real};
-use crate::lanes::{RUN, fold, fold2};
+use crate::lanes::{CentredDot, Deviations, Dot, RUN, Sum, WeightedCentredDot, fold, fold2, fold3};
 use crate::simd::Isa;
 
 /// Whether the sums of so many channels fit the scratch.
@@ -19,13 +19,14 @@ pub(crate) fn supports_channels(channels: usize) -> bool {
     channels <= crate::parallel::SCRATCH_BYTES / (2 * size_of::<f64>())
 }
 
+// Plain loops in what follows: the closures of iterator adaptors would be compiled for the least instruction set.
+
 /// `Σ x`
 #[inline(always)]
-fn sum<T: Float>(x: &[T]) -> f64 {
-    // Plain loops here: the closures of iterator adaptors would be compiled for the least instruction set.
+fn sum<S: Isa, T: Float>(x: &[T]) -> f64 {
     let mut total = 0.0;
     for x in x.chunks(RUN) {
-        total += fold(x, T::Compute::default(), |s, x: T| s + x.get(), |a, b| a + b).to_f64();
+        total += fold::<S, T>(Sum, x).to_f64();
     }
     total
 }
@@ -35,11 +36,7 @@ fn sum<T: Float>(x: &[T]) -> f64 {
 fn sum_squares<S: Isa, T: Float>(x: &[T], mean: T::Compute) -> f64 {
     let mut total = 0.0;
     for x in x.chunks(RUN) {
-        let step = |s: T::Compute, x: T| {
-            let d = x.get() - mean;
-            d.fma::<S>(d, s)
-        };
-        total += fold(x, T::Compute::default(), step, |a, b| a + b).to_f64();
+        total += fold::<S, T>(Deviations { mean }, x).to_f64();
     }
     total
 }
@@ -47,13 +44,21 @@ fn sum_squares<S: Isa, T: Float>(x: &[T], mean: T::Compute) -> f64 {
 /// `(Σ grad, Σ grad·(x − mean))`
 #[inline(always)]
 fn grad_sums<S: Isa, T: Float>(grad: &[T], x: &[T], mean: T::Compute) -> (f64, f64) {
-    let zero = T::Compute::default();
     let mut totals = (0.0, 0.0);
     for (grad, x) in grad.chunks(RUN).zip(x.chunks(RUN)) {
-        // Two passes over what is cached by then: lanes of pairs would not vectorise.
-        let plain = fold(grad, zero, |s, g: T| s + g.get(), |a, b| a + b);
-        let product = fold2(grad, x, zero, |s, g: T, x: T| g.get().fma::<S>(x.get() - mean, s), |a, b| a + b);
-        totals = (totals.0 + plain.to_f64(), totals.1 + product.to_f64());
+        totals.0 += fold::<S, T>(Sum, grad).to_f64();
+        totals.1 += fold2::<S, T>(CentredDot { mean }, grad, x).to_f64();
+    }
+    totals
+}
+
+/// `(Σ grad·weight, Σ grad·weight·(x − mean))`
+#[inline(always)]
+fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::Compute) -> (f64, f64) {
+    let mut totals = (0.0, 0.0);
+    for ((grad, x), weight) in grad.chunks(RUN).zip(x.chunks(RUN)).zip(weight.chunks(RUN)) {
+        totals.0 += fold2::<S, T>(Dot, grad, weight).to_f64();
+        totals.1 += fold3::<S, T>(WeightedCentredDot { mean }, grad, weight, x).to_f64();
     }
     totals
 }

@@ -82,7 +82,7 @@ fn layer_rows_body<S: Isa, T: Float>(
 ) {
     for (row, (mean, rstd)) in mean.iter_mut().zip(rstd).enumerate() {
         let (x, out) = (&x[row * n..(row + 1) * n], &mut out[row * n..(row + 1) * n]);
-        let m = real::<T>(sum(x) / n as f64);
+        let m = real::<T>(sum::<S, T>(x) / n as f64);
         let r = real::<T>(1.0 / (sum_squares::<S, T>(x, m) / n as f64 + eps).sqrt());
         (*mean, *rstd) = (m, r);
         affine_row::<S, T>(x, m, r, weight, bias, out);

@@ -6,7 +6,6 @@ use memcore::error::Result;
 
 use super::{TASK, real};
 use crate::element::{Element, Float, Real, float_type};
-use crate::lanes::{RUN, fold2};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
@@ -187,7 +186,7 @@ fn input_row<S: Isa, T: Float>(
 ) {
     let n = x.len() as f64;
     let (plain, product) = match weight {
-        Some(weight) => weighted_sums::<S, T>(grad, x, weight, mean),
+        Some(weight) => super::weighted_sums::<S, T>(grad, x, weight, mean),
         None => super::grad_sums::<S, T>(grad, x, mean),
     };
     let mean_g = real::<T>(if centred { plain / n } else { 0.0 });
@@ -206,26 +205,6 @@ fn input_row<S: Isa, T: Float>(
             }
         }
     }
-}
-
-/// `(Σ grad·weight, Σ grad·weight·(x − mean))`
-#[inline(always)]
-fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::Compute) -> (f64, f64) {
-    let zero = <T::Compute as Default>::default();
-    let mut totals = (0.0, 0.0);
-    for ((grad, x), weight) in grad.chunks(RUN).zip(x.chunks(RUN)).zip(weight.chunks(RUN)) {
-        let plain = fold2(grad, weight, zero, |s, g: T, w: T| g.get().fma::<S>(w.get(), s), |a, b| a + b);
-        let product = crate::lanes::fold3(
-            grad,
-            weight,
-            x,
-            zero,
-            |s, g: T, w: T, x: T| (g.get() * w.get()).fma::<S>(x.get() - mean, s),
-            |a, b| a + b,
-        );
-        totals = (totals.0 + plain.to_f64(), totals.1 + product.to_f64());
-    }
-    totals
 }
 
 /// Adds `grad·x̂` and `grad` of rows `start..end` to the sums of the columns from `left` on.

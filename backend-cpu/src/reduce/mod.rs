@@ -37,7 +37,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     }
 }
 
-fn run<T: Element>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
+fn run<T: rows::Run>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     if k.out.numel() == 0 {
         return Ok(());
     }

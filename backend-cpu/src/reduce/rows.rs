@@ -4,8 +4,7 @@ use memcore::backend::kernel::ReduceOp;
 
 use super::{Plan, Total, finish_pieces};
 use crate::element::{Element, Number};
-use crate::elementwise::{larger, smaller};
-use crate::lanes::{RUN, fold};
+use crate::lanes::{Largest, RUN, Smallest, Squares, Sum, fold};
 use crate::parallel::INLINE_ELEMENTS;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
@@ -19,7 +18,7 @@ const PIECE: usize = 32 << 10;
 /// Pieces per group, at most.
 const MAX_PIECES: usize = 64;
 
-pub(super) fn reduce<T: Element>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, out: SharedMut<T>) {
+pub(super) fn reduce<T: Run>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, out: SharedMut<T>) {
     let pieces = if plan.groups >= MANY { 1 } else { (plan.count / PIECE).clamp(1, MAX_PIECES) };
     if pieces == 1 {
         let per_task = (INLINE_ELEMENTS / 2).div_ceil(plan.count.max(1));
@@ -51,7 +50,7 @@ pub(super) fn reduce<T: Element>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>
 ///
 /// # Safety
 /// They lie in bounds.
-unsafe fn span<T: Element>(plan: &Plan, x: *const T, start: usize, len: usize) -> Total<T> {
+unsafe fn span<T: Run>(plan: &Plan, x: *const T, start: usize, len: usize) -> Total<T> {
     let mut total = plan.start::<Total<T>>();
     if len == 0 {
         return total;
@@ -75,20 +74,62 @@ unsafe fn span<T: Element>(plan: &Plan, x: *const T, start: usize, len: usize) -
 }
 
 simd! {
-    fn run<T: Element>(op: ReduceOp, xs: &[T]) -> T::Compute = run_body;
+    fn run<T: Run>(op: ReduceOp, xs: &[T]) -> T::Compute = run_body;
 }
 
 #[inline(always)]
-fn run_body<S: Isa, T: Element>(op: ReduceOp, xs: &[T]) -> T::Compute {
-    type C<T> = <T as Element>::Compute;
-    let zero = C::<T>::default();
-    match op {
-        ReduceOp::Sum | ReduceOp::Mean => fold(xs, zero, |s, x: T| s.plus(x.get()), |a, b| a.plus(b)),
-        ReduceOp::SumSquares => fold(xs, zero, |s, x: T| s.plus(x.get().times(x.get())), |a, b| a.plus(b)),
-        ReduceOp::Max => fold(xs, C::<T>::LOWEST, |m, x: T| larger(m, x.get()), |a, b| larger(a, b)),
-        ReduceOp::Min => fold(xs, C::<T>::HIGHEST, |m, x: T| smaller(m, x.get()), |a, b| smaller(a, b)),
-    }
+fn run_body<S: Isa, T: Run>(op: ReduceOp, xs: &[T]) -> T::Compute {
+    T::run::<S>(op, xs)
 }
+
+/// Element types whose runs can be reduced: floats with explicit vectors, integers by loops that the compiler may reorder.
+pub(super) trait Run: Element {
+    /// `op` over all elements.
+    fn run<S: Isa>(op: ReduceOp, xs: &[Self]) -> Self::Compute;
+}
+
+macro_rules! floats {
+    ($($T:ty)*) => {$(
+        impl Run for $T {
+            #[inline(always)]
+            fn run<S: Isa>(op: ReduceOp, xs: &[Self]) -> Self::Compute {
+                match op {
+                    ReduceOp::Sum | ReduceOp::Mean => fold::<S, $T>(Sum, xs),
+                    ReduceOp::SumSquares => fold::<S, $T>(Squares, xs),
+                    ReduceOp::Max => fold::<S, $T>(Largest, xs),
+                    ReduceOp::Min => fold::<S, $T>(Smallest, xs),
+                }
+            }
+        }
+    )*};
+}
+floats!(f32 f64 half::f16 half::bf16);
+
+macro_rules! integers {
+    ($($T:ty)*) => {$(
+        impl Run for $T {
+            #[inline(always)]
+            fn run<S: Isa>(op: ReduceOp, xs: &[Self]) -> i64 {
+                let mut total = match op {
+                    ReduceOp::Max => i64::MIN,
+                    ReduceOp::Min => i64::MAX,
+                    _ => 0,
+                };
+                for &x in xs {
+                    let x = x.get();
+                    total = match op {
+                        ReduceOp::Sum | ReduceOp::Mean => total.wrapping_add(x),
+                        ReduceOp::SumSquares => total.wrapping_add(x.wrapping_mul(x)),
+                        ReduceOp::Max => total.max(x),
+                        ReduceOp::Min => total.min(x),
+                    };
+                }
+                total
+            }
+        }
+    )*};
+}
+integers!(i64 i32 i8 u8);
 
 /// # Safety
 /// `n` elements from `x` on, `stride` apart, lie in bounds.
