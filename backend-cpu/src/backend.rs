@@ -168,9 +168,7 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
-        KernelCall::Rope(_)
-        | KernelCall::Attention(_)
-        | KernelCall::AttentionGrad(_) => false,
+        KernelCall::Rope(_) | KernelCall::Attention(_) | KernelCall::AttentionGrad(_) => false,
         _ => true,
     }
 }
@@ -220,9 +218,7 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Conv2d(k) => conv::conv2d(ctx, k),
         KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(ctx, k),
         KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(ctx, k),
-        KernelCall::Rope(_)
-        | KernelCall::Attention(_)
-        | KernelCall::AttentionGrad(_) => unsupported(call),
+        KernelCall::Rope(_) | KernelCall::Attention(_) | KernelCall::AttentionGrad(_) => unsupported(call),
     }
 }
 

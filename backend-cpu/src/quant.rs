@@ -139,4 +139,3 @@ fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     });
     Ok(())
 }
-

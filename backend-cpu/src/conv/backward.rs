@@ -94,7 +94,13 @@ impl<T: Float> InputPlanes<'_, T> {
     }
 
     /// Adds the products to `sums`, tile by tile.
-    fn add(&self, columns: &mut [T::Compute], block: &mut [T::Compute], grads: &mut [T::Compute], sums: &mut [T::Compute]) {
+    fn add(
+        &self,
+        columns: &mut [T::Compute],
+        block: &mut [T::Compute],
+        grads: &mut [T::Compute],
+        sums: &mut [T::Compute],
+    ) {
         let s = self.sizes;
         let wide = is_compute::<T>();
         let (zero, one) = (T::Compute::default(), <T::Compute as Number>::from_f64(1.0));
@@ -134,7 +140,8 @@ fn one_by_one<T: Float>(ctx: &Context<'_>, s: &Sizes, grad: &[T], weight: &[T], 
     let g = s.geometry;
     let source = |at: usize, offset: usize, axis: usize| {
         let shifted = (at + g.padding[axis]).checked_sub(offset * g.dilation[axis])?;
-        (shifted.is_multiple_of(g.stride[axis]) && shifted / g.stride[axis] < s.output[axis]).then(|| shifted / g.stride[axis])
+        (shifted.is_multiple_of(g.stride[axis]) && shifted / g.stride[axis] < s.output[axis])
+            .then(|| shifted / g.stride[axis])
     };
     let planes = s.images * s.groups * s.channels;
     ctx.for_each(planes, |plane| {

@@ -76,7 +76,11 @@ impl<T: Float> Tile<'_, T> {
         let (columns, rest) = scratch.slice_mut::<T::Compute>(elements).split_at_mut(elements / 2);
         let (block, sums) = rest.split_at_mut(elements / 4);
         let wide = is_compute::<T>();
-        let sums = if wide { MatMut::new(out.cast::<T::Compute>(), pixels, 1) } else { MatMut::new(sums.as_mut_ptr(), len, 1) };
+        let sums = if wide {
+            MatMut::new(out.cast::<T::Compute>(), pixels, 1)
+        } else {
+            MatMut::new(sums.as_mut_ptr(), len, 1)
+        };
         for o in 0..s.outputs {
             let value = self.bias.map_or(T::Compute::default(), |bias| bias[o].get());
             // SAFETY: a row of the tile, in the output or the scratch.

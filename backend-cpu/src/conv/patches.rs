@@ -58,7 +58,13 @@ fn for_each_row(
 /// Gathers rows `rows` and columns `pixels` of the matrix of patches of one group of an image into `tile`, row by row.
 ///
 /// `image` holds the group's planes.
-pub(super) fn gather<T: Float>(sizes: &Sizes, image: &[T], rows: Range<usize>, pixels: Range<usize>, tile: &mut [T::Compute]) {
+pub(super) fn gather<T: Float>(
+    sizes: &Sizes,
+    image: &[T],
+    rows: Range<usize>,
+    pixels: Range<usize>,
+    tile: &mut [T::Compute],
+) {
     let len = pixels.len();
     let zero = T::Compute::default();
     for (k, to) in rows.zip(tile.chunks_exact_mut(len)) {
