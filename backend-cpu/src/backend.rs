@@ -9,7 +9,7 @@ use memcore::error::{Error, Result};
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
+use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
 /// The CPU as a device: see the crate's text.
 pub struct Cpu {
@@ -168,7 +168,8 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Reduce(k) => reduce::supports(k),
         KernelCall::BatchNorm(k) => norm::supports_channels(k.x.dims()[1]),
         KernelCall::BatchNormGrad(k) => norm::supports_channels(k.x.dims()[1]),
-        KernelCall::Rope(_) | KernelCall::Attention(_) | KernelCall::AttentionGrad(_) => false,
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.v),
         _ => true,
     }
 }
@@ -209,6 +210,9 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
         KernelCall::Unscale(k) => optim::unscale(ctx, k),
         KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::Attention(k) => attention::attention(ctx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(ctx, k),
+        KernelCall::Rope(k) => attention::rope(ctx, k),
         KernelCall::Pool2d(k) => pool::pool2d(ctx, k),
         KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
         KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
@@ -218,7 +222,6 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Conv2d(k) => conv::conv2d(ctx, k),
         KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(ctx, k),
         KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(ctx, k),
-        KernelCall::Rope(_) | KernelCall::Attention(_) | KernelCall::AttentionGrad(_) => unsupported(call),
     }
 }
 

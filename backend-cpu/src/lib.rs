@@ -15,6 +15,7 @@
 //! | `stream.rs` | the loop behind every elementwise kernel |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
+mod attention;
 mod backend;
 mod conv;
 mod element;

@@ -66,7 +66,11 @@ pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry
                     reasons => reasons.join("; "),
                 };
                 let text = format!("backend {} ({}): {why}", entry.name, backend.device_name());
-                if entry.name == "cpu" { ui.note(text) } else { ui.tell(text) }
+                if entry.name == "cpu" {
+                    ui.note(text)
+                } else {
+                    ui.tell(text)
+                }
                 return Ok(entry);
             }
             Err(error) => reasons.push(error.to_string()),

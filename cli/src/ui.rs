@@ -39,6 +39,11 @@ impl Ui {
         Self { quiet: false, verbose: false, style: Style::new(false), errors: Style::new(false) }
     }
 
+    /// The same, without notes.
+    pub(crate) fn silenced(&self) -> Self {
+        Self { quiet: true, verbose: false, ..*self }
+    }
+
     /// A result.
     ///
     /// # Errors

@@ -31,6 +31,11 @@ impl Device {
         &*self.backend
     }
 
+    /// The backend, to build a device of core's upon.
+    pub fn shared(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
     /// Holds the device until the guard goes: some trials measure its memory. A trial that failed while it held it does
     /// not keep the others from theirs.
     pub fn take_turn(&self) -> MutexGuard<'_, ()> {

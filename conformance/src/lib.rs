@@ -11,7 +11,10 @@
 //! - **kernels**: every case against the f64 [`Reference`], outputs poisoned beforehand and guard bytes around every operand;
 //! - **aliasing**: operands in separate segments, the same operand read twice, results written over an argument;
 //! - **workspace**: a kernel works with the workspace it is given, even with none;
-//! - **determinism**: the same call gives the same bits.
+//! - **determinism**: the same call gives the same bits;
+//! - **gradients**: core's autograd on the device, operator by operator, against the same in f64 on the reference, whose gradients are
+//!   tested by central differences;
+//! - **training**: five steps of small networks, loss by loss.
 //!
 //! Cases are data, one line each: see [`cases`] for where to add one.
 
@@ -21,6 +24,7 @@ mod data;
 mod device;
 mod entry;
 pub mod execute;
+mod operators;
 pub mod plan;
 pub mod reference;
 pub mod suites;

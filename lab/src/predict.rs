@@ -13,7 +13,7 @@ mod step;
 pub use network::{Layer, Network, Objective, Update};
 pub use rules::{ConvScratch, Rules};
 pub use shelf::{Shelf, rounded};
-pub use step::Forecast;
+pub use step::{Forecast, Variable};
 
 /// One tensor that a prediction counts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,15 +7,23 @@ use std::sync::Arc;
 
 use lab::experiments::{ALL, Outcome, Setup, Verdict, by_name};
 use memcore::backend::{DeviceProfile, Meta};
+use memcore::memory::{AllocatorConfig, Caching};
 use memcore::{Device, Profile};
 
 const PROFILES: [&str; 2] = ["native", "torch-2.11-sm90"];
 
 fn run_with(name: &str, profile: &str, sizes: &[(&str, &[usize])], stop_at: Option<usize>) -> Outcome {
-    let open = || {
-        let profile = Profile::named(profile).unwrap();
-        Ok(Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).profile(profile).build())
-    };
+    run_on(&|| dry(profile, AllocatorConfig::default()), name, sizes, stop_at)
+}
+
+fn dry(profile: &str, config: AllocatorConfig) -> Device {
+    let profile = Profile::named(profile).unwrap();
+    let meta = Arc::new(Meta::new(DeviceProfile::default()));
+    let caching = Caching::new(meta.clone(), config).unwrap();
+    Device::builder(meta).profile(profile).allocator(Box::new(caching)).build()
+}
+
+fn run_on(open: &dyn Fn() -> Device, name: &str, sizes: &[(&str, &[usize])], stop_at: Option<usize>) -> Outcome {
     let calls = Cell::new(0);
     let progress = |_: &str, share: f64| {
         assert!((0.0..=1.0).contains(&share), "{share}");
@@ -23,6 +31,7 @@ fn run_with(name: &str, profile: &str, sizes: &[(&str, &[usize])], stop_at: Opti
         if stop_at.is_some_and(|at| calls.get() > at) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let sizes: BTreeMap<String, Vec<usize>> = sizes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect();
+    let open = || Ok(open());
     by_name(name).unwrap().run(&Setup { open: &open, sizes, seed: 0, progress: &progress }).unwrap()
 }
 
@@ -85,11 +94,82 @@ fn steady_state() {
 }
 
 #[test]
+fn leak() {
+    for profile in PROFILES {
+        let outcome = run("leak", profile);
+        check("leak", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds, Verdict::Fails], "{profile}");
+        let ran_out = outcome.rows.iter().filter(|row| row.residual.contains_key("out_of_memory_step"));
+        assert_eq!(ran_out.count(), 1, "{profile}: one case was run until memory ran out");
+    }
+}
+
+#[test]
+fn release() {
+    for profile in PROFILES {
+        let outcome = run("release", profile);
+        check("release", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+        let timed = outcome.rows.iter().filter(|row| row.measured.contains_key("step_us"));
+        assert!(
+            timed.clone().count() > 0 && timed.clone().all(|row| row.measured["step_us"].is_none()),
+            "a dry device"
+        );
+    }
+}
+
+#[test]
 fn every_experiment_stops_when_told_and_keeps_what_it_has() {
     for experiment in ALL {
         let whole = run_with(experiment.name(), "native", &[], None);
         let stopped = run_with(experiment.name(), "native", &[], Some(2));
         assert!(stopped.interrupted && !whole.interrupted, "{}", experiment.name());
         assert!(stopped.rows.len() < whole.rows.len() && !stopped.rows.is_empty(), "{}", experiment.name());
+    }
+}
+
+#[test]
+fn the_figures_of_the_recorded_pytorch_runs() {
+    let outcome = run("batch-size", "torch-2.11-sm90");
+    let of =
+        |run: &str| outcome.rows.iter().find(|row| row.setting.get("run").is_some_and(|name| name == run)).unwrap();
+    for (batch, peak, reserved) in [("128", 96_616_960, 111_149_056), ("32", 75_510_272, 94_371_840)] {
+        let row = of(batch);
+        assert_eq!((row.measured["peak_bytes"], row.measured["reserved_bytes"]), (Some(peak), Some(reserved)));
+    }
+}
+
+#[test]
+fn other_settings_of_the_allocator_are_measured_and_not_predicted() {
+    for settings in ["expandable_segments:True", "roundup_power2_divisions:4", "max_split_size_mb:20"] {
+        let config = AllocatorConfig::parse(settings).unwrap();
+        for experiment in ALL {
+            let outcome = run_on(&|| dry("native", config.clone()), experiment.name(), &[], None);
+            assert_eq!(outcome.unexplained(), [], "{} with {settings}", experiment.name());
+            assert_eq!(outcome.claims.len(), experiment.claims().len());
+        }
+    }
+}
+
+#[test]
+fn every_experiment_computes_too() {
+    let open = || Device::new(backend_cpu::Cpu::with_threads(2).unwrap());
+    for experiment in ALL {
+        let start = std::time::Instant::now();
+        let outcome = run_on(&open, experiment.name(), &[], None);
+        println!("{}: {:?}", experiment.name(), start.elapsed());
+        check(experiment.name(), &outcome);
+        let timed = outcome.rows.iter().filter_map(|row| row.measured.get("step_us"));
+        assert!(timed.clone().all(|us| us.is_some_and(|us| us > 0)));
+    }
+}
+
+#[test]
+fn impossible_sizes_are_errors() {
+    for (name, size) in [("batch-size", "batch"), ("steady-state", "batch"), ("leak", "steps"), ("release", "batch")] {
+        let open = || Ok(dry("native", AllocatorConfig::default()));
+        let sizes = BTreeMap::from([(size.to_string(), vec![0])]);
+        let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+        assert!(by_name(name).unwrap().run(&setup).is_err(), "{name}");
     }
 }

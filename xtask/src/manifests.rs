@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     Rule { package: "memcore", normal: &[], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
     Rule { package: "backend-*", normal: &["memcore"], dev: &["conformance"] },
-    Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu"] },
+    Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },

@@ -36,8 +36,8 @@ fn flags(path: &Path, command: &str, matches: &ArgMatches) -> Result<Vec<OsStrin
     let table = read(path)?;
     let mut root = Cli::command();
     root.build();
-    let arguments: Vec<clap::Arg> =
-        root.find_subcommand(command).map(|sub| sub.get_arguments().cloned().collect()).unwrap_or_default();
+    let sub = root.find_subcommand(command);
+    let arguments: Vec<clap::Arg> = sub.map(|sub| sub.get_arguments().cloned().collect()).unwrap_or_default();
     let usable = |key: &str| !matches!(key, "config" | "help" | "version");
     let mut words = Vec::new();
     for (key, value) in &table {
@@ -46,7 +46,15 @@ fn flags(path: &Path, command: &str, matches: &ArgMatches) -> Result<Vec<OsStrin
             known.sort_unstable();
             Failure::usage(format!("{}: unknown key {key:?}; known: {}", path.display(), known.join(", ")))
         })?;
-        if !given(matches, argument.get_id().as_str()) {
+        // Whatever is typed instead of an entry is typed against it too: a model instead of a model file.
+        let typed = |argument: &clap::Arg| given(matches, argument.get_id().as_str());
+        let rivals = |argument: &clap::Arg| {
+            let conflicts = |a: &clap::Arg, b: &clap::Arg| {
+                sub.is_some_and(|sub| sub.get_arg_conflicts_with(a).iter().any(|other| other.get_id() == b.get_id()))
+            };
+            arguments.iter().any(|other| typed(other) && (conflicts(argument, other) || conflicts(other, argument)))
+        };
+        if !typed(argument) && !rivals(argument) {
             let entry = entry(key, value, argument);
             words.extend(entry.map_err(|problem| Failure::usage(format!("{}: {key}: {problem}", path.display())))?);
         }

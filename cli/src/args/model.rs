@@ -1,5 +1,7 @@
 //! Which network, and how it differs from its default form.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use lab::models::ModelOptions;
@@ -10,9 +12,12 @@ use super::values;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The network.
-    #[arg(long, value_name = "NAME", default_value = "simple-cnn", value_parser = PossibleValuesParser::new(names()))]
-    pub model: String,
+    /// The network [default: simple-cnn].
+    #[arg(long, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
+    pub model: Option<String>,
+    /// A network described in a file, with how it is trained; flags win.
+    #[arg(long, value_name = "FILE.toml")]
+    pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub layers: Option<usize>,
@@ -54,7 +59,15 @@ pub(crate) enum AttentionName {
     Sdpa,
 }
 
+/// The network, unless said.
+const DEFAULT: &str = "simple-cnn";
+
 impl ModelArgs {
+    /// The network's name, unless it comes from a file.
+    pub(crate) fn name(&self) -> &str {
+        self.model.as_deref().unwrap_or(DEFAULT)
+    }
+
     /// For the model's constructor.
     pub(crate) fn options(&self) -> ModelOptions {
         ModelOptions {

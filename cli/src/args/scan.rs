@@ -103,7 +103,8 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
     root.build();
     for (i, axis) in axes.iter().enumerate() {
         let name = axis.name.as_str();
-        let known = root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
+        let known =
+            root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
         if !known || FIXED.contains(&name) {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
         }
@@ -130,7 +131,8 @@ fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
         }
         return Ok((0..count as i64).map(|i| (min + i * step).to_string()).collect());
     }
-    let number = |text: &str| text.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("{text:?} is no number"));
+    let number =
+        |text: &str| text.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("{text:?} is no number"));
     let (min, max, step) = (number(min)?, number(max)?, number(step)?);
     if step <= 0.0 || min > max {
         return Err("needs MIN up to MAX and a step above 0".into());
@@ -198,9 +200,28 @@ mod tests {
 
     #[test]
     fn lists_and_ranges_become_values_in_the_order_of_the_words() {
-        let words = ["-P", "batch", "32", "100", "-D", "32", "-L", "optimizer", "sgd,adam", "-P", "lr", "0.1", "0.3", "-D", "0.1"];
-        let expected =
-            [axis("batch", &["32", "64", "96"]), axis("optimizer", &["sgd", "adam"]), axis("lr", &["0.1", "0.2", "0.3"])];
+        let words = [
+            "-P",
+            "batch",
+            "32",
+            "100",
+            "-D",
+            "32",
+            "-L",
+            "optimizer",
+            "sgd,adam",
+            "-P",
+            "lr",
+            "0.1",
+            "0.3",
+            "-D",
+            "0.1",
+        ];
+        let expected = [
+            axis("batch", &["32", "64", "96"]),
+            axis("optimizer", &["sgd", "adam"]),
+            axis("lr", &["0.1", "0.2", "0.3"]),
+        ];
         assert_eq!(axes_of(&words).unwrap(), expected);
         assert_eq!(axes_of(&[]).unwrap(), []);
         assert_eq!(axes_of(&["-P", "batch", "1", "3"]).unwrap(), [axis("batch", &["1", "2", "3"])]);

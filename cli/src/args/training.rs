@@ -28,9 +28,9 @@ pub(crate) struct TrainingArgs {
     /// The optimizer [default: the model's].
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(OptimizerKind::NAMES))]
     pub optimizer: Option<String>,
-    /// How the optimizer goes through the parameters.
-    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
-    pub optimizer_impl: ImplementationName,
+    /// How the optimizer goes through the parameters [default: foreach].
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub optimizer_impl: Option<ImplementationName>,
     /// Learning rate [default: the model's].
     #[arg(long, value_name = "F", value_parser = values::finite)]
     pub lr: Option<f64>,
@@ -49,18 +49,18 @@ pub(crate) struct TrainingArgs {
     /// Type of parameters and inputs.
     #[arg(long, value_name = "TYPE", value_enum, default_value_t)]
     pub precision: Precision,
-    /// Micro-batches per optimizer step.
-    #[arg(long, value_name = "K", default_value_t = 1)]
-    pub accumulate: usize,
+    /// Micro-batches per optimizer step [default: 1].
+    #[arg(long, value_name = "K")]
+    pub accumulate: Option<usize>,
     /// What zero_grad leaves: no gradients, or zeros.
     #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub zero_grad: ZeroGrad,
     /// Scale gradients so that their norm is at most this.
     #[arg(long, value_name = "NORM", value_parser = values::positive)]
     pub clip_grad_norm: Option<f64>,
-    /// Seed of parameters, data and dropout.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    /// Seed of parameters, data and dropout [default: 0].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Take flags from a file: the same names as keys. What is typed wins.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
@@ -132,12 +132,11 @@ pub(crate) struct PredictArgs {
 }
 
 /// How an optimizer goes through its parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ImplementationName {
     /// One after the other.
     Loop,
     /// Lists at a time, as PyTorch does on a GPU.
-    #[default]
     Foreach,
     /// One kernel.
     Fused,

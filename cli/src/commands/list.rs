@@ -19,7 +19,8 @@ pub(super) fn run(args: &ListArgs, ui: &Ui) -> Result<Code> {
     let json = json!({ "schema": "vramlab-list-1", "experiments": experiments });
     let columns = ["experiment", "question", "claims"].map(String::from).to_vec();
     let claims = |e: &dyn Experiment| e.claims().iter().map(|c| c.text).collect::<Vec<_>>().join("; ");
-    let row = |e: &&dyn Experiment| [e.name().to_string(), e.question().to_string(), claims(*e)].map(Cell::Text).to_vec();
+    let row =
+        |e: &&dyn Experiment| [e.name().to_string(), e.question().to_string(), claims(*e)].map(Cell::Text).to_vec();
     let table = Table { title: "Experiments".into(), columns, rows: ALL.iter().map(row).collect() };
     let text: Vec<String> = ALL.iter().map(|e| paragraph(*e, ui)).collect();
     let text = text.join("\n");
@@ -40,7 +41,8 @@ fn describe(experiment: &dyn Experiment) -> Value {
 
 /// A claim does not fit a column: the list is one paragraph per experiment.
 fn paragraph(experiment: &dyn Experiment, ui: &Ui) -> String {
-    let mut text = format!("{}\n  {}\n", ui.style.bold(experiment.name()), wrapped(experiment.question(), WIDTH - 2, 2));
+    let mut text =
+        format!("{}\n  {}\n", ui.style.bold(experiment.name()), wrapped(experiment.question(), WIDTH - 2, 2));
     for claim in experiment.claims() {
         let claim = format!("{} [{}]", claim.text, claim.source);
         text += &format!("    - {}\n", wrapped(&claim, WIDTH - 6, 6));

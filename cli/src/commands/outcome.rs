@@ -40,7 +40,9 @@ pub(crate) struct Outcome {
 pub(crate) struct Report {
     /// The device that it ran on.
     pub device: DeviceInfo,
-    /// What the network is.
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
     pub description: String,
     /// The settings in force.
     pub settings: Map<String, Value>,
@@ -96,8 +98,8 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording
     });
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
-    let description = plan.architecture.description();
-    Ok(Report { device: info, description, settings: plan.settings.clone(), outcome, summary, events })
+    let (model, description) = (plan.architecture.name().to_string(), plan.architecture.description());
+    Ok(Report { device: info, model, description, settings: plan.settings.clone(), outcome, summary, events })
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {
@@ -201,7 +203,8 @@ impl Report {
             json["losses"] = json!(result.losses);
             json["ms_per_step"] = json!(result.ms_per_step);
             json["ms_per_step_median"] = json!(outcome.ms_median());
-            json["accuracy"] = json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
+            json["accuracy"] =
+                json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
         } else {
             json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
         }
@@ -225,7 +228,8 @@ fn rings(rings: &Rings) -> Value {
 
 fn out_of_memory(failure: &Failure) -> Value {
     let Some(report) = failure.out_of_memory() else { return json!({ "message": failure.error.to_string() }) };
-    let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } = report;
+    let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } =
+        report;
     json!({
         "message": render::oom::text(report),
         "verdict": report.verdict.to_string(),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use lab::data::{DataSpec, Split, Synthetic};
-use lab::models::{Architecture, Input, Loss, Task};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source};
+use lab::model_file::{self, FileModel};
+use lab::models::{Architecture, Defaults, Input, Loss, Task};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
 use memcore::{DType, Device, Profile};
@@ -33,8 +34,6 @@ pub(super) struct Plan {
     pub run: RunSettings,
     /// On what.
     pub source: Source,
-    /// What the data are called.
-    pub data: String,
     /// The device.
     pub opening: Opening,
     /// Every setting in force, under the names of the flags.
@@ -69,8 +68,8 @@ impl Plan {
             cudnn_workspace: args.cudnn_workspace,
             record: &args.record,
         };
-        common.plan(|| {
-            let opening = Opening::on_device(&args.device, &args.allocator, args.training.seed, ui)?;
+        common.plan(|seed| {
+            let opening = Opening::on_device(&args.device, &args.allocator, seed, ui)?;
             let device = json!({ "backend": opening.backend_name(), "device": args.device.device });
             Ok((opening, device))
         })
@@ -89,8 +88,8 @@ impl Plan {
             cudnn_workspace: args.cudnn_workspace,
             record: &args.record,
         };
-        common.plan(|| {
-            let opening = Opening::on_paper(args.gpu, &args.allocator, args.training.seed)?;
+        common.plan(|seed| {
+            let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
             Ok((opening, json!({ "gpu": args.gpu })))
         })
     }
@@ -101,7 +100,8 @@ impl Plan {
     /// Sizes beyond 64 bits; more than the device's (or, for a device that is the host, the host's) memory.
     pub(super) fn check_size(&self, device: &Device) -> Result<()> {
         let batch = self.run.batch;
-        let absurd = || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
+        let absurd =
+            || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
         let bytes = batch_bytes(&self.architecture.task(), batch).ok_or_else(absurd)?;
         let Some(memory) = device.memory_info() else { return Ok(()) };
         // The host makes the batch before the device has it.
@@ -120,6 +120,10 @@ impl Plan {
     }
 }
 
+fn at_least_1(what: &str, value: usize) -> Result<usize> {
+    if value == 0 { Err(Failure::usage(format!("{what}: must be at least 1"))) } else { Ok(value) }
+}
+
 /// Bytes of inputs and targets on the host; `None` beyond 63 bits.
 fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
     let product = |dims: &[usize]| dims.iter().try_fold(batch as u64, |n, d| n.checked_mul(*d as u64));
@@ -136,59 +140,80 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
 }
 
 impl Common<'_> {
-    fn plan(&self, open: impl FnOnce() -> Result<(Opening, Value)>) -> Result<Plan> {
-        let architecture = lab::models::architecture(&self.model.model, &self.model.options())?;
-        let defaults = architecture.defaults();
-        let training = self.training;
-        let optimizer = self.optimizer(training.optimizer.as_deref().unwrap_or(defaults.optimizer), defaults.lr)?;
-        let batch = training.batch.unwrap_or(defaults.batch);
-        if batch == 0 {
-            return Err(Failure::usage("--batch: must be at least 1"));
-        }
-        if training.accumulate == 0 {
-            return Err(Failure::usage("--accumulate: must be at least 1"));
-        }
-        let (data, source, own_steps) = self.data(batch)?;
+    /// `open` is given the seed.
+    fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
+        let (model, training) = (self.model()?, self.training);
+        let defaults = model.architecture.defaults();
+        let optimizer = self.optimizer(model.optimizer, &defaults)?;
+        let batch = at_least_1("--batch", training.batch.or(model.batch).unwrap_or(defaults.batch))?;
+        let seed = training.seed.or(model.seed).unwrap_or(0);
+        let (data, source, own_steps) = self.data(batch, seed)?;
         let run = RunSettings {
             batch,
-            steps: training.steps.unwrap_or(own_steps),
+            steps: training.steps.or(model.steps).unwrap_or(own_steps),
             optimizer,
-            accumulate: training.accumulate,
+            accumulate: at_least_1("--accumulate", training.accumulate.or(model.accumulate).unwrap_or(1))?,
             set_to_none: training.zero_grad == ZeroGrad::None,
-            clip_grad_norm: training.clip_grad_norm,
+            clip_grad_norm: training.clip_grad_norm.or(model.clip_grad_norm),
             dtype: match training.precision {
                 Precision::Fp32 => DType::F32,
                 Precision::Fp16 => DType::F16,
                 Precision::Bf16 => DType::BF16,
             },
-            schedule: Schedule::default(),
-            seed: training.seed,
+            schedule: model.schedule.unwrap_or_default(),
+            seed,
         };
         let profile = self.profile()?;
-        let (opening, device) = open()?;
+        let (opening, device) = open(seed)?;
         let mut settings = self.settings(&run, &data);
         if let Value::Object(device) = device {
             settings.extend(device);
         }
         let opening = opening.profile(profile).history(self.record.events.is_some());
         let (events, summary) = (self.record.events.clone(), self.record.summary);
-        Ok(Plan { architecture, run, source, data, opening, settings, events, summary })
+        Ok(Plan { architecture: model.architecture, run, source, opening, settings, events, summary })
     }
 
-    fn optimizer(&self, name: &str, lr: f64) -> Result<OptimizerSettings> {
+    /// The network, and what its file says of training it.
+    fn model(&self) -> Result<FileModel> {
+        let options = self.model.options();
+        let Some(path) = &self.model.model_file else {
+            return Ok(FileModel {
+                architecture: lab::models::architecture(self.model.name(), &options)?,
+                optimizer: None,
+                batch: None,
+                steps: None,
+                accumulate: None,
+                clip_grad_norm: None,
+                seed: None,
+                schedule: None,
+            });
+        };
+        let model = model_file::load(path)?;
+        options.only(&path.display().to_string(), &[])?;
+        Ok(model)
+    }
+
+    /// The file's optimizer, or the flag's, or the model's, with what the flags say about it.
+    fn optimizer(&self, file: Option<OptimizerSettings>, defaults: &Defaults) -> Result<OptimizerSettings> {
         let training = self.training;
-        let kind = OptimizerKind::parse(name)?;
-        let settings = OptimizerSettings {
-            weight_decay: training.weight_decay,
-            nesterov: training.nesterov,
-            amsgrad: training.amsgrad,
-            maximize: training.maximize,
-            implementation: match training.optimizer_impl {
-                ImplementationName::Loop => Implementation::Loop,
-                ImplementationName::Foreach => Implementation::Foreach,
-                ImplementationName::Fused => Implementation::Fused,
-            },
-            ..OptimizerSettings::new(kind, training.lr.unwrap_or(lr))
+        let mut settings = match (&training.optimizer, file) {
+            (None, Some(settings)) => settings,
+            (name, _) => {
+                let kind = OptimizerKind::parse(name.as_deref().unwrap_or(defaults.optimizer))?;
+                OptimizerSettings::new(kind, defaults.lr)
+            }
+        };
+        settings.lr = training.lr.unwrap_or(settings.lr);
+        settings.weight_decay = training.weight_decay.or(settings.weight_decay);
+        settings.nesterov |= training.nesterov;
+        settings.amsgrad |= training.amsgrad;
+        settings.maximize |= training.maximize;
+        settings.implementation = match training.optimizer_impl {
+            Some(ImplementationName::Loop) => Implementation::Loop,
+            Some(ImplementationName::Foreach) => Implementation::Foreach,
+            Some(ImplementationName::Fused) => Implementation::Fused,
+            None => settings.implementation,
         };
         // Built over nothing, to hear its objections before anything is run.
         settings.build(Vec::new())?;
@@ -196,8 +221,8 @@ impl Common<'_> {
     }
 
     fn profile(&self) -> Result<Profile> {
-        let mut profile =
-            Profile::named(self.like).ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
+        let mut profile = Profile::named(self.like)
+            .ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
         if let Some(workspace_bytes) = self.cudnn_workspace {
             profile.convolution = Convolution::Cudnn { workspace_bytes };
         }
@@ -205,8 +230,7 @@ impl Common<'_> {
     }
 
     /// The data's name, where batches come from, and how many steps to take.
-    fn data(&self, batch: usize) -> Result<(String, Source, usize)> {
-        let seed = self.training.seed;
+    fn data(&self, batch: usize, seed: u64) -> Result<(String, Source, usize)> {
         let spec = DataSpec::parse(&self.training.data)
             .map_err(|error| Failure::new(Code::Usage, anyhow::Error::new(error).context("--data")))?;
         if spec == DataSpec::Synthetic {
@@ -222,10 +246,15 @@ impl Common<'_> {
     /// What is in force, in the words of the flags: a configuration file that repeats the run.
     fn settings(&self, run: &RunSettings, data: &str) -> Map<String, Value> {
         let (model, training, allocator) = (self.model, self.training, self.allocator);
-        let adamw = run.optimizer.kind == OptimizerKind::AdamW;
-        let optimizer = serde_json::to_value(run.optimizer.kind).unwrap_or_default();
+        let (optimizer, own_decay) = match run.optimizer.kind {
+            OptimizerKind::Sgd => ("sgd", 0.0),
+            OptimizerKind::Momentum => ("momentum", 0.0),
+            OptimizerKind::Adam => ("adam", 0.0),
+            OptimizerKind::AdamW => ("adamw", 0.01),
+        };
         let settings = json!({
-            "model": model.model,
+            "model": model.model_file.is_none().then(|| model.name()),
+            "model-file": model.model_file.as_ref().map(|path| path.display().to_string()),
             "layers": model.layers,
             "width": model.width,
             "heads": model.heads,
@@ -239,17 +268,17 @@ impl Common<'_> {
             "batch": run.batch,
             "steps": run.steps,
             "data": data,
-            "optimizer": training.optimizer.as_deref().map_or(optimizer, Value::from),
-            "optimizer-impl": match training.optimizer_impl {
-                ImplementationName::Loop => "loop",
-                ImplementationName::Foreach => "foreach",
-                ImplementationName::Fused => "fused",
+            "optimizer": optimizer,
+            "optimizer-impl": match run.optimizer.implementation {
+                Implementation::Loop => "loop",
+                Implementation::Foreach => "foreach",
+                Implementation::Fused => "fused",
             },
             "lr": run.optimizer.lr,
-            "weight-decay": run.optimizer.weight_decay.unwrap_or(if adamw { 0.01 } else { 0.0 }),
-            "nesterov": training.nesterov,
-            "amsgrad": training.amsgrad,
-            "maximize": training.maximize,
+            "weight-decay": run.optimizer.weight_decay.unwrap_or(own_decay),
+            "nesterov": run.optimizer.nesterov,
+            "amsgrad": run.optimizer.amsgrad,
+            "maximize": run.optimizer.maximize,
             "precision": match training.precision {
                 Precision::Fp32 => "fp32",
                 Precision::Fp16 => "fp16",

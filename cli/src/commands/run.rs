@@ -141,7 +141,9 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
         words.push(format!("--device {}", args.device.device));
     }
     let own = |name: &str| experiment.sizes().iter().any(|(size, _)| *size == name);
-    words.extend(args.sizes().iter().filter(|(name, _)| own(name)).map(|(name, v)| format!("--set {name}={}", joined(v))));
+    words.extend(
+        args.sizes().iter().filter(|(name, _)| own(name)).map(|(name, v)| format!("--set {name}={}", joined(v))),
+    );
     let memory = &args.allocator;
     words.extend(memory.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
     words.extend(memory.memory_fraction.map(|fraction| format!("--memory-fraction {fraction}")));
@@ -153,7 +155,12 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
     words.join(" ")
 }
 
-fn as_json(experiment: &dyn Experiment, outcome: &Outcome, settings: &Map<String, Value>, device: &DeviceInfo) -> Value {
+fn as_json(
+    experiment: &dyn Experiment,
+    outcome: &Outcome,
+    settings: &Map<String, Value>,
+    device: &DeviceInfo,
+) -> Value {
     let mut json = json!({
         "schema": "vramlab-experiment-1",
         "experiment": experiment.name(),

@@ -24,9 +24,13 @@ pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArg
     output::check(args.destinations())?;
     let points = args::scan::points(&invocation.axes);
     // All plans before the first run: a bad value is found while nothing is done.
-    let quiet = Ui { quiet: true, verbose: false, style: ui.style, ..Ui::plain() };
-    let plans: Vec<Plan> =
-        points.iter().map(|point| plan(&args::parse_with(&invocation.words, point)?, &quiet)).collect::<Result<_>>()?;
+    let silent = ui.silenced();
+    let plans = points.iter().enumerate().map(|(i, point)| {
+        let cli = args::parse_with(&invocation.words, point)?;
+        // The same choices are made for each point: told once.
+        plan(&cli, if i == 0 { ui } else { &silent })
+    });
+    let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
     let mut reports = Vec::new();
     {
         let progress = Progress::new(ui, plans.len() as u64);
@@ -95,7 +99,8 @@ fn figures_of(report: &Report) -> [Cell; 5] {
             number(outcome.result.losses.last().copied()),
         ],
         Err(failure) => {
-            let wanted = failure.out_of_memory().map(|report| format!("no: {} more", bytes::short(report.requested_bytes)));
+            let wanted =
+                failure.out_of_memory().map(|report| format!("no: {} more", bytes::short(report.requested_bytes)));
             [none(), Cell::Text(wanted.unwrap_or("no".into())), none(), none(), none()]
         }
     }

@@ -27,7 +27,9 @@ pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         destination.write(ui, &output::json_line(events)?)?;
     }
     let (tables, text) = match &report.outcome {
-        Ok(outcome) => (vec![memory::rows(outcome), memory::composition(outcome)], memory::text(&report, outcome, ui.style)),
+        Ok(outcome) => {
+            (vec![memory::rows(outcome), memory::composition(outcome)], memory::text(&report, outcome, ui.style))
+        }
         Err(_) => (Vec::new(), memory::header(&report, ui.style)),
     };
     let text = if events_take_stdout { String::new() } else { text };

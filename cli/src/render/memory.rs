@@ -21,7 +21,11 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
     if outcome.scopes.iter().any(|(path, _)| !path.is_empty()) {
         out += &format!("\n{}", table::titled(&scopes(outcome), style));
     }
-    out += &format!("\n{}\n{}", style.bold("From what was asked for to what the device gave, after the last step"), bridge(outcome));
+    out += &format!(
+        "\n{}\n{}",
+        style.bold("From what was asked for to what the device gave, after the last step"),
+        bridge(outcome)
+    );
     let drawn = curve(&outcome.result.rows);
     if !drawn.is_empty() {
         out += &format!("\n{}\n{drawn}", style.bold("Memory over the run"));
@@ -36,10 +40,12 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
 /// Device, model and settings.
 pub(crate) fn header(report: &Report, style: Style) -> String {
     let device = &report.device;
-    let setting = |key: &str| report.settings.get(key).map_or(String::new(), |value| match value {
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
+    let setting = |key: &str| {
+        report.settings.get(key).map_or(String::new(), |value| match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+    };
     let has = |key: &str| report.settings.get(key).is_some_and(|value| !value.is_null() && *value != false);
     let total = device.total_bytes.map_or(String::new(), |total| format!(", {}", bytes::short(total)));
     let mut run = format!(
@@ -65,7 +71,7 @@ pub(crate) fn header(report: &Report, style: Style) -> String {
     }
     let mut lines = vec![
         ("device", format!("{} {} ({}{total})", device.backend, device.index, device.name)),
-        ("model", format!("{}: {}", setting("model"), report.description)),
+        ("model", format!("{}: {}", report.model, report.description)),
         ("run", run),
         ("memory", memory),
     ];

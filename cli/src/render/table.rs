@@ -38,7 +38,8 @@ pub(crate) fn titled(table: &Table, style: super::style::Style) -> String {
 }
 
 fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
-    let first = (0..table.columns.len()).find(|&i| table.rows.iter().any(|row| matches!(row.get(i), Some(Cell::Bytes(_)))));
+    let first =
+        (0..table.columns.len()).find(|&i| table.rows.iter().any(|row| matches!(row.get(i), Some(Cell::Bytes(_)))));
     let shown = |i: usize, cell: &Cell| match (cell, exact) {
         (Cell::Bytes(b), Exact::All) => bytes::both(*b),
         (Cell::Bytes(b), Exact::FirstColumn) if Some(i) == first => bytes::both(*b),
@@ -80,7 +81,7 @@ fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
 
 fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column)).peekable();
-    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮");
+    let is_empty = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty() || text == "–" || text == "⋮" || text.ends_with(" %"));
     cells.peek().is_some() && cells.all(|cell| !matches!(cell, Cell::Text(_)) || is_empty(cell))
 }
 
@@ -112,9 +113,10 @@ mod tests {
 
     #[test]
     fn numbers_keep_four_digits() {
-        assert_eq!([0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number), [
-            "0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"
-        ]);
+        assert_eq!(
+            [0.0, 2.302_585, 0.001_234_5, 1e-9, 123.456, 54_321.9].map(number),
+            ["0", "2.3026", "0.0012", "1.00e-9", "123.46", "54322"]
+        );
         assert_eq!(number(f64::NAN), "nan");
     }
 }

@@ -1,13 +1,15 @@
 //! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
 //!
-//! To add a suite, write a file beside these and a line in the list. Gradients, training and memory determinism stand
-//! above the kernels: they come as suites of their own, last in the list, on top of core's autograd.
+//! To add a suite, write a file beside these and a line in the list. Gradients and training stand above the
+//! kernels, on core's autograd: they come last.
 
 mod aliasing;
 mod coverage;
 mod determinism;
+mod gradients;
 mod kernels;
 mod memory;
+mod training;
 mod transfer;
 mod validation;
 mod virtual_memory;
@@ -47,6 +49,8 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "aliasing", needs_values: true, trials: aliasing::trials },
     Suite { name: "workspace", needs_values: true, trials: workspace::trials },
     Suite { name: "determinism", needs_values: true, trials: determinism::trials },
+    Suite { name: "gradients", needs_values: true, trials: gradients::trials },
+    Suite { name: "training", needs_values: true, trials: training::trials },
 ];
 
 /// A trial that holds the device for itself while it runs.

@@ -3,10 +3,12 @@
 //! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
 //! table in the README and the reports come from that list.
 
-mod outcome;
 mod batch_size;
+mod leak;
+mod outcome;
 mod pace;
 pub mod programs;
+mod release;
 mod rig;
 mod show;
 mod steady_state;
@@ -21,7 +23,8 @@ use memcore::Device;
 use crate::error::{Error, Result};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: &[&dyn Experiment] = &[&batch_size::BatchSize, &steady_state::SteadyState];
+pub const ALL: &[&dyn Experiment] =
+    &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak, &release::Release];
 
 /// How an experiment is asked to be run.
 pub struct Setup<'a> {

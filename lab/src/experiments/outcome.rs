@@ -64,6 +64,11 @@ impl Measurement {
         self.settle(quantity);
     }
 
+    /// Adds a quantity that this device cannot give.
+    pub fn unknown(&mut self, quantity: &str) {
+        self.measured.insert(quantity.into(), None);
+    }
+
     /// Adds a predicted quantity.
     pub fn predict(&mut self, quantity: &str, value: u64) {
         self.predicted.insert(quantity.into(), Some(value as i64));

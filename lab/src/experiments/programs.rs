@@ -27,6 +27,18 @@ pub struct KeptActivations {
 /// # Errors
 /// Those of the device.
 pub fn kept_activations(device: &Device, program: &KeptActivations) -> Result<Vec<Row>> {
+    kept_activations_watched(device, program, &mut |_| true)
+}
+
+/// As [`kept_activations`]; `watch` is told after each step, while everything is still held, and ends the program with `false`.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn kept_activations_watched(
+    device: &Device,
+    program: &KeptActivations,
+    watch: &mut dyn FnMut(usize) -> bool,
+) -> Result<Vec<Row>> {
     let init = Init::new(device, DType::F32, program.seed);
     let hidden = Linear::new(&init.at("l1"), 10, 20, true)?;
     let output = Linear::new(&init.at("l2"), 20, 1, true)?;
@@ -55,6 +67,9 @@ pub fn kept_activations(device: &Device, program: &KeptActivations) -> Result<Ve
         if program.clear {
             kept.clear();
             row("clear");
+        }
+        if !watch(step) {
+            break;
         }
     }
     Ok(rows)

@@ -2,11 +2,14 @@
 //! differentiated, variables that are dropped in between).
 
 use memcore::memory::{CategoryBytes, PeakComposition};
+use memcore::nn::Sequential;
 use memcore::optim::Optimizer;
 use memcore::{DType, Device, Tensor};
 
+use super::Setup;
 use crate::error::{Error, Result};
 use crate::models::{Model, ModelOptions, architecture};
+use crate::predict::{Rules, Variable};
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
 
@@ -37,6 +40,9 @@ pub(super) struct StepRecord {
     /// Host memory of those nodes.
     pub(super) graph_host_bytes: u64,
 }
+
+/// A part of a step.
+type Phase<'a> = &'a dyn Fn(&mut Rig) -> Result<()>;
 
 /// A model in training, with a script's variables.
 pub(super) struct Rig {
@@ -103,6 +109,23 @@ impl Rig {
         Ok(self.loss.as_ref().ok_or_else(missing)?.backward(retain_graph)?)
     }
 
+    /// Deletes a variable.
+    pub(super) fn delete(&mut self, variable: Variable) -> Result<()> {
+        match variable {
+            Variable::Output => self.output = None,
+            Variable::Loss => self.loss = None,
+            Variable::Batch => (self.input, self.target) = (None, None),
+            Variable::Gradients => self.zero_grad()?,
+            Variable::OptimizerState => self.optimizer = None,
+            Variable::Parameters => {
+                self.model.parameters.clear();
+                self.model.module = Box::new(Sequential::new());
+            }
+            Variable::Workspaces => self.device.release_workspaces(),
+        }
+        Ok(())
+    }
+
     pub(super) fn update(&mut self) -> Result<()> {
         Ok(self.optimizer.as_mut().ok_or_else(missing)?.step()?)
     }
@@ -111,7 +134,7 @@ impl Rig {
     pub(super) fn step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
         self.device.reset_peak_stats();
         let mut moments = Vec::with_capacity(6);
-        let phases: [(&str, &dyn Fn(&mut Self) -> Result<()>); 6] = [
+        let phases: [(&str, Phase<'_>); 6] = [
             ("input", &|rig| rig.load(batch)),
             ("zero_grad", &|rig| rig.zero_grad()),
             ("forward", &Self::forward),
@@ -132,6 +155,16 @@ impl Rig {
         let (nodes, graph_host_bytes) = (tape.len() as u64, tape.host_bytes());
         Ok(StepRecord { batch, moments, peak, reserved_peak, peak_phase, nodes, graph_host_bytes })
     }
+}
+
+/// What a prediction has to know of the device, where there can be one.
+pub(super) fn rules(setup: &Setup<'_>) -> Result<Option<Rules>> {
+    Rules::tried(&(setup.open)()?)
+}
+
+/// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.
+pub(super) fn undisturbed(device: &Device) -> bool {
+    device.stats().num_alloc_retries == 0
 }
 
 /// The device's memory now.

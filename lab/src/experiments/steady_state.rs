@@ -3,8 +3,8 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
-use super::rig::{Moment, Rig};
-use super::show::{bytes, curve, some_bytes, table, text};
+use super::rig::{Moment, Rig, rules, undisturbed};
+use super::show::{curve, some_bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, Rules};
@@ -69,9 +69,10 @@ impl Experiment for SteadyState {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, CASES.len() * steps);
+        let rules = rules(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
-            let (run, whole) = follow(case, setup, steps, &mut pace)?;
+            let (run, whole) = follow(case, setup, rules.as_ref(), steps, &mut pace)?;
             show(&run, &mut outcome);
             runs.push(run);
             if !whole {
@@ -84,11 +85,17 @@ impl Experiment for SteadyState {
     }
 }
 
-fn follow(case: &Case, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> Result<(Run, bool)> {
+fn follow(
+    case: &Case,
+    setup: &Setup<'_>,
+    rules: Option<&Rules>,
+    steps: usize,
+    pace: &mut Pace<'_>,
+) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", case.batch);
     let mut rig = (case.build)(&device, setup.seed)?;
-    let mut forecast = Rules::of(&device).map(|rules| Forecast::new(rules, (case.network)()));
+    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), (case.network)()));
     let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
     if let Some(forecast) = &mut forecast {
         forecast.model("model");
@@ -105,7 +112,9 @@ fn follow(case: &Case, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> 
             forecast.step(&format!("s{i}"), batch);
         }
     }
-    let predicted = forecast.map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
+    let predicted = forecast
+        .filter(|_| undisturbed(&device))
+        .map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
     Ok((Run { name: case.name, moments, phases: 6, peaks, predicted }, whole))
 }
 
@@ -121,8 +130,7 @@ impl Run {
 
     /// Everything that a step shows, without its label.
     fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
-        let figures =
-            |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
+        let figures = |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
         self.step(i).iter().map(figures).collect()
     }
 
@@ -147,6 +155,7 @@ fn reason(category: Category, phase: &str, by: i64) -> &'static str {
         (Category::OptimizerState, ..) => "optimizer state, made at the first step",
         (Category::Activation, _, true) => "saved for backward by the graph",
         (Category::Activation, _, false) => "backward lets go of what was saved",
+        (Category::Temporary, "backward", true) => "no longer saved, but kept by its variable",
         (Category::Temporary, "loss", true) => "result and loss, kept by their variables",
         (Category::Temporary, _, true) => "the result, kept by its variable",
         (Category::Temporary, _, false) => "results become saved values, or go",
@@ -211,17 +220,14 @@ fn overlap(run: &Run, outcome: &mut Outcome) {
     if run.steps() < 2 {
         return;
     }
-    let held: u64 = [Category::OptimizerState]
-        .iter()
-        .map(|&c| run.step(0).last().map_or(0, |m| m.by_category[c as usize]))
-        .sum();
+    let state = run.step(0).last().map_or(0, |m| m.by_category[Category::OptimizerState as usize]);
+    let above = run.peaks[1] as i64 - run.peaks[0] as i64;
     outcome.notes.push(format!(
-        "{}: the peak of step 1 is {} above that of step 0: {} of optimizer state are there from the first update on, the rest \
-         is that the new batch, result and loss are made while variables still hold the old ones, and that blocks are \
-         found anew among those of step 0.",
+        "{}: the peak of step 1 is {above} bytes above that of step 0. {state} of them are optimizer state, which the first \
+         update made; the other {} are there because the new batch, result and loss are made while variables still hold the \
+         old ones, and because blocks are now found among those of step 0.",
         run.name,
-        bytes(run.peaks[1].saturating_sub(run.peaks[0])),
-        bytes(held)
+        above - state as i64
     ));
 }
 
@@ -248,7 +254,35 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let rises = runs.iter().all(|run| run.allocated_after(0) > run.moments[0].row.allocated);
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
     vec![
-        JudgedClaim { claim: CLAIMS[0], verdict: verdict(flat && !grows), condition: format!("bytes allocated: {each}") },
-        JudgedClaim { claim: CLAIMS[1], verdict: verdict(flat && rises), condition: format!("bytes allocated: {each}") },
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: verdict(flat && !grows),
+            condition: format!("bytes allocated: {each}"),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(flat && rises),
+            condition: format!("{}; reserved memory rises with it and stays", jumps(runs)),
+        },
     ]
+}
+
+/// What the rise consists of.
+fn jumps(runs: &[Run]) -> String {
+    let of = |run: &Run| {
+        let bytes = |category: Category| run.step(0).last().map_or(0, |m| m.by_category[category as usize]);
+        format!(
+            "{}: step 0 adds {} bytes, of which input {}, gradients {}, optimizer state {}, libraries' workspaces {}; step 1 \
+             adds {} to the peak; from step {} on nothing changes",
+            run.name,
+            run.allocated_after(0) - run.moments[0].row.allocated,
+            bytes(Category::Input),
+            bytes(Category::Gradient),
+            bytes(Category::OptimizerState),
+            bytes(Category::Workspace),
+            run.peaks[1] as i64 - run.peaks[0] as i64,
+            run.flat_from()
+        )
+    };
+    runs.iter().map(of).collect::<Vec<_>>().join("; ")
 }

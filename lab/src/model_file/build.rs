@@ -2,8 +2,8 @@
 
 use memcore::memory::ScopeId;
 use memcore::nn::{
-    Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear, MaxPool2d, Module,
-    MultiHeadAttention, Parameter, RmsNorm, Sequential,
+    Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear, MaxPool2d,
+    Module, MultiHeadAttention, Parameter, RmsNorm, Sequential,
 };
 use memcore::{Array, Tensor, context, ops};
 

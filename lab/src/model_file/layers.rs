@@ -286,7 +286,8 @@ fn conv2d(s: &Section<'_>, x: &Shape) -> Result<(Op, Shape)> {
     let [inputs, height, width] = image(s, x)?;
     let groups = geometry.groups;
     if !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-        let problem = format!("{groups} groups do not divide the {inputs} channels that arrive and the {outputs} that leave");
+        let problem =
+            format!("{groups} groups do not divide the {inputs} channels that arrive and the {outputs} that leave");
         return Err(s.key_error("groups", problem));
     }
     let size = geometry.output_size([height, width], [kernel, kernel]);
@@ -358,7 +359,9 @@ fn nested(s: &Section<'_>, x: &Shape, residual: bool, path: &str, totals: &mut T
     }
     values(s, x)?;
     if out != *x {
-        return Err(s.error(format!("{x} arrives and its layers make {out} of it; the two are added and must be equal")));
+        return Err(
+            s.error(format!("{x} arrives and its layers make {out} of it; the two are added and must be equal"))
+        );
     }
     Ok((Op::Residual(layers), out))
 }

@@ -97,7 +97,16 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
         .map_err(|error| place.error(error.span().map_or(0, |span| span.start), "", error.message().to_string()))?;
     let top = Section::new(place, 0, "", parsed.get_ref());
     top.only(&[
-        "name", "batch", "steps", "accumulate", "clip_grad_norm", "seed", "input", "layer", "loss", "optimizer",
+        "name",
+        "batch",
+        "steps",
+        "accumulate",
+        "clip_grad_norm",
+        "seed",
+        "input",
+        "layer",
+        "loss",
+        "optimizer",
         "schedule",
     ])?;
     let batch = top.size("batch")?;

@@ -50,7 +50,11 @@ fn syntax_errors_have_their_line() {
 fn values_of_another_type_say_what_is_expected() {
     let layer = |line: &str| layers(&format!("[[layer]]\ntype = \"conv2d\"\nkernel = 3\nout = 4\n{line}"));
     finds(&layer("bias = 1"), "7: layer 0 (conv2d), key bias", &["is 1, expected true or false"]);
-    finds(&layer("stride = \"2\""), "7: layer 0 (conv2d), key stride", &["the string \"2\"", "an integer or [height, width]"]);
+    finds(
+        &layer("stride = \"2\""),
+        "7: layer 0 (conv2d), key stride",
+        &["the string \"2\"", "an integer or [height, width]"],
+    );
     finds(&layer("padding = [1, 2, 3]"), "7: layer 0 (conv2d), key padding", &["[height, width]"]);
     finds(&layer("stride = 0"), "7: layer 0 (conv2d), key stride", &["is 0, expected 1 to"]);
     finds(&layer("groups = -3"), "7: layer 0 (conv2d), key groups", &["-3"]);
@@ -74,11 +78,19 @@ fn what_is_missing_is_named() {
 #[test]
 fn shapes_that_do_not_fit_name_the_layer_and_what_arrived() {
     let second = |text: &str| layers(&format!("[[layer]]\ntype = \"flatten\"\n[[layer]]\n{text}"));
-    finds(&second("type = \"max-pool2d\"\nkernel = 2"), "5: layer 1 (max-pool2d)", &["[3072] arrives", "[channels, height, width]"]);
+    finds(
+        &second("type = \"max-pool2d\"\nkernel = 2"),
+        "5: layer 1 (max-pool2d)",
+        &["[3072] arrives", "[channels, height, width]"],
+    );
     finds(&second("type = \"attention\"\nheads = 2"), "5: layer 1 (attention)", &["[3072] arrives", "[tokens, width]"]);
     finds(&second("type = \"embedding\"\nout = 2"), "5: layer 1 (embedding)", &["[3072] arrives", "tokens"]);
     finds(&layers("[[layer]]\ntype = \"conv2d\"\nout = 4\nkernel = 40"), "3: layer 0 (conv2d)", &["[3, 32, 32]", "40"]);
-    finds(&layers("[[layer]]\ntype = \"max-pool2d\"\nkernel = 40"), "5: layer 0 (max-pool2d), key kernel", &["[40, 40]"]);
+    finds(
+        &layers("[[layer]]\ntype = \"max-pool2d\"\nkernel = 40"),
+        "5: layer 0 (max-pool2d), key kernel",
+        &["[40, 40]"],
+    );
     let groups = layers("[[layer]]\ntype = \"conv2d\"\nout = 4\nkernel = 3\ngroups = 2");
     finds(&groups, "7: layer 0 (conv2d), key groups", &["2 groups", "3 channels"]);
     let tokens = "[input]\ntokens = 4\nvocabulary = 9\n[[layer]]\ntype = \"relu\"";
@@ -95,24 +107,36 @@ fn shapes_that_do_not_fit_name_the_layer_and_what_arrived() {
 fn a_result_that_the_loss_does_not_take_is_found() {
     let text = format!("{INPUT}[[layer]]\ntype = \"linear\"\nout = 10\n[loss]\ntype = \"cross-entropy\"\nclasses = 10");
     finds(&text, "6: [loss]", &["[3, 32, 10] arrives", "takes [10]", "flatten"]);
-    let text = "[input]\nshape = [4]\n[[layer]]\ntype = \"linear\"\nout = 9\n[loss]\ntype = \"cross-entropy\"\nclasses = 10";
+    let text =
+        "[input]\nshape = [4]\n[[layer]]\ntype = \"linear\"\nout = 9\n[loss]\ntype = \"cross-entropy\"\nclasses = 10";
     finds(text, "6: [loss]", &["[9] arrives", "[10]"]);
 }
 
 #[test]
 fn absurd_sizes_are_errors() {
-    finds(&layers("[[layer]]\ntype = \"linear\"\nout = 99999999999999999999999"), "5: layer 0 (linear), key out", &["999"]);
+    finds(
+        &layers("[[layer]]\ntype = \"linear\"\nout = 99999999999999999999999"),
+        "5: layer 0 (linear), key out",
+        &["999"],
+    );
     finds("[input]\nshape = [2000000000, 2000000000]", "2: [input], key shape", &["2^48"]);
     let wide = "[[layer]]\ntype = \"flatten\"\n[[layer]]\ntype = \"linear\"\nout = 2000000000\n";
-    finds(&layers(&format!("{wide}[[layer]]\ntype = \"linear\"\nout = 2000000000")), "8: layer 2 (linear)", &["2^48 parameters"]);
+    finds(
+        &layers(&format!("{wide}[[layer]]\ntype = \"linear\"\nout = 2000000000")),
+        "8: layer 2 (linear)",
+        &["2^48 parameters"],
+    );
     let long = "[input]\ntokens = 2000000000\nvocabulary = 2\n[[layer]]\ntype = \"embedding\"\nout = 2\n[[layer]]\ntype = \"attention\"\nheads = 1";
     finds(long, "7: layer 1 (attention)", &["2^48 elements"]);
     finds(&layers("[[layer]]\ntype = \"relu\"\nrepeat = 2000000"), "3: layer 0 (relu)", &["10000 layers"]);
-    let twice = layers("[[layer]]\ntype = \"sequence\"\nrepeat = 5000\n[[layer.layer]]\ntype = \"relu\"\nrepeat = 5000");
+    let twice =
+        layers("[[layer]]\ntype = \"sequence\"\nrepeat = 5000\n[[layer.layer]]\ntype = \"relu\"\nrepeat = 5000");
     finds(&twice, "6: layer 0.0 (relu)", &["10000 layers"]);
     let batch = format!("batch = 2000000000\n{}", layers("[[layer]]\ntype = \"conv2d\"\nkernel = 1\nout = 9000"));
     finds(&batch, "1: key batch", &["elements per example"]);
-    let padding = layers("[[layer]]\ntype = \"conv2d\"\nkernel = 2147483648\npadding = 2147483648\ndilation = 2147483648\nout = 1");
+    let padding = layers(
+        "[[layer]]\ntype = \"conv2d\"\nkernel = 2147483648\npadding = 2147483648\ndilation = 2147483648\nout = 1",
+    );
     finds(&padding, "3: layer 0 (conv2d)", &["does not fit"]);
 }
 

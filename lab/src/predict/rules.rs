@@ -3,7 +3,9 @@
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dWeightGrad};
 use memcore::backend::{KernelCall, Operand, Region, SegmentId};
 use memcore::profile::{Convolution, Profile};
-use memcore::{DType, Device, Layout};
+use memcore::{Array, DType, Device, Layout};
+
+use super::Shelf;
 
 /// Scratch memory of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,21 @@ impl Rules {
         })
     }
 
+    /// As [`Rules::of`], and `None` also when the allocator's settings make it behave otherwise than the prediction expects: a fresh device is
+    /// tried with some requests, and left empty.
+    ///
+    /// # Errors
+    /// Those of the device, but for its memory being too small for the trial.
+    pub fn tried(fresh: &Device) -> crate::error::Result<Option<Self>> {
+        let Some(rules) = Self::of(fresh) else { return Ok(None) };
+        let as_expected = match as_expected(fresh) {
+            Err(memcore::Error::OutOfMemory(_)) => false,
+            other => other?,
+        };
+        fresh.empty_cache();
+        Ok(as_expected.then_some(rules))
+    }
+
     /// What the backend asks for to run a convolution (`gradient`: of its weight) of these sizes.
     pub(super) fn backend_scratch(&self, gradient: bool, x: &[usize], weight: &[usize], padding: usize) -> u64 {
         let geometry = Conv2dGeometry { padding: [padding; 2], ..Conv2dGeometry::default() };
@@ -71,4 +88,28 @@ impl Rules {
         };
         self.device.backend().workspace_bytes(&call)
     }
+}
+
+/// Requests that the options of the allocator treat differently: odd sizes, both pools, made-to-measure segments, reuse with a rest.
+const TRIAL_BYTES: [u64; 8] = [513, 700_000, 1_048_577, 1_200_000, 3_000_000, 9_500_000, 12_582_913, 22_020_097];
+
+fn as_expected(device: &Device) -> memcore::Result<bool> {
+    let mut shelf = Shelf::default();
+    let mut same = true;
+    let mut held = Vec::new();
+    for round in 0..2 {
+        for bytes in TRIAL_BYTES {
+            let array = Array::empty(device, &[(bytes >> round) as usize], DType::U8)?;
+            held.push((array, shelf.take(bytes >> round).0));
+            let stats = device.stats();
+            same &= stats.allocated_bytes.all.current == shelf.allocated();
+            same &= stats.reserved_bytes.all.current == shelf.reserved();
+        }
+        for (array, block) in held.drain(..) {
+            drop(array);
+            shelf.free(block);
+        }
+        same &= device.stats().inactive_split_bytes.all.current == shelf.inactive_split();
+    }
+    Ok(same)
 }

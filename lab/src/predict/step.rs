@@ -25,6 +25,25 @@ struct Kept {
     has_history: bool,
 }
 
+/// What a script can delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The network's result.
+    Output,
+    /// The loss.
+    Loss,
+    /// Input and targets.
+    Batch,
+    /// What `zero_grad()` lets go.
+    Gradients,
+    /// The optimizer.
+    OptimizerState,
+    /// The model.
+    Parameters,
+    /// What the libraries keep.
+    Workspaces,
+}
+
 /// Follows the phases of training runs on one device, one run after the other.
 #[derive(Clone)]
 pub struct Forecast {
@@ -33,8 +52,8 @@ pub struct Forecast {
     shelf: Shelf,
     held: BTreeMap<Id, Held>,
     batch: usize,
-    /// Libraries' workspaces that are there: (thread, library).
-    workspaces: Vec<(&'static str, &'static str)>,
+    /// Libraries' workspaces that are there: thread, library, memory.
+    workspaces: Vec<(&'static str, &'static str, Id)>,
     /// Name, sizes and tensor of each parameter.
     parameters: Vec<(String, Vec<usize>, Id)>,
     gradients: Vec<Option<Id>>,
@@ -45,6 +64,8 @@ pub struct Forecast {
     loss: Option<Id>,
     kept: Vec<Kept>,
     kept_by_loss: Vec<Id>,
+    /// Activations of ReLU layers are held for ever: the leak of a list that grows.
+    keeps_activations: bool,
     phase: String,
     phase_peak: u64,
     peak: PredictedPeak,
@@ -70,11 +91,17 @@ impl Forecast {
             loss: None,
             kept: Vec::new(),
             kept_by_loss: Vec::new(),
+            keeps_activations: false,
             phase: String::new(),
             phase_peak: 0,
             peak: PredictedPeak::default(),
             rows: Vec::new(),
         }
+    }
+
+    /// From here on the results of ReLU layers are held for ever, as by a list that grows.
+    pub fn keep_activations(&mut self) {
+        self.keeps_activations = true;
     }
 
     /// The rows so far.
@@ -156,9 +183,11 @@ impl Forecast {
 
     fn workspace(&mut self, thread: &'static str, library: &'static str) {
         let bytes = if library == "cuBLAS" { self.rules.gemm_workspace } else { self.rules.epilogue_workspace };
-        if bytes > 0 && !self.workspaces.contains(&(thread, library)) {
-            self.workspaces.push((thread, library));
-            self.take_bytes(format!("{library} workspace, {thread} thread"), bytes.to_string(), bytes, false);
+        let there = self.workspaces.iter().any(|(t, l, _)| (*t, *l) == (thread, library));
+        if bytes > 0 && !there {
+            let what = format!("{library} workspace, {thread} thread");
+            let id = self.take_bytes(what, bytes.to_string(), bytes, false);
+            self.workspaces.push((thread, library, id));
         }
     }
 
@@ -195,19 +224,48 @@ impl Forecast {
 
     /// Everything is dropped; the libraries' workspaces stay.
     pub fn finish(&mut self, label: &str) {
-        self.let_all_go_of_variables();
+        for variable in [
+            Variable::OptimizerState,
+            Variable::Batch,
+            Variable::Output,
+            Variable::Loss,
+            Variable::Gradients,
+            Variable::Parameters,
+        ] {
+            self.let_go_of(variable);
+        }
+        self.gradients.clear();
         self.row(label);
     }
 
-    fn let_all_go_of_variables(&mut self) {
-        let state = std::mem::take(&mut self.state);
-        self.let_all_go(state);
-        let variables = [self.input.take(), self.target.take(), self.output.take(), self.loss.take()];
-        self.let_all_go(variables.into_iter().flatten());
-        let gradients = std::mem::take(&mut self.gradients);
-        self.let_all_go(gradients.into_iter().flatten());
-        let parameters = std::mem::take(&mut self.parameters);
-        self.let_all_go(parameters.into_iter().map(|(.., id)| id));
+    /// A variable of the script is deleted.
+    pub fn delete(&mut self, variable: Variable, label: &str) {
+        self.let_go_of(variable);
+        self.row(label);
+    }
+
+    /// `empty_cache()`.
+    pub fn empty_cache(&mut self, label: &str) {
+        self.shelf.empty_cache();
+        self.row(label);
+    }
+
+    /// Something that neither takes nor gives.
+    pub fn nothing(&mut self, label: &str) {
+        self.row(label);
+    }
+
+    fn let_go_of(&mut self, variable: Variable) {
+        let ids: Vec<Id> = match variable {
+            Variable::Output => self.output.take().into_iter().collect(),
+            Variable::Loss => self.loss.take().into_iter().collect(),
+            Variable::Batch => [self.input.take(), self.target.take()].into_iter().flatten().collect(),
+            Variable::Gradients => self.gradients.iter_mut().filter_map(Option::take).collect(),
+            Variable::OptimizerState => std::mem::take(&mut self.state),
+            Variable::Parameters => std::mem::take(&mut self.parameters).into_iter().map(|(.., id)| id).collect(),
+            Variable::Workspaces => std::mem::take(&mut self.workspaces).into_iter().map(|(.., id)| id).collect(),
+        };
+        self.let_all_go(ids);
     }
 
     /// The new batch is there before the old one goes.
@@ -227,11 +285,7 @@ impl Forecast {
     }
 
     fn zero_grad(&mut self) {
-        for i in 0..self.gradients.len() {
-            if let Some(gradient) = self.gradients[i].take() {
-                self.let_go(gradient);
-            }
-        }
+        self.let_go_of(Variable::Gradients);
     }
 
     fn forward(&mut self) {
@@ -269,6 +323,9 @@ impl Forecast {
             }
             Layer::Relu => {
                 let y = self.take(format!("layer {i} ReLU"), 4, &result, true);
+                if self.keeps_activations {
+                    self.hold(y);
+                }
                 (Some(y), vec![self.hold(y)])
             }
             Layer::MaxPool2d(_) => {
@@ -292,9 +349,7 @@ impl Forecast {
         let [_, c, k, _] = weight;
         let side = |i: usize| dims[i] + 2 * padding + 1 - k;
         match self.rules.conv {
-            ConvScratch::Im2col => {
-                Some(self.take("im2col of one example", 4, &[c, k, k, side(1), side(2)], false))
-            }
+            ConvScratch::Im2col => Some(self.take("im2col of one example", 4, &[c, k, k, side(1), side(2)], false)),
             ConvScratch::Fixed(0) => None,
             ConvScratch::Fixed(bytes) => {
                 Some(self.take_bytes("convolution workspace".into(), bytes.to_string(), bytes, false))

@@ -1,7 +1,7 @@
 //! Runs of the first article's network, and what is predicted of each.
 
 use crate::error::Result;
-use crate::experiments::rig::{Moment, Rig, StepRecord, moment};
+use crate::experiments::rig::{Moment, Rig, StepRecord, moment, undisturbed};
 use crate::experiments::{Measurement, Setup};
 use crate::predict::{Forecast, Network, PredictedPeak, Rules};
 
@@ -27,7 +27,9 @@ impl Plan {
 
     /// One model whose epochs end with a smaller batch.
     pub(super) fn changing(large: usize, small: usize, epochs: usize) -> Self {
-        Self { name: format!("({large},{large},{small})×{epochs}"), stages: vec![[large, large, small].repeat(epochs)] }
+        Self {
+            name: format!("({large},{large},{small})×{epochs}"), stages: vec![[large, large, small].repeat(epochs)]
+        }
     }
 
     /// One pass over `examples` examples; the last batch is what is left.
@@ -104,7 +106,7 @@ impl Run {
 }
 
 /// Runs a plan on a fresh device.
-pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
+pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Result<Run> {
     let device = (setup.open)()?;
     let mut stages = Vec::new();
     let mut ends = Vec::new();
@@ -126,7 +128,7 @@ pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
         moments.push(moment(&device, format!("{tag}dropped")));
     }
     let dropped = moment(&device, "dropped");
-    let forecast = Rules::of(&device).map(|rules| forecast(rules, plan));
+    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| forecast(rules.clone(), plan));
     Ok(Run { name: plan.name.clone(), stages, moments, ends, dropped, forecast })
 }
 

@@ -8,8 +8,7 @@ use crate::experiments::{Cell, Measurement, Outcome};
 
 /// Fills in everything but the verdicts.
 pub(super) fn fill(found: &Found, outcome: &mut Outcome) {
-    let runs: Vec<&Run> =
-        found.fresh.iter().chain(&found.orders).chain(&found.changing).chain(&found.epochs).collect();
+    let runs: Vec<&Run> = found.fresh.iter().chain(&found.orders).chain(&found.changing).chain(&found.epochs).collect();
     outcome.rows.extend(runs.iter().map(|run| summary(run)));
     for run in found.fresh.iter().chain(&found.orders).chain(&found.changing) {
         outcome.rows.extend(by_step(run));

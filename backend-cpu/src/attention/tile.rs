@@ -1,0 +1,142 @@
+//! Loops over tiles.
+
+use crate::element::{Float, Real};
+use crate::simd::{Isa, simd};
+
+/// Columns that [`product`] works on together; tiles are padded to multiples of them.
+pub(super) const COLUMNS: usize = 16;
+/// Rows that [`product`] works on together.
+const ROWS: usize = 4;
+
+/// The left factor of a product: element `(i, e)` is at `i·row + e·column`.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a, R> {
+    pub(super) data: &'a [R],
+    pub(super) row: usize,
+    pub(super) column: usize,
+}
+
+simd! {
+    /// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`; rows of `b` and `c` are `b_row` and `c_row` apart.
+    /// `m` and `n` are rounded up to [`ROWS`] and [`COLUMNS`]: such elements exist, and what is in them does not matter.
+    pub(super) fn product<R: Real>(
+        a: Left<'_, R>, b: &[R], b_row: usize, c: &mut [R], c_row: usize, sizes: [usize; 3], add: bool,
+    ) = product_body;
+    /// Elements in the compute type.
+    pub(super) fn convert<T: Float>(from: &[T], to: &mut [T::Compute]) = convert_body;
+    /// Elements in the compute type, `stride` apart.
+    pub(super) fn convert_strided<T: Float>(from: &[T], to: &mut [T::Compute], stride: usize) = convert_strided_body;
+    /// `to += from`
+    pub(super) fn add_converted<T: Float>(to: &mut [T::Compute], from: &[T]) = add_converted_body;
+    /// `tile *= factor`, of `[rows, columns]`.
+    pub(super) fn scale_rows<R: Real>(tile: &mut [R], stride: usize, sizes: [usize; 2], factor: R) = scale_rows_body;
+    /// `Σ x·y`
+    pub(super) fn dot<T: Float>(x: &[T], y: &[T]) -> T::Compute = dot_body;
+}
+
+#[inline(always)]
+fn product_body<S: Isa, R: Real>(
+    a: Left<'_, R>,
+    b: &[R],
+    b_row: usize,
+    c: &mut [R],
+    c_row: usize,
+    [m, n, k]: [usize; 3],
+    add: bool,
+) {
+    let (m, n) = (m.next_multiple_of(ROWS), n.next_multiple_of(COLUMNS));
+    if m == 0 || n == 0 {
+        return;
+    }
+    let inside = |k: usize| (m - 1) * a.row + (k - 1) * a.column < a.data.len() && (k - 1) * b_row + n <= b.len();
+    assert!(k == 0 || inside(k), "a product beyond its tiles");
+    for j in (0..n).step_by(COLUMNS) {
+        for i in (0..m).step_by(ROWS) {
+            let mut sums = [[R::default(); COLUMNS]; ROWS];
+            for e in 0..k {
+                // SAFETY: `inside` was asserted: the last of these elements lies in `b`.
+                let b = unsafe { &*b.as_ptr().add(e * b_row + j).cast::<[R; COLUMNS]>() };
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: `inside` was asserted.
+                    let a = unsafe { *a.data.get_unchecked((i + r) * a.row + e * a.column) };
+                    for l in 0..COLUMNS {
+                        sums[l] = a.fma::<S>(b[l], sums[l]);
+                    }
+                }
+            }
+            for (r, sums) in sums.iter().enumerate() {
+                let c = &mut c[(i + r) * c_row + j..][..COLUMNS];
+                for l in 0..COLUMNS {
+                    c[l] = if add { c[l] + sums[l] } else { sums[l] };
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn convert_body<S: Isa, T: Float>(from: &[T], to: &mut [T::Compute]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.get();
+    }
+}
+
+#[inline(always)]
+fn convert_strided_body<S: Isa, T: Float>(from: &[T], to: &mut [T::Compute], stride: usize) {
+    for (to, from) in to.iter_mut().step_by(stride).zip(from) {
+        *to = from.get();
+    }
+}
+
+#[inline(always)]
+fn add_converted_body<S: Isa, T: Float>(to: &mut [T::Compute], from: &[T]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *to + from.get();
+    }
+}
+
+#[inline(always)]
+fn scale_rows_body<S: Isa, R: Real>(tile: &mut [R], stride: usize, [rows, columns]: [usize; 2], factor: R) {
+    for row in 0..rows {
+        for x in &mut tile[row * stride..][..columns] {
+            *x = *x * factor;
+        }
+    }
+}
+
+#[inline(always)]
+fn dot_body<S: Isa, T: Float>(x: &[T], y: &[T]) -> T::Compute {
+    let step = |sum: T::Compute, x: T, y: T| x.get().fma::<S>(y.get(), sum);
+    crate::lanes::fold2(x, y, T::Compute::default(), step, |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_either_orientation() {
+        // 3 by 5 times 5 by 17, in rows of 5 and in columns of 4, with rows of b and c 32 apart.
+        let (m, n, k) = (3, 17, 5);
+        let a = |i: usize, e: usize| (i * 7 + e * 3) as f32 - 9.0;
+        let b = |e: usize, j: usize| (e * 5 + j) as f32 - 11.0;
+        let (mut by_rows, mut by_columns) = (vec![0.0; 4 * k], vec![0.0; 4 * k]);
+        let mut right = vec![0.0; 32 * k];
+        for e in 0..k {
+            for i in 0..m {
+                by_rows[i * k + e] = a(i, e);
+                by_columns[e * 4 + i] = a(i, e);
+            }
+            for j in 0..n {
+                right[e * 32 + j] = b(e, j);
+            }
+        }
+        let mut c = vec![f32::NAN; 4 * 32];
+        product(Left { data: &by_rows, row: k, column: 1 }, &right, 32, &mut c, 32, [m, n, k], false);
+        product(Left { data: &by_columns, row: 1, column: 4 }, &right, 32, &mut c, 32, [m, n, k], true);
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let want: f32 = (0..k).map(|e| a(i, e) * b(e, j)).sum();
+            assert_eq!(c[i * 32 + j], 2.0 * want, "({i}, {j})");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Running the program as a user does.
+#![allow(dead_code)] // each test file uses its part
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// What came of a run.
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The program, with nothing of the caller's taste in colours.
+pub(crate) fn vramlab() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    command
+}
+
+pub(crate) fn run(args: &[&str]) -> Ran {
+    let output = vramlab().args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let ran = Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
+    assert!(!ran.stderr.contains("panicked"), "{args:?}: {}", ran.stderr);
+    ran
+}
+
+/// A run that ends well; its stdout.
+pub(crate) fn done(args: &[&str]) -> String {
+    let ran = run(args);
+    assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+/// A run that ends well and writes JSON to stdout, and nothing else.
+pub(crate) fn json(args: &[&str]) -> Value {
+    let args: Vec<&str> = args.iter().copied().chain(["--json", "-"]).collect();
+    serde_json::from_str(&done(&args)).unwrap()
+}
+
+/// A run that ends with this code, prints nothing to stdout, and one error to stderr: its first line.
+pub(crate) fn refused(code: i32, args: &[&str]) -> String {
+    let ran = run(args);
+    assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+    assert_eq!(ran.stdout, "", "{args:?}");
+    assert_eq!(ran.stderr.matches("error:").count(), 1, "{args:?}: {}", ran.stderr);
+    let line = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+    line.trim_start_matches("error: ").to_string()
+}
+
+/// No line is wider than 80 columns.
+pub(crate) fn fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+}

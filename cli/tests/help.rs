@@ -1,0 +1,69 @@
+//! Help, completions and the manual: what is there is said, what is not is not.
+
+mod common;
+use common::{done, run};
+
+const COMMANDS: [(&str, &str); 7] = [
+    ("devices", "vramlab devices --json -"),
+    ("list", "vramlab list -v"),
+    ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
+    ("train", "vramlab train --model mlp --data digits --backend cpu"),
+    ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),
+    ("completions", "source <(vramlab completions bash)"),
+    ("man", "vramlab man | man -l -"),
+];
+
+/// Parts of the contract that are not built: offering them would be a lie.
+const ABSENT: [&str; 9] = ["fit", "replay", "report", "snapshot", "tune", "check", "explain", "bench", "monitor"];
+
+#[test]
+fn every_command_shows_a_worked_example() {
+    for (command, example) in COMMANDS {
+        let help = done(&[command, "--help"]);
+        assert!(help.contains(example), "{command}: {help}");
+        assert!(help.contains("Usage: vramlab"), "{command}: {help}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_not_offered() {
+    let help = done(&["--help"]);
+    let offered: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(COMMANDS.iter().all(|(command, _)| offered.contains(command)), "{offered:?}");
+    for absent in ABSENT {
+        assert!(!offered.contains(&absent), "{offered:?}");
+        assert_eq!(run(&[absent]).code, Some(2));
+    }
+    let train = done(&["train", "--help"]);
+    assert!(!train.contains("autocast") && !train.contains("--checkpoint") && !train.contains("--html"), "{train}");
+}
+
+#[test]
+fn completions_and_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = done(&["completions", shell]);
+        assert!(COMMANDS.iter().all(|(command, _)| script.contains(command)), "{shell}");
+        assert!(script.contains("memory-limit"), "{shell}");
+    }
+    let manual = done(&["man"]);
+    for (command, _) in COMMANDS {
+        assert!(
+            manual.contains(&format!("vramlab\\-{command}")) || manual.contains(&format!("vramlab {command}")),
+            "{command}"
+        );
+    }
+    assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{}", &manual[..40]);
+}
+
+#[test]
+fn version_and_no_arguments() {
+    assert!(done(&["--version"]).starts_with("vramlab "));
+    let nothing = run(&[]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(2), ""));
+    assert!(nothing.stderr.contains("Usage: vramlab"));
+}

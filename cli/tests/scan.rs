@@ -1,0 +1,107 @@
+//! Scans and configuration files.
+
+mod common;
+use common::{done, fits, json, run};
+
+use serde_json::{Value, json as value};
+use std::fs;
+
+#[test]
+fn a_scan_has_a_row_per_combination() {
+    let words =
+        ["predict", "--model", "mlp", "--steps", "1", "-L", "batch", "32,64", "-P", "layers", "1", "3", "-D", "2"];
+    let scan = json(&words);
+    assert_eq!((&scan["schema"], &scan["parameters"]), (&"vramlab-scan-1".into(), &value!(["batch", "layers"])));
+    let results = scan["results"].as_array().unwrap();
+    let points: Vec<&Value> = results.iter().map(|result| &result["parameters"]).collect();
+    let expected =
+        [(32, 1), (32, 3), (64, 1), (64, 3)].map(|(batch, layers)| value!({ "batch": batch, "layers": layers }));
+    assert_eq!(points, expected.iter().collect::<Vec<_>>());
+    // A point is what the same flags give alone.
+    let alone = json(&["predict", "--model", "mlp", "--steps", "1", "--batch", "64", "--layers", "3"]);
+    assert_eq!(results[3]["run"], alone);
+    let text = done(&words);
+    fits(&text);
+    assert!(text.contains("peak allocated") && text.contains("batch"), "{text}");
+}
+
+#[test]
+fn names_and_switches_can_be_scanned() {
+    let scan = json(&[
+        "predict",
+        "--model",
+        "mlp",
+        "--steps",
+        "2",
+        "-L",
+        "optimizer",
+        "adam,adamw",
+        "-L",
+        "amsgrad",
+        "true,false",
+    ]);
+    let peaks: Vec<u64> =
+        scan["results"].as_array().unwrap().iter().map(|r| r["run"]["peak"]["bytes"].as_u64().unwrap()).collect();
+    assert!(peaks[0] > peaks[1] && peaks[2] > peaks[3], "{peaks:?}");
+}
+
+#[test]
+fn a_point_that_does_not_fit_is_a_row() {
+    let words =
+        ["predict", "--model", "gpt2", "--steps", "1", "--gpu", "16GiB", "-L", "batch", "1,64,2", "--json", "-"];
+    let ran = run(&words);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let scan: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let full: Vec<bool> =
+        scan["results"].as_array().unwrap().iter().map(|r| !r["run"]["out_of_memory"].is_null()).collect();
+    assert_eq!(full, [false, true, false]);
+}
+
+#[test]
+fn a_configuration_gives_flags_and_flags_win() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.toml").display().to_string();
+    fs::write(&file, "model = \"mlp\"\nbatch = 16\nsteps = 1\nlr = 0.5\nmaximize = true\n").unwrap();
+    let settings = |more: &[&str]| json(&[&["predict", "--config", &file], more].concat())["settings"].clone();
+    let plain = settings(&[]);
+    assert_eq!(
+        (&plain["model"], &plain["batch"], &plain["lr"], &plain["maximize"]),
+        (&"mlp".into(), &16.into(), &0.5.into(), &true.into())
+    );
+    let typed = settings(&["--batch", "4", "--model", "simple-cnn"]);
+    assert_eq!((&typed["model"], &typed["batch"], &typed["lr"]), (&"simple-cnn".into(), &4.into(), &0.5.into()));
+    fs::write(&file, "model = \"mlp\"\nsteps = 1\nparameter-list = [\"batch\", \"8,16\"]\n").unwrap();
+    assert_eq!(json(&["predict", "--config", &file])["parameters"], value!(["batch"]));
+    let scan = json(&["predict", "--config", &file, "-L", "width", "8,16,32"]);
+    assert_eq!(scan["results"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_settings_of_a_run_repeat_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("again.toml").display().to_string();
+    let words =
+        ["predict", "-v", "--model", "gpt", "--layers", "1", "--tied", "--steps", "1", "--gpu", "4GiB", "--json", "-"];
+    let first = run(&words);
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let lines: Vec<&str> = first.stderr.lines().filter(|line| line.contains(" = ")).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
+    let again = done(&["predict", "--config", &file, "--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&first.stdout).unwrap(), serde_json::from_str::<Value>(&again).unwrap());
+}
+
+#[test]
+fn a_model_file_is_a_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml").display().to_string();
+    let text = "batch = 8\nsteps = 2\n[input]\nshape = [64]\n[[layer]]\ntype = \"linear\"\nout = 10\n\
+        [loss]\ntype = \"cross-entropy\"\n[optimizer]\nname = \"momentum\"\nlr = 0.25\n";
+    fs::write(&file, text).unwrap();
+    let run = json(&["predict", "--model-file", &file]);
+    let settings = &run["settings"];
+    assert_eq!((&settings["batch"], &settings["steps"], &settings["lr"]), (&8.into(), &2.into(), &0.25.into()));
+    assert_eq!((&settings["optimizer"], &run["parameters"]), (&"momentum".into(), &650.into()));
+    let typed = json(&["predict", "--model-file", &file, "--optimizer", "adamw", "--batch", "4"]);
+    assert_eq!((&typed["settings"]["optimizer"], &typed["settings"]["batch"]), (&"adamw".into(), &4.into()));
+    assert_eq!(typed["settings"]["lr"], 0.25);
+}

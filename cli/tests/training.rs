@@ -1,0 +1,202 @@
+//! `train` and `predict`: what they print and what they write.
+
+mod common;
+use common::{done, fits, json, refused, run};
+
+use serde_json::Value;
+use std::fs;
+
+const SMALL: [&str; 9] = ["train", "--model", "mlp", "--width", "16", "--batch", "8", "--steps", "4"];
+
+fn small(more: &[&'static str]) -> Vec<&'static str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn json_has_the_shape_that_other_programs_read() {
+    let run = json(&small(&["--backend", "cpu"]));
+    assert_eq!(run["schema"], "vramlab-train-1");
+    let columns: Vec<&str> = run["step_columns"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    assert_eq!(columns, lab::record::COLUMNS);
+    let steps = run["steps"].as_array().unwrap();
+    let labels: Vec<&str> = steps.iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!((labels.len(), labels[0], labels[1], labels[25]), (26, "model", "s0.input", "end"));
+    let peak = &run["peak"];
+    let highest = steps.iter().map(|row| row[2].as_u64().unwrap()).max();
+    assert_eq!(peak["bytes"].as_u64(), highest);
+    assert!(labels.contains(&peak["label"].as_str().unwrap()), "{peak}");
+    assert!(peak["op"].is_string() && peak["scope"].is_string());
+    let sum = |by: &Value| by.as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum::<u64>();
+    assert_eq!(Some(sum(&peak["by_category"])), highest);
+    assert_eq!(Some(sum(&run["by_category"])), run["rings"]["allocated"].as_u64());
+    for ring in ["requested", "allocated", "active", "reserved", "driver"] {
+        assert!(run["rings"].get(ring).is_some(), "{ring}");
+    }
+    assert_eq!(run["losses"].as_array().unwrap().len(), 4);
+    assert!(run["ms_per_step_median"].as_f64().unwrap() > 0.0);
+    assert_eq!(run["parameters"], 64 * 16 + 16 + 16 * 16 + 16 + 16 * 10 + 10);
+    assert_eq!((&run["settings"]["batch"], &run["settings"]["lr"]), (&8.into(), &1e-3.into()));
+    assert_eq!((&run["device"]["backend"], &run["reason"]), (&"cpu".into(), &Value::Null));
+}
+
+#[test]
+fn without_values_there_is_a_reason() {
+    let run = json(&small(&["--backend", "meta"]));
+    for key in ["losses", "ms_per_step_median", "accuracy"] {
+        assert_eq!(run[key], Value::Null, "{key}");
+    }
+    assert!(run["reason"].as_str().unwrap().contains("computes nothing"));
+    assert_eq!(run["steps"].as_array().unwrap().len(), 26);
+}
+
+#[test]
+fn one_seed_gives_the_same_losses_and_another_seed_others() {
+    let losses = |seed| json(&small(&["--backend", "cpu", "--seed", seed]))["losses"].clone();
+    assert_eq!(losses("7"), losses("7"));
+    assert_ne!(losses("7"), losses("8"));
+}
+
+#[test]
+fn digits_are_learnt() {
+    let run = json(&["train", "--model", "mlp", "--data", "digits", "--backend", "cpu"]);
+    let accuracy = run["accuracy"]["share"].as_f64().unwrap();
+    assert!(accuracy >= 0.95, "{accuracy}");
+    assert_eq!(run["settings"]["steps"], 20 * (run["steps"].as_array().unwrap().len() - 2) / 6 / 20);
+}
+
+#[test]
+fn the_report_fits_and_its_parts_add_up() {
+    let text = done(&small(&["--backend", "cpu", "--summary"]));
+    fits(&text);
+    for part in ["mlp: fully connected", "s0.forward", "at the peak", "reached before row", "requested", "reserved"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for part in ["─ reserved", "loss ", "ms per step", "PyTorch CUDA memory summary"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let exact = |line: &str| -> i64 {
+        let inside = line.rsplit_once('(').and_then(|(_, rest)| rest.trim_end().strip_suffix(')')).map(str::to_string);
+        let number = inside.or_else(|| line.split_whitespace().rev().nth(1).map(str::to_string)).unwrap();
+        number.trim_start_matches('+').parse().unwrap_or_else(|_| panic!("{line}"))
+    };
+    let bridge: Vec<&str> =
+        text.lines().skip_while(|l| !l.contains("From what was asked")).skip(1).take_while(|l| !l.is_empty()).collect();
+    let mut total = 0;
+    for line in &bridge {
+        if line.starts_with("    ") {
+            total += exact(line);
+        } else {
+            assert!(total == 0 || total == exact(line), "{line}: {total}");
+            total = exact(line);
+        }
+    }
+    assert!(bridge.len() >= 9, "{bridge:?}");
+}
+
+#[test]
+fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json").display().to_string();
+    let ran = run(&["train", "--backend", "meta", "--model", "gpt", "--memory-limit", "16MiB", "--json", &file]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: out of memory: tried to allocate"), "{}", ran.stderr);
+    fits(&ran.stderr);
+    let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!((&json["schema"], &json["peak"]), (&"vramlab-train-1".into(), &Value::Null));
+    assert_eq!(json["out_of_memory"]["total_bytes"], 16 << 20);
+    let predicted = run(&["predict", "--model", "gpt2", "--batch", "64", "--gpu", "8GiB"]);
+    assert_eq!(predicted.code, Some(1), "{}", predicted.stderr);
+    let fraction = run(&["predict", "--model", "gpt2", "--memory-fraction", "0.0000001"]);
+    assert_eq!(fraction.code, Some(1), "{}", fraction.stderr);
+}
+
+#[test]
+fn running_out_without_a_limit_is_3() {
+    let ran = run(&["predict", "--model", "gpt2", "--batch", "10000000"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    // The host could not even make this batch.
+    assert!(refused(3, &["train", "--batch", "99999999999999"]).contains("a batch of 99999999999999"));
+}
+
+#[test]
+fn a_prediction_is_what_the_meta_device_measures() {
+    let options = ["--model", "mlp", "--steps", "3", "--batch", "32"];
+    let predict: Vec<&str> = ["predict"].iter().chain(&options).copied().collect();
+    let like = ["--backend", "meta", "--like", "torch-2.11-sm90"];
+    let train: Vec<&str> = ["train"].iter().chain(&options).chain(&like).copied().collect();
+    assert_eq!(json(&predict)["steps"], json(&train)["steps"]);
+    let workspace = ["predict", "--steps", "1", "--cudnn-workspace", "7MiB"];
+    assert_ne!(json(&workspace)["steps"], json(&["predict", "--steps", "1"])["steps"]);
+}
+
+#[test]
+fn events_have_the_columns_of_the_recorded_scripts() {
+    let text = done(&["predict", "--model", "mlp", "--steps", "2", "--events", "-"]);
+    let events: Value = serde_json::from_str(&text).unwrap();
+    let kinds = events["ev"].as_str().unwrap();
+    let count = |of: &str| kinds.chars().filter(|c| of.contains(*c)).count();
+    let len = |key: &str| events[key].as_array().unwrap().len();
+    assert_eq!((len("ev_size"), len("ev_addr512")), (kinds.len() - count("f"), kinds.len() - count("f")));
+    assert_eq!((len("ev_free_ref"), len("ev_op")), (count("f"), count("af")));
+    let last = events["steps"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last[10].as_u64().unwrap() as usize, count("af"));
+    assert_eq!(last[9].as_u64().unwrap() as usize, count("S") - count("F"));
+    let names: Vec<&str> = events["op_names"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+    assert!(names.contains(&"AddmmBackward0>mm"), "{names:?}");
+}
+
+#[test]
+fn allocators_and_their_settings_show() {
+    let reserved = |more: &[&'static str]| {
+        let run = json(
+            &["train", "--backend", "meta", "--model", "gpt", "--steps", "2"]
+                .iter()
+                .chain(more)
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+        run["peak"]["reserved_bytes"].as_u64().unwrap()
+    };
+    let caching = reserved(&[]);
+    assert!(reserved(&["--allocator", "direct"]) < caching);
+    assert!(reserved(&["--alloc-conf", "expandable_segments:True"]) < caching);
+}
+
+#[test]
+fn tables_are_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (csv_file, md_file) = (path("rows.csv"), path("rows.md"));
+    done(&["predict", "--steps", "1", "--export-csv", &csv_file, "--export-markdown", &md_file]);
+    let mut reader = csv::Reader::from_path(&csv_file).unwrap();
+    assert_eq!(reader.headers().unwrap(), vec!["phase", "allocated", "peak in phase", "reserved"]);
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!((rows.len(), &rows[3][0]), (8, "s0.forward"));
+    assert!(rows[3][1].parse::<u64>().unwrap() > 1 << 20);
+    let markdown = fs::read_to_string(&md_file).unwrap();
+    assert!(markdown.contains("| phase | allocated |") && markdown.contains("MiB ("), "{markdown}");
+    assert!(markdown.contains("What the peak consisted of"), "{markdown}");
+}
+
+#[test]
+fn colour_is_for_those_who_want_it() {
+    let coloured = |more: &[&'static str]| done(&[&["predict", "--steps", "1"], more].concat()).contains('\x1b');
+    assert!(!coloured(&[]), "a pipe is no terminal");
+    assert!(coloured(&["--color", "always"]));
+    assert!(!coloured(&["--color=never"]));
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vramlab"))
+        .args(["predict", "--steps", "400", "--json", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}

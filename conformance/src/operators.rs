@@ -1,0 +1,291 @@
+//! Every differentiable operator of core, on arguments that are described: what the gradients suite goes through.
+//!
+//! A case is one line: a name that begins with the operator's, the arguments, and the call. To add an operator, add its line; a test
+//! here fails for one that has none.
+
+use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
+use memcore::ops::{self, AttentionOptions, BatchNormOptions, RunningStats};
+use memcore::{Array, DType, Device, Result, Tensor};
+
+/// A differentiable argument: its sizes and the range of its values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Argument {
+    pub(crate) dims: &'static [usize],
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// One call.
+#[derive(Clone, Copy)]
+pub(crate) struct OperatorCase {
+    /// The operator, and after a dot what is particular.
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static [Argument],
+    pub(crate) call: fn(&[Tensor]) -> Result<Tensor>,
+}
+
+const fn case(
+    name: &'static str,
+    arguments: &'static [Argument],
+    call: fn(&[Tensor]) -> Result<Tensor>,
+) -> OperatorCase {
+    OperatorCase { name, arguments, call }
+}
+
+/// Values of both signs.
+const fn of(dims: &'static [usize]) -> Argument {
+    Argument { dims, low: -1.0, high: 1.0 }
+}
+
+/// Values away from 0, where a function has a pole or a root.
+const fn positive(dims: &'static [usize]) -> Argument {
+    Argument { dims, low: 0.5, high: 1.5 }
+}
+
+const X: &[Argument] = &[of(&[3, 5])];
+const ROOTS: &[Argument] = &[positive(&[3, 5])];
+const SAME: &[Argument] = &[of(&[3, 5]), of(&[3, 5])];
+const BROADCAST: &[Argument] = &[of(&[2, 3, 1]), of(&[3, 4])];
+const QUOTIENT: &[Argument] = &[of(&[2, 3, 1]), positive(&[3, 4])];
+const SCALAR: &[Argument] = &[of(&[3, 4]), of(&[])];
+const CUBE: &[Argument] = &[of(&[2, 3, 4])];
+const IMAGE: &[Argument] = &[of(&[2, 4, 6, 6])];
+const CONVOLUTION: &[Argument] = &[of(&[2, 4, 6, 6]), of(&[6, 4, 3, 3]), of(&[6])];
+const GROUPED: &[Argument] = &[of(&[2, 4, 7, 6]), of(&[6, 2, 3, 3])];
+const NORM: &[Argument] = &[of(&[4, 6]), positive(&[6]), of(&[6])];
+const CHANNELS: &[Argument] = &[of(&[3, 4, 2, 3]), positive(&[4]), of(&[4])];
+const HEADS: &[Argument] = &[of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4])];
+const GROUPED_HEADS: &[Argument] = &[of(&[1, 4, 5, 4]), of(&[1, 2, 5, 4]), of(&[1, 2, 5, 4])];
+
+fn indices(device: &Device, dims: &[usize], values: &[i64]) -> Result<Tensor> {
+    Tensor::from_slice(device, dims, values)
+}
+
+/// A mask from one byte per element.
+fn mask(device: &Device, dims: &[usize], values: &[u8]) -> Result<Tensor> {
+    let mask = Array::empty(device, dims, DType::Bool)?;
+    mask.write(values)?;
+    Ok(Tensor::from_array(mask))
+}
+
+/// About every third element of `x`'s sizes.
+fn thirds(x: &Tensor) -> Result<Tensor> {
+    let values: Vec<u8> = (0..x.numel()).map(|i| u8::from(i * 7 % 3 == 0)).collect();
+    mask(x.device(), x.dims(), &values)
+}
+
+fn causal(x: &Tensor) -> Result<Tensor> {
+    let t = x.dims().get(2).copied().unwrap_or(1);
+    Ok(Tensor::from_array(ops::causal_mask(x.device(), t)?))
+}
+
+/// Several results as one, so that each has another gradient.
+fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
+    ops::cat(&parts.iter().rev().collect::<Vec<_>>(), axis)
+}
+
+fn fused(x: &[Tensor], causal: bool, mask: Option<&Tensor>) -> Result<Tensor> {
+    ops::scaled_dot_product_attention(&x[0], &x[1], &x[2], mask, AttentionOptions { scale: None, causal })
+}
+
+fn normalised(x: &[Tensor], training: bool) -> Result<Tensor> {
+    let statistic = |value| Array::full(x[0].device(), &[4], x[0].dtype().accumulator(), value);
+    let (mean, var) = (statistic(0.1)?, statistic(0.7)?);
+    let running = RunningStats { mean: &mean, var: &var };
+    let options = BatchNormOptions { training, momentum: 0.1, eps: 1e-5 };
+    ops::batch_norm(&x[0], x.get(1), x.get(2), Some(running), options)
+}
+
+fn turned(x: &Tensor) -> Result<Tensor> {
+    let angles: Vec<f64> = (0..6).map(|i| f64::from(i) * 0.7).collect();
+    let table = |f: fn(f64) -> f64| -> Result<Array> {
+        let array = Array::empty(x.device(), &[3, 2], x.dtype().accumulator())?;
+        let values: Vec<f32> = angles.iter().map(|&a| f(a) as f32).collect();
+        memcore::nn::write_f32(&array, &values)?;
+        Ok(array)
+    };
+    ops::rope(x, &table(f64::cos)?, &table(f64::sin)?)
+}
+
+const fn geometry(stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2], groups: usize) -> Conv2dGeometry {
+    Conv2dGeometry { stride, padding, dilation, groups }
+}
+
+const fn window(window: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> Pool2dGeometry {
+    Pool2dGeometry { window, stride, padding }
+}
+
+/// Every case.
+pub(crate) const OPERATORS: &[OperatorCase] = &[
+    // Functions of one value.
+    case("relu", X, |x| ops::relu(&x[0])),
+    case("leaky_relu", X, |x| ops::leaky_relu(&x[0], 0.2)),
+    case("gelu", X, |x| ops::gelu(&x[0])),
+    case("gelu_tanh", X, |x| ops::gelu_tanh(&x[0])),
+    case("sigmoid", X, |x| ops::sigmoid(&x[0])),
+    case("silu", X, |x| ops::silu(&x[0])),
+    case("tanh", X, |x| ops::tanh(&x[0])),
+    case("abs", X, |x| ops::abs(&x[0])),
+    case("cos", X, |x| ops::cos(&x[0])),
+    case("sin", X, |x| ops::sin(&x[0])),
+    case("exp", X, |x| ops::exp(&x[0])),
+    case("log", ROOTS, |x| ops::log(&x[0])),
+    case("sqrt", ROOTS, |x| ops::sqrt(&x[0])),
+    case("rsqrt", ROOTS, |x| ops::rsqrt(&x[0])),
+    case("reciprocal", ROOTS, |x| ops::reciprocal(&x[0])),
+    case("square", X, |x| ops::square(&x[0])),
+    case("neg", X, |x| ops::neg(&x[0])),
+    case("pow.cube", X, |x| ops::pow(&x[0], 3.0)),
+    case("pow.fraction", ROOTS, |x| ops::pow(&x[0], -1.5)),
+    case("clamp", X, |x| ops::clamp(&x[0], -0.4, 0.6)),
+    case("add_scalar", X, |x| ops::add_scalar(&x[0], 2.5)),
+    case("sub_scalar", X, |x| ops::sub_scalar(&x[0], 2.5)),
+    case("rsub_scalar", X, |x| ops::rsub_scalar(&x[0], 2.5)),
+    case("mul_scalar", X, |x| ops::mul_scalar(&x[0], -2.5)),
+    case("div_scalar", X, |x| ops::div_scalar(&x[0], 2.5)),
+    case("cast", X, |x| ops::cast(&x[0], x[0].dtype())),
+    case("clone", X, |x| ops::clone(&x[0])),
+    // Of two.
+    case("add", SAME, |x| ops::add(&x[0], &x[1])),
+    case("add.broadcast", BROADCAST, |x| ops::add(&x[0], &x[1])),
+    case("add.itself", X, |x| ops::add(&x[0], &x[0])),
+    case("sub.broadcast", BROADCAST, |x| ops::sub(&x[0], &x[1])),
+    case("sub.scalar", SCALAR, |x| ops::sub(&x[0], &x[1])),
+    case("mul.broadcast", BROADCAST, |x| ops::mul(&x[0], &x[1])),
+    case("mul.itself", X, |x| ops::mul(&x[0], &x[0])),
+    case("div.broadcast", QUOTIENT, |x| ops::div(&x[0], &x[1])),
+    case("maximum.broadcast", BROADCAST, |x| ops::maximum(&x[0], &x[1])),
+    case("minimum", SAME, |x| ops::minimum(&x[0], &x[1])),
+    case("where_", SAME, |x| ops::where_(&thirds(&x[0])?, &x[0], &x[1])),
+    case("where_.broadcast", &[of(&[3, 5]), of(&[5])], |x| ops::where_(&thirds(&x[0])?, &x[0], &x[1])),
+    case("masked_fill", X, |x| ops::masked_fill(&x[0], &thirds(&x[0])?, 9.0)),
+    case("tril", X, |x| ops::tril(&x[0], 1)),
+    case("triu", CUBE, |x| ops::triu(&x[0], -1)),
+    // Sums and extrema.
+    case("sum", X, |x| ops::sum(&x[0])),
+    case("sum_axes", CUBE, |x| ops::sum_axes(&x[0], &[0, 2], false)),
+    case("sum_axes.kept", CUBE, |x| ops::sum_axes(&x[0], &[1], true)),
+    case("mean", X, |x| ops::mean(&x[0])),
+    case("mean_axes", CUBE, |x| ops::mean_axes(&x[0], &[1], false)),
+    case("max_axis", CUBE, |x| Ok(ops::max_axis(&x[0], 1, false)?.0)),
+    case("min_axis.kept", CUBE, |x| Ok(ops::min_axis(&x[0], 2, true)?.0)),
+    case("amax", CUBE, |x| ops::amax(&x[0], &[0, 2], false)),
+    case("norm", X, |x| ops::norm(&x[0])),
+    case("softmax", X, |x| ops::softmax(&x[0], 1)),
+    case("softmax.middle", CUBE, |x| ops::softmax(&x[0], 1)),
+    case("log_softmax", X, |x| ops::log_softmax(&x[0], 1)),
+    // Views and copies.
+    case("view", CUBE, |x| ops::view(&x[0], &[6, 4])),
+    case("reshape.transposed", X, |x| ops::reshape(&ops::t(&x[0])?, &[15])),
+    case("flatten", CUBE, |x| ops::flatten(&x[0], 1)),
+    case("t", X, |x| ops::t(&x[0])),
+    case("transpose", CUBE, |x| ops::transpose(&x[0], 0, 2)),
+    case("permute", CUBE, |x| ops::permute(&x[0], &[2, 0, 1])),
+    case("narrow", CUBE, |x| ops::narrow(&x[0], 2, 1, 2)),
+    case("select", CUBE, |x| ops::select(&x[0], 1, 2)),
+    case("unsqueeze", X, |x| ops::unsqueeze(&x[0], 1)),
+    case("squeeze", &[of(&[3, 1, 5])], |x| ops::squeeze(&x[0], 1)),
+    case("expand", &[of(&[3, 1, 5])], |x| ops::expand(&x[0], &[2, 3, 4, 5])),
+    case("repeat", X, |x| ops::repeat(&x[0], &[2, 3])),
+    case("contiguous", X, |x| ops::contiguous(&ops::t(&x[0])?)),
+    case("cat", &[of(&[2, 3]), of(&[2, 1]), of(&[2, 4])], |x| ops::cat(&[&x[0], &x[1], &x[2]], 1)),
+    case("stack", SAME, |x| ops::stack(&[&x[0], &x[1]], 1)),
+    case("split", X, |x| joined(&ops::split(&x[0], 2, 1)?, 1)),
+    case("split.unused", X, |x| Ok(ops::split(&x[0], 2, 1)?.swap_remove(1))),
+    case("split_with_sizes", X, |x| joined(&ops::split_with_sizes(&x[0], &[1, 4], 1)?, 1)),
+    case("chunk", X, |x| joined(&ops::chunk(&x[0], 3, 0)?, 0)),
+    // Tables.
+    case("embedding", &[of(&[5, 3])], |x| {
+        ops::embedding(&indices(x[0].device(), &[2, 3], &[4, 0, 4, 1, 4, 2])?, &x[0], None)
+    }),
+    case("embedding.padding", &[of(&[5, 3])], |x| {
+        // The padding row gets no gradient, whatever it does to the result: weigh it by 0.
+        let rows = ops::embedding(&indices(x[0].device(), &[4], &[3, 1, 0, 3])?, &x[0], Some(1))?;
+        let weights = Tensor::from_array(Array::ones(x[0].device(), &[4, 1], x[0].dtype())?);
+        ops::mul(&rows, &ops::masked_fill(&weights, &mask(x[0].device(), &[4, 1], &[0, 1, 0, 0])?, 0.0)?)
+    }),
+    case("index_select", CUBE, |x| ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)),
+    // Products.
+    case("mm", &[of(&[3, 5]), of(&[5, 4])], |x| ops::mm(&x[0], &x[1])),
+    case("mm.transposed", &[of(&[5, 3]), of(&[4, 5])], |x| ops::mm(&ops::t(&x[0])?, &ops::t(&x[1])?)),
+    case("bmm", &[of(&[2, 3, 5]), of(&[2, 5, 4])], |x| ops::bmm(&x[0], &x[1])),
+    case("addmm", &[of(&[4]), of(&[3, 5]), of(&[5, 4])], |x| ops::addmm(&x[0], &x[1], &x[2])),
+    case("linear", &[of(&[3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
+    case("linear.sequence", &[of(&[2, 3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
+    case("linear.no_bias", &[of(&[2, 3, 5]), of(&[4, 5])], |x| ops::linear(&x[0], &x[1], None)),
+    case("matmul.broadcast", &[of(&[2, 1, 3, 5]), of(&[4, 5, 2])], |x| ops::matmul(&x[0], &x[1])),
+    case("matmul.folded", &[of(&[2, 3, 5]), of(&[5, 4])], |x| ops::matmul(&x[0], &x[1])),
+    // Images.
+    case("conv2d", CONVOLUTION, |x| ops::conv2d(&x[0], &x[1], Some(&x[2]), geometry([1, 1], [0, 0], [1, 1], 1))),
+    case("conv2d.strided", CONVOLUTION, |x| {
+        ops::conv2d(&x[0], &x[1], Some(&x[2]), geometry([2, 1], [1, 2], [1, 2], 1))
+    }),
+    case("conv2d.grouped", GROUPED, |x| ops::conv2d(&x[0], &x[1], None, geometry([1, 2], [1, 1], [2, 1], 2))),
+    case("max_pool2d", IMAGE, |x| ops::max_pool2d(&x[0], window([2, 2], [2, 2], [0, 0]))),
+    case("max_pool2d.overlapping", IMAGE, |x| ops::max_pool2d(&x[0], window([3, 3], [2, 1], [1, 1]))),
+    case("avg_pool2d", IMAGE, |x| ops::avg_pool2d(&x[0], window([2, 3], [2, 2], [1, 1]))),
+    case("adaptive_avg_pool2d", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [1, 1])),
+    case("adaptive_avg_pool2d.larger", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [2, 3])),
+    // Normalisation.
+    case("layer_norm", NORM, |x| ops::layer_norm(&x[0], &[6], Some(&x[1]), Some(&x[2]), 1e-5)),
+    case("layer_norm.plain", X, |x| ops::layer_norm(&x[0], &[5], None, None, 1e-5)),
+    case("rms_norm", &[of(&[4, 6]), positive(&[6])], |x| ops::rms_norm(&x[0], &[6], Some(&x[1]), 1e-5)),
+    case("batch_norm", CHANNELS, |x| normalised(x, true)),
+    case("batch_norm.evaluation", CHANNELS, |x| normalised(x, false)),
+    case("batch_norm.plain", &[of(&[3, 4, 2, 3])], |x| normalised(x, true)),
+    // Attention.
+    case("attention_eager", HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)),
+    case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
+    case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
+    case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
+    case("scaled_dot_product_attention.grouped", GROUPED_HEADS, |x| fused(x, true, None)),
+    case("scaled_dot_product_attention.mask", HEADS, |x| {
+        let seen: Vec<u8> = (0..25).map(|i| u8::from(i % 6 == 0 || i % 4 == 1)).collect();
+        fused(x, false, Some(&mask(x[0].device(), &[5, 5], &seen)?))
+    }),
+    case("rope", &[of(&[2, 3, 2, 4])], |x| turned(&x[0])),
+    case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
+    // Losses.
+    case("mse_loss", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Mean)),
+    case("mse_loss.sum", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Sum)),
+    case("cross_entropy", X, |x| {
+        ops::cross_entropy(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Mean)
+    }),
+    case("cross_entropy.ignored", X, |x| {
+        let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
+        ops::cross_entropy(&x[0], &targets, Reduction::Mean)
+    }),
+    case("nll_loss.sum", X, |x| ops::nll_loss(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Sum)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::OPERATORS;
+
+    /// What has no gradient.
+    const WITHOUT: &[&str] = &["causal_mask", "argmax", "dequantize_int8", "matmul_int8", "quantize_int8"];
+
+    #[test]
+    fn every_operator_of_core_has_a_case() {
+        let source = include_str!("../../memcore/src/ops/mod.rs");
+        let exported = source.split("pub use ").skip(1).filter_map(|list| list.split(';').next());
+        // The first word is the file's.
+        let names = exported.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_').skip(1));
+        let functions = names.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+        let mut count = 0;
+        for name in functions.filter(|name| !WITHOUT.contains(name)) {
+            let has = OPERATORS.iter().any(|case| case.name.split('.').next() == Some(name));
+            assert!(has, "operator {name} has no case");
+            count += 1;
+        }
+        assert!(count > 60, "{count} operators were found");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = OPERATORS.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), OPERATORS.len());
+    }
+}

@@ -1,0 +1,389 @@
+//! `release`: what does deleting and clearing give back?
+
+use std::time::Instant;
+
+use memcore::Device;
+
+use super::pace::Pace;
+use super::rig::{Moment, Rig, rules, undisturbed};
+use super::show::{bytes, curve, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
+
+/// The experiment.
+pub(super) struct Release;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Deleting the outputs and emptying the cache in each step mitigates over-reservation.",
+        source: "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)",
+    },
+    Claim {
+        text: "Memory is managed by deleting large tensors as soon as they are not needed.",
+        source: "Does PyTorch GPU memory usage increase per batch? (2025)",
+    },
+];
+
+/// Steps before anything is deleted.
+const STEPS: usize = 2;
+/// Steps of each kind that are timed.
+const TIMED: usize = 5;
+
+/// Something a script does.
+#[derive(Clone, Copy)]
+enum Action {
+    Delete(Variable, &'static str),
+    EmptyCache,
+    /// The loss stays, without its history.
+    DetachLoss,
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Action::Delete(_, name) => name,
+            Action::EmptyCache => "empty_cache()",
+            Action::DetachLoss => "loss = loss.detach()",
+        }
+    }
+}
+
+use Action::{Delete, DetachLoss, EmptyCache};
+
+const OUTPUT: Action = Delete(Variable::Output, "del outputs");
+const LOSS: Action = Delete(Variable::Loss, "del loss");
+const BATCH: Action = Delete(Variable::Batch, "del inputs, targets");
+const GRADIENTS: Action = Delete(Variable::Gradients, "zero_grad()");
+const STATE: Action = Delete(Variable::OptimizerState, "del optimizer");
+const PARAMETERS: Action = Delete(Variable::Parameters, "del model");
+const WORKSPACES: Action = Delete(Variable::Workspaces, "release workspaces");
+
+/// Orders of doing them.
+const SEQUENCES: &[(&str, &[Action])] = &[
+    ("delete, then empty", &[OUTPUT, LOSS, BATCH, GRADIENTS, STATE, PARAMETERS, EmptyCache, WORKSPACES, EmptyCache]),
+    ("empty, then delete", &[EmptyCache, OUTPUT, LOSS, BATCH, GRADIENTS, STATE, PARAMETERS, WORKSPACES, EmptyCache]),
+    (
+        "all but the loss",
+        &[DetachLoss, OUTPUT, BATCH, GRADIENTS, STATE, PARAMETERS, WORKSPACES, EmptyCache, LOSS, EmptyCache],
+    ),
+];
+
+/// One order, done.
+struct Sequence {
+    name: &'static str,
+    /// The first one is after training.
+    moments: Vec<Moment>,
+    predicted: Option<Vec<PredictedRow>>,
+}
+
+/// Steps with and without emptying the cache between them.
+struct Habit {
+    empties: bool,
+    /// Reserved between the steps, and at most during one.
+    between: u64,
+    at_most: u64,
+    /// Segments taken from the driver per step.
+    driver_calls: u64,
+    /// The fastest step.
+    us: Option<u64>,
+    predicted: Option<(u64, u64)>,
+}
+
+impl Experiment for Release {
+    fn name(&self) -> &'static str {
+        "release"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does deleting and clearing give back?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[("batch", "examples per step; 32")]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let batch = setup.size("batch", 32);
+        if batch == 0 {
+            return Err(Error::usage("batch", "must be at least 1"));
+        }
+        let rules = rules(setup)?;
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, SEQUENCES.len() + 2);
+        let (mut sequences, mut habits) = (Vec::new(), Vec::new());
+        for (name, actions) in SEQUENCES {
+            if !pace.next(name) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let sequence = act(name, actions, setup, rules.as_ref(), batch)?;
+            show_sequence(&sequence, &mut outcome);
+            sequences.push(sequence);
+        }
+        for empties in [false, true] {
+            if !pace.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            habits.push(habit(empties, setup, rules.as_ref(), batch)?);
+        }
+        show_habits(&habits, &mut outcome);
+        notes(&sequences, &mut outcome);
+        outcome.claims = judge(&sequences, &habits);
+        Ok(outcome)
+    }
+}
+
+/// A model after some steps, with what is predicted of it.
+fn trained(device: &Device, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
+    let mut rig = Rig::simple_cnn(device, setup.seed)?;
+    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), Network::simple_cnn()));
+    if let Some(forecast) = &mut forecast {
+        forecast.model("model");
+    }
+    for i in 0..STEPS {
+        rig.step(&format!("s{i}"), batch)?;
+        if let Some(forecast) = &mut forecast {
+            forecast.step(&format!("s{i}"), batch);
+        }
+    }
+    Ok((rig, forecast))
+}
+
+fn act(
+    name: &'static str,
+    actions: &[Action],
+    setup: &Setup<'_>,
+    rules: Option<&Rules>,
+    batch: usize,
+) -> Result<Sequence> {
+    let device = (setup.open)()?;
+    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
+    let mut moments = vec![rig.moment("trained")];
+    for action in actions {
+        match *action {
+            Delete(variable, label) => {
+                rig.delete(variable)?;
+                if let Some(forecast) = &mut forecast {
+                    forecast.delete(variable, label);
+                }
+            }
+            EmptyCache => {
+                device.empty_cache();
+                if let Some(forecast) = &mut forecast {
+                    forecast.empty_cache(action.name());
+                }
+            }
+            // The value stays where it is: nothing comes and nothing goes.
+            DetachLoss => {
+                rig.loss = rig.loss.take().map(|loss| loss.detach());
+                if let Some(forecast) = &mut forecast {
+                    forecast.nothing(action.name());
+                }
+            }
+        }
+        moments.push(rig.moment(action.name()));
+    }
+    let predicted = forecast
+        .filter(|_| undisturbed(&device))
+        .map(|forecast| forecast.rows()[forecast.rows().len() - moments.len()..].to_vec());
+    Ok(Sequence { name, moments, predicted })
+}
+
+fn habit(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Habit> {
+    let device = (setup.open)()?;
+    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
+    let mut us: Option<u64> = None;
+    let (mut at_most, mut taken, mut predicted_most) = (0, 0, 0);
+    for i in 0..TIMED {
+        rig.delete(Variable::Output)?;
+        if empties {
+            device.empty_cache();
+        }
+        if let Some(forecast) = &mut forecast {
+            forecast.delete(Variable::Output, "del outputs");
+            if empties {
+                forecast.empty_cache("empty_cache()");
+            }
+        }
+        let before = device.stats().segment.all.allocated;
+        let start = Instant::now();
+        let step = rig.step(&format!("t{i}"), batch)?;
+        let elapsed = start.elapsed().as_micros() as u64;
+        us = device.computes().then(|| us.map_or(elapsed, |us| us.min(elapsed)));
+        taken = device.stats().segment.all.allocated - before;
+        at_most = at_most.max(step.reserved_peak);
+        if let Some(forecast) = &mut forecast {
+            forecast.step(&format!("t{i}"), batch);
+            predicted_most = predicted_most.max(forecast.reserved());
+        }
+    }
+    rig.delete(Variable::Output)?;
+    if empties {
+        device.empty_cache();
+    }
+    let predicted = forecast.filter(|_| undisturbed(&device)).map(|mut forecast| {
+        forecast.delete(Variable::Output, "del outputs");
+        if empties {
+            forecast.empty_cache("empty_cache()");
+        }
+        (forecast.reserved(), predicted_most)
+    });
+    let between = device.stats().reserved_bytes.all.current;
+    Ok(Habit { empties, between, at_most, driver_calls: taken, us, predicted })
+}
+
+fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
+    let mut rows = Vec::new();
+    let mut before = (0, 0);
+    for (i, moment) in sequence.moments.iter().enumerate() {
+        let (allocated, reserved) = (moment.row.allocated, moment.row.reserved);
+        let mut m = Measurement::of([
+            ("order", sequence.name.into()),
+            ("place", i.into()),
+            ("action", moment.row.label.clone().into()),
+        ]);
+        m.measure("allocated_bytes", allocated);
+        m.measure("reserved_bytes", reserved);
+        if let Some(row) = sequence.predicted.as_ref().and_then(|rows| rows.get(i)) {
+            m.predict("allocated_bytes", row.allocated);
+            m.predict("reserved_bytes", row.reserved);
+        }
+        outcome.rows.push(m);
+        let change = |now: u64, before: u64| match (i, now as i64 - before as i64) {
+            (0, _) | (_, 0) => text("-"),
+            (_, by) => Cell::Difference(by),
+        };
+        rows.push(vec![
+            text(moment.row.label.clone()),
+            Cell::Bytes(allocated),
+            change(allocated, before.0),
+            Cell::Bytes(reserved),
+            change(reserved, before.1),
+        ]);
+        before = (allocated, reserved);
+    }
+    let columns = ["action", "allocated", "to the pool", "reserved", "to the device"];
+    outcome.tables.push(table(sequence.name, &columns, rows));
+    outcome.curves.push(curve(sequence.name, &sequence.moments));
+}
+
+fn habit_name(empties: bool) -> &'static str {
+    if empties { "del outputs; empty_cache()" } else { "del outputs" }
+}
+
+fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
+    let mut rows = Vec::new();
+    for habit in habits {
+        let mut m = Measurement::of([("after each step", habit_name(habit.empties).into())]);
+        m.measure("reserved_between_steps_bytes", habit.between);
+        m.measure("reserved_at_most_bytes", habit.at_most);
+        m.measure("segments_taken_per_step", habit.driver_calls);
+        if let Some((between, at_most)) = habit.predicted {
+            m.predict("reserved_between_steps_bytes", between);
+            m.predict("reserved_at_most_bytes", at_most);
+        }
+        match habit.us {
+            Some(us) => m.measure("step_us", us),
+            None => m.unknown("step_us"),
+        }
+        outcome.rows.push(m);
+        rows.push(vec![
+            text(habit_name(habit.empties)),
+            Cell::Bytes(habit.between),
+            Cell::Bytes(habit.at_most),
+            Cell::Count(habit.driver_calls),
+            habit.us.map_or_else(|| text("-"), |us| Cell::Number(us as f64 / 1e3)),
+        ]);
+    }
+    let columns = ["after each step", "between", "at most", "segments", "ms per step"];
+    let title = "Reserved between and during steps, segments taken from the driver in each step, fastest step";
+    outcome.tables.push(table(title, &columns, rows));
+}
+
+impl Sequence {
+    fn after(&self, action: &str) -> Option<&Moment> {
+        self.moments.iter().find(|moment| moment.row.label == action)
+    }
+
+    fn end(&self) -> &Moment {
+        &self.moments[self.moments.len() - 1]
+    }
+}
+
+fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
+    let [first, second, pinned] = sequences else { return };
+    if let (Some(a), Some(b)) = (first.after(EmptyCache.name()), second.after(PARAMETERS.name())) {
+        outcome.notes.push(format!(
+            "With everything deleted, {} stay reserved when the cache is emptied last and {} when it was emptied first: \
+             empty_cache gives back what is free at that moment, and only whole segments.",
+            bytes(a.row.reserved),
+            bytes(b.row.reserved)
+        ));
+        outcome.notes.push(format!(
+            "What stays allocated after everything of the script is deleted are the libraries' workspaces: {}.",
+            bytes(a.row.allocated)
+        ));
+    }
+    let emptied = pinned.moments.iter().find(|m| m.row.label == EmptyCache.name());
+    if let Some(m) = emptied {
+        outcome.notes.push(format!(
+            "One loss of {} that is still held keeps a segment: {} stay reserved after empty_cache, {} when it is gone too.",
+            bytes(m.row.allocated),
+            bytes(m.row.reserved),
+            bytes(pinned.end().row.reserved)
+        ));
+    }
+}
+
+fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
+    let mut claims = Vec::new();
+    if let [keeps, empties] = habits {
+        let cost = match (keeps.us, empties.us) {
+            (Some(a), Some(b)) => format!("{:.3} ms instead of {:.3}", b as f64 / 1e3, a as f64 / 1e3),
+            _ => "a time that a dry run cannot give".into(),
+        };
+        let verdict = match (empties.between < keeps.between, empties.at_most < keeps.at_most) {
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::Depends,
+            (false, _) => Verdict::Fails,
+        };
+        let condition = format!(
+            "between steps {} are reserved instead of {}, for other processes to use; during a step it is {} instead of {}, so \
+             the step needs as much as before, takes {} segments from the driver again, and lasts {cost}",
+            bytes(empties.between),
+            bytes(keeps.between),
+            bytes(empties.at_most),
+            bytes(keeps.at_most),
+            empties.driver_calls
+        );
+        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, condition });
+    }
+    if let [first, ..] = sequences
+        && let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name()))
+    {
+        let (allocated, reserved) =
+            (deleted.row.allocated < start.row.allocated, deleted.row.reserved < start.row.reserved);
+        let verdict = match (allocated, reserved) {
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::Depends,
+            (false, _) => Verdict::Fails,
+        };
+        let condition = format!(
+            "deleting gives back to the allocator: {} allocated before, {} after; to the device it gives nothing: {} reserved \
+             before, {} after, until empty_cache leaves {}",
+            bytes(start.row.allocated),
+            bytes(deleted.row.allocated),
+            bytes(start.row.reserved),
+            bytes(deleted.row.reserved),
+            bytes(first.after(EmptyCache.name()).map_or(0, |m| m.row.reserved))
+        );
+        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, condition });
+    }
+    claims
+}

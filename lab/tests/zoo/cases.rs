@@ -1,0 +1,145 @@
+//! The networks and the ways of training them that the other files go through.
+
+use std::sync::Arc;
+
+use lab::models::{ALL, Architecture, ModelOptions, architecture};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, Trainer};
+use memcore::backend::{Backend, DeviceProfile, Meta};
+use memcore::optim::Implementation;
+use memcore::{DType, Device, Profile};
+
+/// A network with the way it is trained.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) architecture: Box<dyn Architecture>,
+    pub(crate) settings: RunSettings,
+}
+
+/// Options under which a network is small.
+fn small(name: &str) -> ModelOptions {
+    match name {
+        "gpt" | "gpt2" => ModelOptions {
+            layers: Some(2),
+            width: Some(16),
+            heads: Some(2),
+            sequence: Some(8),
+            vocabulary: Some(24),
+            ..ModelOptions::default()
+        },
+        _ => ModelOptions::default(),
+    }
+}
+
+/// The settings that a network comes with, on two examples.
+pub(crate) fn settings(architecture: &dyn Architecture) -> RunSettings {
+    let defaults = architecture.defaults();
+    RunSettings {
+        batch: 2,
+        steps: 3,
+        optimizer: OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer).unwrap(), defaults.lr),
+        accumulate: 1,
+        set_to_none: true,
+        clip_grad_norm: None,
+        dtype: DType::F32,
+        schedule: Schedule::default(),
+        seed: 3,
+    }
+}
+
+fn case(name: &str, what: &str, options: ModelOptions, change: impl FnOnce(&mut RunSettings)) -> Case {
+    let architecture = architecture(name, &options).unwrap();
+    let mut settings = settings(&*architecture);
+    change(&mut settings);
+    Case { name: format!("{name} {what}"), architecture, settings }
+}
+
+/// Every network as it comes.
+pub(crate) fn plain() -> Vec<Case> {
+    ALL.iter().map(|(name, _)| case(name, "as it comes", small(name), |_| {})).collect()
+}
+
+/// Every network as it comes, and every option once.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = plain();
+    for (name, _) in ALL {
+        cases.push(case(name, "accumulating", small(name), |s| s.accumulate = 2));
+        cases.push(case(name, "clipping", small(name), |s| s.clip_grad_norm = Some(0.5)));
+        cases.push(case(name, "zeroing", small(name), |s| s.set_to_none = false));
+    }
+    for options in [
+        ModelOptions { fused_attention: true, ..small("gpt") },
+        ModelOptions { dropout: Some(0.2), ..small("gpt") },
+        ModelOptions { tied: true, ..small("gpt") },
+    ] {
+        cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
+    }
+    let mlp = || ModelOptions {
+        layers: Some(3),
+        width: Some(24),
+        features: Some(16),
+        classes: Some(5),
+        ..ModelOptions::default()
+    };
+    cases.push(case("mlp", "with options", mlp(), |_| {}));
+    for name in OptimizerKind::NAMES {
+        for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
+            let settings = OptimizerSettings {
+                implementation,
+                weight_decay: Some(0.1),
+                amsgrad: name.starts_with("adam"),
+                nesterov: name == "momentum",
+                maximize: name == "sgd",
+                ..OptimizerSettings::new(OptimizerKind::parse(name).unwrap(), 1e-3)
+            };
+            cases.push(case("mlp", &format!("{name} {implementation:?}"), mlp(), |s| s.optimizer = settings));
+        }
+    }
+    cases
+}
+
+/// A device under PyTorch's profile that keeps its history.
+pub(crate) fn torch_device(backend: Arc<dyn Backend>) -> Device {
+    Device::builder(backend).profile(Profile::torch_2_11(90)).history(true).build()
+}
+
+/// A meta device of 4 GiB, as large as the reference's.
+pub(crate) fn meta() -> Meta {
+    Meta::new(DeviceProfile { total_bytes: 4 << 30, ..DeviceProfile::default() })
+}
+
+/// The network on a device, ready to train on one synthetic batch.
+pub(crate) fn trainer(case: &Case, device: &Device) -> lab::Result<Trainer> {
+    Trainer::new(&*case.architecture, device, &case.settings, Source::Synthetic { seed: 5 }, "")
+}
+
+/// Trains for the case's number of steps. Returns the losses, where there are values.
+pub(crate) fn train(case: &Case, trainer: &mut Trainer) -> lab::Result<Vec<f64>> {
+    let losses = (0..case.settings.steps).map(|step| trainer.step(step));
+    Ok(losses.collect::<lab::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Fails unless all that is left are the workspaces that libraries keep, and those go on demand.
+#[track_caller]
+pub(crate) fn nothing_is_left(case: &str, device: &Device) {
+    use memcore::memory::Category;
+    let usage = device.usage();
+    let profile = device.profile();
+    let mut kept: Vec<u64> = Vec::new();
+    for (_, live) in usage.all_live() {
+        assert_eq!(live.category, Category::Workspace, "{case}: {live:?} was left");
+        kept.push(live.requested_bytes);
+    }
+    for bytes in [profile.gemm_workspace_bytes, profile.gemm_epilogue_workspace_bytes] {
+        let count = kept.iter().filter(|&&k| k == bytes).count();
+        assert!(count <= 2, "{case}: {count} workspaces of {bytes} bytes; there is one per role");
+        kept.retain(|&k| k != bytes);
+    }
+    assert!(kept.is_empty(), "{case}: workspaces of {kept:?} bytes, which no library keeps");
+    assert_eq!(device.stats().allocated_bytes.all.current, usage.allocated_bytes(), "{case}");
+    device.release_workspaces();
+    let stats = device.stats();
+    assert_eq!((stats.allocated_bytes.all.current, stats.requested_bytes.all.current), (0, 0), "{case}");
+    assert_eq!(device.usage().by_category().iter().sum::<u64>(), 0, "{case}");
+    device.empty_cache();
+    assert_eq!(device.stats().reserved_bytes.all.current, 0, "{case}: reserved after emptying the cache");
+}

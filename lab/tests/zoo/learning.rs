@@ -1,0 +1,53 @@
+//! Values: with a step of the gradient the loss goes down, and one seed gives one run.
+
+use std::sync::Arc;
+
+use conformance::Reference;
+use memcore::Device;
+
+use crate::cases::{Case, plain, train, trainer};
+
+/// The losses of a case on a fresh device.
+fn losses(case: &Case) -> Vec<f64> {
+    let device = Device::builder(Arc::new(Reference::default())).build();
+    let mut trainer = trainer(case, &device).unwrap();
+    train(case, &mut trainer).unwrap()
+}
+
+/// As many steps as the network's size allows here, with a rate at which they show.
+fn learning() -> Vec<Case> {
+    let mut cases = plain();
+    for case in &mut cases {
+        let convolutional = ["simple-cnn", "small-network", "larger-conv"].contains(&case.architecture.name());
+        case.settings.steps = if convolutional { 4 } else { 15 };
+        case.settings.optimizer.lr = match case.architecture.name() {
+            "linear" | "two-layer" => 0.05,
+            "small-network" => 0.05,
+            "larger-conv" => 0.02,
+            _ => 3e-3,
+        };
+    }
+    cases
+}
+
+#[test]
+fn the_loss_of_every_network_goes_down() {
+    for case in learning() {
+        let losses = losses(&case);
+        assert_eq!(losses.len(), case.settings.steps, "{}", case.name);
+        let (first, last) = (losses[0], losses[losses.len() - 1]);
+        assert!(last < 0.95 * first, "{}: {losses:?}", case.name);
+    }
+}
+
+#[test]
+fn one_seed_gives_the_same_losses_to_the_bit() {
+    for mut case in learning() {
+        case.settings.steps = 3;
+        let bits = |losses: Vec<f64>| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<u64>>();
+        let first = losses(&case);
+        assert_eq!(bits(first.clone()), bits(losses(&case)), "{}", case.name);
+        case.settings.seed += 1;
+        assert_ne!(first, losses(&case), "{}: another seed, the same losses", case.name);
+    }
+}
