@@ -180,7 +180,7 @@ fn even(len: usize, piece: usize, unit: usize) -> usize {
     len.div_ceil(len.div_ceil(piece.max(1)).max(1)).next_multiple_of(unit).min(len.max(1))
 }
 
-/// Runs `f(batch, rows, columns)` for each tile: on this thread when there is little to do.
+/// Runs `f(batch, rows, columns)` for each tile: on this thread when there is little to do, and several small ones in a task.
 fn for_each_tile(
     ctx: &Context<'_>,
     batch: usize,
@@ -194,8 +194,12 @@ fn for_each_tile(
         let (row, col) = (i / across % down * tile[0], i % across * tile[1]);
         f(i / across / down, row..m.min(row + tile[0]), col..n.min(col + tile[1]));
     };
-    let tasks = batch * down * across;
-    if batch * m * n * k.max(1) <= INLINE_MACS { (0..tasks).for_each(one) } else { ctx.for_each(tasks, one) }
+    let tiles = batch * down * across;
+    if batch * m * n * k.max(1) <= INLINE_MACS {
+        return (0..tiles).for_each(one);
+    }
+    let each = (INLINE_MACS / (tile[0] * tile[1] * k.max(1))).max(1);
+    ctx.for_each(tiles.div_ceil(each), |task| (task * each..tiles.min((task + 1) * each)).for_each(one));
 }
 
 fn run<T: Dots>(ctx: &Context<'_>, job: &Job<T, T>) {
@@ -237,16 +241,29 @@ unsafe fn one_tile<T: Dots>(job: &Job<T, T>, way: Way, batch: usize, rows: Range
 }
 
 /// Sets a tile to `beta·out + bias`; what it held is not read when `beta` is 0.
+///
+/// # Safety
+/// The tile lies in the output, has contiguous rows, and no one else touches it; `bias` has a contiguous value for each column.
 unsafe fn start<T: Real>([m, n, _]: [usize; 3], bias: Option<Mat<T>>, beta: T, out: MatMut<T>) {
+    let zero = T::default();
+    // SAFETY: as the caller asserts.
+    let bias = bias.map(|bias| unsafe { std::slice::from_raw_parts(bias.ptr(), n) });
     for i in 0..m {
-        for j in 0..n {
-            // SAFETY: in the tile, which is the caller's.
-            unsafe {
-                let to = out.at(i, j).ptr();
-                let kept = if beta == T::default() { T::default() } else { beta * *to };
-                *to = kept + bias.map_or(T::default(), |bias| *bias.at(0, j).ptr());
+        let to = out.at(i, 0).ptr();
+        if beta == zero {
+            // SAFETY: row i, whose elements are written without being read; zero is the bits 0.
+            match bias {
+                // SAFETY: see above; the bias is another operand.
+                Some(bias) => unsafe { std::ptr::copy_nonoverlapping(bias.as_ptr(), to, n) },
+                // SAFETY: see above.
+                None => unsafe { std::ptr::write_bytes(to, 0, n) },
             }
+            continue;
         }
+        // SAFETY: row i is the caller's, and holds values.
+        let row = unsafe { std::slice::from_raw_parts_mut(to, n) };
+        row.iter_mut().for_each(|x| *x = beta * *x);
+        row.iter_mut().zip(bias.unwrap_or(&[])).for_each(|(x, bias)| *x = *x + *bias);
     }
 }
 

@@ -81,12 +81,16 @@ pub(super) fn run<T: Float<Compute = f32>>(ctx: &Context<'_>, job: &Job<T, f32>)
         // SAFETY: the tile is this task's alone and lies in the output, blocks lie in the operands, which were validated; the
         // parts of the scratch are large enough for the largest tile.
         unsafe {
-            start(job, m, n, job.bias.map(|bias| bias.at(0, cols.start)), out, acc);
+            // Without anything to start from, the first block overwrites the accumulators.
+            let empty = job.beta == 0.0 && job.bias.is_none() && k > 0;
+            if !empty {
+                start(job, [m, n], cols.start, out, acc);
+            }
             for p in (0..k).step_by(TERMS) {
                 let terms = TERMS.min(k - p);
                 let a = widen_block(a.at(0, p), m, terms, wide_a);
                 let b = widen_block(b.at(p, 0), terms, n, wide_b);
-                product([m, n, terms], job.alpha, a, b, 1.0, acc);
+                product([m, n, terms], job.alpha, a, b, if empty && p == 0 { 0.0 } else { 1.0 }, acc);
             }
             for i in 0..m {
                 let sums = std::slice::from_raw_parts(acc.at(i, 0).ptr(), n);
@@ -97,21 +101,30 @@ pub(super) fn run<T: Float<Compute = f32>>(ctx: &Context<'_>, job: &Job<T, f32>)
 }
 
 /// Sets the accumulators to `beta·out + bias`.
+///
+/// # Safety
+/// The tile lies in the output, from column `first` on, and no one else touches it; the accumulators are this thread's.
 unsafe fn start<T: Float<Compute = f32>>(
     job: &Job<T, f32>,
-    m: usize,
-    n: usize,
-    bias: Option<Mat<T>>,
+    [m, n]: [usize; 2],
+    first: usize,
     out: MatMut<T>,
     acc: MatMut<f32>,
 ) {
+    // SAFETY: the bias has a value for each column.
+    let bias = job.bias.map(|bias| unsafe { std::slice::from_raw_parts(bias.at(0, first).ptr(), n) });
     for i in 0..m {
-        for j in 0..n {
-            // SAFETY: in the tile, which is the caller's.
-            unsafe {
-                let kept = if job.beta == 0.0 { 0.0 } else { job.beta * (*out.at(i, j).ptr()).get() };
-                *acc.at(i, j).ptr() = kept + bias.map_or(0.0, |bias| (*bias.at(0, j).ptr()).get());
-            }
+        // SAFETY: row i of the accumulators.
+        let sums = unsafe { std::slice::from_raw_parts_mut(acc.at(i, 0).ptr(), n) };
+        if job.beta != 0.0 {
+            // SAFETY: row i of the tile, which is contiguous.
+            widen(unsafe { std::slice::from_raw_parts(out.at(i, 0).ptr(), n) }, sums);
+            sums.iter_mut().for_each(|x| *x *= job.beta);
+            sums.iter_mut().zip(bias.unwrap_or(&[])).for_each(|(x, bias)| *x += bias.get());
+        } else if let Some(bias) = bias {
+            widen(bias, sums);
+        } else {
+            sums.fill(0.0);
         }
     }
 }
