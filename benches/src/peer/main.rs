@@ -29,7 +29,10 @@ fn main() -> Result<()> {
         }
     }
     if names.is_empty() {
-        bail!("usage: peer-vramlab [--device cpu] [--seconds 2] [--steps 30] WORKLOAD… | all\nworkloads: {}", work::NAMES.join(", "));
+        bail!(
+            "usage: peer-vramlab [--device cpu] [--seconds 2] [--steps 30] WORKLOAD… | all\nworkloads: {}",
+            work::NAMES.join(", ")
+        );
     }
     for name in names {
         println!("{}", work::run(&name, &limits)?);

@@ -43,8 +43,13 @@ pub(crate) fn run(name: &str, limits: &Limits) -> Result<Value> {
     let threads = cpu.threads();
     let device = Device::builder(Arc::new(cpu)).build();
     let options = ModelOptions::default();
-    let adam = OptimizerSettings { implementation: Implementation::Fused, ..OptimizerSettings::new(OptimizerKind::Adam, 1e-3) };
-    let training = |name, model, options, batch, optimizer| train(&device, threads, limits, Training { name, model, options, batch, optimizer });
+    let adam = OptimizerSettings {
+        implementation: Implementation::Fused,
+        ..OptimizerSettings::new(OptimizerKind::Adam, 1e-3)
+    };
+    let training = |name, model, options, batch, optimizer| {
+        train(&device, threads, limits, Training { name, model, options, batch, optimizer })
+    };
     match name {
         "mlp" => {
             let options = ModelOptions { layers: Some(4), width: Some(1024), features: Some(784), ..options };
@@ -53,7 +58,10 @@ pub(crate) fn run(name: &str, limits: &Limits) -> Result<Value> {
         "simplecnn-b32" => training("simplecnn", "simple-cnn", options, 32, adam),
         "simplecnn-b128" => training("simplecnn", "simple-cnn", options, 128, adam),
         "smallcnn64" => {
-            let sgd = OptimizerSettings { implementation: Implementation::Fused, ..OptimizerSettings::new(OptimizerKind::Sgd, 0.01) };
+            let sgd = OptimizerSettings {
+                implementation: Implementation::Fused,
+                ..OptimizerSettings::new(OptimizerKind::Sgd, 0.01)
+            };
             training("smallcnn64", "larger-conv", options, 4, sgd)
         }
         "gpt-mini" => {

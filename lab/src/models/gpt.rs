@@ -79,8 +79,12 @@ fn configured(name: &'static str, base: GptConfig, o: &ModelOptions) -> Result<B
         tied: o.tied || base.tied,
         fused_attention: o.fused_attention,
     };
-    let sizes =
-        [("--vocabulary", config.vocabulary), ("--sequence", config.sequence), ("--width", config.width), ("--heads", config.heads)];
+    let sizes = [
+        ("--vocabulary", config.vocabulary),
+        ("--sequence", config.sequence),
+        ("--width", config.width),
+        ("--heads", config.heads),
+    ];
     if let Some((option, _)) = sizes.iter().find(|(_, size)| *size == 0) {
         return Err(Error::usage(*option, "must be at least 1"));
     }

@@ -335,7 +335,9 @@ pub fn evaluate(
     split: Split,
     settings: &RunSettings,
 ) -> Result<Option<Accuracy>> {
-    let (Loss::CrossEntropy { classes }, Input::Values(_)) = (&model.task.loss, &model.task.input) else { return Ok(None) };
+    let (Loss::CrossEntropy { classes }, Input::Values(_)) = (&model.task.loss, &model.task.input) else {
+        return Ok(None);
+    };
     let examples = data.split(split);
     if examples.is_empty() {
         return Ok(None);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use memcore::memory::Category;
 use memcore::{Array, DType, Device, Tensor};
 
-use crate::data::{Dataset, SplitMix64};
 use crate::data::Split;
+use crate::data::{Dataset, SplitMix64};
 use crate::error::{Error, Result};
 use crate::models::{Input, Loss, Task};
 
@@ -69,7 +69,10 @@ fn epoch_indices(data: &Dataset, seed: u64, batch: usize, step: usize) -> Result
     let per_epoch = data.split(Split::Train).len() / batch;
     if per_epoch == 0 {
         let n = data.split(Split::Train).len();
-        return Err(Error::usage("--batch", format!("{batch} is more than the {n} training examples of {}", data.name())));
+        return Err(Error::usage(
+            "--batch",
+            format!("{batch} is more than the {n} training examples of {}", data.name()),
+        ));
     }
     let order = data.epoch_order(Split::Train, seed, (step / per_epoch) as u64);
     let start = step % per_epoch * batch;
