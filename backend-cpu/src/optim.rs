@@ -60,6 +60,7 @@ fn skips(ctx: &Context<'_>, found_inf: &Option<Operand>) -> Result<bool> {
 ///
 /// # Safety
 /// They are this task's alone.
+#[allow(clippy::mut_from_ref)]
 unsafe fn part<'a, T: Element>(
     ctx: &'a Context<'_>,
     operand: &Operand,
@@ -288,6 +289,7 @@ pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
 }
 
 #[inline(always)]
+#[allow(clippy::eq_op)]
 fn scale_finite_body<S: Isa, T: Float>(grad: &mut [T], inv_scale: T::Compute) -> bool {
     // x − x is 0 for finite x and NaN otherwise.
     let mut finite = true;

@@ -102,14 +102,17 @@ macro_rules! simd {
     )*) => {$(
         $(#[$doc])*
         #[inline]
+        #[allow(clippy::too_many_arguments)]
         $vis fn $name $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+            #[allow(clippy::too_many_arguments)]
             fn avx512 $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
                 $body::<$crate::simd::Fused $($(, $G)+)?>($($arg),*)
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$($G: $B),+>)? ($($arg: $ty),*) $(-> $ret)? {
                 $body::<$crate::simd::Fused $($(, $G)+)?>($($arg),*)
             }

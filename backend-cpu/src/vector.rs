@@ -40,11 +40,7 @@ pub(crate) struct Plain4<R>([R; 4]);
 impl<R: Real> Plain4<R> {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(R, R) -> R) -> Self {
-        let mut out = self.0;
-        for i in 0..4 {
-            out[i] = f(self.0[i], other.0[i]);
-        }
-        Self(out)
+        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
     }
 }
 
@@ -78,11 +74,7 @@ impl<R: Real> Vector<R> for Plain4<R> {
     }
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
-        let mut out = self.0;
-        for i in 0..4 {
-            out[i] = self.0[i].fma::<crate::simd::BaselineIsa>(b.0[i], c.0[i]);
-        }
-        Self(out)
+        Self(std::array::from_fn(|i| self.0[i].fma::<crate::simd::BaselineIsa>(b.0[i], c.0[i])))
     }
     #[inline(always)]
     fn larger(self, other: Self) -> Self {

@@ -119,8 +119,8 @@ fn add_rows_body<S: Isa, T: Element>(
     match op {
         ReduceOp::Sum | ReduceOp::Mean => fold_rows(x, stride, rows, sums, |x| x, |a, b| a.plus(b)),
         ReduceOp::SumSquares => fold_rows(x, stride, rows, sums, |x| x.times(x), |a, b| a.plus(b)),
-        ReduceOp::Max => fold_rows(x, stride, rows, sums, |x| x, |a, b| larger(a, b)),
-        ReduceOp::Min => fold_rows(x, stride, rows, sums, |x| x, |a, b| smaller(a, b)),
+        ReduceOp::Max => fold_rows(x, stride, rows, sums, |x| x, larger),
+        ReduceOp::Min => fold_rows(x, stride, rows, sums, |x| x, smaller),
     }
 }
 
