@@ -47,9 +47,27 @@ const LONG: &[Step] = &[Step {
     needs: None,
 }];
 
+/// The conformance suites: thousands of small trials, which one process runs in seconds and one process each would take minutes for.
+const SUITES: Step = Step {
+    name: "conformance",
+    args: &["test", "--workspace", "--test", "reference", "--test", "meta", "--test", "conformance", "--", "--quiet"],
+    needs: None,
+};
 // Benches are left out of both: run as tests they would measure nothing and take minutes.
-const NEXTEST: Step =
-    Step { name: "tests", args: &["nextest", "run", "--workspace", "--lib", "--bins", "--tests"], needs: None };
+const NEXTEST: Step = Step {
+    name: "tests",
+    args: &[
+        "nextest",
+        "run",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "-E",
+        "not (binary(reference) or binary(meta) or binary(conformance))",
+    ],
+    needs: None,
+};
 const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
 
 /// Runs every step and stops at the first that fails.
@@ -76,7 +94,11 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
         println!("==> skipped: {what}");
     }
     let nextest = cargo_succeeds(root, &["nextest", "--version"]);
-    run(root, if nextest { &NEXTEST } else { &LIBTEST })
+    if !nextest {
+        return run(root, &LIBTEST);
+    }
+    run(root, &SUITES)?;
+    run(root, &NEXTEST)
 }
 
 fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
