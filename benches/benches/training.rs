@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
 use memcore::{DType, Device};
 
 fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Trainer {
@@ -20,7 +20,7 @@ fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Tra
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: DType::F32,
+        precision: Precision::Fp32,
         schedule: Schedule::default(),
         seed: 0,
     };
