@@ -58,6 +58,10 @@ fn main() -> Result<()> {
         elementwise(&b, rows, n)?;
         rowwise(&b, rows, n)?;
     }
+    for dims in [[128, 256, 1], [64, 16, 196], [32, 64, 1024]] {
+        println!("-- {dims:?}");
+        channelwise(&b, dims)?;
+    }
     Ok(())
 }
 
@@ -149,4 +153,39 @@ fn rowwise(b: &Bench, rows: usize, n: usize) -> Result<()> {
         found_inf: None,
     };
     b.time("adamw", KernelCall::AdamStep(adam))
+}
+
+fn channelwise(b: &Bench, dims: [usize; 3]) -> Result<()> {
+    let f = DType::F32;
+    let (x, grad, out) = (b.operand(f, &dims)?, b.operand(f, &dims)?, b.operand(f, &dims)?);
+    let channel = || b.operand(f, &dims[1..2]);
+    let (weight, bias, mean, invstd, dw, db) = (channel()?, channel()?, channel()?, channel()?, channel()?, channel()?);
+    let sums = b.operand(f, &[1, dims[1], 1])?;
+    b.time("sum of channels", Reduce { op: ReduceOp::Sum, axes: 0b101, x, out: sums, indices: None })?;
+    let norm = BatchNorm {
+        training: true,
+        momentum: 0.1,
+        eps: 1e-5,
+        x,
+        weight: Some(weight),
+        bias: Some(bias),
+        running_mean: None,
+        running_var: None,
+        out,
+        save_mean: Some(mean),
+        save_invstd: Some(invstd),
+    };
+    b.time("batch norm", norm)?;
+    let grad = BatchNormGrad {
+        training: true,
+        grad,
+        x,
+        mean,
+        invstd,
+        weight: Some(weight),
+        out_x: Some(out),
+        out_weight: Some(dw),
+        out_bias: Some(db),
+    };
+    b.time("batch norm grad", grad)
 }

@@ -291,11 +291,11 @@ pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
 #[inline(always)]
 #[allow(clippy::eq_op)]
 fn scale_finite_body<S: Isa, T: Float>(grad: &mut [T], inv_scale: T::Compute) -> bool {
-    // x − x is 0 for finite x and NaN otherwise.
-    let mut finite = true;
+    // x·0 is 0 for finite x and NaN otherwise.
+    let (mut finite, zero) = (true, T::Compute::default());
     for g in grad {
         let x = g.get();
-        finite &= x - x == T::Compute::default();
+        finite &= x * zero == zero;
         *g = T::put(x * inv_scale);
     }
     finite

@@ -3,12 +3,13 @@
 //!
 //! The expectation is `golden/gpt_events.json`, recorded from the unmodified torch 2.11.0+cu130 wheel on a stand-in driver.
 
-use std::collections::HashMap;
+mod common;
+
 use std::sync::Arc;
 
+use common::{Events, Watch};
 use memcore::backend::Meta;
 use memcore::backend::kernel::Reduction;
-use memcore::memory::{AllocId, Event};
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 
 const VOCABULARY: usize = 512;
@@ -122,42 +123,12 @@ impl Gpt {
     }
 }
 
-/// `n > 0`: n bytes requested; `-k`: the k-th allocation since the input freed.
-type Events = Vec<i64>;
-
-struct Watch<'a> {
-    device: &'a Device,
-    read: usize,
-    numbers: HashMap<AllocId, i64>,
-}
-
-impl Watch<'_> {
-    fn since(&mut self) -> Events {
-        self.device.with_ledger(|ledger| {
-            let events = &ledger.history()[self.read..];
-            self.read += events.len();
-            let mut out = Events::new();
-            for event in events {
-                match event {
-                    Event::Alloc { id, requested_bytes, .. } => {
-                        self.numbers.insert(*id, self.numbers.len() as i64 + 1);
-                        out.push(*requested_bytes as i64);
-                    }
-                    Event::Free { id, .. } => out.push(-self.numbers.get(id).copied().unwrap_or(i64::MAX)),
-                    _ => {}
-                }
-            }
-            out
-        })
-    }
-}
-
 /// One step from nothing, as the recording's first.
 fn observe(dropout: f64) -> Result<[Events; 4]> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).build();
     let gpt = Gpt::new(&device, dropout)?;
     device.set_history(true);
-    let mut watch = Watch { device: &device, read: 0, numbers: HashMap::new() };
+    let mut watch = Watch::new(&device);
     let indices = || Ok(Tensor::from_array(Array::empty(&device, &[BATCH, TIME], DType::I64)?));
     let (input, target): (Tensor, Tensor) = (indices()?, indices()?);
     let inputs = watch.since();

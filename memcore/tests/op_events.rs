@@ -3,13 +3,15 @@
 //! The expectation is `golden/op_events.json`, recorded from the unmodified torch 2.11.0+cu130 wheel. To add an operator, add a row to one of the
 //! tables below, under the name that it has there; inputs and arguments are those of the recording.
 
+mod common;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use common::{Events, Watch};
 use memcore::autograd::checkpoint;
 use memcore::backend::Meta;
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
-use memcore::memory::{AllocId, Event};
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 
 /// One operator: its parameters and inputs, which exist before it is watched, and what is watched.
@@ -297,9 +299,6 @@ fn attention() -> Vec<Row> {
     }
 }
 
-/// `n > 0`: n bytes requested; `-k`: the k-th allocation of the row freed.
-type Events = Vec<i64>;
-
 fn recorded() -> HashMap<String, [Events; 4]> {
     let file: serde_json::Value = serde_json::from_str(include_str!("golden/op_events.json")).unwrap();
     let events = |v: &serde_json::Value| v.as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect();
@@ -310,39 +309,12 @@ fn recorded() -> HashMap<String, [Events; 4]> {
 }
 
 /// Reads the device's history in pieces, numbering the allocations of one row.
-struct Watch<'a> {
-    device: &'a Device,
-    read: usize,
-    numbers: HashMap<AllocId, i64>,
-}
-
-impl Watch<'_> {
-    fn since(&mut self) -> Events {
-        self.device.with_ledger(|ledger| {
-            let events = &ledger.history()[self.read..];
-            self.read += events.len();
-            let mut out = Events::new();
-            for event in events {
-                match event {
-                    Event::Alloc { id, requested_bytes, .. } => {
-                        self.numbers.insert(*id, self.numbers.len() as i64 + 1);
-                        out.push(*requested_bytes as i64);
-                    }
-                    Event::Free { id, .. } => out.push(-self.numbers.get(id).copied().unwrap_or(i64::MAX)),
-                    _ => {}
-                }
-            }
-            out
-        })
-    }
-}
-
 fn observe(row: &Row) -> Result<[Events; 4]> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).build();
     warm_up(&device)?;
     let parameters = (row.parameters)(&device);
     device.set_history(true);
-    let mut watch = Watch { device: &device, read: 0, numbers: HashMap::new() };
+    let mut watch = Watch::new(&device);
     let inputs = (row.inputs)(&device);
     let input = watch.since();
     let y = (row.run)(&parameters, &inputs)?;

@@ -3,6 +3,7 @@
 use memcore::backend::kernel::BatchNorm;
 use memcore::error::Result;
 
+use super::narrow::{self, NARROW};
 use super::{TASK, real, sum, sum_squares};
 use crate::element::{Float, Real, float_type};
 use crate::parallel::SCRATCH_BYTES;
@@ -38,6 +39,9 @@ impl Pieces {
 
 fn run<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
+    if (1..NARROW).contains(&l) {
+        return narrow::batch_norm::<T>(ctx, k);
+    }
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
     let (x, weight, bias, out) = unsafe {
         (

@@ -4,6 +4,7 @@ use memcore::backend::kernel::BatchNormGrad;
 use memcore::error::Result;
 
 use super::batch::Pieces;
+use super::narrow::{self, NARROW};
 use super::{TASK, grad_sums, real};
 use crate::element::{Float, Real, float_type};
 use crate::simd::{Isa, simd};
@@ -16,6 +17,9 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
 
 fn run<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
+    if (1..NARROW).contains(&l) {
+        return narrow::batch_norm_grad::<T>(ctx, k);
+    }
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
     let (grad, x, mean, invstd, weight) = unsafe {
         (

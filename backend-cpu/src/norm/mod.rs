@@ -2,6 +2,7 @@
 
 mod batch;
 mod batch_grad;
+mod narrow;
 mod rows;
 mod rows_grad;
 

@@ -31,7 +31,7 @@ where
         let (out, mean, rstd) = unsafe {
             (out.part(start * n, (end - start) * n), mean.part(start, end - start), rstd.part(start, end - start))
         };
-        layer_rows(n, eps, &x[start * n..end * n], weight, bias, out, mean, rstd);
+        layer_rows((n, eps), &x[start * n..end * n], (weight, bias), out, mean, rstd);
     });
     Ok(())
 }
@@ -58,9 +58,10 @@ fn rms<T: Float>(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
     Ok(())
 }
 
+// Length and epsilon; weight and bias.
 simd! {
     fn layer_rows<T: Float>(
-        n: usize, eps: f64, x: &[T], weight: Option<&[T]>, bias: Option<&[T]>,
+        sizes: (usize, f64), x: &[T], affine: (Option<&[T]>, Option<&[T]>),
         out: &mut [T], mean: &mut [T::Compute], rstd: &mut [T::Compute],
     ) = layer_rows_body;
     fn rms_rows<T: Float>(
@@ -69,13 +70,10 @@ simd! {
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn layer_rows_body<S: Isa, T: Float>(
-    n: usize,
-    eps: f64,
+    (n, eps): (usize, f64),
     x: &[T],
-    weight: Option<&[T]>,
-    bias: Option<&[T]>,
+    (weight, bias): (Option<&[T]>, Option<&[T]>),
     out: &mut [T],
     mean: &mut [T::Compute],
     rstd: &mut [T::Compute],

@@ -1,0 +1,43 @@
+//! The allocator's events as the recordings write them.
+
+use std::collections::HashMap;
+
+use memcore::Device;
+use memcore::memory::{AllocId, Event};
+
+/// Requested bytes of an allocation; minus the number of the allocation for what is freed.
+pub(crate) type Events = Vec<i64>;
+
+/// Reads a device's history piece by piece, with allocations numbered from 1 in the order in which they were made.
+pub(crate) struct Watch<'a> {
+    device: &'a Device,
+    read: usize,
+    numbers: HashMap<AllocId, i64>,
+}
+
+impl<'a> Watch<'a> {
+    /// From the beginning of the history.
+    pub(crate) fn new(device: &'a Device) -> Self {
+        Self { device, read: 0, numbers: HashMap::new() }
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn since(&mut self) -> Events {
+        self.device.with_ledger(|ledger| {
+            let events = &ledger.history()[self.read..];
+            self.read += events.len();
+            let mut out = Events::new();
+            for event in events {
+                match event {
+                    Event::Alloc { id, requested_bytes, .. } => {
+                        self.numbers.insert(*id, self.numbers.len() as i64 + 1);
+                        out.push(*requested_bytes as i64);
+                    }
+                    Event::Free { id, .. } => out.push(-self.numbers.get(id).copied().unwrap_or(i64::MAX)),
+                    _ => {}
+                }
+            }
+            out
+        })
+    }
+}
