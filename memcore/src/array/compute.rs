@@ -252,7 +252,9 @@ impl Array {
         let axes: smallvec::SmallVec<[usize; 6]> =
             (0..self.rank()).filter(|&i| i < lead || (dims[i - lead] == 1 && self.dims()[i] != 1)).collect();
         let summed = if axes.is_empty() { self.clone() } else { self.reduce(ReduceOp::Sum, &axes, true)? };
-        summed.view(dims)
+        // Leading dimensions are dropped by a view.
+        let viewed = summed.view(dims)?;
+        Ok(if lead > 0 { viewed.keeping_base() } else { viewed })
     }
 
     fn axis_mask(&self, axes: &[usize]) -> Result<u8> {
@@ -303,9 +305,9 @@ impl Array {
         if b.dims()[1] != k {
             return Err(misfit());
         }
-        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
+        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
         self.device().keep_workspace(WorkspaceKind::Gemm)?;
         // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
         if options.bias.is_some() && k > 1 && n > 1 {

@@ -30,6 +30,8 @@ pub struct Array {
     layout: Layout,
     /// First element of the view, in elements from the start of the storage.
     offset: usize,
+    /// Whether PyTorch would make this a view that holds on to the tensor it is a view of.
+    keeps_base: bool,
 }
 
 impl Array {
@@ -48,7 +50,7 @@ impl Array {
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
-        Ok(Self { storage, dtype, layout, offset: 0 })
+        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
     }
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
@@ -232,6 +234,17 @@ impl Array {
     /// Whether nobody else holds the memory, so that it may be overwritten or kept.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.storage) == 1
+    }
+
+    /// Marks what a view operator gave. In PyTorch such a tensor holds on to its base, so that its memory never counts as unshared, not even when
+    /// nobody else holds the base.
+    pub(crate) fn keeping_base(self) -> Self {
+        Self { keeps_base: true, ..self }
+    }
+
+    /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.
+    pub(crate) fn takes_sum_in_place(&self) -> bool {
+        self.is_unshared() && !self.keeps_base && self.layout.is_dense()
     }
 
     /// The array as a kernel's operand.

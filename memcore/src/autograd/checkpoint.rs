@@ -2,15 +2,17 @@
 //!
 //! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
 //! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
-//! The random generator is set back for that, so that dropout drops the same elements.
+//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::autocast::{Autocast, autocast_dtype};
 use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
 use super::mode::NoGrad;
 use super::saved::SavedValue;
 use super::tensor::Tensor;
 use crate::array::Array;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The body of a checkpointed block: must compute the same for the same inputs.
@@ -29,6 +31,7 @@ pub fn checkpoint(
         body: Box::new(body),
         inputs: inputs.to_vec(),
         random_offset: first.device().random_offset(),
+        autocast: autocast_dtype(),
         state: Mutex::default(),
     });
     let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
@@ -40,6 +43,8 @@ struct Frame {
     body: Box<Body>,
     inputs: Vec<Tensor>,
     random_offset: u64,
+    /// The type that autocast computed products in.
+    autocast: Option<DType>,
     state: Mutex<State>,
 }
 
@@ -114,6 +119,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     let collect = Arc::new(Collect::default());
     let result = {
         let _recording = NoGrad::enable();
+        let _autocast = Autocast::enter(frame.autocast);
         let _hooks = SavedHooksGuard::new(collect.clone());
         let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect();
         (frame.body)(&inputs)

@@ -5,6 +5,7 @@
 use smallvec::smallvec;
 
 use super::attention_temporaries::Algorithm;
+use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
 use super::mask::masked_fill;
@@ -45,6 +46,22 @@ pub fn attention_eager(
     p: f64,
     training: bool,
 ) -> Result<Tensor> {
+    Ok(attention_with_weights(q, k, v, mask, p, training)?.0)
+}
+
+/// As [`attention_eager`], with the weights that the values were multiplied with, `[b, h, t, s]`: a variable of programs that write
+/// attention out.
+///
+/// # Errors
+/// As [`attention_eager`].
+pub fn attention_with_weights(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    p: f64,
+    training: bool,
+) -> Result<(Tensor, Tensor)> {
     let heads = Heads::new("attention", q, k, v)?;
     let (k, v) = (repeat_heads(k, heads.groups)?, repeat_heads(v, heads.groups)?);
     let k_t = transpose(&k, 2, 3)?;
@@ -58,7 +75,7 @@ pub fn attention_eager(
     let dropped = dropout(&weights, p, training)?;
     drop(weights);
     drop(scores);
-    matmul(&dropped, &v)
+    Ok((matmul(&dropped, &v)?, dropped))
 }
 
 /// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
@@ -126,6 +143,7 @@ pub fn scaled_dot_product_attention(
     mask: Option<&Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    let (v, k, q) = (&lower(v)?, &lower(k)?, &lower(q)?);
     let heads = Heads::new("scaled_dot_product_attention", q, k, v)?;
     if mask.is_some_and(Tensor::requires_grad) || (mask.is_some() && options.causal) {
         let problem = "a mask gets no gradient here and excludes `causal`: write the attention out";

@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::autocast::lower;
 use super::shape::t;
 use crate::array::{Array, MatmulOptions};
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record};
@@ -29,6 +30,7 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     if a.rank() != rank || b.rank() != rank {
         return Err(Error::shape(op, format!("{:?} @ {:?}: expected {rank} dimensions each", a.dims(), b.dims())));
     }
+    let (b, a) = (&lower(b)?, &lower(a)?);
     let _op = context::op(op);
     let y = a.array().matmul(b.array())?;
     record(y, &[a, b], |saved| {
@@ -117,6 +119,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let detail = format!("{:?} + {:?} @ {:?}", bias.dims(), a.dims(), b.dims());
         return Err(Error::shape("addmm", detail));
     }
+    let (b, a, bias) = (&lower(b)?, &lower(a)?, &lower(bias)?);
     let _op = context::op("addmm");
     let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
     record(y, &[bias, a, b], |saved| {
@@ -149,7 +152,7 @@ impl Function for AddmmBackward {
         drop(mm);
         if needs.input(0) {
             let _sum = context::op("sum");
-            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?);
+            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());
         }
         Ok(out)
     }
@@ -170,9 +173,11 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         return Err(Error::shape("linear", detail));
     }
     let out = *out;
+    let bias = bias.map(lower).transpose()?;
+    let (weight, x) = (&lower(weight)?, &lower(x)?);
     let product = |x: &Tensor| {
         let weight = t(weight)?;
-        match bias {
+        match &bias {
             Some(bias) => addmm(bias, x, &weight),
             None => mm(x, &weight),
         }

@@ -59,7 +59,9 @@ impl Function for ViewBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.reshape(&self.dims)?)])
+        let out = grad.reshape(&self.dims)?;
+        let is_view = std::sync::Arc::ptr_eq(out.storage(), grad.storage());
+        Ok(smallvec![Some(if is_view { out.keeping_base() } else { out })])
     }
 }
 
@@ -96,7 +98,7 @@ impl Function for TransposeBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?)])
+        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?.keeping_base())])
     }
 }
 
@@ -126,7 +128,7 @@ impl Function for PermuteBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.permute(&self.inverse)?)])
+        Ok(smallvec![Some(grad.permute(&self.inverse)?.keeping_base())])
     }
 }
 
@@ -203,7 +205,8 @@ impl Function for SqueezeBackward {
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let unsqueezed = self.name == "UnsqueezeBackward0";
-        Ok(smallvec![Some(if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? })])
+        let out = if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? };
+        Ok(smallvec![Some(out.keeping_base())])
     }
 }
 
