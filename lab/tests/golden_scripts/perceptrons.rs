@@ -122,6 +122,24 @@ scripts! {
     e_mlp_m_purebf16_adamw => |name| at_precision(name, M, "bf16", CAST);
     e_mlp_m_ckpt_adamw => |name| recomputing(name, M);
     e_mlp_d_ckpt_adamw => |name| recomputing(name, D);
+    e_mlp_d_sgdm => |name| plain(name, D, "momentum");
+    e_mlp_w_sgdm => |name| plain(name, W, "momentum");
+    e_mlp_s_adamw => |name| plain(name, S, "adamw");
+    e_mlp_m_adam_pow2_4 => |name| plain(name, M, "adam");
+    e_mlp_m_adam_ws_4096_2 => |name| plain(name, M, "adam");
+    e_mlp_m_amsgrad_adam => |name| with(name, M, "adam", "amsgrad = true");
+    e_mlp_m_sgd_wd_nesterov => |name| with(name, M, "momentum", "weight_decay = 0.01\nnesterov = true");
+    e_mlp_w_accum4_adamw => |name| Program { head: "accumulate = 4", ..PLAIN }.check(name, W, "adamw");
+    e_mlp_w_adam_capturable => |name| with(name, W, "adam", "capturable = true");
+    e_mlp_w_adam_foreach0 => |name| with(name, W, "adam", LOOP);
+    e_mlp_w_adamw_fused => |name| with(name, W, "adamw", "implementation = \"fused\"");
+    e_mlp_w_amp16_adamw => |name| at_precision(name, W, "autocast-fp16", UPDATE);
+    e_mlp_w_purebf16_adamw => |name| at_precision(name, W, "bf16", CAST);
+    e_mlp_w_setnone0_sgd => |name| zeroing(name, W, "sgd");
+    e_mlp_w_ckpt_adamw => |name| recomputing(name, W);
+    e_mlp_d_ckpt_bf16autocast_adamw => |name| {
+        Program { recomputing: true, head: "precision = \"autocast-bf16\"", ..PLAIN }.check(name, D, "adamw");
+    };
     e_mlp_w_sgd => |name| plain(name, W, "sgd");
     e_mlp_w_adam => |name| plain(name, W, "adam");
     e_mlp_w_adam_foreach1 => |name| with(name, W, "adam", FOREACH);

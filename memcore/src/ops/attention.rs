@@ -169,10 +169,10 @@ pub fn scaled_dot_product_attention(
         logsumexp: logsumexp.operand(),
     })?;
     record(y.clone(), &[q, k, v], |saved| {
-        for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in), ("output", &y)] {
+        let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
+        for (role, array) in values {
             saved.save(role, array)?;
         }
-        saved.save("logsumexp", &logsumexp)?;
         for extra in &extras {
             saved.save("philox_state", extra)?;
         }
@@ -218,7 +218,7 @@ impl Function for AttentionBackward {
 
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let [q, k, v, out, logsumexp] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        let [q, k, v, logsumexp, out] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());

@@ -64,6 +64,19 @@ impl Operands {
         Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
     }
 
+    /// What was saved. Both live until the node has run: what a checkpoint recomputed is let go with them.
+    fn unpack(&self, saved: &Saved<'_>) -> Result<[Option<Array>; 2]> {
+        let get = |place: Option<usize>| place.map(|place| saved.get(place)).transpose();
+        // In the order of saving, which is the order of unpacking.
+        if self.lhs < self.rhs {
+            let lhs = get(self.lhs)?;
+            Ok([lhs, get(self.rhs)?])
+        } else {
+            let rhs = get(self.rhs)?;
+            Ok([get(self.lhs)?, rhs])
+        }
+    }
+
     /// As [`Operands::save`], under the names that `addmm` has for them.
     fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let lhs = b.requires_grad();
@@ -94,11 +107,12 @@ impl Function for ProductBackward {
         let _op = context::op(self.op);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
-        if let (true, Some(i)) = (needs.input(1), self.operands.lhs) {
-            out[1] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        let [lhs, rhs] = self.operands.unpack(saved)?;
+        if let (true, Some(lhs)) = (needs.input(1), &lhs) {
+            out[1] = Some(rhs_grad(lhs, grad, self.column_major)?);
         }
-        if let (true, Some(i)) = (needs.input(0), self.operands.rhs) {
-            out[0] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        if let (true, Some(rhs)) = (needs.input(0), &rhs) {
+            out[0] = Some(grad.matmul(&rhs.t()?)?);
         }
         Ok(out)
     }
@@ -142,14 +156,17 @@ impl Function for AddmmBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None, None];
+        let [lhs, rhs] = self.operands.unpack(saved)?;
         let mm = context::op("mm");
-        if let (true, Some(i)) = (needs.input(1), self.operands.rhs) {
-            out[1] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        if let (true, Some(rhs)) = (needs.input(1), &rhs) {
+            out[1] = Some(grad.matmul(&rhs.t()?)?);
         }
-        if let (true, Some(i)) = (needs.input(2), self.operands.lhs) {
-            out[2] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        if let (true, Some(lhs)) = (needs.input(2), &lhs) {
+            out[2] = Some(rhs_grad(lhs, grad, self.column_major)?);
         }
         drop(mm);
+        drop(rhs);
+        drop(lhs);
         if needs.input(0) {
             let _sum = context::op("sum");
             out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());
