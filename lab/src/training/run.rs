@@ -211,8 +211,11 @@ impl Trainer {
             Phase::Input => {
                 let _op = context::op("to");
                 let data = self.source.batch(&self.model.task, self.settings.batch, batch, self.device.computes())?;
+                let before =
+                    self.settings.schedule.one_batch.then(|| (self.held.input.take(), self.held.target.take()));
                 self.held.input = Some(data.upload_inputs(&self.device, self.settings.dtype)?);
                 self.held.target = Some(data.upload_targets(&self.device, self.settings.dtype)?);
+                drop(before);
             }
             Phase::ZeroGrad => self.optimizer.zero_grad(self.settings.set_to_none)?,
             Phase::Forward => {

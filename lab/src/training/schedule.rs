@@ -48,11 +48,13 @@ pub struct Schedule {
     pub order: Vec<Phase>,
     /// What comes before the number of a step in a label: `s` (or `e` for scripts that count epochs of one batch).
     pub prefix: String,
+    /// Input and target are one variable (`batch = next(loader)`): both new ones are there before the old ones go.
+    pub one_batch: bool,
 }
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self { order: Phase::ALL.to_vec(), prefix: "s".into() }
+        Self { order: Phase::ALL.to_vec(), prefix: "s".into(), one_batch: false }
     }
 }
 
@@ -71,7 +73,7 @@ impl Schedule {
             })?;
             order.push(phase);
         }
-        let schedule = Self { order, prefix: prefix.into() };
+        let schedule = Self { order, prefix: prefix.into(), one_batch: false };
         schedule.check()?;
         Ok(schedule)
     }
