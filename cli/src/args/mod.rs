@@ -21,7 +21,7 @@ pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use model::{AttentionName, ModelArgs};
 pub(crate) use output::OutputArgs;
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
-pub(crate) use training::{ImplementationName, Precision, PredictArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
+pub(crate) use training::{ImplementationName, PredictArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
 use crate::exit::Failure;
 

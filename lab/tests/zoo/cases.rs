@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lab::models::{ALL, Architecture, ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::optim::Implementation;
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 
 /// A network with the way it is trained.
 pub(crate) struct Case {
@@ -49,7 +49,7 @@ pub(crate) fn settings(architecture: &dyn Architecture) -> RunSettings {
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: DType::F32,
+        precision: Precision::Fp32,
         schedule: Schedule::default(),
         seed: 3,
     }

@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 /// A value with its history. Cloning shares both.
 #[derive(Clone)]
 pub struct Tensor {
-    array: Array,
+    // The history goes before the value, as in PyTorch.
     edge: Option<Edge>,
+    array: Array,
 }
 
 impl Tensor {
@@ -25,7 +26,8 @@ impl Tensor {
 
     /// A leaf: gradients that reach it are accumulated, see [`Tensor::grad`].
     pub fn leaf(array: Array) -> Self {
-        Self { array, edge: Some(Edge::Leaf(Arc::new(Leaf::new()))) }
+        let leaf = Leaf::new(array.clone());
+        Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
     }
 
     pub(super) fn with_edge(array: Array, edge: Edge) -> Self {
