@@ -4,6 +4,9 @@
 //! table in the README and the reports come from that list.
 
 mod batch_size;
+mod cache;
+mod contest;
+mod fragmentation;
 mod leak;
 mod outcome;
 mod pace;
@@ -23,8 +26,14 @@ use memcore::Device;
 use crate::error::{Error, Result};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: &[&dyn Experiment] =
-    &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak, &release::Release];
+pub const ALL: &[&dyn Experiment] = &[
+    &batch_size::BatchSize,
+    &steady_state::SteadyState,
+    &leak::Leak,
+    &release::Release,
+    &cache::Cache,
+    &fragmentation::Fragmentation,
+];
 
 /// How an experiment is asked to be run.
 pub struct Setup<'a> {

@@ -1,7 +1,9 @@
 //! What a program did with memory.
 
-use memcore::memory::TorchVersion;
+use std::collections::HashMap;
+
 use memcore::memory::planned::{ALIGNMENT_BYTES, Lifetime};
+use memcore::memory::{AllocId, Event, TorchVersion};
 
 use crate::error::{Error, Result};
 
@@ -86,6 +88,35 @@ impl Trace {
         let (name, format) = (name.into(), "program");
         let allocations = check(&operations).map_err(|fault| fault.error(&name))?;
         Ok(Self { name, format, settings, operations, allocations })
+    }
+
+    /// What a device's history says that its program did: a new program from its first event on.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a history that frees what it did not allocate: one that began in the middle of a run.
+    pub fn of_history(name: impl Into<String>, history: &[Event]) -> Result<Self> {
+        let mut numbers: HashMap<AllocId, u32> = HashMap::new();
+        let mut operations = Vec::new();
+        let mut made = 0;
+        for event in history {
+            match *event {
+                Event::Alloc { id, requested_bytes: bytes, .. } => {
+                    numbers.insert(id, made);
+                    made += 1;
+                    operations.push(Operation::Allocate { bytes, stream: 0, served: true });
+                }
+                Event::Oom { requested_bytes: bytes, .. } => {
+                    made += 1;
+                    operations.push(Operation::Allocate { bytes, stream: 0, served: false });
+                }
+                Event::Free { id, .. } => {
+                    operations.push(Operation::Free { allocation: numbers.get(&id).copied().unwrap_or(u32::MAX) });
+                }
+                Event::ResetPeak => operations.push(Operation::ResetPeak),
+                _ => {}
+            }
+        }
+        Self::new(name, Settings::default(), operations)
     }
 
     /// The same with the name that the recording gives itself, and its format.
