@@ -170,6 +170,27 @@ fn sequence_length() {
 }
 
 #[test]
+fn cache() {
+    for profile in PROFILES {
+        let outcome = run("cache", profile);
+        check("cache", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds], "{profile}");
+        assert!(outcome.rows.iter().any(|row| row.measured.get("pair_us") == Some(&None)), "a dry device");
+    }
+}
+
+#[test]
+fn fragmentation() {
+    for profile in PROFILES {
+        let outcome = run("fragmentation", profile);
+        check("fragmentation", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Depends, Verdict::Holds], "{profile}");
+        let predicted = |row: &&lab::experiments::Measurement| row.residual.contains_key("replayed_bytes");
+        assert_eq!(outcome.rows.iter().filter(predicted).count(), 2, "{profile}: the best and the worst order");
+    }
+}
+
+#[test]
 fn every_experiment_stops_when_told_and_keeps_what_it_has() {
     for experiment in ALL {
         let whole = run_with(experiment.name(), "native", &[], None);
@@ -227,6 +248,8 @@ fn impossible_sizes_are_errors() {
         ("optimizer", "width"),
         ("accumulation", "pieces"),
         ("sequence-length", "sequence"),
+        ("cache", "batch"),
+        ("fragmentation", "batch"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

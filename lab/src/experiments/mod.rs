@@ -5,7 +5,10 @@
 
 mod accumulation;
 mod batch_size;
+mod cache;
+mod contest;
 mod equation;
+mod fragmentation;
 mod leak;
 mod network_size;
 mod optimizer;
@@ -38,6 +41,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &optimizer::OptimizerChoice,
     &accumulation::Accumulation,
     &sequence_length::SequenceLength,
+    &cache::Cache,
+    &fragmentation::Fragmentation,
 ];
 
 /// How an experiment is asked to be run.

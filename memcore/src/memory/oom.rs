@@ -69,7 +69,10 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     /// The report on the allocator's last failure. `requested_bytes` stands in where the allocator keeps no record.
-    pub fn new(requested_bytes: u64, allocator: &dyn Allocator, ledger: &Ledger, memory: &dyn DeviceMemory) -> Self {
+    pub fn new<A>(requested_bytes: u64, allocator: &A, ledger: &Ledger, memory: &dyn DeviceMemory) -> Self
+    where
+        A: Allocator + ?Sized,
+    {
         let bare = AllocationFailure {
             requested_bytes,
             block_bytes: requested_bytes,
