@@ -145,12 +145,20 @@ impl<'a> Keys<'a> {
         value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
     }
 
-    /// Whether `key` is there, under a value that is not null.
-    pub(super) fn has(&self, key: &'static str) -> bool {
-        self.get(key).is_some()
+    /// Whether `key` is there and null.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(Value::is_null)
+    }
+
+    /// The number of entries of an object.
+    pub(super) fn map_len(&self, key: &'static str) -> Option<usize> {
+        self.get(key)?.as_object().map(Map::len)
     }
 
     /// `key` must be what is represented, when it is there.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the reason.
     pub(super) fn expect(&self, key: &'static str, only: &Value, reason: &str) -> Result<()> {
         match self.get(key) {
             Some(value) if value != only => Err(self.error(key, format!("{value}: {reason}"))),

@@ -17,15 +17,6 @@ pub(super) fn causal(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     flat_cross_entropy(&logits, &shifted)
 }
 
-/// Cross entropy at every position.
-///
-/// # Errors
-/// As [`causal`].
-pub(super) fn masked(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
-    let logits = ops::cast(logits, DType::F32)?;
-    flat_cross_entropy(&logits, labels)
-}
-
 /// Cross entropy of `[.., classes]` against `[..]`.
 ///
 /// # Errors

@@ -49,8 +49,8 @@ impl Request<'_> {
         }
         match self.attention {
             Attention::Sdpa => {
-                if self.attention_mask.is_some() {
-                    look_for_padding(self.embeds.device())?;
+                if let Some(mask) = self.attention_mask {
+                    look_for_padding(mask)?;
                 }
                 Ok(None)
             }
@@ -133,9 +133,14 @@ fn as_bool(mask: &Tensor) -> Result<Array> {
     Array::empty(mask.device(), mask.dims(), DType::Bool)
 }
 
-/// `fast_all`: a sum, compared.
-fn look_for_padding(device: &Device) -> Result<()> {
-    let _sum = Array::empty(device, &[], DType::I64)?;
+/// `fast_all`: a sum in i64, for which the mask is converted, compared with the number of elements.
+fn look_for_padding(mask: &Tensor) -> Result<()> {
+    let device = mask.device();
+    let _sum = {
+        let sum = Array::empty(device, &[], DType::I64)?;
+        let _converted = Array::empty(device, mask.dims(), DType::I64)?;
+        sum
+    };
     Array::empty(device, &[], DType::Bool)?;
     Ok(())
 }

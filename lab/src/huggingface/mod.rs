@@ -5,15 +5,21 @@
 //! and no network here does is refused by name.
 
 mod attention;
+mod bert;
 mod blocks;
 mod cache;
 mod gpt2;
+mod gpt_neox;
 mod keys;
 mod layers;
+mod llama;
 mod loss;
 mod mask;
 mod network;
+mod opt;
+mod rotary;
 mod trainer;
+mod vit;
 
 use std::path::Path;
 
@@ -64,8 +70,16 @@ pub struct Pretrained {
 }
 
 enum Kind {
+    Bert(bert::Config),
     Gpt2(gpt2::Config),
+    GptNeox(gpt_neox::Config),
+    Llama(llama::Config),
+    Opt(opt::Config),
+    Vit(vit::Config),
 }
+
+/// The `model_type`s that are represented.
+pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "vit"];
 
 /// What goes into a network, per example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +127,16 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let keys = Keys::new(file, map)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
+        "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
         "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
+        "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
+        "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
+        "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
+        "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
+        "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
+        "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {
-            let problem = format!("{model_type:?} is not represented; known: gpt2");
+            let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
             return Err(keys.error("model_type", problem));
         }
     };
@@ -130,7 +151,12 @@ impl Pretrained {
 
     fn sizes(&self) -> Sizes {
         match &self.kind {
+            Kind::Bert(config) => config.sizes(),
             Kind::Gpt2(config) => config.sizes(),
+            Kind::GptNeox(config) => config.sizes(),
+            Kind::Llama(config) => config.sizes(),
+            Kind::Opt(config) => config.sizes(),
+            Kind::Vit(config) => config.sizes(),
         }
     }
 
@@ -142,6 +168,9 @@ impl Pretrained {
 
     /// What goes in.
     pub fn input(&self) -> InputKind {
+        if let Kind::Vit(config) = &self.kind {
+            return InputKind::Image { channels: config.channels, size: config.image, classes: config.classes };
+        }
         let s = self.sizes();
         InputKind::Tokens { length: self.options.sequence.unwrap_or(s.positions), vocabulary: s.classes }
     }
@@ -157,7 +186,12 @@ impl Pretrained {
     /// Those of the device.
     pub fn build(&self, init: &Init) -> memcore::Result<Box<dyn Network>> {
         match &self.kind {
+            Kind::Bert(config) => config.build(init),
             Kind::Gpt2(config) => config.build(init),
+            Kind::GptNeox(config) => config.build(init),
+            Kind::Llama(config) => config.build(init),
+            Kind::Opt(config) => config.build(init),
+            Kind::Vit(config) => config.build(init),
         }
     }
 }

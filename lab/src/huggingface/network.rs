@@ -1,6 +1,7 @@
 //! What a network of the `transformers` library takes and gives: its loss is computed inside.
 
 use memcore::Tensor;
+use memcore::nn::Parameter;
 
 /// One batch on the device.
 #[derive(Clone)]
@@ -30,4 +31,10 @@ pub trait Network: Send + Sync {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     fn forward(&self, inputs: &Inputs) -> memcore::Result<Output>;
+
+    /// The parameters, given in the order in which they are moved to the device, in the order of `model.parameters()`. They are the same
+    /// unless a module has parameters beside its parts.
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        parameters
+    }
 }

@@ -78,7 +78,7 @@ impl Trainer {
         device.phase("model");
         let init = Init::new(device, settings.dtype, settings.seed);
         let network = model.build(&init)?;
-        let parameters = init.parameters();
+        let parameters = network.optimizer_order(init.parameters());
         let optimizer = settings.optimizer.build(parameters.clone())?;
         let mut trainer = Self {
             device: device.clone(),
