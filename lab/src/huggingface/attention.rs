@@ -12,6 +12,9 @@ pub enum Attention {
     Sdpa,
 }
 
+/// The weights of a written-out attention, `[b, h, t, s]`.
+pub(super) type Weights = Option<Tensor>;
+
 /// What one call of an attention function is told besides queries, keys and values.
 pub(super) struct Call<'a> {
     /// Which function.
@@ -31,18 +34,19 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`.
+    /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
+    /// a block holds them until it is done.
     ///
     /// # Errors
     /// Shapes that do not fit; those of the device.
-    pub(super) fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+    pub(super) fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Weights)> {
         match self.kind {
-            Attention::Eager => self.eager(q, k, v),
-            Attention::Sdpa => self.fused(q, k, v),
+            Attention::Eager => self.eager(q, k, v).map(|(y, weights)| (y, Some(weights))),
+            Attention::Sdpa => Ok((self.fused(q, k, v)?, None)),
         }
     }
 
-    fn eager(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+    fn eager(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
         let groups = q.dims()[1] / k.dims()[1].max(1);
         let (k, v) = (repeat_kv(k, groups)?, repeat_kv(v, groups)?);
         let mut weights = {
@@ -58,7 +62,8 @@ impl Call<'_> {
         let y = ops::matmul(&weights, &v)?;
         let turned = ops::transpose(&y, 1, 2)?;
         drop(y);
-        if self.contiguous { ops::contiguous(&turned) } else { Ok(turned) }
+        let y = if self.contiguous { ops::contiguous(&turned)? } else { turned };
+        Ok((y, weights))
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {

@@ -6,7 +6,7 @@ use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::Call;
+use super::attention::{Call, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -244,7 +244,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, width] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
@@ -264,17 +264,17 @@ impl Layer {
             softmax_in_f32: false,
             contiguous: true,
         };
-        let y = call.attend(&q, &k, &v)?;
-        ops::reshape(&y, &[batch, time, width])
+        let (y, weights) = call.attend(&q, &k, &v)?;
+        Ok((ops::reshape(&y, &[batch, time, width])?, weights))
     }
 }
 
 impl blocks::Block for Layer {
     fn forward(&self, hidden: &Tensor, _: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let attended = {
-            let attended = self.attention(hidden)?;
-            self.attention_output.forward(&attended, hidden)?
+        let (attended, _weights) = {
+            let (attended, weights) = self.attention(hidden)?;
+            (self.attention_output.forward(&attended, hidden)?, weights)
         };
         let mut fed = self.intermediate.forward(&attended)?;
         fed = self.config.activation.apply(&fed)?;

@@ -16,6 +16,8 @@ pub(super) struct Context {
     pub(super) cache: Option<Arc<DynamicCache>>,
     /// Cosines and sines of the positions' angles, `[batch or 1, time, rotated]`.
     pub(super) rotary: Option<(Tensor, Tensor)>,
+    /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
+    pub(super) _positions: Option<Tensor>,
 }
 
 /// One of a network's repeated blocks.

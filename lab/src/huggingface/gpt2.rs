@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{Attention, Call};
+use super::attention::{Attention, Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -73,7 +73,13 @@ impl Config {
     }
 
     pub(super) fn sizes(&self) -> Sizes {
-        Sizes { layers: self.layers, width: self.width, heads: self.heads, classes: self.vocabulary, positions: self.positions }
+        Sizes {
+            layers: self.layers,
+            width: self.width,
+            heads: self.heads,
+            classes: self.vocabulary,
+            positions: self.positions,
+        }
     }
 
     /// # Errors
@@ -130,7 +136,12 @@ impl Gpt2 {
             cached: cache.is_some(),
             positions: true,
         };
-        let context = Context { mask: request.causal()?, cache: cache.clone(), rotary: None };
+        let context = Context {
+            mask: request.causal()?,
+            cache: cache.clone(),
+            rotary: None,
+            _positions: Some(positions.clone()),
+        };
         hidden = self.drop.forward(&hidden)?;
         hidden = blocks::through(&self.blocks, hidden, &context, c.options.checkpoint)?;
         hidden = self.ln_f.forward(&hidden)?;
@@ -181,14 +192,12 @@ impl Block {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, width] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
         };
-        let heads = |part: &Tensor| {
-            ops::transpose(&ops::view(part, &[batch, time, c.heads, width / c.heads])?, 1, 2)
-        };
+        let heads = |part: &Tensor| ops::transpose(&ops::view(part, &[batch, time, c.heads, width / c.heads])?, 1, 2);
         let (q, k, v) = {
             let qkv = self.c_attn.forward(hidden)?;
             let parts = ops::split(&qkv, width, 2)?;
@@ -207,10 +216,10 @@ impl Block {
             softmax_in_f32: false,
             contiguous: false,
         };
-        let mut y = call.attend(&q, &k, &v)?;
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;
         y = self.attn_proj.forward(&y)?;
-        self.resid_dropout.forward(&y)
+        Ok((self.resid_dropout.forward(&y)?, weights))
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
@@ -225,7 +234,7 @@ impl blocks::Block for Block {
     fn forward(&self, residual: &Tensor, context: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.ln_1.forward(residual)?;
-        let attended = self.attention(&hidden, context)?;
+        let (attended, _weights) = self.attention(&hidden, context)?;
         hidden = ops::add(&attended, residual)?;
         let residual = hidden.clone();
         hidden = self.ln_2.forward(&hidden)?;

@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::Call;
+use super::attention::{Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -132,7 +132,7 @@ impl GptNeox {
         let mask = request.causal()?;
         let mut hidden = self.emb_dropout.forward(&embeds)?;
         let rotary = self.rotary_emb.forward(&positions, hidden.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary) };
+        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
         hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
         hidden = self.final_layer_norm.forward(&hidden)?;
         Ok((hidden, cache))
@@ -177,7 +177,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, width] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
@@ -207,9 +207,9 @@ impl Layer {
             softmax_in_f32: true,
             contiguous: true,
         };
-        let mut y = call.attend(&q, &k, &v)?;
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;
-        self.dense.forward(&y)
+        Ok((self.dense.forward(&y)?, weights))
     }
 
     /// The input lives as long as the call, as an argument of a module does.
@@ -224,7 +224,8 @@ impl Layer {
 fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let (turned, d) = (cos.dims()[3], q.dims()[3]);
-    let cut = |x: &Tensor| Ok::<_, memcore::Error>((ops::narrow(x, 3, 0, turned)?, ops::narrow(x, 3, turned, d - turned)?));
+    let cut =
+        |x: &Tensor| Ok::<_, memcore::Error>((ops::narrow(x, 3, 0, turned)?, ops::narrow(x, 3, turned, d - turned)?));
     let (q_rot, q_pass) = cut(&q)?;
     let (k_rot, k_pass) = cut(&k)?;
     let mut q_embed = rotary::turned(&q_rot, &cos, &sin)?;
@@ -237,7 +238,7 @@ fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Te
 impl blocks::Block for Layer {
     fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let mut attended = {
+        let (mut attended, _weights) = {
             let normed = self.input_layernorm.forward(hidden)?;
             self.attention(&normed, context)?
         };

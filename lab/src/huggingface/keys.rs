@@ -169,7 +169,8 @@ impl<'a> Keys<'a> {
     /// What nobody asked for and is not known to be irrelevant, one sentence each.
     pub(super) fn unknown(&self) -> Vec<String> {
         let asked = self.asked.borrow();
-        let known = |key: &str| asked.contains(key) || IRRELEVANT.contains(&key) || REFUSED.iter().any(|(k, _)| *k == key);
+        let known =
+            |key: &str| asked.contains(key) || IRRELEVANT.contains(&key) || REFUSED.iter().any(|(k, _)| *k == key);
         let unknown = self.map.keys().filter(|key| !known(key));
         unknown.map(|key| format!("{}: {key}: unknown key, taken to say nothing about memory", self.file)).collect()
     }

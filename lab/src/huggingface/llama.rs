@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
-use super::attention::Call;
+use super::attention::{Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -178,7 +178,7 @@ impl Llama {
         };
         let mask = request.causal()?;
         let rotary = self.rotary_emb.forward(&positions, embeds.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary) };
+        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
         let mut hidden = blocks::through(&self.layers, embeds.clone(), &context, c.options.checkpoint)?;
         hidden = self.norm.forward(&hidden)?;
         Ok((hidden, cache))
@@ -260,7 +260,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, _] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
@@ -285,9 +285,9 @@ impl Layer {
             softmax_in_f32: true,
             contiguous: true,
         };
-        let mut y = call.attend(&q, &k, &v)?;
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;
-        self.o_proj.forward(&y)
+        Ok((self.o_proj.forward(&y)?, weights))
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
@@ -316,7 +316,8 @@ impl blocks::Block for Layer {
     fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.input_layernorm.forward(input)?;
-        hidden = self.attention(&hidden, context)?;
+        let (attended, _weights) = self.attention(&hidden, context)?;
+        hidden = attended;
         hidden = ops::add(input, &hidden)?;
         let residual = hidden.clone();
         hidden = self.post_attention_layernorm.forward(&hidden)?;

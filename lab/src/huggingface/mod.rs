@@ -207,7 +207,9 @@ fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()>
 /// [`Error::Usage`] for more tokens than there are positions.
 fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
     match sequence {
-        Some(n) if n > positions => Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file()))),
+        Some(n) if n > positions => {
+            Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file())))
+        }
         _ => Ok(()),
     }
 }

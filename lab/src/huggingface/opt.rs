@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::Call;
+use super::attention::{Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -109,9 +109,8 @@ impl Opt {
         let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.embedding_width, small)?;
         let embed_positions = Embedding::with_fill(&at.at("embed_positions"), c.positions + OFFSET, c.width, small)?;
         let projected = c.embedding_width != c.width;
-        let project = |name: &str, inputs, outputs| {
-            projected.then(|| linear(&at.at(name), inputs, outputs, false)).transpose()
-        };
+        let project =
+            |name: &str, inputs, outputs| projected.then(|| linear(&at.at(name), inputs, outputs, false)).transpose();
         let project_out = project("project_out", c.width, c.embedding_width)?;
         let project_in = project("project_in", c.embedding_width, c.width)?;
         let final_layer_norm =
@@ -125,7 +124,17 @@ impl Opt {
             linear(&init.at("lm_head"), c.embedding_width, c.vocabulary, false)?
         };
         let (config, scope) = (c.clone(), at.scope());
-        Ok(Self { config, scope, embed_tokens, embed_positions, project_out, project_in, final_layer_norm, layers, lm_head })
+        Ok(Self {
+            config,
+            scope,
+            embed_tokens,
+            embed_positions,
+            project_out,
+            project_in,
+            final_layer_norm,
+            layers,
+            lm_head,
+        })
     }
 
     /// Positions from the mask: `(cumsum(mask)·mask − 1).long()`, and the mask, of ones in f32 where none is passed.
@@ -170,7 +179,12 @@ impl Opt {
             cached: cache.is_some(),
             positions: false,
         };
-        let context = Context { mask: request.causal()?, cache: cache.clone(), rotary: None };
+        let context = Context {
+            mask: request.causal()?,
+            cache: cache.clone(),
+            rotary: None,
+            _positions: Some(positions.clone()),
+        };
         let position_embeds = self.embedded_positions(&positions)?;
         if let Some(project_in) = &self.project_in {
             embeds = project_in.forward(&embeds)?;
@@ -229,7 +243,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, width] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
@@ -256,9 +270,9 @@ impl Layer {
             softmax_in_f32: true,
             contiguous: true,
         };
-        let mut y = call.attend(&q, &k, &v)?;
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;
-        self.out_proj.forward(&y)
+        Ok((self.out_proj.forward(&y)?, weights))
     }
 }
 
@@ -270,7 +284,8 @@ impl blocks::Block for Layer {
         if self.config.norm_first {
             hidden = self.self_attn_layer_norm.forward(&hidden)?;
         }
-        hidden = self.attention(&hidden, context)?;
+        let (attended, _weights) = self.attention(&hidden, context)?;
+        hidden = attended;
         hidden = self.dropout.forward(&hidden)?;
         hidden = ops::add(&residual, &hidden)?;
         if !self.config.norm_first {

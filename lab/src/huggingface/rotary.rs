@@ -30,7 +30,12 @@ impl Rope {
     ///
     /// # Errors
     /// A kind that takes other memory, or whose values are not known here.
-    pub(super) fn read(keys: &Keys<'_>, theta_key: &'static str, share_key: &'static str, share: f64) -> error::Result<Self> {
+    pub(super) fn read(
+        keys: &Keys<'_>,
+        theta_key: &'static str,
+        share_key: &'static str,
+        share: f64,
+    ) -> error::Result<Self> {
         let theta = keys.number(theta_key, 10_000.0)?;
         let share = keys.number(share_key, share)?;
         let nothing = Value::Object(serde_json::Map::new());

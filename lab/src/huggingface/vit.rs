@@ -8,7 +8,7 @@ use memcore::nn::{Conv2d, Dropout, Fill, Init, LayerNorm, Linear, Module, Parame
 use memcore::{Result, Tensor, context, ops};
 use serde_json::Value;
 
-use super::attention::Call;
+use super::attention::{Call, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -206,7 +206,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor) -> Result<Tensor> {
+    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, width] = *hidden.dims() else {
             return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
@@ -226,9 +226,9 @@ impl Layer {
             softmax_in_f32: true,
             contiguous: true,
         };
-        let mut y = call.attend(&q, &k, &v)?;
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;
-        self.o_proj.forward(&y)
+        Ok((self.o_proj.forward(&y)?, weights))
     }
 
     fn mlp(&self, input: &Tensor) -> Result<Tensor> {
@@ -242,7 +242,8 @@ impl blocks::Block for Layer {
     fn forward(&self, input: &Tensor, _: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.layernorm_before.forward(input)?;
-        hidden = self.attention(&hidden)?;
+        let (attended, _weights) = self.attention(&hidden)?;
+        hidden = attended;
         hidden = self.dropout.forward(&hidden)?;
         hidden = ops::add(&hidden, input)?;
         let residual = hidden.clone();
