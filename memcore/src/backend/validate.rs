@@ -5,8 +5,11 @@ use arrayvec::ArrayVec;
 use super::{Access, KernelCall, Operand};
 use crate::error::{Error, Result};
 
-/// Operands that are compared pairwise; lists of a multi-tensor kernel are longer and compared in windows.
+/// Up to this many operands are compared pairwise, on the stack; lists of a multi-tensor kernel are longer and are sorted first.
 const MAX_PAIRWISE: usize = 16;
+
+/// An operand as it is compared.
+type Named = (&'static str, Access, Operand);
 
 /// Checks a call: shapes and types (each kernel's own rules), bounds (a region holds what its layout spans, aligned to
 /// its type), and aliasing (a written operand shares no byte with any other, except that a kernel that may work in place may
@@ -16,30 +19,51 @@ const MAX_PAIRWISE: usize = 16;
 /// [`Error::InvalidCall`] naming kernel, operand and problem.
 pub fn validate(call: &KernelCall) -> Result<()> {
     call.check()?;
-    let mut operands: ArrayVec<(&'static str, Access, Operand), MAX_PAIRWISE> = ArrayVec::new();
+    let mut first: ArrayVec<Named, MAX_PAIRWISE> = ArrayVec::new();
+    let mut all: Vec<Named> = Vec::new();
     let mut failure = None;
     call.each_operand(&mut |name, access, operand| {
         if failure.is_some() {
             return;
         }
         failure = check_bounds(call, name, access, operand).err();
-        if failure.is_some() || operand.region.len == 0 {
+        if operand.region.len == 0 {
             return;
         }
-        if operands.is_full() {
-            // A list kernel: its tuples come one after the other, so a window sees each whole tuple.
-            operands.remove(0);
+        let operand = (name, access, *operand);
+        if !all.is_empty() {
+            all.push(operand);
+        } else if first.try_push(operand).is_err() {
+            all.extend(first.iter().copied().chain([operand]));
         }
-        for (other_name, other_access, other) in &operands {
-            if conflicts(call, (access, operand), (*other_access, other)) {
-                failure =
-                    Some(invalid(call, name, format!("{:?} overlaps {other_name} {:?}", operand.region, other.region)));
-                return;
-            }
-        }
-        operands.push((name, access, *operand));
+    });
+    let conflict = if all.is_empty() { pairwise(call, &first) } else { by_address(call, &mut all) };
+    let failure = failure.or_else(|| {
+        let ((name, _, operand), (other_name, _, other)) = conflict?;
+        Some(invalid(call, name, format!("{:?} overlaps {other_name} {:?}", operand.region, other.region)))
     });
     failure.map_or(Ok(()), Err)
+}
+
+/// The first two that may not share what they share.
+fn pairwise(call: &KernelCall, operands: &[Named]) -> Option<(Named, Named)> {
+    operands.iter().enumerate().find_map(|(i, &a)| {
+        let other = operands[..i].iter().find(|b| conflicts(call, (a.1, &a.2), (b.1, &b.2)))?;
+        Some((a, *other))
+    })
+}
+
+/// The same for many: in the order of addresses an operand can only touch those that have not ended where it begins.
+fn by_address(call: &KernelCall, operands: &mut [Named]) -> Option<(Named, Named)> {
+    operands.sort_by_key(|(_, _, o)| (o.region.segment, o.region.offset));
+    let mut open: Vec<Named> = Vec::new();
+    operands.iter().find_map(|&a| {
+        let begins = a.2.region;
+        open.retain(|(_, _, o)| o.region.segment == begins.segment && o.region.end() > begins.offset);
+        let other = open.iter().find(|b| conflicts(call, (a.1, &a.2), (b.1, &b.2))).copied();
+        open.push(a);
+        other.map(|other| (a, other))
+    })
 }
 
 fn check_bounds(call: &KernelCall, name: &'static str, access: Access, operand: &Operand) -> Result<()> {
@@ -77,4 +101,49 @@ fn conflicts(call: &KernelCall, a: (Access, &Operand), b: (Access, &Operand)) ->
 
 fn invalid(call: &KernelCall, operand: &'static str, problem: String) -> Error {
     Error::InvalidCall { kernel: call.name(), operand, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::kernel::{SgdStep, SgdTensors};
+    use crate::backend::{Region, SegmentId};
+    use crate::{DType, Layout};
+
+    /// 40 parameters and their gradients, 64 bytes each, one after the other; the last gradient begins at `last`.
+    fn step(last: u64) -> KernelCall {
+        let operand = |offset| Operand {
+            region: Region { segment: SegmentId(0), offset, len: 64 },
+            dtype: DType::F32,
+            layout: Layout::contiguous(&[16]).unwrap(),
+        };
+        let tensors = (0..40u64).map(|i| SgdTensors {
+            param: operand(i * 128),
+            grad: operand(if i == 39 { last } else { i * 128 + 64 }),
+            momentum: None,
+        });
+        SgdStep {
+            tensors: tensors.collect(),
+            lr: 0.1,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            maximize: false,
+            first_step: false,
+            found_inf: None,
+        }
+        .into()
+    }
+
+    #[test]
+    fn the_ends_of_a_long_list_are_compared() {
+        validate(&step(39 * 128 + 64)).unwrap();
+        // A gradient that is read twice is no conflict; one inside a parameter that is written is.
+        validate(&step(64)).unwrap();
+        for offset in [0, 32, 128 + 60] {
+            let error = validate(&step(offset)).unwrap_err().to_string();
+            assert!(error.contains("overlaps"), "{error}");
+        }
+    }
 }
