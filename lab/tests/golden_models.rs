@@ -4,9 +4,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use lab::huggingface::{Attention, Keep, LoopSettings, Options, Trainer, parse};
+use lab::huggingface::{Attention, Keep, Options, Trainer, parse};
 use lab::record::Row;
-use lab::training::{OptimizerKind, OptimizerSettings};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
@@ -58,17 +58,19 @@ fn rows(run: &Value) -> Vec<Row> {
     };
     let model = parse("config.json", &run["config"].to_string(), &options).unwrap();
     assert_eq!(model.warnings, Vec::<String>::new());
-    let settings = LoopSettings {
+    let settings = RunSettings {
         batch: run["batch"].as_u64().unwrap() as usize,
-        accumulate: o["grad_accumulation"].as_u64().unwrap() as usize,
+        steps: 3,
         optimizer: optimizer(o["optimizer"].as_str().unwrap()),
+        accumulate: o["grad_accumulation"].as_u64().unwrap() as usize,
         set_to_none: true,
         clip_grad_norm: None,
         dtype: if o["precision"] == "bf16" { DType::BF16 } else { DType::F32 },
-        keep: if o["keep"] == "loss" { Keep::Loss } else { Keep::Output },
+        schedule: Schedule::default(),
         seed: 0,
     };
-    let mut trainer = Trainer::new(&model, &device(o), &settings).unwrap();
+    let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
+    let mut trainer = Trainer::new(&model, &device(o), &settings, keep).unwrap();
     assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
     for step in 0..3 {
         trainer.step(step).unwrap();

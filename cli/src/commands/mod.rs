@@ -9,6 +9,7 @@ pub(crate) mod outcome;
 mod plan;
 mod run;
 mod scan;
+mod subject;
 mod train;
 
 use crate::args::{Command, Invocation};

@@ -67,6 +67,17 @@ impl Config {
             keys.get(key);
         }
         keys.get("summary_use_proj");
+        // The library takes these as other names of the same sizes.
+        for (alias, name) in [
+            ("hidden_size", "n_embd"),
+            ("max_position_embeddings", "n_positions"),
+            ("num_attention_heads", "n_head"),
+            ("num_hidden_layers", "n_layer"),
+        ] {
+            if keys.get(alias).is_some() {
+                return Err(keys.error(alias, format!("write {name}, as the library does")));
+            }
+        }
         super::divides(keys, "n_head", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)

@@ -29,9 +29,10 @@ use serde_json::Value;
 pub use attention::Attention;
 use keys::Keys;
 pub use network::{Inputs, Network, Output};
-pub use trainer::{Keep, LoopSettings, Trainer};
+pub use trainer::{Keep, Trainer, train};
 
 use crate::error::{Error, Result};
+use crate::models::{Defaults, Input, Loss, Task};
 
 /// Largest file that is read.
 const MOST_BYTES: u64 = 16 << 20;
@@ -124,6 +125,10 @@ pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
     let Value::Object(map) = &value else { return Err(Error::usage(file, "is no JSON object")) };
+    if options.attention_mask && options.attention == Attention::Eager {
+        let problem = "written-out attention with a mask of the batch's is not represented";
+        return Err(Error::usage("attention_mask", problem));
+    }
     let keys = Keys::new(file, map)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
@@ -173,6 +178,23 @@ impl Pretrained {
         }
         let s = self.sizes();
         InputKind::Tokens { length: self.options.sequence.unwrap_or(s.positions), vocabulary: s.classes }
+    }
+
+    /// What it is trained to do, in the words of the networks that are written here.
+    pub fn task(&self) -> Task {
+        match self.input() {
+            InputKind::Tokens { length, vocabulary } => {
+                Task { input: Input::Tokens { length, vocabulary }, loss: Loss::CrossEntropy { classes: vocabulary } }
+            }
+            InputKind::Image { channels, size, classes } => {
+                Task { input: Input::Values(vec![channels, size, size]), loss: Loss::CrossEntropy { classes } }
+            }
+        }
+    }
+
+    /// What it is trained with unless said.
+    pub fn defaults(&self) -> Defaults {
+        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
     }
 
     /// What was chosen beside the configuration.

@@ -6,47 +6,31 @@
 //!
 //! Nothing is deleted: the batch, the result with its logits and cache, and the loss live until the names are bound again.
 
+use std::ops::ControlFlow;
+use std::time::Instant;
+
 use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
 use memcore::optim::{Optimizer, clip_grad_norm};
 use memcore::{Array, DType, Device, Tensor, ops};
+use serde::Serialize;
 
 use super::network::{Inputs, Network, Output};
 use super::{InputKind, Pretrained};
 use crate::data::SplitMix64;
 use crate::error::{Error, Result};
 use crate::record::Row;
-use crate::training::OptimizerSettings;
+use crate::training::{Progress, RunResult, RunSettings, Schedule};
 
 /// What of the result the script holds until the next one is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Keep {
     /// `out = model(**b)`: loss, logits, cache.
     #[default]
     Output,
     /// `loss = model(**b).loss`
     Loss,
-}
-
-/// How the loop goes.
-#[derive(Clone, Debug)]
-pub struct LoopSettings {
-    /// Examples per (micro-)batch.
-    pub batch: usize,
-    /// Micro-batches per optimizer step.
-    pub accumulate: usize,
-    /// The optimizer.
-    pub optimizer: OptimizerSettings,
-    /// Gradients are let go (`true`) or zeroed.
-    pub set_to_none: bool,
-    /// Largest norm of the gradients.
-    pub clip_grad_norm: Option<f64>,
-    /// Type of parameters and pixels.
-    pub dtype: DType,
-    /// What is held of a result.
-    pub keep: Keep,
-    /// Seed of parameters and data.
-    pub seed: u64,
 }
 
 /// A network in training.
@@ -57,7 +41,8 @@ pub struct Trainer {
     optimizer: Box<dyn Optimizer>,
     input: InputKind,
     mask: bool,
-    settings: LoopSettings,
+    settings: RunSettings,
+    keep: Keep,
     batch: Option<Inputs>,
     output: Option<Output>,
     loss: Option<Tensor>,
@@ -69,11 +54,17 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
-    pub fn new(model: &Pretrained, device: &Device, settings: &LoopSettings) -> Result<Self> {
+    pub fn new(model: &Pretrained, device: &Device, settings: &RunSettings, keep: Keep) -> Result<Self> {
         for (flag, n) in [("--batch", settings.batch), ("--accumulate", settings.accumulate)] {
             if n == 0 {
                 return Err(Error::usage(flag, "must be at least 1"));
             }
+        }
+        if settings.schedule != Schedule::default() {
+            return Err(Error::usage(
+                "schedule",
+                "these networks are trained in the usual order: their loss is inside",
+            ));
         }
         device.phase("model");
         let init = Init::new(device, settings.dtype, settings.seed);
@@ -88,6 +79,7 @@ impl Trainer {
             input: model.input(),
             mask: model.options().attention_mask,
             settings: settings.clone(),
+            keep,
             batch: None,
             output: None,
             loss: None,
@@ -155,7 +147,7 @@ impl Trainer {
         let missing = || Error::usage("schedule", "a forward pass before its batch");
         let output = self.network.forward(self.batch.as_ref().ok_or_else(missing)?)?;
         let loss = output.loss.clone();
-        match self.settings.keep {
+        match self.keep {
             Keep::Output => self.output = Some(output),
             Keep::Loss => drop(output),
         }
@@ -211,4 +203,40 @@ impl Trainer {
         }
         Ok(Tensor::from_array(array))
     }
+}
+
+/// Trains a network from its first to its last step on synthetic data, calling `progress` after each; a break stops the run and keeps what was
+/// measured.
+///
+/// # Errors
+/// As [`Trainer::new`] and [`Trainer::step`].
+pub fn train(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    keep: Keep,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult> {
+    let mut trainer = Trainer::new(model, device, settings, keep)?;
+    let (mut losses, mut ms_per_step, mut interrupted) = (Vec::new(), Vec::new(), false);
+    for step in 0..settings.steps {
+        let start = Instant::now();
+        let loss = trainer.step(step)?;
+        if let Some(loss) = loss {
+            losses.push(loss);
+            ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        if progress(Progress { done: step + 1, steps: settings.steps, loss }).is_break() {
+            interrupted = step + 1 < settings.steps;
+            break;
+        }
+    }
+    device.synchronize()?;
+    let (usage, rings) = (device.usage(), device.rings());
+    let parameters = trainer.parameter_count();
+    let mut rows = std::mem::take(&mut trainer.rows);
+    drop(trainer);
+    rows.push(Row::take(device, "end"));
+    let peak = usage.at_peak();
+    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, parameters, accuracy: None, interrupted })
 }
