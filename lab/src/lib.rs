@@ -9,6 +9,7 @@
 pub mod data;
 pub mod error;
 pub mod experiments;
+pub mod huggingface;
 pub mod model_file;
 pub mod models;
 pub mod predict;

@@ -19,7 +19,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
-pub(crate) use model::{AttentionName, ModelArgs};
+pub(crate) use model::{AttentionName, KeepName, ModelArgs};
 pub(crate) use output::OutputArgs;
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};

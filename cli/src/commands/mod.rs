@@ -10,6 +10,7 @@ mod plan;
 pub(crate) mod replay;
 mod run;
 mod scan;
+mod subject;
 mod train;
 
 use crate::args::{Command, Invocation};

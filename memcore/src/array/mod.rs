@@ -30,6 +30,8 @@ pub struct Array {
     layout: Layout,
     /// First element of the view, in elements from the start of the storage.
     offset: usize,
+    /// Whether PyTorch would have this as a view that keeps the tensor it was taken from; see [`Array::as_view`].
+    view: bool,
 }
 
 impl Array {
@@ -48,7 +50,17 @@ impl Array {
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
-        Ok(Self { storage, dtype, layout, offset: 0 })
+        Ok(Self { storage, dtype, layout, offset: 0, view: false })
+    }
+
+    /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
+    ///
+    /// # Errors
+    /// As [`Array::empty`].
+    pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
+        let layout = Layout::elementwise(dims, operands)?;
+        let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
+        Ok(Self { storage, dtype, layout, offset: 0, view: false })
     }
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
@@ -232,6 +244,18 @@ impl Array {
     /// Whether nobody else holds the memory, so that it may be overwritten or kept.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.storage) == 1
+    }
+
+    /// Marks a gradient that a view operation of PyTorch's made. Its views keep the tensor they were taken from, so that the memory has a second
+    /// holder for as long as the view lives; ours do not, and remember it.
+    #[must_use]
+    pub(crate) fn as_view(self) -> Self {
+        Self { view: true, ..self }
+    }
+
+    /// Whether it was marked by [`Array::as_view`].
+    pub(crate) fn is_view(&self) -> bool {
+        self.view
     }
 
     /// The array as a kernel's operand.

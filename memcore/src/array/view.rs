@@ -8,7 +8,8 @@ use crate::layout::Layout;
 
 impl Array {
     fn with_layout(&self, layout: Layout, offset: usize) -> Self {
-        Self { storage: Arc::clone(&self.storage), dtype: self.dtype, layout, offset: self.offset + offset }
+        let storage = Arc::clone(&self.storage);
+        Self { storage, dtype: self.dtype, layout, offset: self.offset + offset, view: self.view }
     }
 
     /// The same elements with other sizes.

@@ -4,6 +4,7 @@
 
 use smallvec::smallvec;
 
+use super::attention_math::attention_math;
 use super::attention_temporaries::Algorithm;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
@@ -113,8 +114,8 @@ pub struct AttentionOptions {
 /// numbers that are added to the scores. It gets no gradient.
 ///
 /// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `attention_temporaries.rs`): flash for 16-bit
-/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads with a mask or in f32 and writes the scores
-/// out there; ours is fused nonetheless.
+/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads in f32 and writes the scores out there: so
+/// do we, under its profiles; with a mask as well, where ours is fused nonetheless.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`, or one that wants a gradient; those of the
@@ -132,6 +133,10 @@ pub fn scaled_dot_product_attention(
         return Err(Error::invalid("scaled_dot_product_attention", problem));
     }
     let algorithm = Algorithm::of(q.array(), mask.is_some());
+    if algorithm == Algorithm::Efficient && heads.groups > 1 && mask.is_none() {
+        let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+        return attention_math(q, k, v, scale, options.causal);
+    }
     let _op = context::op(algorithm.forward_op());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;

@@ -72,7 +72,7 @@ impl Function for SumBackward {
         self.name
     }
 
-    fn backward(&self, mut grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(1) {
@@ -81,6 +81,7 @@ impl Function for SumBackward {
         if needs.input(0) {
             out[0] = Some(grad);
         }
+        saved.done();
         unbroadcast(&mut out, &self.dims)?;
         Ok(out)
     }
@@ -122,6 +123,7 @@ impl Function for MulBackward {
         if needs.input(0) {
             out[0] = Some(grad.mul(&saved.get(0)?)?);
         }
+        saved.done();
         unbroadcast(&mut out, &self.dims)?;
         Ok(out)
     }
@@ -172,6 +174,7 @@ impl Function for DivBackward {
         if needs.input(0) {
             out[0] = Some(grad.binary(BinaryOp::Div, &b)?);
         }
+        saved.done();
         unbroadcast(&mut out, &self.dims)?;
         Ok(out)
     }
@@ -228,6 +231,7 @@ impl Function for ExtremumBackward {
                 out[i] = Some(share);
             }
         }
+        saved.done();
         unbroadcast(&mut out, &self.dims)?;
         Ok(out)
     }

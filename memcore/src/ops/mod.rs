@@ -8,6 +8,7 @@
 
 mod activation;
 mod attention;
+mod attention_math;
 mod attention_temporaries;
 mod binary;
 mod cast;

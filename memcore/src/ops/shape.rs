@@ -59,7 +59,11 @@ impl Function for ViewBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.reshape(&self.dims)?)])
+        // Where it copies, the copy is what PyTorch's reshape returns too, and no view.
+        Ok(smallvec![Some(match grad.layout().viewed(&self.dims) {
+            Some(_) => grad.view(&self.dims)?.as_view(),
+            None => grad.reshape(&self.dims)?,
+        })])
     }
 }
 
@@ -96,7 +100,7 @@ impl Function for TransposeBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?)])
+        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?.as_view())])
     }
 }
 
@@ -126,7 +130,7 @@ impl Function for PermuteBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.permute(&self.inverse)?)])
+        Ok(smallvec![Some(grad.permute(&self.inverse)?.as_view())])
     }
 }
 
@@ -203,7 +207,8 @@ impl Function for SqueezeBackward {
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let unsqueezed = self.name == "UnsqueezeBackward0";
-        Ok(smallvec![Some(if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? })])
+        let grad = if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? };
+        Ok(smallvec![Some(grad.as_view())])
     }
 }
 

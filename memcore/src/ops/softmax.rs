@@ -6,6 +6,7 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{Softmax, SoftmaxGrad};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// `eˣ / Σ eˣ` over `axis`. Saves its result.
@@ -40,6 +41,31 @@ fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool) -> Result<Ten
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
         Ok(Box::new(SoftmaxBackward { log }))
+    })
+}
+
+/// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
+/// is a mask of the scores' size, one of the rows', and a second result that is the one kept.
+///
+/// # Errors
+/// As [`softmax`].
+pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("_safe_softmax");
+    let input = x.array().contiguous()?;
+    let device = x.device();
+    let y = {
+        let _plain = input.empty_like()?;
+        let _masked = Array::empty(device, x.dims(), DType::Bool)?;
+        let rows = row_dims(x.dims())[0];
+        let _masked_rows = Array::empty(device, &[rows], DType::Bool)?;
+        let _zero = Array::empty(device, &[], x.dtype())?;
+        input.empty_like()?
+    };
+    let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
+    device.launch(Softmax { log: false, x: rows(&input)?, out: rows(&y)? })?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("result", &y)?;
+        Ok(Box::new(SoftmaxBackward { log: false }))
     })
 }
 
