@@ -344,7 +344,8 @@ fn several_threads_share_a_device() {
                         if random % 5 < 2 && !live.is_empty() {
                             live.swap_remove((random / 5) as usize % live.len());
                         } else if live.len() < 40 {
-                            let bytes = 1 + (random % (if random % 3 == 0 { 8 * MIB } else { 64 << 10 })) as usize;
+                            let bytes =
+                                1 + (random % (if random.is_multiple_of(3) { 8 * MIB } else { 64 << 10 })) as usize;
                             live.push(Array::empty(device, &[bytes], DType::U8).unwrap());
                             served.fetch_add(1, Ordering::Relaxed);
                         }
