@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, train};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, train};
 use memcore::backend::Meta;
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 
 fn settings(batch: usize, steps: usize) -> RunSettings {
     RunSettings {
@@ -19,7 +19,7 @@ fn settings(batch: usize, steps: usize) -> RunSettings {
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: DType::F32,
+        precision: Precision::Fp32,
         schedule: Schedule::default(),
         seed: 0,
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, Trainer};
-use memcore::{DType, Device};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
+use memcore::Device;
 
 fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Trainer {
     let cpu = Cpu::new().expect("the CPU is there");
@@ -20,7 +20,7 @@ fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Tra
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: DType::F32,
+        precision: Precision::Fp32,
         schedule: Schedule::default(),
         seed: 0,
     };

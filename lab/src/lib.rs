@@ -14,6 +14,7 @@ pub mod model_file;
 pub mod models;
 pub mod predict;
 pub mod record;
+pub mod replay;
 pub mod training;
 
 pub use error::{Error, Result};

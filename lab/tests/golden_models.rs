@@ -6,11 +6,11 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use lab::huggingface::{Attention, Keep, Options, Trainer, parse};
 use lab::record::Row;
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 use serde_json::Value;
 
 /// The recorded runs of a family.
@@ -65,7 +65,7 @@ fn rows(run: &Value) -> Vec<Row> {
         accumulate: o["grad_accumulation"].as_u64().unwrap() as usize,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: if o["precision"] == "bf16" { DType::BF16 } else { DType::F32 },
+        precision: if o["precision"] == "bf16" { Precision::Bf16 } else { Precision::Fp32 },
         schedule: Schedule::default(),
         seed: 0,
     };

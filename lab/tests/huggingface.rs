@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use conformance::Reference;
 use lab::Error;
 use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train};
-use lab::training::{OptimizerKind, OptimizerSettings, RunResult, RunSettings, Schedule};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, Schedule};
 use memcore::backend::{Backend, DeviceProfile, Meta};
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 use serde_json::{Value, json};
 
 /// A small configuration of each kind.
@@ -43,7 +43,7 @@ fn read(config: &Value, options: &Options) -> Pretrained {
     parse("config.json", &config.to_string(), options).unwrap()
 }
 
-fn settings(batch: usize, steps: usize, dtype: DType) -> RunSettings {
+fn settings(batch: usize, steps: usize, precision: Precision) -> RunSettings {
     RunSettings {
         batch,
         steps,
@@ -51,7 +51,7 @@ fn settings(batch: usize, steps: usize, dtype: DType) -> RunSettings {
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype,
+        precision,
         schedule: Schedule::default(),
         seed: 7,
     }
@@ -69,7 +69,7 @@ fn every_kind_learns_and_takes_what_was_predicted() {
         for (attention, checkpoint) in [(Attention::Sdpa, false), (Attention::Eager, true)] {
             let options = Options { attention, checkpoint, ..Options::default() };
             let model = read(&typed(model_type, small(model_type)), &options);
-            let settings = settings(4, 12, DType::F32);
+            let settings = settings(4, 12, Precision::Fp32);
             let computed = run(Arc::new(Reference::default()), Profile::torch_2_11(90), &model, &settings);
             let predicted =
                 run(Arc::new(Meta::new(DeviceProfile::default())), Profile::torch_2_11(90), &model, &settings);
@@ -93,7 +93,7 @@ fn both_kinds_of_attention_agree() {
                 config[dropout] = json!(0.0);
             }
             let model = read(&typed(model_type, config), &Options { attention, ..Options::default() });
-            run(Arc::new(Reference::default()), Profile::native(), &model, &settings(2, 1, DType::F32)).losses[0]
+            run(Arc::new(Reference::default()), Profile::native(), &model, &settings(2, 1, Precision::Fp32)).losses[0]
         };
         let (eager, fused) = (loss(Attention::Eager), loss(Attention::Sdpa));
         assert!((eager - fused).abs() < 1e-4, "{model_type}: {eager} and {fused}");
@@ -167,7 +167,7 @@ fn seventy_billion_parameters_are_predicted_at_once() {
     let model = read(&config, &Options { sequence: Some(4096), ..Options::default() });
     let card = DeviceProfile { total_bytes: 4 << 40, ..DeviceProfile::default() };
     let start = Instant::now();
-    let result = run(Arc::new(Meta::new(card)), Profile::torch_2_11(90), &model, &settings(1, 1, DType::BF16));
+    let result = run(Arc::new(Meta::new(card)), Profile::torch_2_11(90), &model, &settings(1, 1, Precision::Bf16));
     assert_eq!(result.parameters, 70_553_706_496);
     assert!(
         result.peak.allocated_bytes > 8 * result.parameters,

@@ -7,9 +7,9 @@ use conformance::Reference;
 use lab::model_file::{FileModel, load};
 use lab::models::{Architecture, ModelOptions, architecture};
 use lab::record::Row;
-use lab::training::{RunSettings, Schedule, Source, Trainer};
+use lab::training::{Precision, RunSettings, Schedule, Source, Trainer};
 use memcore::backend::Meta;
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/models")
@@ -27,7 +27,7 @@ fn settings(model: &FileModel) -> RunSettings {
         accumulate: 1,
         set_to_none: true,
         clip_grad_norm: None,
-        dtype: DType::F32,
+        precision: Precision::Fp32,
         schedule: Schedule::default(),
         seed: 0,
     }

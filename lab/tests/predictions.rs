@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lab::models::{ModelOptions, architecture};
 use lab::predict::{Forecast, Network, Rules};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
 use memcore::backend::{DeviceProfile, Meta};
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 
 fn device(profile: &str) -> Device {
     let profile = Profile::named(profile).unwrap();
@@ -25,7 +25,7 @@ fn compare(profile: &str, name: &str, network: &Network, kind: OptimizerKind, ba
             accumulate: 1,
             set_to_none: true,
             clip_grad_norm: None,
-            dtype: DType::F32,
+            precision: Precision::Fp32,
             schedule: Schedule::default(),
             seed: 0,
         };

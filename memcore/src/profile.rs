@@ -3,6 +3,8 @@
 //! What a program's memory looks like is decided above the backend, by one of these, so that under one profile the event
 //! lists of all backends are identical. A new PyTorch version is a new entry here.
 
+use crate::error::{Error, Result};
+
 /// What convolutions allocate besides their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convolution {
@@ -84,6 +86,38 @@ impl Profile {
         }
     }
 
+    /// The same as a process with this environment variable sees it. PyTorch's about its libraries' workspaces are known:
+    /// `CUBLAS_WORKSPACE_CONFIG` (`:KiB:count` pairs), `CUBLASLT_WORKSPACE_SIZE` (KiB) and `TORCH_CUBLASLT_UNIFIED_WORKSPACE` (`1`: the
+    /// products with epilogues use the first workspace).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another variable, or a value of another form.
+    pub fn with_environment(mut self, variable: &str, value: &str) -> Result<Self> {
+        let wrong = |expected: &str| Error::invalid("environment", format!("{variable}={value}: expected {expected}"));
+        match variable {
+            "CUBLAS_WORKSPACE_CONFIG" => {
+                let bytes = workspace_config(value);
+                self.gemm_workspace_bytes =
+                    bytes.ok_or_else(|| wrong("pairs of KiB and count, such as :4096:2:16:8"))?;
+                if self.gemm_workspace_bytes == 0 {
+                    self.gemm_epilogue_workspace_bytes = 0;
+                }
+            }
+            "CUBLASLT_WORKSPACE_SIZE" => {
+                let kib: Option<u64> = value.parse().ok();
+                let bytes = kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| wrong("a number of KiB"))?;
+                self.gemm_epilogue_workspace_bytes = bytes;
+            }
+            "TORCH_CUBLASLT_UNIFIED_WORKSPACE" => match value {
+                "1" => self.gemm_epilogue_workspace_bytes = 0,
+                "0" => {}
+                _ => return Err(wrong("0 or 1")),
+            },
+            _ => return Err(Error::invalid("environment", format!("{variable} is not about workspaces"))),
+        }
+        Ok(self)
+    }
+
     /// The profile of that name, one of [`Profile::NAMES`].
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -92,6 +126,41 @@ impl Profile {
             "torch-2.11-sm80" => Some(Self::torch_2_11(80)),
             "torch-2.11-sm75" => Some(Self::torch_2_11(75)),
             _ => None,
+        }
+    }
+}
+
+/// The sum over the pairs of a `:KiB:count:KiB:count…`.
+fn workspace_config(value: &str) -> Option<u64> {
+    let numbers: Option<Vec<u64>> = value.strip_prefix(':')?.split(':').map(|n| n.parse().ok()).collect();
+    let numbers = numbers.filter(|numbers| numbers.len().is_multiple_of(2))?;
+    let pair = |pair: &[u64]| pair[0].checked_mul(pair[1])?.checked_mul(1024);
+    numbers.chunks_exact(2).try_fold(0u64, |sum, kib_and_count| sum.checked_add(pair(kib_and_count)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_sets_the_workspaces() {
+        let bytes = |variable, value| {
+            let profile = Profile::torch_2_11(90).with_environment(variable, value)?;
+            Ok::<_, Error>([profile.gemm_workspace_bytes, profile.gemm_epilogue_workspace_bytes])
+        };
+        assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8").unwrap(), [(8 << 20) + (128 << 10), 1 << 20]);
+        assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":0:0").unwrap(), [0, 0]);
+        assert_eq!(bytes("CUBLASLT_WORKSPACE_SIZE", "32").unwrap(), [32 << 20, 32 << 10]);
+        assert_eq!(bytes("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1").unwrap(), [32 << 20, 0]);
+        for (variable, value) in [
+            ("CUBLAS_WORKSPACE_CONFIG", "4096"),
+            ("CUBLAS_WORKSPACE_CONFIG", ":4096"),
+            ("CUBLAS_WORKSPACE_CONFIG", ":18446744073709551615:2"),
+            ("CUBLASLT_WORKSPACE_SIZE", "much"),
+            ("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "yes"),
+            ("HOME", "/"),
+        ] {
+            assert!(bytes(variable, value).is_err(), "{variable}={value}");
         }
     }
 }

@@ -78,6 +78,7 @@ macro_rules! rows {
 fn elementwise() -> Vec<Row> {
     rows! {
         relu(x) => |t| ops::relu(&t[0]);
+        relu_inplace_after_mul(x) => |t| ops::relu_(&ops::mul_scalar(&t[0], 2.0)?);
         leaky_relu(x) => |t| ops::leaky_relu(&t[0], 0.01);
         gelu(x) => |t| ops::gelu(&t[0]);
         gelu_tanh(x) => |t| ops::gelu_tanh(&t[0]);

@@ -22,7 +22,7 @@ pub(crate) struct ModelArgs {
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N", value_parser = values::layer_count())]
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; resnet, vgg16: channels of the first stage).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub width: Option<usize>,
     /// Attention heads.
@@ -37,10 +37,13 @@ pub(crate) struct ModelArgs {
     /// Features per example (mlp).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub features: Option<usize>,
-    /// Classes (mlp).
+    /// Side of the pictures in pixels (resnet, vgg16) [default: 224].
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub image: Option<usize>,
+    /// Classes (mlp, resnet, vgg16).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub classes: Option<usize>,
-    /// Probability of dropping a value (gpt).
+    /// Probability of dropping a value (gpt, vgg16).
     #[arg(long, value_name = "P", value_parser = values::fraction)]
     pub dropout: Option<f64>,
     /// Attention written out, or as the fused kernel (gpt; transformers, where sdpa is the default).
@@ -124,6 +127,7 @@ impl ModelArgs {
             sequence: self.sequence,
             vocabulary: self.vocabulary,
             features: self.features,
+            image: self.image,
             classes: self.classes,
             dropout: self.dropout,
             fused_attention: self.attention == Some(AttentionName::Sdpa),

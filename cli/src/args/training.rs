@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
-use lab::training::OptimizerKind;
+use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
 
 use super::scan::ScanArgs;
@@ -46,15 +46,15 @@ pub(crate) struct TrainingArgs {
     /// Ascend instead of descending.
     #[arg(long)]
     pub maximize: bool,
-    /// Type of parameters and inputs.
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t)]
-    pub precision: Precision,
+    /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(Precision::NAMES))]
+    pub precision: Option<String>,
     /// Micro-batches per optimizer step [default: 1].
     #[arg(long, value_name = "K")]
     pub accumulate: Option<usize>,
-    /// What zero_grad leaves: no gradients, or zeros.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
-    pub zero_grad: ZeroGrad,
+    /// What zero_grad leaves: no gradients, or zeros [default: none].
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub zero_grad: Option<ZeroGrad>,
     /// Scale gradients so that their norm is at most this.
     #[arg(long, value_name = "NORM", value_parser = values::positive)]
     pub clip_grad_norm: Option<f64>,
@@ -142,23 +142,10 @@ pub(crate) enum ImplementationName {
     Fused,
 }
 
-/// Type of parameters and inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Precision {
-    /// float32
-    #[default]
-    Fp32,
-    /// float16
-    Fp16,
-    /// bfloat16
-    Bf16,
-}
-
 /// What zero_grad leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ZeroGrad {
     /// No gradients: set_to_none=True.
-    #[default]
     None,
     /// Zeros: set_to_none=False.
     Zero,

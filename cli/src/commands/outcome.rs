@@ -96,6 +96,10 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let events = plan.events.as_ref().map(|_| {
         let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
         recording["device"] = info.json();
+        recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
+        for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
+            recording[name] = plan.settings.get(setting).cloned().unwrap_or_default();
+        }
         recording["step_columns"] = json!(COLUMNS);
         recording["steps"] = json!(rows);
         recording

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use lab::data::{DataSpec, Split, Synthetic};
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Schedule, Source};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
-use memcore::{DType, Device, Profile};
+use memcore::{Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
 use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, ImplementationName, KeepName, ModelArgs, Precision, PredictArgs, RecordArgs,
-    TrainArgs, TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, ImplementationName, KeepName, ModelArgs, PredictArgs, RecordArgs, TrainArgs,
+    TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -129,6 +129,8 @@ struct FileSays {
     steps: Option<usize>,
     accumulate: Option<usize>,
     clip_grad_norm: Option<f64>,
+    precision: Option<Precision>,
+    set_to_none: Option<bool>,
     seed: Option<u64>,
     schedule: Option<Schedule>,
 }
@@ -169,12 +171,11 @@ impl Common<'_> {
             steps: training.steps.or(model.steps).unwrap_or(own_steps),
             optimizer,
             accumulate: at_least_1("--accumulate", training.accumulate.or(model.accumulate).unwrap_or(1))?,
-            set_to_none: training.zero_grad == ZeroGrad::None,
+            set_to_none: training.zero_grad.map(|kind| kind == ZeroGrad::None).or(model.set_to_none).unwrap_or(true),
             clip_grad_norm: training.clip_grad_norm.or(model.clip_grad_norm),
-            dtype: match training.precision {
-                Precision::Fp32 => DType::F32,
-                Precision::Fp16 => DType::F16,
-                Precision::Bf16 => DType::BF16,
+            precision: match &training.precision {
+                Some(name) => Precision::parse(name)?,
+                None => model.precision.unwrap_or_default(),
             },
             schedule: model.schedule.unwrap_or_default(),
             seed,
@@ -202,6 +203,8 @@ impl Common<'_> {
             steps: model.steps,
             accumulate: model.accumulate,
             clip_grad_norm: model.clip_grad_norm,
+            precision: model.precision,
+            set_to_none: model.set_to_none,
             seed: model.seed,
             schedule: model.schedule,
         };
@@ -212,16 +215,7 @@ impl Common<'_> {
     fn model(&self) -> Result<FileModel> {
         let options = self.model.options();
         let Some(path) = &self.model.model_file else {
-            return Ok(FileModel {
-                architecture: lab::models::architecture(self.model.name(), &options)?,
-                optimizer: None,
-                batch: None,
-                steps: None,
-                accumulate: None,
-                clip_grad_norm: None,
-                seed: None,
-                schedule: None,
-            });
+            return Ok(FileModel::of(lab::models::architecture(self.model.name(), &options)?));
         };
         let model = model_file::load(path)?;
         options.only(&path.display().to_string(), &[])?;
@@ -329,11 +323,7 @@ impl Common<'_> {
             "nesterov": run.optimizer.nesterov,
             "amsgrad": run.optimizer.amsgrad,
             "maximize": run.optimizer.maximize,
-            "precision": match self.training.precision {
-                Precision::Fp32 => "fp32",
-                Precision::Fp16 => "fp16",
-                Precision::Bf16 => "bf16",
-            },
+            "precision": run.precision.name(),
             "accumulate": run.accumulate,
             "zero-grad": if run.set_to_none { "none" } else { "zero" },
             "clip-grad-norm": run.clip_grad_norm,

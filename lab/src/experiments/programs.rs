@@ -43,6 +43,7 @@ pub(super) fn kept_activations_watched(
     let hidden = Linear::new(&init.at("l1"), 10, 20, true)?;
     let output = Linear::new(&init.at("l2"), 20, 1, true)?;
     let mut optimizer = Sgd::new(init.parameters(), SgdOptions { lr: 0.01, ..SgdOptions::default() })?;
+    drop(init);
     let mut kept: Vec<Tensor> = Vec::new();
     let mut rows = vec![Row::take(device, "model")];
     // As Python's variables: each keeps its value until the next step rebinds it.
@@ -54,7 +55,10 @@ pub(super) fn kept_activations_watched(
         row("input");
         optimizer.zero_grad(true)?;
         row("zero_grad");
-        let h = h.insert(ops::relu(&hidden.forward(input)?)?);
+        let before = hidden.forward(input)?;
+        let activated = ops::relu(&before)?;
+        drop(before);
+        let h = h.insert(activated);
         kept.push(h.clone());
         let result = out.insert(output.forward(h)?);
         row("forward");
@@ -72,6 +76,15 @@ pub(super) fn kept_activations_watched(
             break;
         }
     }
+    // A Python function lets its variables go in the order of their first assignment, and a list goes from its end.
+    drop((hidden, output));
+    drop(optimizer);
+    while kept.pop().is_some() {}
+    drop(x);
+    drop(y);
+    drop(h);
+    drop(out);
+    drop(loss);
     Ok(rows)
 }
 

@@ -66,8 +66,11 @@ impl Trainer {
                 "these networks are trained in the usual order: their loss is inside",
             ));
         }
+        if settings.precision.autocast().is_some() {
+            return Err(Error::usage("--precision", "autocast is not available yet"));
+        }
         device.phase("model");
-        let init = Init::new(device, settings.dtype, settings.seed);
+        let init = Init::new(device, settings.precision.dtype(), settings.seed);
         let network = model.build(&init)?;
         let parameters = network.optimizer_order(init.parameters());
         let optimizer = settings.optimizer.build(parameters.clone())?;
@@ -174,7 +177,7 @@ impl Trainer {
             }
             InputKind::Image { channels, size, classes } => {
                 let dims = [batch, channels, size, size];
-                let pixels = Array::empty_as(&self.device, &dims, self.settings.dtype, Category::Input)?;
+                let pixels = Array::empty_as(&self.device, &dims, self.settings.precision.dtype(), Category::Input)?;
                 if self.device.computes() {
                     let mut generator = SplitMix64::new(seed);
                     let values: Vec<f32> = (0..pixels.numel()).map(|_| 2.0 * generator.next_f32() - 1.0).collect();

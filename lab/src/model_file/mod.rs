@@ -46,7 +46,7 @@ use reader::{Section, Text};
 
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Defaults, Input, Loss, Task};
-use crate::training::{OptimizerKind, OptimizerSettings, Schedule};
+use crate::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule};
 
 /// Largest file that is read: a network of ten thousand layers has less.
 const MOST_BYTES: u64 = 16 << 20;
@@ -65,10 +65,54 @@ pub struct FileModel {
     pub accumulate: Option<usize>,
     /// Largest norm of the gradients.
     pub clip_grad_norm: Option<f64>,
+    /// Types of parameters, inputs and products.
+    pub precision: Option<Precision>,
+    /// Whether gradients are let go (`"none"`) or zeroed (`"zero"`).
+    pub set_to_none: Option<bool>,
     /// Seed of parameters and data.
     pub seed: Option<u64>,
     /// `[schedule]`
     pub schedule: Option<Schedule>,
+}
+
+impl FileModel {
+    /// A network of which no file says how it is trained.
+    pub fn of(architecture: Box<dyn Architecture>) -> Self {
+        Self {
+            architecture,
+            optimizer: None,
+            batch: None,
+            steps: None,
+            accumulate: None,
+            clip_grad_norm: None,
+            precision: None,
+            set_to_none: None,
+            seed: None,
+            schedule: None,
+        }
+    }
+
+    /// How the file says that its network is trained; for what it does not say, the network's defaults and `steps`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the network's default optimizer is unknown.
+    pub fn settings(&self, steps: usize) -> Result<RunSettings> {
+        let defaults = self.architecture.defaults();
+        let optimizer = match self.optimizer {
+            Some(optimizer) => optimizer,
+            None => OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr),
+        };
+        let base = RunSettings::new(self.batch.unwrap_or(defaults.batch), self.steps.unwrap_or(steps), optimizer);
+        Ok(RunSettings {
+            accumulate: self.accumulate.unwrap_or(base.accumulate),
+            set_to_none: self.set_to_none.unwrap_or(base.set_to_none),
+            clip_grad_norm: self.clip_grad_norm,
+            precision: self.precision.unwrap_or(base.precision),
+            schedule: self.schedule.clone().unwrap_or_default(),
+            seed: self.seed.unwrap_or(base.seed),
+            ..base
+        })
+    }
 }
 
 /// Reads a model file. A file without a `name` is called after itself.
@@ -102,6 +146,8 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
         "steps",
         "accumulate",
         "clip_grad_norm",
+        "precision",
+        "zero_grad",
         "seed",
         "input",
         "layer",
@@ -142,9 +188,25 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
         steps: top.size("steps")?,
         accumulate: top.size("accumulate")?,
         clip_grad_norm: top.number("clip_grad_norm")?,
+        precision: read_precision(&top)?,
+        set_to_none: read_zero_grad(&top)?,
         seed: top.whole("seed", 0)?,
         schedule,
     })
+}
+
+fn read_precision(top: &Section<'_>) -> Result<Option<Precision>> {
+    let parse = |name| Precision::parse(name).map_err(|error| top.key_error("precision", problem_of(error)));
+    top.string("precision")?.map(parse).transpose()
+}
+
+fn read_zero_grad(top: &Section<'_>) -> Result<Option<bool>> {
+    match top.string("zero_grad")? {
+        None => Ok(None),
+        Some("none") => Ok(Some(true)),
+        Some("zero") => Ok(Some(false)),
+        Some(other) => Err(top.key_error("zero_grad", format!("unknown kind {other:?}; known: none, zero"))),
+    }
 }
 
 fn input_of(shape: &Shape) -> Input {
@@ -243,13 +305,19 @@ fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
 }
 
 fn read_schedule(s: &Section<'_>) -> Result<Schedule> {
-    s.only(&["order", "prefix"])?;
+    s.only(&["order", "prefix", "rows", "cast", "one_batch"])?;
     let default = Schedule::default();
     let prefix = s.string("prefix")?.map_or(default.prefix.clone(), str::to_string);
-    match s.strings("order")? {
-        None => Ok(Schedule { prefix, ..default }),
-        Some(names) => Schedule::new(&names, prefix).map_err(|error| s.key_error("order", problem_of(error))),
+    let mut schedule = match s.strings("order")? {
+        None => Schedule { prefix, ..default },
+        Some(names) => Schedule::new(&names, prefix).map_err(|error| s.key_error("order", problem_of(error)))?,
+    };
+    if let Some(rows) = s.strings("rows")? {
+        schedule = schedule.with_rows(&rows).map_err(|error| s.key_error("rows", problem_of(error)))?;
     }
+    schedule.cast = s.flag("cast")?.unwrap_or(false);
+    schedule.one_batch = s.flag("one_batch")?.unwrap_or(false);
+    Ok(schedule)
 }
 
 /// What is wrong, without the name of the flag that a file does not have.

@@ -3,9 +3,13 @@
 mod optimizer;
 mod run;
 mod schedule;
+mod settings;
 mod source;
+mod trainer;
 
 pub use optimizer::{OptimizerKind, OptimizerSettings};
-pub use run::{Accuracy, Progress, RunResult, RunSettings, Trainer, evaluate, loss, train};
-pub use schedule::{Phase, Schedule};
+pub use run::{Accuracy, Progress, RunResult, evaluate, loss, train};
+pub use schedule::{Phase, RowAfter, Schedule};
+pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};
+pub use trainer::Trainer;

@@ -16,16 +16,44 @@ pub enum Phase {
     Forward,
     /// The loss is computed.
     Loss,
+    /// The region of autocast ends and its cached casts are let go. Where an order does not name it, it ends with the loss.
+    ExitAutocast,
     /// Gradients are computed.
     Backward,
     /// Parameters are updated.
     Step,
+    /// The loss scaler is updated. Where an order does not name it, it is updated right after the step.
+    Update,
+    /// The program lets go of the network's result.
+    Del,
+    /// The network runs once more, without recording a graph.
+    ForwardNoGrad,
+    /// Cached memory is given back to the driver.
+    EmptyCache,
 }
 
 impl Phase {
-    /// Every phase, in the order of most scripts.
-    pub const ALL: [Phase; 6] =
+    /// Every phase by name.
+    const ALL: [Phase; 11] = [
+        Phase::Input,
+        Phase::ZeroGrad,
+        Phase::Forward,
+        Phase::Loss,
+        Phase::ExitAutocast,
+        Phase::Backward,
+        Phase::Step,
+        Phase::Update,
+        Phase::Del,
+        Phase::ForwardNoGrad,
+        Phase::EmptyCache,
+    ];
+
+    /// The phases of most scripts, in their order.
+    pub const USUAL: [Phase; 6] =
         [Phase::Input, Phase::ZeroGrad, Phase::Forward, Phase::Loss, Phase::Backward, Phase::Step];
+
+    /// Phases of which each needs the one before.
+    const CHAIN: [Phase; 6] = [Phase::Input, Phase::Forward, Phase::Loss, Phase::Backward, Phase::Step, Phase::Update];
 
     /// As rows are labelled.
     pub fn name(self) -> &'static str {
@@ -34,68 +62,209 @@ impl Phase {
             Phase::ZeroGrad => "zero_grad",
             Phase::Forward => "forward",
             Phase::Loss => "loss",
+            Phase::ExitAutocast => "exit_autocast",
             Phase::Backward => "backward",
             Phase::Step => "step",
+            Phase::Update => "update",
+            Phase::Del => "del",
+            Phase::ForwardNoGrad => "forward_no_grad",
+            Phase::EmptyCache => "empty_cache",
         }
     }
+
+    /// The phase of that name.
+    fn parse(name: &str) -> Result<Self> {
+        Phase::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Phase::ALL.iter().map(|p| p.name()).collect();
+            Error::usage("schedule", format!("unknown phase {name:?}; known: {}", known.join(", ")))
+        })
+    }
+}
+
+/// A row of a step: the phase that it follows, and what it is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RowAfter {
+    /// The phase.
+    pub phase: Phase,
+    /// The label, without the step's number.
+    pub label: String,
 }
 
 /// The order of the phases, and how steps are labelled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Schedule {
-    /// Each phase exactly once, in an order that can work: input, forward, loss, backward, step in this order, `zero_grad` anywhere but between
-    /// backward and step.
+    /// Each phase at most once. Input comes first of input, forward, loss, backward, step and update, which stand in this order, each
+    /// with those before it; a schedule may end with any of them. `zero_grad` stands anywhere but between backward and step.
+    ///
+    /// With accumulation, what stands from `input` to `backward` is done for each micro-batch (`zero_grad` among them for the first one only),
+    /// what stands before and behind once.
     pub order: Vec<Phase>,
-    /// What comes before the number of a step in a label: `s` (or `e` for scripts that count epochs of one batch).
+    /// After which phases a row is taken.
+    pub rows: Vec<RowAfter>,
+    /// What comes before the number of a step in a label: `s` (or `e` for scripts that count epochs of one batch). With an empty one labels have
+    /// no number.
     pub prefix: String,
+    /// The model is made in float32 and cast to its type afterwards, with a row before and after: `model.to(dtype)`.
+    pub cast: bool,
+    /// Input and target are one variable (`batch = next(loader)`): both new ones are there before the old ones go.
+    pub one_batch: bool,
 }
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self { order: Phase::ALL.to_vec(), prefix: "s".into() }
+        Self::of(Phase::USUAL.to_vec(), "s")
     }
 }
 
+/// Where a phase stands in a step of several micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// In every micro-batch.
+    Every,
+    /// Before the first one.
+    First,
+    /// After the last one.
+    Last,
+}
+
 impl Schedule {
-    /// A schedule from the names of its phases.
+    /// These phases in this order, with a row after each.
+    pub fn of(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
+        let rows = order.iter().filter(|phase| **phase != Phase::ExitAutocast);
+        let rows = rows.map(|&phase| RowAfter { phase, label: phase.name().into() }).collect();
+        Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
+    }
+
+    /// A schedule from the names of its phases, with a row after each but `exit_autocast`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown, missing or repeated phase, or an order that cannot work.
+    /// [`Error::Usage`] for an unknown or repeated phase, or an order that cannot work.
     pub fn new(names: &[String], prefix: impl Into<String>) -> Result<Self> {
-        let mut order = Vec::new();
-        for name in names {
-            let phase = Phase::ALL.into_iter().find(|p| p.name() == name);
-            let phase = phase.ok_or_else(|| {
-                let known: Vec<&str> = Phase::ALL.iter().map(|p| p.name()).collect();
-                Error::usage("schedule", format!("unknown phase {name:?}; known: {}", known.join(", ")))
-            })?;
-            order.push(phase);
-        }
-        let schedule = Self { order, prefix: prefix.into() };
+        let order: Result<Vec<Phase>> = names.iter().map(|name| Phase::parse(name)).collect();
+        let schedule = Self::of(order?, prefix);
         schedule.check()?;
         Ok(schedule)
     }
 
-    fn check(&self) -> Result<()> {
-        let at = |phase: Phase| {
-            let mut places = self.order.iter().enumerate().filter(|(_, p)| **p == phase).map(|(i, _)| i);
-            match (places.next(), places.next()) {
-                (Some(place), None) => Ok(place),
-                (None, _) => Err(Error::usage("schedule", format!("phase {} is missing", phase.name()))),
-                _ => Err(Error::usage("schedule", format!("phase {} is there twice", phase.name()))),
+    /// The same with rows after these phases only; `phase=label` gives a row another name than its phase's.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an unknown phase, or one that the order has not.
+    pub fn with_rows(mut self, names: &[String]) -> Result<Self> {
+        let row = |name: &String| {
+            let (phase, label) = name.split_once('=').unwrap_or((name, name));
+            let phase = Phase::parse(phase)?;
+            if !self.order.contains(&phase) {
+                return Err(Error::usage("schedule", format!("a row after {}, which the order has not", phase.name())));
             }
+            Ok(RowAfter { phase, label: label.into() })
         };
-        let chain = [Phase::Input, Phase::Forward, Phase::Loss, Phase::Backward, Phase::Step];
-        for pair in chain.windows(2) {
-            if at(pair[0])? > at(pair[1])? {
-                let problem = format!("{} must come before {}", pair[0].name(), pair[1].name());
-                return Err(Error::usage("schedule", problem));
+        self.rows = names.iter().map(row).collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    fn position(&self, phase: Phase) -> Option<usize> {
+        self.order.iter().position(|p| *p == phase)
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |problem: String| Err(Error::usage("schedule", problem));
+        for (i, phase) in self.order.iter().enumerate() {
+            if self.order[..i].contains(phase) {
+                return wrong(format!("phase {} is there twice", phase.name()));
             }
         }
-        let zero = at(Phase::ZeroGrad)?;
-        if zero > at(Phase::Backward)? && zero < at(Phase::Step)? {
-            return Err(Error::usage("schedule", "zero_grad between backward and step leaves nothing to step with"));
+        for pair in Phase::CHAIN.windows(2) {
+            let (before, after) = (self.position(pair[0]), self.position(pair[1]));
+            match (before, after) {
+                (None, Some(_)) => return wrong(format!("phase {} is missing", pair[0].name())),
+                (Some(before), Some(after)) if before > after => {
+                    return wrong(format!("{} must come before {}", pair[0].name(), pair[1].name()));
+                }
+                _ => {}
+            }
+        }
+        if self.position(Phase::Forward).is_none() {
+            return wrong("phase forward is missing".into());
+        }
+        for (phase, needed) in
+            [(Phase::Del, Phase::Forward), (Phase::ForwardNoGrad, Phase::Input), (Phase::ExitAutocast, Phase::Forward)]
+        {
+            if self.position(phase).is_some_and(|at| self.position(needed).is_none_or(|needed| needed > at)) {
+                return wrong(format!("{} must come before {}", needed.name(), phase.name()));
+            }
+        }
+        let between = |phase, from, to| {
+            matches!((self.position(phase), self.position(from), self.position(to)),
+                (Some(at), Some(from), Some(to)) if from < at && at < to)
+        };
+        if between(Phase::ZeroGrad, Phase::Backward, Phase::Step) {
+            return wrong("zero_grad between backward and step leaves nothing to step with".into());
+        }
+        if between(Phase::Del, Phase::Forward, Phase::Loss) {
+            return wrong("del between forward and loss leaves nothing to compute a loss of".into());
         }
         Ok(())
+    }
+
+    /// When the phase at a place of the order has its turn.
+    pub(super) fn turn(&self, place: usize) -> Turn {
+        let input = self.position(Phase::Input).unwrap_or(0);
+        let backward = self.position(Phase::Backward).unwrap_or(self.order.len());
+        match self.order[place] {
+            Phase::ZeroGrad if place < backward => Turn::First,
+            _ if place < input => Turn::First,
+            _ if place > backward => Turn::Last,
+            _ => Turn::Every,
+        }
+    }
+
+    /// Whether the order has a phase of its own for this.
+    pub(super) fn names(&self, phase: Phase) -> bool {
+        self.order.contains(&phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(names: &str) -> Result<Schedule> {
+        Schedule::new(&names.split(' ').map(String::from).collect::<Vec<_>>(), "s")
+    }
+
+    #[test]
+    fn orders_that_cannot_work_are_refused() {
+        for (names, problem) in [
+            ("input forward loss backward backward", "twice"),
+            ("input loss forward", "forward must come before loss"),
+            ("input forward backward", "loss is missing"),
+            ("input zero_grad", "forward is missing"),
+            ("input forward loss backward zero_grad step", "leaves nothing to step with"),
+            ("input forward del loss", "leaves nothing to compute"),
+            ("input walk", "unknown phase"),
+            ("forward", "input is missing"),
+        ] {
+            let error = schedule(names).unwrap_err().to_string();
+            assert!(error.contains(problem), "{names}: {error}");
+        }
+    }
+
+    #[test]
+    fn micro_batches_repeat_what_stands_from_input_to_backward() {
+        let schedule = schedule("zero_grad input forward loss backward step empty_cache").unwrap();
+        let turns: Vec<Turn> = (0..schedule.order.len()).map(|place| schedule.turn(place)).collect();
+        use Turn::{Every, First, Last};
+        assert_eq!(turns, [First, Every, Every, Every, Every, Last, Last]);
+    }
+
+    #[test]
+    fn rows_follow_the_named_phases_only() {
+        let rows = ["forward".to_string(), "update=step".to_string()];
+        let schedule = schedule("input forward loss backward step update").unwrap().with_rows(&rows).unwrap();
+        let labels: Vec<&str> = schedule.rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["forward", "step"]);
+        let error = schedule.with_rows(&["del".to_string()]).unwrap_err().to_string();
+        assert!(error.contains("which the order has not"), "{error}");
     }
 }

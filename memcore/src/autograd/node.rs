@@ -71,6 +71,8 @@ pub enum Edge {
 /// A tensor that gradients are accumulated into: a parameter, or an input whose gradient is wanted.
 pub struct Leaf {
     grad: Mutex<Option<Array>>,
+    /// The value, so that a graph keeps what it will accumulate gradients for. Goes after the gradient.
+    _value: Array,
     scope: ScopeId,
 }
 
@@ -118,16 +120,35 @@ impl Node {
     }
 }
 
-/// A graph held across many steps is far deeper than the stack: unlink it iteratively.
+impl Node {
+    /// Lets go of the saved values, and of what comes before: what nobody else holds is left in `pending`.
+    fn unlink(&mut self, pending: &mut SmallVec<[Edge; 8]>) {
+        drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        pending.extend(std::mem::take(&mut self.next).into_iter().flatten().filter(Edge::is_last));
+    }
+}
+
+impl Edge {
+    /// Whether nobody else leads there.
+    fn is_last(&self) -> bool {
+        match self {
+            Edge::Node(node, _) => Arc::strong_count(node) == 1,
+            Edge::Leaf(leaf) => Arc::strong_count(leaf) == 1,
+        }
+    }
+}
+
+/// A graph held across many steps is far deeper than the stack: unlink it iteratively, in PyTorch's order (`deleteNode`), a node's last input
+/// first.
 impl Drop for Node {
     fn drop(&mut self) {
-        drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        let mut pending = std::mem::take(&mut self.next);
+        let mut pending: SmallVec<[Edge; 8]> = SmallVec::new();
+        self.unlink(&mut pending);
         while let Some(edge) = pending.pop() {
-            if let Some(Edge::Node(node, _)) = edge
+            if let Edge::Node(node, _) = edge
                 && let Some(mut node) = Arc::into_inner(node)
             {
-                pending.append(&mut node.next);
+                node.unlink(&mut pending);
             }
         }
         self.device.tape().remove(self.tape_index, NODE_BYTES);
@@ -149,8 +170,8 @@ impl Observed for Node {
 }
 
 impl Leaf {
-    pub(super) fn new() -> Self {
-        Self { grad: Mutex::new(None), scope: context::current_scope() }
+    pub(super) fn new(value: Array) -> Self {
+        Self { grad: Mutex::new(None), _value: value, scope: context::current_scope() }
     }
 
     /// The module that the leaf was made in.

@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 /// A value with its history. Cloning shares both.
 #[derive(Clone)]
 pub struct Tensor {
-    array: Array,
+    // The history goes before the value, as in PyTorch.
     edge: Option<Edge>,
+    array: Array,
 }
 
 impl Tensor {
@@ -25,7 +26,8 @@ impl Tensor {
 
     /// A leaf: gradients that reach it are accumulated, see [`Tensor::grad`].
     pub fn leaf(array: Array) -> Self {
-        Self { array, edge: Some(Edge::Leaf(Arc::new(Leaf::new()))) }
+        let leaf = Leaf::new(array.clone());
+        Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
     }
 
     pub(super) fn with_edge(array: Array, edge: Edge) -> Self {
@@ -69,6 +71,14 @@ impl Tensor {
     #[must_use]
     pub fn detach(&self) -> Self {
         Self::from_array(self.array.clone())
+    }
+
+    /// Fails for a leaf that wants a gradient while history is recorded: its value before is what backward would need.
+    pub(crate) fn may_change_in_place(&self, op: &'static str) -> Result<()> {
+        if super::is_grad_enabled() && matches!(self.edge, Some(Edge::Leaf(_))) {
+            return Err(Error::invalid(op, "a leaf that requires grad is being used in an in-place operation"));
+        }
+        Ok(())
     }
 
     /// The gradient accumulated in a leaf.

@@ -23,6 +23,18 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, dims: dims_of(a, b) })))
 }
 
+/// `a += b`, `b` broadcast to `a`. Saves nothing. `a` itself must not be used any more, only what is returned.
+///
+/// # Errors
+/// As [`add`], and [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that wants a gradient.
+pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("add_");
+    a.may_change_in_place("add_")?;
+    a.array().add_(b.array())?;
+    let y = a.array().clone();
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, dims: dims_of(a, b) })))
+}
+
 /// `a − b`. Saves nothing.
 ///
 /// # Errors

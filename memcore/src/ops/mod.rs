@@ -30,9 +30,9 @@ mod rope;
 mod shape;
 mod softmax;
 
-pub use activation::{gelu, gelu_tanh, leaky_relu, relu, sigmoid, silu, tanh};
+pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
 pub use attention::{AttentionOptions, attention_eager, causal_mask, scaled_dot_product_attention};
-pub use binary::{add, div, maximum, minimum, mul, sub};
+pub use binary::{add, add_, div, maximum, minimum, mul, sub};
 pub use cast::cast;
 pub use conv::conv2d;
 pub use dropout::dropout;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, drop_reversed, negated, with_gradients};
+use super::{Implementation, Optimizer, Parameters, drop_reversed, negated, with_gradients};
 use crate::array::Array;
 use crate::backend::kernel::{AdamStep, AdamTensors, BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
@@ -55,9 +55,10 @@ impl AdamOptions {
 
 /// Two moments per parameter (three with AMSGrad), made at its first step.
 pub struct Adam {
-    parameters: Vec<Parameter>,
-    options: AdamOptions,
+    // The state goes before the parameters.
     states: Vec<Option<State>>,
+    parameters: Parameters,
+    options: AdamOptions,
 }
 
 struct State {
@@ -74,7 +75,7 @@ impl Adam {
     /// Over `parameters`.
     pub fn new(parameters: Vec<Parameter>, options: AdamOptions) -> Self {
         let states = parameters.iter().map(|_| None).collect();
-        Self { parameters, options, states }
+        Self { states, parameters: Parameters(parameters), options }
     }
 
     /// Makes missing state: the step counter (where it is on the device), first moment, second moment.

@@ -12,6 +12,8 @@ pub use adam::{Adam, AdamOptions};
 pub use clip::clip_grad_norm;
 pub use sgd::{Sgd, SgdOptions};
 
+use std::ops::Deref;
+
 use crate::array::Array;
 use crate::backend::kernel::UnaryOp;
 use crate::error::Result;
@@ -27,6 +29,23 @@ pub enum Implementation {
     Foreach,
     /// One kernel for everything.
     Fused,
+}
+
+/// The parameters of an optimizer. They go from the last one on, as Python's lists do.
+struct Parameters(Vec<Parameter>);
+
+impl Deref for Parameters {
+    type Target = [Parameter];
+
+    fn deref(&self) -> &[Parameter] {
+        &self.0
+    }
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
 }
 
 /// Something that updates parameters from their gradients.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, drop_reversed, negated, with_gradients};
+use super::{Implementation, Optimizer, Parameters, drop_reversed, negated, with_gradients};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, SgdStep, SgdTensors};
 use crate::context;
@@ -45,10 +45,10 @@ impl Default for SgdOptions {
 
 /// `p −= lr·g`, with momentum `b = momentum·b + (1 − dampening)·g` in the gradient's place.
 pub struct Sgd {
-    parameters: Vec<Parameter>,
-    options: SgdOptions,
-    /// Momentum buffers; made at a parameter's first step, as copies of its gradient.
+    /// Momentum buffers; made at a parameter's first step, as copies of its gradient. They go before the parameters.
     buffers: Vec<Option<Array>>,
+    parameters: Parameters,
+    options: SgdOptions,
 }
 
 impl Sgd {
@@ -61,7 +61,7 @@ impl Sgd {
             return Err(Error::invalid("nesterov", "needs a momentum and no dampening"));
         }
         let buffers = vec![None; parameters.len()];
-        Ok(Self { parameters, options, buffers })
+        Ok(Self { buffers, parameters: Parameters(parameters), options })
     }
 
     fn step_loop(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {

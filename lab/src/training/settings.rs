@@ -1,0 +1,117 @@
+//! How a run goes.
+
+use memcore::DType;
+use serde::Serialize;
+
+use super::optimizer::OptimizerSettings;
+use super::schedule::Schedule;
+use crate::error::{Error, Result};
+
+/// Types of parameters, inputs and products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// float32 throughout.
+    #[default]
+    Fp32,
+    /// Parameters in float32, products in float16 under autocast, with a loss scaler.
+    AutocastFp16,
+    /// Parameters in float32, products in bfloat16 under autocast.
+    AutocastBf16,
+    /// float16 throughout.
+    Fp16,
+    /// bfloat16 throughout.
+    Bf16,
+}
+
+impl Precision {
+    /// Every precision with its name.
+    const ALL: [(&'static str, Precision); 5] = [
+        ("fp32", Precision::Fp32),
+        ("autocast-fp16", Precision::AutocastFp16),
+        ("autocast-bf16", Precision::AutocastBf16),
+        ("fp16", Precision::Fp16),
+        ("bf16", Precision::Bf16),
+    ];
+
+    /// The names that [`Precision::parse`] knows.
+    pub const NAMES: [&'static str; 5] = ["fp32", "autocast-fp16", "autocast-bf16", "fp16", "bf16"];
+
+    /// By name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] listing the known names.
+    pub fn parse(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, precision)| precision).ok_or_else(|| {
+            Error::usage("--precision", format!("unknown precision {name:?}; known: {}", Self::NAMES.join(", ")))
+        })
+    }
+
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, precision)| *precision == self).map_or("", |(name, _)| name)
+    }
+
+    /// Type of parameters and inputs.
+    pub fn dtype(self) -> DType {
+        match self {
+            Precision::Fp32 | Precision::AutocastFp16 | Precision::AutocastBf16 => DType::F32,
+            Precision::Fp16 => DType::F16,
+            Precision::Bf16 => DType::BF16,
+        }
+    }
+
+    /// The type that autocast computes products in; `None` without autocast.
+    pub fn autocast(self) -> Option<DType> {
+        match self {
+            Precision::AutocastFp16 => Some(DType::F16),
+            Precision::AutocastBf16 => Some(DType::BF16),
+            Precision::Fp32 | Precision::Fp16 | Precision::Bf16 => None,
+        }
+    }
+
+    /// Whether the loss is scaled, so that small gradients do not vanish: under autocast to float16, whose range is short.
+    pub fn scales_loss(self) -> bool {
+        self == Precision::AutocastFp16
+    }
+}
+
+/// How a run goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSettings {
+    /// Examples per step (per micro-batch, with accumulation).
+    pub batch: usize,
+    /// Optimizer steps.
+    pub steps: usize,
+    /// The optimizer.
+    pub optimizer: OptimizerSettings,
+    /// Micro-batches per optimizer step.
+    pub accumulate: usize,
+    /// Gradients are let go (`true`) or zeroed.
+    pub set_to_none: bool,
+    /// Largest norm of the gradients.
+    pub clip_grad_norm: Option<f64>,
+    /// Types of parameters, inputs and products.
+    pub precision: Precision,
+    /// Order of the phases.
+    pub schedule: Schedule,
+    /// Seed of parameters and data.
+    pub seed: u64,
+}
+
+impl RunSettings {
+    /// In float32, one micro-batch per step, gradients let go, phases in their usual order, seed 0.
+    pub fn new(batch: usize, steps: usize, optimizer: OptimizerSettings) -> Self {
+        Self {
+            batch,
+            steps,
+            optimizer,
+            accumulate: 1,
+            set_to_none: true,
+            clip_grad_norm: None,
+            precision: Precision::default(),
+            schedule: Schedule::default(),
+            seed: 0,
+        }
+    }
+}

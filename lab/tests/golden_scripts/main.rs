@@ -1,0 +1,10 @@
+//! Training programs beside the same programs in PyTorch, recorded from the unmodified torch 2.11.0+cu130 wheel: every row in all eleven columns,
+//! then every event: its kind, its size, and which allocation a free gives back.
+//!
+//! A program is data where it can be: a model file with its `[schedule]`, or a network of the zoo with settings.
+
+mod compare;
+mod networks;
+mod perceptrons;
+mod recording;
+mod run;

@@ -1,0 +1,111 @@
+//! A recorded run, as `golden/README.md` describes it.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::memory::caching::AllocatorConfig;
+use memcore::memory::{Caching, Event};
+use memcore::profile::Convolution;
+use memcore::{Device, Profile};
+use serde_json::Value;
+
+pub(crate) struct Recording {
+    file: Value,
+}
+
+/// One row: its label, and the figures in the order of `lab::record::COLUMNS`.
+pub(crate) struct RecordedRow {
+    pub(crate) label: String,
+    pub(crate) figures: Vec<u64>,
+}
+
+/// What happened to memory, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Alloc(u64),
+    /// Which allocation, counted from 0.
+    Free(u64),
+    /// A segment or pages: the kind as in `ev`, and the size.
+    Driver(char, u64),
+    Oom(u64),
+}
+
+impl Recording {
+    pub(crate) fn load(name: &str) -> Self {
+        let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+        let mut text = String::new();
+        let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        GzDecoder::new(file).read_to_string(&mut text).unwrap();
+        Self { file: serde_json::from_str(&text).unwrap() }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.file[key].as_str().unwrap()
+    }
+
+    /// A device as the run had it: its memory, compute capability, allocator settings and environment.
+    pub(crate) fn device(&self) -> Device {
+        let total_bytes = self.file["capacity"].as_u64().unwrap();
+        let meta = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
+        let sm = self.text("device").strip_prefix("FakeCUDA sm_").unwrap().parse().unwrap();
+        let mut profile = Profile::torch_2_11(sm);
+        for (variable, value) in self.file["env"].as_object().unwrap() {
+            let value = value.as_str().unwrap();
+            match variable.as_str() {
+                "FAKECUDNN_WS" => profile.convolution = Convolution::Cudnn { workspace_bytes: value.parse().unwrap() },
+                "ORACLE_CUDNN" | "FAKECUDA_SM" | "FAKECUDA_MEM" | "PYTORCH_ALLOC_CONF" => {}
+                _ => profile = profile.with_environment(variable, value).unwrap(),
+            }
+        }
+        let allocator = Caching::new(meta.clone(), AllocatorConfig::parse(self.text("alloc_conf")).unwrap()).unwrap();
+        Device::builder(meta).profile(profile).allocator(Box::new(allocator)).history(true).build()
+    }
+
+    pub(crate) fn rows(&self) -> Vec<RecordedRow> {
+        let row = |row: &Value| RecordedRow {
+            label: row[0].as_str().unwrap().into(),
+            figures: row.as_array().unwrap()[1..].iter().map(|v| v.as_u64().unwrap()).collect(),
+        };
+        self.file["steps"].as_array().unwrap().iter().map(row).collect()
+    }
+
+    fn numbers(&self, key: &str) -> impl Iterator<Item = u64> {
+        self.file[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap())
+    }
+
+    pub(crate) fn events(&self) -> Vec<Step> {
+        let (mut sizes, mut freed) = (self.numbers("ev_size"), self.numbers("ev_free_ref"));
+        let step = |kind: char| match kind {
+            'f' => Some(Step::Free(freed.next().unwrap())),
+            'a' => Some(Step::Alloc(sizes.next().unwrap())),
+            'o' => Some(Step::Oom(sizes.next().unwrap())),
+            'S' | 'F' | 'M' | 'U' => Some(Step::Driver(kind, sizes.next().unwrap())),
+            _ => panic!("event {kind}"),
+        };
+        self.text("ev").chars().filter_map(step).collect()
+    }
+
+    /// Who made each allocation and each free.
+    pub(crate) fn made_by(&self) -> Vec<&str> {
+        let names: Vec<&str> =
+            self.file["op_names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        self.numbers("ev_op").map(|i| names[i as usize]).collect()
+    }
+}
+
+/// The device's history in the same form.
+pub(crate) fn events(device: &Device) -> Vec<Step> {
+    let step = |event: &Event| match *event {
+        Event::Alloc { requested_bytes, .. } => Some(Step::Alloc(requested_bytes)),
+        Event::Free { id, .. } => Some(Step::Free(id.0)),
+        Event::SegmentAlloc { bytes, .. } => Some(Step::Driver('S', bytes)),
+        Event::SegmentFree { bytes, .. } => Some(Step::Driver('F', bytes)),
+        Event::SegmentMap { bytes, .. } => Some(Step::Driver('M', bytes)),
+        Event::SegmentUnmap { bytes, .. } => Some(Step::Driver('U', bytes)),
+        Event::Oom { requested_bytes, .. } => Some(Step::Oom(requested_bytes)),
+        _ => None,
+    };
+    device.with_ledger(|ledger| ledger.history().iter().filter_map(step).collect())
+}

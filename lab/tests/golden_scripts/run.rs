@@ -1,0 +1,57 @@
+//! From a model file or a network's name to the rows of its run.
+
+use lab::model_file::{FileModel, parse};
+use lab::models::{Architecture, ModelOptions, architecture};
+use lab::record::Row;
+use lab::training::{RunSettings, Source, Trainer};
+use memcore::Device;
+
+use crate::compare::check;
+
+/// Trains as the settings say; every label begins with `tag`.
+pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings, tag: &str) -> Vec<Row> {
+    let mut trainer = Trainer::new(architecture, device, settings, Source::Synthetic { seed: 0 }, tag).unwrap();
+    for step in 0..settings.steps {
+        trainer.step(step).unwrap();
+    }
+    trainer.finish(None)
+}
+
+/// A network of the zoo, as it comes, trained as these lines of a model file say.
+pub(crate) fn zoo(name: &str, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
+    let architecture = architecture(name, &ModelOptions::default()).unwrap();
+    // The file's own network is not used.
+    let network = "[input]\nshape = [1]\n[[layer]]\ntype = \"relu\"\n[loss]\ntype = \"mse\"\n";
+    let text = if lines.starts_with('[') {
+        format!("{network}{lines}")
+    } else {
+        lines.replacen("\n[", &format!("\n{network}["), 1)
+    };
+    let file = FileModel { architecture, ..parse(name, &text).unwrap() };
+    let settings = file.settings(1).unwrap();
+    (file.architecture, settings)
+}
+
+/// Runs a model file and compares with the recording `name`.
+pub(crate) fn check_file(name: &str, text: &str) {
+    let model = parse(name, text).unwrap();
+    let settings = model.settings(1).unwrap();
+    check(name, |device| train(&*model.architecture, device, &settings, ""));
+}
+
+/// Runs a network of the zoo and compares with the recording `name`.
+pub(crate) fn check_zoo(name: &str, network: &str, lines: &str) {
+    let (architecture, settings) = zoo(network, lines);
+    check(name, |device| train(&*architecture, device, &settings, ""));
+}
+
+/// Tests of these names; each says what is run.
+macro_rules! scripts {
+    ($($name:ident => $check:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            $check(stringify!($name));
+        })*
+    };
+}
+pub(crate) use scripts;
