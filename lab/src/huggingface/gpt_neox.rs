@@ -144,7 +144,7 @@ impl Network for GptNeox {
         let (hidden, cache) = self.model(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
         let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.into_layers()) })
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
     }
 }
 

@@ -206,7 +206,7 @@ impl Network for Opt {
         let (hidden, cache) = self.decoder(inputs)?;
         let logits = ops::contiguous(&self.lm_head.forward(&hidden)?)?;
         let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.into_layers()) })
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
     }
 }
 
