@@ -25,7 +25,7 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let predict = |more: &[&str]| json(&[&["predict", "--model-file", &gpt2][..], &steps, more].concat());
     let peak = |run: &Value| run["peak"]["bytes"].as_u64().unwrap();
     let whole = predict(&[]);
-    assert_eq!((&whole["model"], &whole["parameters"]), (&"gpt2".into(), &53_559_552.into()));
+    assert_eq!(whole["parameters"], 53_561_088);
     assert!(peak(&predict(&["--attention", "eager"])) >= peak(&whole));
     let of_step = |run: &Value| run["steps"][3][1].as_u64().unwrap();
     assert!(of_step(&predict(&["--checkpoint", "blocks"])) < of_step(&whole), "after forward");
