@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{Attention, Call, Weights};
+use super::attention::{Attention, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -224,7 +224,7 @@ impl Block {
             causal: true,
             scale: self.scale,
             dropout: c.attention_dropout,
-            softmax_in_f32: false,
+            softmax: Softmax::ThenValues,
             contiguous: false,
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
