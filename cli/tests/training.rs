@@ -23,11 +23,10 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let gpt2 = file("config.json", r#"{ "model_type": "gpt2", "n_layer": 2, "colour": "green" }"#);
     let steps = ["--sequence", "64", "--batch", "2", "--steps", "2"];
     let predict = |more: &[&str]| json(&[&["predict", "--model-file", &gpt2][..], &steps, more].concat());
-    let peak = |run: &Value| run["peak"]["bytes"].as_u64().unwrap();
     let whole = predict(&[]);
     assert_eq!(whole["parameters"], 53_561_088);
-    assert!(peak(&predict(&["--attention", "eager"])) >= peak(&whole));
     let of_step = |run: &Value| run["steps"][3][1].as_u64().unwrap();
+    assert!(of_step(&predict(&["--attention", "eager"])) > of_step(&whole), "after forward");
     assert!(of_step(&predict(&["--checkpoint", "blocks"])) < of_step(&whole), "after forward");
     assert!(of_step(&predict(&["--keep", "loss"])) <= of_step(&whole));
     let noted = run(&[&["predict", "--model-file", &gpt2][..], &steps].concat());
