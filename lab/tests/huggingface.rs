@@ -122,6 +122,7 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("qwen2", "use_sliding_window", json!(true)), "sliding_window"),
         (with("gpt2", "n_head", json!(5)), "5 does not divide 32"),
         (with("gpt2", "hidden_size", json!(64)), "hidden_size: write n_embd"),
+        (with("gpt2", "n_layer", json!(1u64 << 40)), "at most 10000"),
         (with("gpt2", "add_cross_attention", json!(true)), "cross-attention"),
         (with("gpt2", "resid_pdrop", json!(1.5)), "outside 0..1"),
         (with("opt", "layerdrop", json!(0.1)), "layerdrop"),

@@ -286,7 +286,7 @@ fn half_heads(d: &Device) -> Vec<Tensor> {
 }
 
 fn attention() -> Vec<Row> {
-    const CAUSAL: ops::AttentionOptions = ops::AttentionOptions { scale: None, causal: true };
+    const CAUSAL: ops::AttentionOptions = ops::AttentionOptions { scale: None, causal: true, dropout: 0.0 };
     rows! {
         matmul_4d(|d| vec![leaf(d, &[4, 4, 32, 16]), leaf(d, &[4, 4, 32, 16])])
             => |t| ops::matmul(&t[0], &ops::transpose(&t[1], 2, 3)?);

@@ -12,6 +12,17 @@ pub enum Attention {
     Sdpa,
 }
 
+/// In which type a model's written-out attention computes its weights, and what it converts them to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Softmax {
+    /// In that of the scores.
+    OwnType,
+    /// In that of the scores, then converted to the values' type.
+    ThenValues,
+    /// In f32, then converted to the queries' type.
+    F32ThenQueries,
+}
+
 /// The weights of a written-out attention, `[b, h, t, s]`.
 pub(super) type Weights = Option<Tensor>;
 
@@ -25,10 +36,10 @@ pub(super) struct Call<'a> {
     pub(super) causal: bool,
     /// Factor of the scores.
     pub(super) scale: f64,
-    /// Probability of dropping a weight; 0 outside training.
+    /// Probability of dropping a weight. (The fused kernel drops nothing: it takes the memory, and computes without.)
     pub(super) dropout: f64,
-    /// Whether the written-out softmax is computed in f32 whatever the type of the scores.
-    pub(super) softmax_in_f32: bool,
+    /// In which type the written-out weights are computed.
+    pub(super) softmax: Softmax,
     /// Whether the written-out result is made contiguous position by position at once.
     pub(super) contiguous: bool,
 }
@@ -57,7 +68,14 @@ impl Call<'_> {
         if let Some(mask) = self.mask {
             weights = ops::add(&weights, mask)?;
         }
-        weights = if self.softmax_in_f32 { softmax_in_f32(&weights, q.dtype())? } else { ops::softmax(&weights, 3)? };
+        weights = match self.softmax {
+            Softmax::OwnType => ops::softmax(&weights, 3)?,
+            Softmax::ThenValues => {
+                weights = ops::softmax(&weights, 3)?;
+                ops::cast(&weights, v.dtype())?
+            }
+            Softmax::F32ThenQueries => softmax_in_f32(&weights, q.dtype())?,
+        };
         weights = ops::dropout(&weights, self.dropout, true)?;
         let y = ops::matmul(&weights, &v)?;
         let turned = ops::transpose(&y, 1, 2)?;
@@ -67,7 +85,8 @@ impl Call<'_> {
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
-        let options = ops::AttentionOptions { scale: Some(self.scale), causal: self.causal && self.mask.is_none() };
+        let causal = self.causal && self.mask.is_none();
+        let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
         let y = ops::scaled_dot_product_attention(q, k, v, self.mask, options)?;
         let dims = y.dims().to_vec();
         let turned = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;

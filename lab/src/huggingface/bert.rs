@@ -6,7 +6,7 @@ use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Weights};
+use super::attention::{Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -261,7 +261,7 @@ impl Layer {
             causal: false,
             scale: (head as f64).powf(-0.5),
             dropout: c.attention_dropout,
-            softmax_in_f32: false,
+            softmax: Softmax::OwnType,
             contiguous: true,
         };
         let (y, weights) = call.attend(&q, &k, &v)?;

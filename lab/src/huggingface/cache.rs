@@ -23,7 +23,7 @@ impl DynamicCache {
     }
 
     /// What it holds.
-    pub(super) fn into_layers(&self) -> Vec<(Tensor, Tensor)> {
+    pub(super) fn take(&self) -> Vec<(Tensor, Tensor)> {
         std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

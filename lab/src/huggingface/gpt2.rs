@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{Attention, Call, Weights};
+use super::attention::{Attention, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -165,7 +165,7 @@ impl Network for Gpt2 {
         let (hidden, cache) = self.transformer(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
         let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.into_layers()) })
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
     }
 }
 
@@ -224,7 +224,7 @@ impl Block {
             causal: true,
             scale: self.scale,
             dropout: c.attention_dropout,
-            softmax_in_f32: false,
+            softmax: Softmax::ThenValues,
             contiguous: false,
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;

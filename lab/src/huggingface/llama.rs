@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Weights};
+use super::attention::{Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -190,7 +190,7 @@ impl Network for Llama {
         let (hidden, cache) = self.model(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
         let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.into_layers()) })
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
     }
 }
 
@@ -282,7 +282,7 @@ impl Layer {
             causal: true,
             scale: (c.head as f64).powf(-0.5),
             dropout: c.attention_dropout,
-            softmax_in_f32: true,
+            softmax: Softmax::F32ThenQueries,
             contiguous: true,
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;

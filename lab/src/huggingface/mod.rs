@@ -37,6 +37,9 @@ use crate::models::{Defaults, Input, Loss, Task};
 /// Largest file that is read.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// Most layers that a configuration may ask for: a hundred times as many as any has.
+const MOST_LAYERS: usize = 10_000;
+
 /// What is chosen beside the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -145,7 +148,12 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
             return Err(keys.error("model_type", problem));
         }
     };
-    Ok(Pretrained { name: model_type.into(), kind, options: options.clone(), warnings: keys.unknown() })
+    let model = Pretrained { name: model_type.into(), kind, options: options.clone(), warnings: keys.unknown() };
+    let layers = model.sizes().layers;
+    if layers > MOST_LAYERS {
+        return Err(Error::usage(file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
+    }
+    Ok(model)
 }
 
 impl Pretrained {

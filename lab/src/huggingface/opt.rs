@@ -6,7 +6,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Weights};
+use super::attention::{Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
@@ -206,7 +206,7 @@ impl Network for Opt {
         let (hidden, cache) = self.decoder(inputs)?;
         let logits = ops::contiguous(&self.lm_head.forward(&hidden)?)?;
         let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.into_layers()) })
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
     }
 }
 
@@ -267,7 +267,7 @@ impl Layer {
             causal: true,
             scale: 1.0,
             dropout: c.attention_dropout,
-            softmax_in_f32: true,
+            softmax: Softmax::F32ThenQueries,
             contiguous: true,
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;

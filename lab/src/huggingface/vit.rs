@@ -8,7 +8,7 @@ use memcore::nn::{Conv2d, Dropout, Fill, Init, LayerNorm, Linear, Module, Parame
 use memcore::{Result, Tensor, context, ops};
 use serde_json::Value;
 
-use super::attention::{Call, Weights};
+use super::attention::{Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -223,7 +223,7 @@ impl Layer {
             causal: false,
             scale: (head as f64).powf(-0.5),
             dropout: c.attention_dropout,
-            softmax_in_f32: true,
+            softmax: Softmax::F32ThenQueries,
             contiguous: true,
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;

@@ -252,7 +252,9 @@ impl Array {
         let axes: smallvec::SmallVec<[usize; 6]> =
             (0..self.rank()).filter(|&i| i < lead || (dims[i - lead] == 1 && self.dims()[i] != 1)).collect();
         let summed = if axes.is_empty() { self.clone() } else { self.reduce(ReduceOp::Sum, &axes, true)? };
-        Ok(if lead > 0 { summed.view(dims)?.as_view() } else { summed })
+        // Leading dimensions are dropped by a view.
+        let viewed = summed.view(dims)?;
+        Ok(if lead > 0 { viewed.keeping_base() } else { viewed })
     }
 
     fn axis_mask(&self, axes: &[usize]) -> Result<u8> {

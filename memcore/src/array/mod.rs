@@ -30,8 +30,8 @@ pub struct Array {
     layout: Layout,
     /// First element of the view, in elements from the start of the storage.
     offset: usize,
-    /// Whether PyTorch would have this as a view that keeps the tensor it was taken from; see [`Array::as_view`].
-    view: bool,
+    /// Whether PyTorch would make this a view that holds on to the tensor it is a view of.
+    keeps_base: bool,
 }
 
 impl Array {
@@ -50,7 +50,7 @@ impl Array {
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
-        Ok(Self { storage, dtype, layout, offset: 0, view: false })
+        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
     }
 
     /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
@@ -60,7 +60,7 @@ impl Array {
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
         let layout = Layout::elementwise(dims, operands)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
-        Ok(Self { storage, dtype, layout, offset: 0, view: false })
+        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
     }
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
@@ -246,16 +246,15 @@ impl Array {
         Arc::strong_count(&self.storage) == 1
     }
 
-    /// Marks a gradient that a view operation of PyTorch's made. Its views keep the tensor they were taken from, so that the memory has a second
-    /// holder for as long as the view lives; ours do not, and remember it.
-    #[must_use]
-    pub(crate) fn as_view(self) -> Self {
-        Self { view: true, ..self }
+    /// Marks what a view operator gave. In PyTorch such a tensor holds on to its base, so that its memory never counts as unshared, not even when
+    /// nobody else holds the base.
+    pub(crate) fn keeping_base(self) -> Self {
+        Self { keeps_base: true, ..self }
     }
 
-    /// Whether it was marked by [`Array::as_view`].
-    pub(crate) fn is_view(&self) -> bool {
-        self.view
+    /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.
+    pub(crate) fn takes_sum_in_place(&self) -> bool {
+        self.is_unshared() && !self.keeps_base && self.layout.is_dense()
     }
 
     /// The array as a kernel's operand.

@@ -8,8 +8,13 @@ use crate::layout::Layout;
 
 impl Array {
     fn with_layout(&self, layout: Layout, offset: usize) -> Self {
-        let storage = Arc::clone(&self.storage);
-        Self { storage, dtype: self.dtype, layout, offset: self.offset + offset, view: self.view }
+        Self {
+            storage: Arc::clone(&self.storage),
+            dtype: self.dtype,
+            layout,
+            offset: self.offset + offset,
+            keeps_base: self.keeps_base,
+        }
     }
 
     /// The same elements with other sizes.

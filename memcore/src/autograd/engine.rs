@@ -167,7 +167,7 @@ impl Pass {
 fn meet(slot: &mut Option<Array>, grad: Array) -> Result<()> {
     *slot = Some(match slot.take() {
         None => grad,
-        Some(first) if first.is_unshared() && !first.is_view() && first.layout().is_dense() => {
+        Some(first) if first.takes_sum_in_place() => {
             first.add_(&grad)?;
             first
         }

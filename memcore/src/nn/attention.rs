@@ -65,7 +65,7 @@ impl MultiHeadAttention {
         let (q, k, v) = (next()?, next()?, next()?);
         drop(parts);
         let y = if self.options.fused {
-            let options = ops::AttentionOptions { scale: None, causal: self.options.causal };
+            let options = ops::AttentionOptions { causal: self.options.causal, ..ops::AttentionOptions::default() };
             ops::scaled_dot_product_attention(&q, &k, &v, None, options)?
         } else {
             ops::attention_eager(&q, &k, &v, mask, self.options.dropout, self.training.is_on())?

@@ -105,6 +105,8 @@ pub struct AttentionOptions {
     pub scale: Option<f64>,
     /// Position `i` sees keys `j ≤ i` only. Not together with a mask.
     pub causal: bool,
+    /// Probability of dropping a weight. Our kernels drop nothing; it decides what PyTorch's would take (flash keeps a generator state of its own).
+    pub dropout: f64,
 }
 
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
@@ -143,7 +145,7 @@ pub fn scaled_dot_product_attention(
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in)?;
-    let extras = algorithm.extras(y.device())?;
+    let extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,

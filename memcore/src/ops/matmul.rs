@@ -153,7 +153,7 @@ impl Function for AddmmBackward {
         saved.done();
         if needs.input(0) {
             let _sum = context::op("sum");
-            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?);
+            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());
         }
         Ok(out)
     }

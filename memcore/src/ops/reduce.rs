@@ -82,7 +82,7 @@ impl Function for LinearBackward {
         let wide = grad.view(&self.kept)?.broadcast_to(&self.dims)?;
         Ok(smallvec![Some(match self.divisor {
             Some(n) => wide.affine(1.0 / n, 0.0)?,
-            None => wide.as_view(),
+            None => wide.keeping_base(),
         })])
     }
 }

@@ -59,11 +59,9 @@ impl Function for ViewBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        // Where it copies, the copy is what PyTorch's reshape returns too, and no view.
-        Ok(smallvec![Some(match grad.layout().viewed(&self.dims) {
-            Some(_) => grad.view(&self.dims)?.as_view(),
-            None => grad.reshape(&self.dims)?,
-        })])
+        let out = grad.reshape(&self.dims)?;
+        let is_view = std::sync::Arc::ptr_eq(out.storage(), grad.storage());
+        Ok(smallvec![Some(if is_view { out.keeping_base() } else { out })])
     }
 }
 
@@ -100,7 +98,7 @@ impl Function for TransposeBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?.as_view())])
+        Ok(smallvec![Some(grad.transpose(self.axes[0], self.axes[1])?.keeping_base())])
     }
 }
 
@@ -130,7 +128,7 @@ impl Function for PermuteBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.permute(&self.inverse)?.as_view())])
+        Ok(smallvec![Some(grad.permute(&self.inverse)?.keeping_base())])
     }
 }
 
@@ -207,8 +205,8 @@ impl Function for SqueezeBackward {
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let unsqueezed = self.name == "UnsqueezeBackward0";
-        let grad = if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? };
-        Ok(smallvec![Some(grad.as_view())])
+        let out = if unsqueezed { grad.squeeze(self.axis)? } else { grad.unsqueeze(self.axis)? };
+        Ok(smallvec![Some(out.keeping_base())])
     }
 }
 
