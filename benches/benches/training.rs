@@ -8,7 +8,7 @@ use backend_cpu::Cpu;
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
-use memcore::{DType, Device};
+use memcore::Device;
 
 fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Trainer {
     let cpu = Cpu::new().expect("the CPU is there");

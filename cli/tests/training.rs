@@ -12,6 +12,32 @@ fn small(more: &[&'static str]) -> Vec<&'static str> {
     SMALL.iter().chain(more).copied().collect()
 }
 
+#[test]
+fn a_configuration_of_transformers_is_a_model_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let gpt2 = file("config.json", r#"{ "model_type": "gpt2", "n_layer": 2, "colour": "green" }"#);
+    let steps = ["--sequence", "64", "--batch", "2", "--steps", "2"];
+    let predict = |more: &[&str]| json(&[&["predict", "--model-file", &gpt2][..], &steps, more].concat());
+    let whole = predict(&[]);
+    assert_eq!(whole["parameters"], 53_561_088);
+    let of_step = |run: &Value| run["steps"][3][1].as_u64().unwrap();
+    assert_ne!(of_step(&predict(&["--attention", "eager"])), of_step(&whole), "after forward");
+    assert!(of_step(&predict(&["--checkpoint", "blocks"])) < of_step(&whole), "after forward");
+    assert!(of_step(&predict(&["--keep", "loss"])) <= of_step(&whole));
+    let noted = run(&[&["predict", "--model-file", &gpt2][..], &steps].concat());
+    assert!(noted.stderr.contains("colour: unknown key"), "{}", noted.stderr);
+    let t5 = file("t5.json", r#"{ "model_type": "t5" }"#);
+    assert!(refused(2, &["predict", "--model-file", &t5]).contains("\"t5\" is not represented"));
+    assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
+    assert!(refused(2, &["predict", "--model", "gpt", "--checkpoint", "blocks"]).contains("--checkpoint"));
+    assert!(refused(2, &["predict", "--model-file", &gpt2, "--sequence", "2048"]).contains("1024 positions"));
+}
+
 #[cfg(feature = "cpu")]
 #[test]
 fn json_has_the_shape_that_other_programs_read() {

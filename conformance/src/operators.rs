@@ -85,7 +85,13 @@ fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
 }
 
 fn fused(x: &[Tensor], causal: bool, mask: Option<&Tensor>) -> Result<Tensor> {
-    ops::scaled_dot_product_attention(&x[0], &x[1], &x[2], mask, AttentionOptions { scale: None, causal })
+    ops::scaled_dot_product_attention(
+        &x[0],
+        &x[1],
+        &x[2],
+        mask,
+        AttentionOptions { causal, ..AttentionOptions::default() },
+    )
 }
 
 fn normalised(x: &[Tensor], training: bool) -> Result<Tensor> {

@@ -119,6 +119,78 @@ fn release() {
 }
 
 #[test]
+fn equation() {
+    for profile in PROFILES {
+        let outcome = run("equation", profile);
+        check("equation", &outcome);
+        use Verdict::{Depends, Fails, Holds};
+        assert_eq!(verdicts(&outcome), [Holds, Depends, Holds, Depends, Fails], "{profile}");
+    }
+}
+
+#[test]
+fn network_size() {
+    for profile in PROFILES {
+        let outcome = run("network-size", profile);
+        check("network-size", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds; 3], "{profile}");
+        let of = |network: &str| outcome.rows.iter().find(|row| row.setting["network"] == network).unwrap();
+        assert_eq!(of("small-network").measured["parameters"], Some(1_843_776));
+        assert_eq!(of("larger-conv").measured["parameters"], Some(7_374_720));
+    }
+}
+
+#[test]
+fn optimizer() {
+    for profile in PROFILES {
+        let outcome = run("optimizer", profile);
+        check("optimizer", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Fails], "{profile}");
+    }
+}
+
+#[test]
+fn accumulation() {
+    for profile in PROFILES {
+        let outcome = run("accumulation", profile);
+        check("accumulation", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()), "accumulation", &[], None);
+    assert_eq!(verdicts(&computed), [Verdict::Holds, Verdict::Depends]);
+}
+
+#[test]
+fn sequence_length() {
+    for profile in PROFILES {
+        let outcome = run("sequence-length", profile);
+        check("sequence-length", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Fails], "{profile}");
+    }
+}
+
+#[test]
+fn cache() {
+    for profile in PROFILES {
+        let outcome = run("cache", profile);
+        check("cache", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds], "{profile}");
+        assert!(outcome.rows.iter().any(|row| row.measured.get("pair_us") == Some(&None)), "a dry device");
+    }
+}
+
+#[test]
+fn fragmentation() {
+    for profile in PROFILES {
+        let outcome = run("fragmentation", profile);
+        check("fragmentation", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Depends, Verdict::Holds], "{profile}");
+        let predicted = |row: &&lab::experiments::Measurement| row.residual.contains_key("replayed_bytes");
+        assert_eq!(outcome.rows.iter().filter(predicted).count(), 2, "{profile}: the best and the worst order");
+    }
+}
+
+#[test]
 fn every_experiment_stops_when_told_and_keeps_what_it_has() {
     for experiment in ALL {
         let whole = run_with(experiment.name(), "native", &[], None);
@@ -166,7 +238,20 @@ fn every_experiment_computes_too() {
 
 #[test]
 fn impossible_sizes_are_errors() {
-    for (name, size) in [("batch-size", "batch"), ("steady-state", "batch"), ("leak", "steps"), ("release", "batch")] {
+    let impossible = [
+        ("batch-size", "batch"),
+        ("steady-state", "batch"),
+        ("leak", "steps"),
+        ("release", "batch"),
+        ("equation", "width"),
+        ("network-size", "batch"),
+        ("optimizer", "width"),
+        ("accumulation", "pieces"),
+        ("sequence-length", "sequence"),
+        ("cache", "batch"),
+        ("fragmentation", "batch"),
+    ];
+    for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));
         let sizes = BTreeMap::from([(size.to_string(), vec![0])]);
         let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };

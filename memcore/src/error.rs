@@ -105,6 +105,9 @@ pub enum Error {
         /// The version now.
         found: u32,
     },
+    /// A checkpointed block's second run has everything that backward needs. It stops the run; nobody outside sees it.
+    #[error("the recomputation is done")]
+    RecomputationDone,
     /// Backward from something that is not a scalar, without a gradient to start from.
     #[error("backward needs a scalar or an explicit gradient, not shape {dims:?}")]
     NotScalar {

@@ -211,6 +211,52 @@ impl Layout {
         (self, offset)
     }
 
+    /// The layout of an elementwise result of `dims`, from its operands broadcast to them: without gaps, the dimensions in the order that the
+    /// operands' strides suggest, the first operand's word first (PyTorch's `TensorIterator`).
+    ///
+    /// # Errors
+    /// As [`Layout::contiguous`].
+    pub fn elementwise(dims: &[usize], operands: &[&Layout]) -> Result<Self> {
+        let out = Self::contiguous(dims)?;
+        if operands.iter().all(|operand| operand.is_contiguous()) {
+            return Ok(out);
+        }
+        // Dimensions from the innermost out, sorted by insertion; the order may be ambiguous, so no other sort gives the same.
+        let mut order: arrayvec::ArrayVec<usize, MAX_RANK> = (0..dims.len()).rev().collect();
+        for i in 1..order.len() {
+            let mut moving = i;
+            for inner in (0..i).rev() {
+                match out.suggested(operands, order[inner], order[moving]) {
+                    std::cmp::Ordering::Greater => {
+                        order.swap(inner, moving);
+                        moving = inner;
+                    }
+                    std::cmp::Ordering::Less => break,
+                    std::cmp::Ordering::Equal => {}
+                }
+            }
+        }
+        let (mut strides, mut stride) = ([0; MAX_RANK], 1);
+        for &axis in &order {
+            strides[axis] = stride;
+            stride *= dims[axis].max(1);
+        }
+        Ok(Self { strides, ..out })
+    }
+
+    /// Whether dimension `a` belongs outside of `b` (`Greater`) or inside (`Less`) by the operands' strides. A broadcast dimension says nothing.
+    fn suggested(&self, operands: &[&Layout], a: usize, b: usize) -> std::cmp::Ordering {
+        for operand in operands {
+            match (operand.strides[a], operand.strides[b]) {
+                (0, _) | (_, 0) => {}
+                (x, y) if x != y => return x.cmp(&y),
+                _ if self.dims[a] > self.dims[b] => return std::cmp::Ordering::Greater,
+                _ => {}
+            }
+        }
+        std::cmp::Ordering::Equal
+    }
+
     /// Inserts a dimension of size 1 before `axis` (`axis` ≤ rank < [`MAX_RANK`]).
     ///
     /// # Errors
@@ -289,6 +335,22 @@ mod tests {
         assert!(l.is_broadcast() && !l.is_dense());
         assert!(Layout::contiguous(&[3]).unwrap().broadcast_to(&[4]).is_err());
         assert_eq!(broadcast_dims(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
+    }
+
+    #[test]
+    fn elementwise_results_keep_the_order_of_the_strides() {
+        let plain = Layout::contiguous(&[2, 3, 4]).unwrap();
+        let turned = Layout::contiguous(&[2, 4, 3]).unwrap().transposed(1, 2);
+        let dims = [2, 3, 4];
+        assert_eq!(Layout::elementwise(&dims, &[&plain, &plain]).unwrap(), plain);
+        assert_eq!(Layout::elementwise(&dims, &[&turned]).unwrap().strides(), [12, 1, 3]);
+        assert_eq!(Layout::elementwise(&dims, &[&turned, &plain]).unwrap().strides(), [12, 1, 3]);
+        assert_eq!(Layout::elementwise(&dims, &[&plain, &turned]).unwrap().strides(), [12, 4, 1]);
+        let spread = Layout::contiguous(&[1, 1, 4]).unwrap().broadcast_to(&dims).unwrap();
+        assert_eq!(Layout::elementwise(&dims, &[&spread, &turned]).unwrap().strides(), [12, 1, 3]);
+        // A part of a row, transposed: the result has no gaps.
+        let part = Layout::contiguous(&[2, 4, 9]).unwrap().narrowed(2, 3, 3).0.transposed(1, 2);
+        assert_eq!(Layout::elementwise(&dims, &[&part]).unwrap().strides(), [12, 1, 3]);
     }
 
     #[test]

@@ -147,3 +147,20 @@ fn the_ledger_equals_its_replay_and_everything_goes_back() {
     d.empty_cache();
     assert_eq!(d.stats().reserved_bytes.all.current, 0);
 }
+
+#[test]
+fn operators_in_place_take_no_memory_and_refuse_what_backward_needs() {
+    let d = device();
+    let x = parameter(&d, &[64]);
+    assert!(matches!(ops::relu_(&x), Err(Error::Invalid { .. })), "a leaf that wants a gradient");
+    let y = ops::mul_scalar(&x, 2.0).unwrap();
+    let before = allocated(&d);
+    let z = ops::add_(&ops::relu_(&y).unwrap(), &x).unwrap();
+    assert_eq!(allocated(&d), before);
+    // The addition changed what the ReLU saved.
+    let error = loss_of(&z).backward(false).unwrap_err();
+    assert!(matches!(error, Error::StaleSavedValue { role: "result", .. }), "{error}");
+    let y = ops::add_(&ops::mul_scalar(&x, 2.0).unwrap(), &x).unwrap();
+    loss_of(&ops::relu_(&y).unwrap()).backward(false).unwrap();
+    assert_eq!(x.grad().unwrap().dims(), [64]);
+}

@@ -78,6 +78,7 @@ macro_rules! rows {
 fn elementwise() -> Vec<Row> {
     rows! {
         relu(x) => |t| ops::relu(&t[0]);
+        relu_inplace_after_mul(x) => |t| ops::relu_(&ops::mul_scalar(&t[0], 2.0)?);
         leaky_relu(x) => |t| ops::leaky_relu(&t[0], 0.01);
         gelu(x) => |t| ops::gelu(&t[0]);
         gelu_tanh(x) => |t| ops::gelu_tanh(&t[0]);
@@ -285,7 +286,7 @@ fn half_heads(d: &Device) -> Vec<Tensor> {
 }
 
 fn attention() -> Vec<Row> {
-    const CAUSAL: ops::AttentionOptions = ops::AttentionOptions { scale: None, causal: true };
+    const CAUSAL: ops::AttentionOptions = ops::AttentionOptions { scale: None, causal: true, dropout: 0.0 };
     rows! {
         matmul_4d(|d| vec![leaf(d, &[4, 4, 32, 16]), leaf(d, &[4, 4, 32, 16])])
             => |t| ops::matmul(&t[0], &ops::transpose(&t[1], 2, 3)?);

@@ -74,7 +74,7 @@ pub const LAYERS: &[CrateLayers] = &[
     },
     CrateLayers {
         name: "lab",
-        layers: &[&["data"], &["models"], &["training"], &["experiments"]],
+        layers: &[&["data"], &["models"], &["training"], &["experiments", "huggingface"]],
         exceptions: &[],
         complete: false,
     },

@@ -7,6 +7,7 @@ mod config;
 mod device;
 mod model;
 mod output;
+mod replay;
 mod run;
 pub(crate) mod scan;
 mod training;
@@ -18,8 +19,9 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
-pub(crate) use model::{AttentionName, ModelArgs};
+pub(crate) use model::{AttentionName, KeepName, ModelArgs};
 pub(crate) use output::OutputArgs;
+pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
 pub(crate) use training::{ImplementationName, PredictArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
@@ -93,6 +95,13 @@ pub(crate) enum Command {
     #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
             vramlab predict --model gpt2 --batch 8 --gpu 24GiB")]
     Predict(PredictArgs),
+    /// Run a recorded allocation trace through any allocator, or several side by side.
+    #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
+            vramlab replay run.json --compare caching,expandable,planned\n\n\
+            Example: a run of one's own, recorded and replayed on a smaller device\n  \
+            vramlab train --model mlp --data digits --events run.json\n  \
+            vramlab replay run.json --memory-limit 24MiB")]
+    Replay(ReplayArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

@@ -1,9 +1,10 @@
 //! Which network, and how it differs from its default form.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
+use lab::huggingface::{self, Keep};
 use lab::models::ModelOptions;
 
 use super::values;
@@ -15,13 +16,13 @@ pub(crate) struct ModelArgs {
     /// The network [default: simple-cnn].
     #[arg(long, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
     pub model: Option<String>,
-    /// A network described in a file, with how it is trained; flags win.
-    #[arg(long, value_name = "FILE.toml")]
+    /// A network described in a file: TOML with how it is trained (flags win), or a `config.json` of Hugging Face's transformers.
+    #[arg(long, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N", value_parser = values::layer_count())]
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; resnet, vgg16: channels of the first stage).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub width: Option<usize>,
     /// Attention heads.
@@ -36,15 +37,24 @@ pub(crate) struct ModelArgs {
     /// Features per example (mlp).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub features: Option<usize>,
-    /// Classes (mlp).
+    /// Side of the pictures in pixels (resnet, vgg16) [default: 224].
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub image: Option<usize>,
+    /// Classes (mlp, resnet, vgg16).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub classes: Option<usize>,
-    /// Probability of dropping a value (gpt).
+    /// Probability of dropping a value (gpt, vgg16).
     #[arg(long, value_name = "P", value_parser = values::fraction)]
     pub dropout: Option<f64>,
-    /// Attention written out, or as the fused kernel (gpt).
+    /// Attention written out, or as the fused kernel (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_enum)]
     pub attention: Option<AttentionName>,
+    /// Compute blocks again in backward instead of keeping their inside (transformers).
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub checkpoint: Option<CheckpointName>,
+    /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub keep: Option<KeepName>,
     /// Share the output layer's weights with the token table (gpt).
     #[arg(long)]
     pub tied: bool,
@@ -59,6 +69,22 @@ pub(crate) enum AttentionName {
     Sdpa,
 }
 
+/// What is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckpointName {
+    /// Each of the repeated blocks: gradient_checkpointing_enable().
+    Blocks,
+}
+
+/// What is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeepName {
+    /// `out = model(**batch)`
+    Output,
+    /// `loss = model(**batch).loss`
+    Loss,
+}
+
 /// The network, unless said.
 const DEFAULT: &str = "simple-cnn";
 
@@ -66,6 +92,30 @@ impl ModelArgs {
     /// The network's name, unless it comes from a file.
     pub(crate) fn name(&self) -> &str {
         self.model.as_deref().unwrap_or(DEFAULT)
+    }
+
+    /// The file, when it is a configuration of the transformers library.
+    pub(crate) fn config_json(&self) -> Option<&Path> {
+        let path = self.model_file.as_deref()?;
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")).then_some(path)
+    }
+
+    /// For such a configuration.
+    pub(crate) fn pretrained_options(&self) -> huggingface::Options {
+        huggingface::Options {
+            sequence: self.sequence,
+            attention: match self.attention {
+                Some(AttentionName::Eager) => huggingface::Attention::Eager,
+                Some(AttentionName::Sdpa) | None => huggingface::Attention::Sdpa,
+            },
+            checkpoint: self.checkpoint.is_some(),
+            attention_mask: false,
+        }
+    }
+
+    /// What is held of its results.
+    pub(crate) fn kept(&self) -> Keep {
+        if self.keep == Some(KeepName::Loss) { Keep::Loss } else { Keep::Output }
     }
 
     /// For the model's constructor.
@@ -77,6 +127,7 @@ impl ModelArgs {
             sequence: self.sequence,
             vocabulary: self.vocabulary,
             features: self.features,
+            image: self.image,
             classes: self.classes,
             dropout: self.dropout,
             fused_attention: self.attention == Some(AttentionName::Sdpa),

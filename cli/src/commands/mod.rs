@@ -7,8 +7,10 @@ mod list;
 mod opening;
 pub(crate) mod outcome;
 mod plan;
+pub(crate) mod replay;
 mod run;
 mod scan;
+mod subject;
 mod train;
 
 use crate::args::{Command, Invocation};
@@ -32,6 +34,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         }
         Command::Train(args) => scan::run(invocation, &args.output, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Replay(args) => replay::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
-use lab::training::{Progress as Step, RunResult, train};
+use lab::training::{Progress as Step, RunResult};
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId};
 use serde_json::{Map, Value, json};
@@ -62,6 +62,9 @@ const TOP_SCOPES: usize = 6;
 /// # Errors
 /// All but running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
+    for warning in plan.subject.warnings() {
+        ui.tell(warning);
+    }
     let device = plan.opening.open()?;
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
@@ -75,7 +78,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         }
         interrupt::flow()
     };
-    let result = train(plan.architecture.as_ref(), &device, &plan.run, plan.source.clone(), on_step);
+    let result = plan.subject.train(&device, &plan.run, &plan.source, on_step);
     if plan.summary && summary.is_none() {
         summary = Some(memory_summary(&device, info.index));
     }
@@ -93,12 +96,16 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let events = plan.events.as_ref().map(|_| {
         let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
         recording["device"] = info.json();
+        recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
+        for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
+            recording[name] = plan.settings.get(setting).cloned().unwrap_or_default();
+        }
         recording["step_columns"] = json!(COLUMNS);
         recording["steps"] = json!(rows);
         recording
     });
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
-    let (model, description) = (plan.architecture.name().to_string(), plan.architecture.description());
+    let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     Ok(Report { device: info, model, description, settings: plan.settings.clone(), outcome, summary, events })
 }
 

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use lab::data::{DataSpec, Split, Synthetic};
 use lab::model_file::{self, FileModel};
-use lab::models::{Architecture, Defaults, Input, Loss, Task};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
+use lab::models::{Defaults, Input, Loss, Task};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
 use memcore::{Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
+use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, ImplementationName, ModelArgs, PredictArgs, RecordArgs, TrainArgs, TrainingArgs,
-    ZeroGrad,
+    AllocatorArgs, AttentionName, ImplementationName, KeepName, ModelArgs, PredictArgs, RecordArgs, TrainArgs,
+    TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -29,7 +30,7 @@ const EPOCHS: usize = 20;
 /// One run.
 pub(super) struct Plan {
     /// The network.
-    pub architecture: Box<dyn Architecture>,
+    pub subject: Subject,
     /// How it is trained.
     pub run: RunSettings,
     /// On what.
@@ -102,7 +103,7 @@ impl Plan {
         let batch = self.run.batch;
         let absurd =
             || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
-        let bytes = batch_bytes(&self.architecture.task(), batch).ok_or_else(absurd)?;
+        let bytes = batch_bytes(&self.subject.task(), batch).ok_or_else(absurd)?;
         let Some(memory) = device.memory_info() else { return Ok(()) };
         // The host makes the batch before the device has it.
         let copies = if device.name() == "cpu" { 2 } else { 1 };
@@ -118,6 +119,20 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// What a file says of training its network.
+#[derive(Default)]
+struct FileSays {
+    optimizer: Option<OptimizerSettings>,
+    batch: Option<usize>,
+    steps: Option<usize>,
+    accumulate: Option<usize>,
+    set_to_none: Option<bool>,
+    clip_grad_norm: Option<f64>,
+    precision: Option<Precision>,
+    seed: Option<u64>,
+    schedule: Option<Schedule>,
 }
 
 fn at_least_1(what: &str, value: usize) -> Result<usize> {
@@ -142,12 +157,15 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
 impl Common<'_> {
     /// `open` is given the seed.
     fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
-        let (model, training) = (self.model()?, self.training);
-        let defaults = model.architecture.defaults();
+        let (subject, model) = self.subject()?;
+        let (defaults, training) = (subject.defaults(), self.training);
         let optimizer = self.optimizer(model.optimizer, &defaults)?;
         let batch = at_least_1("--batch", training.batch.or(model.batch).unwrap_or(defaults.batch))?;
         let seed = training.seed.or(model.seed).unwrap_or(0);
         let (data, source, own_steps) = self.data(batch, seed)?;
+        if !subject.takes_data() && matches!(source, Source::Dataset { .. }) {
+            return Err(Failure::usage("--data: networks of transformers are trained on synthetic batches only"));
+        }
         let run = RunSettings {
             batch,
             steps: training.steps.or(model.steps).unwrap_or(own_steps),
@@ -170,10 +188,30 @@ impl Common<'_> {
         }
         let opening = opening.profile(profile).history(self.record.events.is_some());
         let (events, summary) = (self.record.events.clone(), self.record.summary);
-        Ok(Plan { architecture: model.architecture, run, source, opening, settings, events, summary })
+        Ok(Plan { subject, run, source, opening, settings, events, summary })
     }
 
     /// The network, and what its file says of training it.
+    fn subject(&self) -> Result<(Subject, FileSays)> {
+        if let Some(subject) = Subject::pretrained(self.model)? {
+            return Ok((subject, FileSays::default()));
+        }
+        let model = self.model()?;
+        let says = FileSays {
+            optimizer: model.optimizer,
+            batch: model.batch,
+            steps: model.steps,
+            accumulate: model.accumulate,
+            set_to_none: model.set_to_none,
+            clip_grad_norm: model.clip_grad_norm,
+            precision: model.precision,
+            seed: model.seed,
+            schedule: model.schedule,
+        };
+        Ok((Subject::Architecture(model.architecture), says))
+    }
+
+    /// A network of our own, and what its file says.
     fn model(&self) -> Result<FileModel> {
         let options = self.model.options();
         let Some(path) = &self.model.model_file else {
@@ -255,9 +293,12 @@ impl Common<'_> {
             "sequence": model.sequence,
             "vocabulary": model.vocabulary,
             "features": model.features,
+            "image": model.image,
             "classes": model.classes,
             "dropout": model.dropout,
             "attention": model.attention.map(|a| if a == AttentionName::Sdpa { "sdpa" } else { "eager" }),
+            "checkpoint": model.checkpoint.map(|_| "blocks"),
+            "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
         })
     }

@@ -6,6 +6,7 @@ pub(crate) mod experiment;
 pub(crate) mod markdown;
 pub(crate) mod memory;
 pub(crate) mod oom;
+pub(crate) mod replay;
 pub(crate) mod style;
 pub(crate) mod table;
 

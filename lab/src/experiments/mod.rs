@@ -3,13 +3,21 @@
 //! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
 //! table in the README and the reports come from that list.
 
+mod accumulation;
 mod batch_size;
+mod cache;
+mod contest;
+mod equation;
+mod fragmentation;
 mod leak;
+mod network_size;
+mod optimizer;
 mod outcome;
 mod pace;
 pub mod programs;
 mod release;
 mod rig;
+mod sequence_length;
 mod show;
 mod steady_state;
 
@@ -23,8 +31,19 @@ use memcore::Device;
 use crate::error::{Error, Result};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: &[&dyn Experiment] =
-    &[&batch_size::BatchSize, &steady_state::SteadyState, &leak::Leak, &release::Release];
+pub const ALL: &[&dyn Experiment] = &[
+    &batch_size::BatchSize,
+    &steady_state::SteadyState,
+    &leak::Leak,
+    &release::Release,
+    &equation::Equation,
+    &network_size::NetworkSize,
+    &optimizer::OptimizerChoice,
+    &accumulation::Accumulation,
+    &sequence_length::SequenceLength,
+    &cache::Cache,
+    &fragmentation::Fragmentation,
+];
 
 /// How an experiment is asked to be run.
 pub struct Setup<'a> {

@@ -8,7 +8,7 @@ use memcore::{DType, Device, Tensor};
 
 use super::Setup;
 use crate::error::{Error, Result};
-use crate::models::{Model, ModelOptions, architecture};
+use crate::models::{Architecture, Model, ModelOptions, architecture};
 use crate::predict::{Rules, Variable};
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
@@ -60,9 +60,19 @@ impl Rig {
     /// A network by name with its optimizer, in f32.
     pub(super) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
         let architecture = architecture(name, &ModelOptions::default())?;
+        Self::of(device, &*architecture, &OptimizerSettings::new(optimizer, lr), seed)
+    }
+
+    /// A network with its optimizer, in f32.
+    pub(super) fn of(
+        device: &Device,
+        architecture: &dyn Architecture,
+        optimizer: &OptimizerSettings,
+        seed: u64,
+    ) -> Result<Self> {
         device.phase("model");
-        let model = Model::build(&*architecture, device, DType::F32, seed)?;
-        let optimizer = Some(OptimizerSettings::new(optimizer, lr).build(model.parameters.clone())?);
+        let model = Model::build(architecture, device, DType::F32, seed)?;
+        let optimizer = Some(optimizer.build(model.parameters.clone())?);
         let source = Source::Synthetic { seed };
         let (input, target, output, loss) = (None, None, None, None);
         Ok(Self { device: device.clone(), model, optimizer, input, target, output, loss, source })

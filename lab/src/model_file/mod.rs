@@ -303,7 +303,7 @@ fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
 }
 
 fn read_schedule(s: &Section<'_>) -> Result<Schedule> {
-    s.only(&["order", "prefix", "rows", "cast"])?;
+    s.only(&["order", "prefix", "rows", "cast", "one_batch"])?;
     let default = Schedule::default();
     let prefix = s.string("prefix")?.map_or(default.prefix.clone(), str::to_string);
     let mut schedule = match s.strings("order")? {
@@ -314,6 +314,7 @@ fn read_schedule(s: &Section<'_>) -> Result<Schedule> {
         schedule = schedule.with_rows(&rows).map_err(|error| s.key_error("rows", problem_of(error)))?;
     }
     schedule.cast = s.flag("cast")?.unwrap_or(false);
+    schedule.one_batch = s.flag("one_batch")?.unwrap_or(false);
     Ok(schedule)
 }
 

@@ -2,8 +2,10 @@
 
 mod gpt;
 mod mlp;
+mod resnet;
 mod simple_cnn;
 mod small_network;
+mod vgg;
 
 pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
@@ -73,7 +75,7 @@ pub struct Model {
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; resnet, vgg: channels of the first stage).
     pub width: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
@@ -83,6 +85,8 @@ pub struct ModelOptions {
     pub vocabulary: Option<usize>,
     /// Features per example (mlp).
     pub features: Option<usize>,
+    /// Side of the pictures (resnet, vgg).
+    pub image: Option<usize>,
     /// Classes.
     pub classes: Option<usize>,
     /// Probability of dropping.
@@ -138,6 +142,10 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("larger-conv", small_network::larger_conv),
     ("gpt", gpt::gpt),
     ("gpt2", gpt::gpt2),
+    ("resnet18", resnet::resnet18),
+    ("resnet34", resnet::resnet34),
+    ("resnet50", resnet::resnet50),
+    ("vgg16", vgg::vgg16),
 ];
 
 /// The network of that name, with these options.
@@ -152,6 +160,20 @@ pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Archit
             Err(Error::usage("--model", format!("unknown model {name:?}; known: {}", known.join(", "))))
         }
     }
+}
+
+/// Classifying pictures of three colours, 224 × 224 in 1,000 classes unless said otherwise. `multiple` is what a side must be a multiple of.
+fn image_task(options: &ModelOptions, multiple: usize) -> Result<(Task, usize)> {
+    let (side, classes) = (options.image.unwrap_or(224), options.classes.unwrap_or(1000));
+    if side == 0 || !side.is_multiple_of(multiple) {
+        return Err(Error::usage("--image", format!("{side}: a multiple of {multiple} is needed")));
+    }
+    for (option, size) in [("--classes", classes), ("--width", options.width.unwrap_or(1))] {
+        if size == 0 {
+            return Err(Error::usage(option, "must be at least 1"));
+        }
+    }
+    Ok((Task { input: Input::Values(vec![3, side, side]), loss: Loss::CrossEntropy { classes } }, classes))
 }
 
 impl Model {
@@ -202,6 +224,7 @@ impl ModelOptions {
             ("sequence", self.sequence.is_some()),
             ("vocabulary", self.vocabulary.is_some()),
             ("features", self.features.is_some()),
+            ("image", self.image.is_some()),
             ("classes", self.classes.is_some()),
             ("dropout", self.dropout.is_some()),
             ("attention", self.fused_attention),

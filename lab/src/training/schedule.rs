@@ -106,6 +106,8 @@ pub struct Schedule {
     pub prefix: String,
     /// The model is made in float32 and cast to its type afterwards, with a row before and after: `model.to(dtype)`.
     pub cast: bool,
+    /// Input and target are one variable (`batch = next(loader)`): both new ones are there before the old ones go.
+    pub one_batch: bool,
 }
 
 impl Default for Schedule {
@@ -130,7 +132,7 @@ impl Schedule {
     pub fn of(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
         let rows = order.iter().filter(|phase| **phase != Phase::ExitAutocast);
         let rows = rows.map(|&phase| RowAfter { phase, label: phase.name().into() }).collect();
-        Self { order, rows, prefix: prefix.into(), cast: false }
+        Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
     }
 
     /// A schedule from the names of its phases, with a row after each but `exit_autocast`.

@@ -234,10 +234,12 @@ impl Trainer {
         let _op = context::op("to");
         let dtype = self.settings.precision.dtype();
         let data = self.source.batch(&self.model.task, self.settings.batch, batch, self.device.computes())?;
+        let old = self.settings.schedule.one_batch.then(|| (self.held.input.take(), self.held.target.take()));
         self.held.input = Some(data.upload_inputs(&self.device, dtype)?);
         if self.settings.schedule.names(Phase::Loss) {
             self.held.target = Some(data.upload_targets(&self.device, dtype)?);
         }
+        drop(old);
         Ok(())
     }
 

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use backend_cpu::Cpu;
 use conformance::Reference;
 use memcore::Device;
+use memcore::backend::Backend;
 
-use crate::cases::{Case, plain, train, trainer};
+use crate::cases::{Case, is_deep, plain, train, trainer};
 
 /// The losses of a case on a fresh device.
 fn losses(case: &Case) -> Vec<f64> {
-    let device = Device::builder(Arc::new(Reference::default())).build();
+    let backend: Arc<dyn Backend> = match is_deep(case.architecture.name()) {
+        true => Arc::new(Cpu::new().unwrap()),
+        false => Arc::new(Reference::default()),
+    };
+    let device = Device::builder(backend).build();
     let mut trainer = trainer(case, &device).unwrap();
     train(case, &mut trainer).unwrap()
 }
@@ -18,12 +24,23 @@ fn losses(case: &Case) -> Vec<f64> {
 fn learning() -> Vec<Case> {
     let mut cases = plain();
     for case in &mut cases {
-        let convolutional = ["simple-cnn", "small-network", "larger-conv"].contains(&case.architecture.name());
-        case.settings.steps = if convolutional { 4 } else { 15 };
-        case.settings.optimizer.lr = match case.architecture.name() {
+        let name = case.architecture.name().to_string();
+        case.settings.steps = match name.as_str() {
+            "simple-cnn" | "small-network" | "larger-conv" => 4,
+            name if is_deep(name) => 5,
+            _ => 15,
+        };
+        if name.starts_with("resnet") {
+            // Batch normalisation of two values gives their signs.
+            case.settings.batch = 8;
+        }
+        case.settings.optimizer.lr = match name.as_str() {
             "linear" | "two-layer" => 0.05,
             "small-network" => 0.05,
             "larger-conv" => 0.02,
+            "resnet18" | "resnet34" | "resnet50" => 2e-3,
+            // Little comes through thirteen layers of small weights: what learns is the end.
+            "vgg16" => 0.05,
             _ => 3e-3,
         };
     }

@@ -37,7 +37,7 @@ impl Array {
         if dtype == self.dtype() {
             return Ok(self.clone());
         }
-        let out = Self::empty(self.device(), self.dims(), dtype)?;
+        let out = Self::empty_for(self.device(), self.dims(), &[&self.layout], dtype)?;
         self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
         Ok(out)
     }
@@ -57,7 +57,7 @@ impl Array {
     /// As [`Array::empty`], and the backend's.
     pub fn unary(&self, op: UnaryOp) -> Result<Self> {
         let dtype = if op == UnaryOp::IsZero { DType::Bool } else { self.dtype() };
-        let out = Self::empty(self.device(), self.dims(), dtype)?;
+        let out = Self::empty_for(self.device(), self.dims(), &[&self.layout], dtype)?;
         self.device().launch(Unary { op, x: self.operand(), out: out.operand() })?;
         Ok(out)
     }
@@ -96,8 +96,8 @@ impl Array {
         self.check_partner("binary", rhs)?;
         let dims = broadcast_dims(self.dims(), rhs.dims())?;
         let dtype = if op.is_comparison() { DType::Bool } else { self.dtype() };
-        let out = Self::empty(self.device(), &dims, dtype)?;
         let (lhs, rhs) = (self.broadcast_to(&dims)?, rhs.broadcast_to(&dims)?);
+        let out = Self::empty_for(self.device(), &dims, &[&lhs.layout, &rhs.layout], dtype)?;
         self.device().launch(Binary { op, lhs: lhs.operand(), rhs: rhs.operand(), out: out.operand() })?;
         Ok(out)
     }

@@ -53,6 +53,16 @@ impl Array {
         Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
     }
 
+    /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
+    ///
+    /// # Errors
+    /// As [`Array::empty`].
+    pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
+        let layout = Layout::elementwise(dims, operands)?;
+        let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
+        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
+    }
+
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
     /// and shrinks the result without giving memory back.
     ///

@@ -2,7 +2,8 @@
 //!
 //! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
 //! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
-//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was.
+//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was; the run stops as soon as
+//! everything is filled in.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -97,14 +98,18 @@ impl SavedHooks for Record {
     }
 }
 
-/// Hooks of the second run: collect the values.
-#[derive(Default)]
-struct Collect(Mutex<Vec<Option<SavedValue>>>);
+/// Hooks of the second run: collect the values, and stop the run when there are as many as forward saved: nothing after the operation that saves the
+/// last one is needed.
+struct Collect {
+    wanted: usize,
+    values: Mutex<Vec<Option<SavedValue>>>,
+}
 
 impl SavedHooks for Collect {
     fn pack(&self, array: Array) -> Result<Packed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Some(SavedValue::keep("recomputed", array)));
-        Ok(Box::new(()))
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        values.push(Some(SavedValue::keep("recomputed", array)));
+        if values.len() == self.wanted { Err(Error::RecomputationDone) } else { Ok(Box::new(())) }
     }
 
     fn unpack(&self, _: &Packed) -> Result<Array> {
@@ -116,7 +121,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     let device = frame.inputs[0].device().clone();
     let offset = device.random_offset();
     device.set_random_offset(frame.random_offset);
-    let collect = Arc::new(Collect::default());
+    let collect = Arc::new(Collect { wanted: frame.state().saved, values: Mutex::default() });
     let result = {
         let _recording = NoGrad::enable();
         let _autocast = Autocast::enter(frame.autocast);
@@ -125,8 +130,13 @@ fn recompute(frame: &Frame) -> Result<()> {
         (frame.body)(&inputs)
     };
     device.set_random_offset(offset);
-    drop(result?); // what the block returned is not needed: its last node saved it where it is
-    let values = std::mem::take(&mut *collect.0.lock().unwrap_or_else(PoisonError::into_inner));
+    match result {
+        // What the block returned is not needed: its last node saved it where it is.
+        Ok(output) => drop(output),
+        Err(Error::RecomputationDone) => {}
+        Err(error) => return Err(error),
+    }
+    let values = std::mem::take(&mut *collect.values.lock().unwrap_or_else(PoisonError::into_inner));
     let mut state = frame.state();
     if values.len() != state.saved {
         let (now, then) = (values.len(), state.saved);

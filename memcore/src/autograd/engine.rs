@@ -2,7 +2,7 @@
 //!
 //! As PyTorch's engine: a node becomes ready when every consumer of its outputs has run (their number is counted first); of the ready
 //! ones the leaves' accumulations go first, then the node made last. Gradients that meet are added in place into the one that arrived first,
-//! when nobody else holds its memory.
+//! when nobody else holds its memory (a view of PyTorch's holds it twice, itself and in the tensor that it was taken from).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -110,7 +110,7 @@ impl Node {
     }
 
     pub(super) fn run(&self, grads: Grads) -> Result<Grads> {
-        let saved = Saved { op: self.name(), slots: self.saved() };
+        let saved = Saved::new(self.name(), self.saved());
         self.function.backward(grads, &saved, Needs(&self.next))
     }
 
@@ -240,6 +240,31 @@ pub fn record(
     Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
 }
 
+/// As [`record`], for an operation that saves inputs only: they are saved before `compute` makes the output, so that a recomputation which needs
+/// nothing after them stops without it.
+///
+/// # Errors
+/// Those of `describe` and `compute`.
+pub fn record_inputs(
+    inputs: &[&Tensor],
+    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
+    compute: impl FnOnce() -> Result<Array>,
+) -> Result<Tensor> {
+    if !records(inputs) {
+        return Ok(Tensor::from_array(compute()?));
+    }
+    let mut recorder = Recorder::default();
+    let function = describe(&mut recorder)?;
+    let output = compute()?;
+    let node = new_node(1, inputs, &output, function, recorder);
+    Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
+}
+
+/// Whether an operation on `inputs` is recorded.
+fn records(inputs: &[&Tensor]) -> bool {
+    is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
+}
+
 /// As [`record`], for an operation with several outputs; gradients arrive in one slot per output.
 ///
 /// # Errors
@@ -264,13 +289,23 @@ fn record_node(
     output: &Array,
     describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
 ) -> Result<Option<Arc<Node>>> {
-    if !is_grad_enabled() || !inputs.iter().any(|t| t.requires_grad()) {
+    if !records(inputs) {
         return Ok(None);
     }
     let mut recorder = Recorder::default();
     let function = describe(&mut recorder)?;
+    Ok(Some(new_node(outputs, inputs, output, function, recorder)))
+}
+
+fn new_node(
+    outputs: u32,
+    inputs: &[&Tensor],
+    output: &Array,
+    function: Box<dyn Function>,
+    recorder: Recorder,
+) -> Arc<Node> {
     let device = output.device().clone();
-    let node = Arc::new_cyclic(|this: &std::sync::Weak<Node>| Node {
+    Arc::new_cyclic(|this: &std::sync::Weak<Node>| Node {
         tape_index: device.tape().insert(this.clone(), NODE_BYTES),
         device,
         seq: SEQUENCE.fetch_add(1, Relaxed),
@@ -279,6 +314,5 @@ fn record_node(
         outputs,
         next: inputs.iter().map(|t| t.edge().cloned()).collect(),
         saved: Mutex::new(Some(recorder.saved)),
-    });
-    Ok(Some(node))
+    })
 }

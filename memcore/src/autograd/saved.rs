@@ -1,5 +1,6 @@
 //! What a node keeps for its backward.
 
+use std::cell::RefCell;
 use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
@@ -81,11 +82,23 @@ pub(super) type Slots = Option<SmallVec<[SavedValue; 3]>>;
 
 /// A node's saved values, as its backward sees them. Each is unpacked when it is asked for.
 pub struct Saved<'a> {
-    pub(super) op: &'static str,
-    pub(super) slots: MutexGuard<'a, Slots>,
+    op: &'static str,
+    slots: MutexGuard<'a, Slots>,
+    /// What hooks made anew: it lives as long as the backward function, as the local variables of PyTorch's do.
+    unpacked: RefCell<SmallVec<[Array; 2]>>,
 }
 
-impl Saved<'_> {
+impl<'a> Saved<'a> {
+    /// Of a node called `op`.
+    pub(super) fn new(op: &'static str, slots: MutexGuard<'a, Slots>) -> Self {
+        Self { op, slots, unpacked: RefCell::default() }
+    }
+
+    /// Lets go what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
+    pub fn done(&self) {
+        self.unpacked.take();
+    }
+
     /// The `index`-th value saved.
     ///
     /// # Errors
@@ -93,7 +106,13 @@ impl Saved<'_> {
     pub fn get(&self, index: usize) -> Result<Array> {
         let slots = self.slots.as_ref().ok_or(Error::BackwardTwice { op: self.op })?;
         match slots.get(index) {
-            Some(value) => value.unpack(self.op),
+            Some(value) => {
+                let array = value.unpack(self.op)?;
+                if value.array().is_none() {
+                    self.unpacked.borrow_mut().push(array.clone());
+                }
+                Ok(array)
+            }
             None => Err(Error::invalid(self.op, format!("saved {} values, number {index} was asked for", slots.len()))),
         }
     }

@@ -73,6 +73,14 @@ impl Tensor {
         Self::from_array(self.array.clone())
     }
 
+    /// Fails for a leaf that wants a gradient while history is recorded: its value before is what backward would need.
+    pub(crate) fn may_change_in_place(&self, op: &'static str) -> Result<()> {
+        if super::is_grad_enabled() && matches!(self.edge, Some(Edge::Leaf(_))) {
+            return Err(Error::invalid(op, "a leaf that requires grad is being used in an in-place operation"));
+        }
+        Ok(())
+    }
+
     /// The gradient accumulated in a leaf.
     pub fn grad(&self) -> Option<Array> {
         match &self.edge {

@@ -69,7 +69,10 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     /// The report on the allocator's last failure. `requested_bytes` stands in where the allocator keeps no record.
-    pub fn new(requested_bytes: u64, allocator: &dyn Allocator, ledger: &Ledger, memory: &dyn DeviceMemory) -> Self {
+    pub fn new<A>(requested_bytes: u64, allocator: &A, ledger: &Ledger, memory: &dyn DeviceMemory) -> Self
+    where
+        A: Allocator + ?Sized,
+    {
         let bare = AllocationFailure {
             requested_bytes,
             block_bytes: requested_bytes,
@@ -169,7 +172,9 @@ fn verdict(failure: &AllocationFailure, rings: &Rings, memory: &dyn DeviceMemory
     }
     let cached = rings.reserved_bytes.saturating_sub(rings.active_bytes);
     let obtainable = info.map_or(0, |info| info.free_bytes).min(allowed.saturating_sub(rings.reserved_bytes));
-    if cached + obtainable >= failure.block_bytes { Verdict::Fragmented } else { Verdict::Full }
+    // In the cache a block would do; the device is only ever asked for a whole segment.
+    let enough = cached >= failure.block_bytes || cached + obtainable >= failure.segment_bytes;
+    if enough { Verdict::Fragmented } else { Verdict::Full }
 }
 
 impl fmt::Display for OutOfMemory {

@@ -83,7 +83,7 @@ impl MultiHeadAttention {
         let (q, k, v) = (next()?, next()?, next()?);
         drop(parts);
         let (y, weights) = if self.options.fused {
-            let options = ops::AttentionOptions { scale: None, causal: self.options.causal };
+            let options = ops::AttentionOptions { causal: self.options.causal, ..ops::AttentionOptions::default() };
             (ops::scaled_dot_product_attention(&q, &k, &v, None, options)?, None)
         } else {
             let (dropout, training) = (self.options.dropout, self.training.is_on());

@@ -28,6 +28,22 @@ fn activation(x: &Tensor, op: UnaryOp, gradient: ActivationBackward, saves: Save
     })
 }
 
+/// [`relu`] in the memory of its input: `nn.ReLU(inplace=True)`. Saves its result, which is that memory. `x` itself must not be used any
+/// more, only what is returned; whoever saved `x` before fails in its backward, as in PyTorch.
+///
+/// # Errors
+/// [`Error::Invalid`] for a leaf that wants a gradient; those of the device.
+pub fn relu_(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("relu_");
+    x.may_change_in_place("relu_")?;
+    x.array().unary_(UnaryOp::Relu)?;
+    let gradient = ActivationBackward { op: "relu_", name: "ReluBackward0", gradient: UnaryGradOp::Relu };
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("result", x.array())?;
+        Ok(Box::new(gradient))
+    })
+}
+
 struct ActivationBackward {
     op: &'static str,
     name: &'static str,
@@ -40,9 +56,11 @@ impl Function for ActivationBackward {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let saved = saved.get(0)?;
+        let value = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(Array::unary_grad(self.gradient, &saved, grad)?)])
+        let out = Array::unary_grad(self.gradient, &value, grad)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }
 

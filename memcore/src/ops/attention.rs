@@ -4,6 +4,7 @@
 
 use smallvec::smallvec;
 
+use super::attention_math::attention_math;
 use super::attention_temporaries::Algorithm;
 use super::autocast::lower;
 use super::dropout::dropout;
@@ -121,6 +122,8 @@ pub struct AttentionOptions {
     pub scale: Option<f64>,
     /// Position `i` sees keys `j ≤ i` only. Not together with a mask.
     pub causal: bool,
+    /// Probability of dropping a weight. Our kernels drop nothing; it decides what PyTorch's would take (flash keeps a generator state of its own).
+    pub dropout: f64,
 }
 
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
@@ -130,8 +133,8 @@ pub struct AttentionOptions {
 /// numbers that are added to the scores. It gets no gradient.
 ///
 /// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `attention_temporaries.rs`): flash for 16-bit
-/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads with a mask or in f32 and writes the scores
-/// out there; ours is fused nonetheless.
+/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads in f32 and writes the scores out there: so
+/// do we, under its profiles; with a mask as well, where ours is fused nonetheless.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`, or one that wants a gradient; those of the
@@ -150,13 +153,17 @@ pub fn scaled_dot_product_attention(
         return Err(Error::invalid("scaled_dot_product_attention", problem));
     }
     let algorithm = Algorithm::of(q.array(), mask.is_some());
+    if algorithm == Algorithm::Efficient && heads.groups > 1 && mask.is_none() {
+        let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+        return attention_math(q, k, v, scale, options.causal);
+    }
     let _op = context::op(algorithm.forward_op());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in)?;
-    let extras = algorithm.extras(y.device())?;
+    let extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,
@@ -249,6 +256,7 @@ impl Function for AttentionBackward {
         drop(workspace);
         scratch.release();
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
+        saved.done();
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }
 }

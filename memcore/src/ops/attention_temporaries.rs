@@ -101,11 +101,15 @@ impl Algorithm {
     }
 
     /// What flash attention returns beside its results: the state of the generator, and an unused word.
-    pub(super) fn extras(self, device: &Device) -> Result<SmallVec<[Array; 2]>> {
+    pub(super) fn extras(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
         if self != Self::Flash {
             return Ok(SmallVec::new());
         }
-        Ok(smallvec![Array::empty(device, &[2], DType::I64)?, Array::empty(device, &[1], DType::I64)?])
+        let words = |n: usize| Array::empty(device, &[n], DType::I64);
+        let (state, unused) = (words(2)?, words(1)?);
+        // With dropout the first state is replaced by another.
+        let state = if dropout { words(2)? } else { state };
+        Ok(smallvec![state, unused])
     }
 
     /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not.

@@ -25,6 +25,18 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }
 
+/// `a += b`, `b` broadcast to `a`. Saves nothing. `a` itself must not be used any more, only what is returned.
+///
+/// # Errors
+/// As [`add`], and [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that wants a gradient.
+pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("add_");
+    a.may_change_in_place("add_")?;
+    a.array().add_(&b.array().cast(a.dtype())?)?;
+    let y = a.array().clone();
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
+}
+
 /// `a − b`. Saves nothing.
 ///
 /// # Errors
@@ -102,7 +114,7 @@ impl Function for SumBackward {
         self.name
     }
 
-    fn backward(&self, mut grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(1) {
@@ -111,6 +123,7 @@ impl Function for SumBackward {
         if needs.input(0) {
             out[0] = Some(grad);
         }
+        saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
@@ -152,6 +165,7 @@ impl Function for MulBackward {
         if needs.input(0) {
             out[0] = Some(promoted(BinaryOp::Mul, grad, &saved.get(0)?)?);
         }
+        saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
@@ -202,6 +216,7 @@ impl Function for DivBackward {
         if needs.input(0) {
             out[0] = Some(grad.binary(BinaryOp::Div, &b)?);
         }
+        saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
@@ -258,6 +273,7 @@ impl Function for ExtremumBackward {
                 out[i] = Some(share);
             }
         }
+        saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }

@@ -98,6 +98,7 @@ impl Function for ConvolutionBackward {
         if needs.input(2) && bias_last {
             out[2] = Some(pass.bias_grad()?);
         }
+        saved.done();
         Ok(out)
     }
 }

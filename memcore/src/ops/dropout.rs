@@ -54,6 +54,7 @@ impl Function for NativeDropoutBackward {
             mask: mask.operand(),
             out: out.operand(),
         })?;
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }

@@ -109,7 +109,9 @@ impl Function for UnaryBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let value = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(self.rule.gradient(&value, grad)?)])
+        let out = self.rule.gradient(&value, grad)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }
 

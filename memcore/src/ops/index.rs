@@ -68,6 +68,7 @@ impl Function for EmbeddingBackward {
         })?;
         drop(segments);
         drop(sort);
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }
@@ -146,6 +147,7 @@ impl Function for IndexSelectBackward {
                 out: into.operand(),
             })?;
         }
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }

@@ -37,7 +37,7 @@ impl Function for CatBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut start = 0;
         let mut part = |(i, &len): (usize, &usize)| {
-            let part = needs.input(i).then(|| grad.narrow(self.axis, start, len)).transpose();
+            let part = needs.input(i).then(|| grad.narrow(self.axis, start, len).map(Array::keeping_base)).transpose();
             start += len;
             part
         };
@@ -82,7 +82,8 @@ impl Function for StackBackward {
 
     fn backward(&self, grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        (0..self.parts).map(|i| needs.input(i).then(|| grad.select(self.axis, i)).transpose()).collect()
+        let part = |i| needs.input(i).then(|| grad.select(self.axis, i).map(Array::keeping_base)).transpose();
+        (0..self.parts).map(part).collect()
     }
 }
 

@@ -77,6 +77,7 @@ impl Function for NllLossBackward {
             total_weight: total_weight.operand(),
             out: out.operand(),
         })?;
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }
@@ -138,6 +139,7 @@ impl Function for MseLossBackward {
                 out[i] = Some(Array::ternary(op, grad, &x, &target, x.dims())?);
             }
         }
+        saved.done();
         Ok(out)
     }
 }

@@ -32,7 +32,9 @@ impl Function for MaskedFillBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let mask = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(grad.masked_fill(&mask, 0.0)?)])
+        let out = grad.masked_fill(&mask, 0.0)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }
 
@@ -70,6 +72,7 @@ impl Function for WhereBackward {
                 out[i] = Some(chosen.select_by(&condition, other)?);
             }
         }
+        saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }

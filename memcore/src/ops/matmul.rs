@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use super::autocast::lower;
 use super::shape::t;
 use crate::array::{Array, MatmulOptions};
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
@@ -32,11 +32,12 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     }
     let (b, a) = (&lower(b)?, &lower(a)?);
     let _op = context::op(op);
-    let y = a.array().matmul(b.array())?;
-    record(y, &[a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         let operands = Operands::save(saved, a, b)?;
-        Ok(Box::new(ProductBackward { op, name, operands, column_major: is_column_major(b.array()) }))
-    })
+        let column_major = is_column_major(b.array());
+        Ok::<Box<dyn Function>, Error>(Box::new(ProductBackward { op, name, operands, column_major }))
+    };
+    record_inputs(&[a, b], describe, || a.array().matmul(b.array()))
 }
 
 /// Whether a matrix lies column by column, as a transposed weight does.
@@ -114,6 +115,7 @@ impl Function for ProductBackward {
         if let (true, Some(rhs)) = (needs.input(0), &rhs) {
             out[0] = Some(grad.matmul(&rhs.t()?)?);
         }
+        saved.done();
         Ok(out)
     }
 }
@@ -135,10 +137,12 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     let (b, a, bias) = (&lower(b)?, &lower(a)?, &lower(bias)?);
     let _op = context::op("addmm");
-    let y = a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })?;
-    record(y, &[bias, a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         let operands = Operands::save_named(saved, a, b)?;
-        Ok(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
+        Ok::<Box<dyn Function>, Error>(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
+    };
+    record_inputs(&[bias, a, b], describe, || {
+        a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })
     })
 }
 
@@ -167,6 +171,7 @@ impl Function for AddmmBackward {
         drop(mm);
         drop(rhs);
         drop(lhs);
+        saved.done();
         if needs.input(0) {
             let _sum = context::op("sum");
             out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());

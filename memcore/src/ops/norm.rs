@@ -166,6 +166,7 @@ impl Function for LayerNormBackward {
             out_weight: dw.as_ref().map(Array::operand),
             out_bias: db.as_ref().map(Array::operand),
         })?;
+        saved.done();
         Ok(out.into_grads(self.slots))
     }
 }
@@ -235,6 +236,7 @@ impl Function for RmsNormBackward {
             out_x: out.x.as_ref().map(rows).transpose()?,
             out_weight: dw.as_ref().map(Array::operand),
         })?;
+        saved.done();
         Ok(out.into_grads(self.slots))
     }
 }
@@ -387,6 +389,7 @@ impl Function for BatchNormBackward {
             out_weight: out.parameters[0].as_ref().map(Array::operand),
             out_bias: out.parameters[1].as_ref().map(Array::operand),
         })?;
+        saved.done();
         Ok(out.into_grads(self.slots))
     }
 }

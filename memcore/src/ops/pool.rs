@@ -117,6 +117,7 @@ impl Function for PoolBackward {
             indices: indices.as_ref().map(Array::operand),
             out: out.operand(),
         })?;
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }

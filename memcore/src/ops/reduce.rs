@@ -83,7 +83,7 @@ impl Function for LinearBackward {
         let wide = grad.view(&self.kept)?.broadcast_to(&self.dims)?;
         Ok(smallvec![Some(match self.divisor {
             Some(n) => wide.affine(1.0 / n, 0.0)?,
-            None => wide,
+            None => wide.keeping_base(),
         })])
     }
 }
@@ -201,6 +201,7 @@ impl Function for AmaxBackward {
         out.reduce_axes_into(ReduceOp::Sum, &share)?;
         grad.view(&self.kept)?.binary_into(BinaryOp::Div, &share, &share)?;
         out.binary_(BinaryOp::Mul, &share)?;
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }
@@ -242,7 +243,9 @@ impl Function for NormBackward {
         let direction = x.binary(BinaryOp::Div, &y)?;
         let is_zero = y.unary(UnaryOp::IsZero)?;
         direction.masked_fill_(&is_zero, 0.0)?;
-        Ok(smallvec![Some(direction.mul(grad)?)])
+        let out = direction.mul(grad)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }
 

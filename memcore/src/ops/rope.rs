@@ -52,6 +52,8 @@ impl Function for RopeBackward {
         let (cos, sin) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("rope_backward");
-        Ok(smallvec![Some(turned(grad, &cos, &sin, true)?)])
+        let out = turned(grad, &cos, &sin, true)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }

@@ -58,6 +58,31 @@ fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) ->
     })
 }
 
+/// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
+/// is a mask of the scores' size, one of the rows', and a second result that is the one kept.
+///
+/// # Errors
+/// As [`softmax`].
+pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("_safe_softmax");
+    let input = x.array().contiguous()?;
+    let device = x.device();
+    let y = {
+        let _plain = input.empty_like()?;
+        let _masked = Array::empty(device, x.dims(), DType::Bool)?;
+        let rows = row_dims(x.dims())[0];
+        let _masked_rows = Array::empty(device, &[rows], DType::Bool)?;
+        let _zero = Array::empty(device, &[], x.dtype())?;
+        input.empty_like()?
+    };
+    let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
+    device.launch(Softmax { log: false, x: rows(&input)?, out: rows(&y)? })?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("result", &y)?;
+        Ok(Box::new(SoftmaxBackward { log: false, input: x.dtype() }))
+    })
+}
+
 /// `[rows, n]` of a shape whose last size is n.
 fn row_dims(dims: &[usize]) -> [usize; 2] {
     let n = dims.last().copied().unwrap_or(1);
@@ -87,6 +112,7 @@ impl Function for SoftmaxBackward {
         let workspace = product.as_ref().map(Array::operand);
         let (y_rows, grad_rows, out_rows) = (rows(&y)?, rows(&grad)?, rows(&out)?);
         y.device().launch(SoftmaxGrad { log: self.log, y: y_rows, grad: grad_rows, out: out_rows, workspace })?;
+        saved.done();
         Ok(smallvec![Some(out)])
     }
 }

@@ -15,13 +15,13 @@ impl Caching {
         }
         let target = self.taken_bytes - threshold;
         let pool = &self.pools[LARGE as usize];
-        let whole = pool.free.values().map(|&index| &self.nodes[index]).filter(|node| !node.is_split());
+        let whole = pool.free.blocks().map(|index| &self.nodes[index]).filter(|node| !node.is_split());
         let (mut total_age, mut count) = whole.fold((0, 0u64), |(sum, n), node| (sum + pool.age(node), n + 1));
         let (mut reclaimed, mut found) = (0, true);
         while reclaimed < target && found && count > 0 {
             let average = total_age as f64 / count as f64;
             found = false;
-            let pass: Vec<u32> = self.pools[LARGE as usize].free.values().copied().collect();
+            let pass: Vec<u32> = self.pools[LARGE as usize].free.blocks().collect();
             for index in pass {
                 let node = &self.nodes[index];
                 let age = self.pools[LARGE as usize].age(node);

@@ -2,7 +2,7 @@
 
 use super::Caching;
 use super::block::NONE;
-use super::pool::Key;
+use super::free_list::Key;
 use crate::memory::{BlockState, Stat};
 
 impl Caching {
@@ -50,9 +50,9 @@ impl Caching {
     fn check_filing(&self) -> Result<(), String> {
         let mut filed = 0;
         for pool in &self.pools {
-            for (key, &index) in &pool.free {
+            for (key, index) in pool.free.iter() {
                 let node = self.nodes.get(index).ok_or("a dead block is filed")?;
-                ensure(node.is_free() && node.mapped && *key == Key::of(node), || format!("misfiled: {key:?}"))?;
+                ensure(node.is_free() && node.mapped && key == Key::of(node), || format!("misfiled: {key:?}"))?;
             }
             for (&key, &index) in &pool.unmapped {
                 let node = self.nodes.get(index).ok_or("a dead range is filed")?;

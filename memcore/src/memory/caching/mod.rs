@@ -27,6 +27,7 @@ mod config;
 mod events;
 mod expandable;
 mod free;
+mod free_list;
 mod gc;
 mod grow;
 mod invariants;

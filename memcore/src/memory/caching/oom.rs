@@ -32,7 +32,7 @@ impl Caching {
 
     fn private_cached_bytes(&self) -> u64 {
         let private = self.pools.iter().filter(|pool| pool.owner.is_some());
-        private.flat_map(|pool| pool.free.keys()).map(|key| key.bytes).sum()
+        private.flat_map(|pool| pool.free.iter()).map(|(key, _)| key.bytes).sum()
     }
 
     /// The largest request of the stream that would be served now without giving anything back. Found among what free
@@ -41,7 +41,7 @@ impl Caching {
         let mut sizes: Vec<u64> = Vec::new();
         let mut most = 0;
         for pool in &self.pools {
-            let own = pool.free.keys().filter(|key| key.stream == request.stream).map(|key| key.bytes);
+            let own = pool.free.iter().filter(|(key, _)| key.stream == request.stream).map(|(key, _)| key.bytes);
             most = own.clone().max().unwrap_or(0).max(most);
             sizes.extend(own.flat_map(|bytes| [bytes, bytes.min(sizes::SMALL_BYTES)]));
         }

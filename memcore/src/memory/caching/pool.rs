@@ -3,24 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::block::Node;
+use super::free_list::{FreeList, Key};
 use crate::memory::Stream;
 use crate::memory::slab::Slab;
-
-/// Where a free block stands: by stream, then size, then address. The first key at or after `(stream, size, 0)` is
-/// the best fit, and the lowest address among equals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) stream: Stream,
-    pub(super) bytes: u64,
-    pub(super) address: u64,
-}
-
-impl Key {
-    #[inline]
-    pub(super) fn of(node: &Node) -> Self {
-        Self { stream: node.stream, bytes: node.bytes, address: node.address }
-    }
-}
 
 /// The free blocks of one kind.
 #[derive(Clone, Debug)]
@@ -29,7 +14,7 @@ pub(super) struct Pool {
     /// Index of the private pool that it belongs to.
     pub(super) owner: Option<u32>,
     /// Free blocks with memory behind them.
-    pub(super) free: BTreeMap<Key, u32>,
+    pub(super) free: FreeList,
     /// Ranges of expandable segments without memory behind them.
     pub(super) unmapped: BTreeMap<(Stream, u64), u32>,
     /// Searches so far, while garbage collection is on.
@@ -38,7 +23,7 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(small: bool, owner: Option<u32>) -> Self {
-        Self { small, owner, free: BTreeMap::new(), unmapped: BTreeMap::new(), searches: 0 }
+        Self { small, owner, free: FreeList::default(), unmapped: BTreeMap::new(), searches: 0 }
     }
 
     /// Files a block under its current stream, size and address. Its age starts anew.

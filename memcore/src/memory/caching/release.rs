@@ -1,7 +1,7 @@
 //! Giving memory back to the driver.
 
 use super::block::{LARGE, PoolIndex, SMALL};
-use super::pool::Key;
+use super::free_list::Key;
 use super::private::PoolId;
 use super::{Caching, Driver, Request};
 use crate::memory::DriverEvent;
@@ -27,7 +27,7 @@ impl Caching {
     }
 
     fn release_blocks(&mut self, pool: PoolIndex, driver: Driver<'_>) {
-        let free: Vec<u32> = self.pools[pool as usize].free.values().copied().collect();
+        let free: Vec<u32> = self.pools[pool as usize].free.blocks().collect();
         let (expandable, ordinary): (Vec<u32>, Vec<u32>) =
             free.into_iter().partition(|&index| self.nodes[index].expandable);
         for index in ordinary {
@@ -72,9 +72,8 @@ impl Caching {
         }
         let wanted = request.bytes.max(self.config.max_split_size_bytes);
         let start = Key { stream: request.stream, bytes: wanted, address: 0 };
-        let free = &self.pools[request.pool as usize].free;
-        let fits = free.range(start..).next().filter(|(key, _)| key.stream == request.stream);
-        if let Some((_, &index)) = fits
+        let fits = self.pools[request.pool as usize].free.best_fit(request.stream, wanted);
+        if let Some((_, _, index)) = fits
             && self.is_whole_segment(index)
         {
             self.release_segment(index, driver);
@@ -82,9 +81,9 @@ impl Caching {
         }
         let (mut released, mut end) = (0, start);
         while released < wanted {
-            let below = self.pools[request.pool as usize].free.range(..end).next_back();
-            let Some((&key, &index)) = below else { break };
-            if key.bytes < self.config.max_split_size_bytes || key.stream != request.stream {
+            let below = self.pools[request.pool as usize].free.below(&end);
+            let Some((key, index)) = below else { break };
+            if key.bytes < self.config.max_split_size_bytes {
                 break;
             }
             if self.is_whole_segment(index) {

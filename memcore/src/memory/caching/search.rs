@@ -1,11 +1,12 @@
 //! Best fit among the free blocks of one pool and stream.
 
-use std::collections::btree_map::Range;
-
 use super::block::{NONE, Node};
-use super::pool::Key;
+use super::free_list::{Key, Place};
 use super::{Caching, Request};
 use crate::memory::slab::Slab;
+
+/// A free block: where it stands, its key, and which it is.
+type Found = (Place, Key, u32);
 
 impl Caching {
     /// Takes the block that serves the request out of its pool, if there is one.
@@ -13,26 +14,22 @@ impl Caching {
         if self.collects() {
             self.pools[request.pool as usize].searches += 1;
         }
-        let (key, index) = self.best_fit(request)?;
-        self.pools[request.pool as usize].free.remove(&key);
-        Some(index)
+        let place = self.best_fit(request)?;
+        Some(self.pools[request.pool as usize].free.take(place))
     }
 
     /// The block that serves the request, if there is one: the first in order of size and address, unless the settings
     /// refuse it; what comes after it is not looked at then.
     #[inline]
-    pub(super) fn best_fit(&self, request: &Request) -> Option<(Key, u32)> {
+    pub(super) fn best_fit(&self, request: &Request) -> Option<Place> {
         let pool = &self.pools[request.pool as usize];
-        let start = Key { stream: request.stream, bytes: request.bytes, address: 0 };
-        let mut from = pool.free.range(start..);
-        let (&key, &index) = from.next().filter(|(key, _)| key.stream == request.stream)?;
-        let (key, index) = if !self.nodes[index].expandable {
-            (key, index)
+        let first = pool.free.best_fit(request.stream, request.bytes)?;
+        let (place, key, _) = if !self.nodes[first.2].expandable {
+            first
         } else if request.expandable {
-            prefer_interior(&self.nodes, (key, index), from)
+            prefer_interior(&self.nodes, first, pool.free.after(first.0))
         } else {
-            let mut rest = from.map_while(|(&key, &index)| (key.stream == request.stream).then_some((key, index)));
-            rest.find(|&(_, index)| !self.nodes[index].expandable)?
+            pool.free.after(first.0).find(|&(_, _, index)| !self.nodes[index].expandable)?
         };
         let limit = self.config.max_split_size_bytes;
         if request.bytes < limit && key.bytes >= limit {
@@ -42,7 +39,7 @@ impl Caching {
         if request.bytes >= limit && key.bytes >= request.bytes.saturating_add(slack) {
             return None;
         }
-        Some((key, index))
+        Some(place)
     }
 
     /// Whether the rest of the block becomes a block of its own.
@@ -63,19 +60,18 @@ impl Caching {
 
 /// Among expandable blocks, moves on while the next one leaves less behind it that could still be mapped: a hole inside
 /// a segment is preferred to the end of one, even if the hole is bigger.
-fn prefer_interior(nodes: &Slab<Node>, first: (Key, u32), rest: Range<'_, Key, u32>) -> (Key, u32) {
+fn prefer_interior(nodes: &Slab<Node>, first: Found, rest: impl Iterator<Item = Found>) -> Found {
     let reach = |index: u32| {
         let node = &nodes[index];
         let unmapped = node.next != NONE && !nodes[node.next].mapped;
         node.bytes + if unmapped { nodes[node.next].bytes } else { 0 }
     };
     let mut best = first;
-    for (&key, &index) in rest {
-        let moves_on = nodes[best.1].expandable && key.stream == first.0.stream && reach(index) < reach(best.1);
-        if !moves_on {
+    for found in rest {
+        if !nodes[best.2].expandable || reach(found.2) >= reach(best.2) {
             break;
         }
-        best = (key, index);
+        best = found;
     }
     best
 }

@@ -1,0 +1,313 @@
+//! What an operation of an allocator costs: PyTorch's policy and others, on recorded programs and on many blocks, beside
+//! public suballocators. No device: these are the costs of the books alone.
+//!
+//! `cargo bench --bench allocators`. The time shown is that of a whole program; `elem/s` counts its operations.
+
+use std::alloc::Layout;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use lab::replay::{Machine, Operation, Policy, Settings, Silent, Trace, replay};
+use memcore::backend::Meta;
+use memcore::memory::{AllocId, Allocator, AllocatorConfig, Block, Caching, Category, Event, Ledger, Origin, Stream};
+
+const POLICIES: [&str; 7] = ["caching", "expandable", "direct", "bfc", "buddy", "tlsf", "planned"];
+const GRANULE: u64 = 512;
+
+/// A recording whose last operations free what is left, so that it can run again and again.
+fn recording(name: &str) -> Trace {
+    let path = format!("{}/../memcore/tests/golden/traces/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    repeated(&Trace::open(Path::new(&path)).expect("a recording"), 1)
+}
+
+/// The same program over and over; each time it ends with nothing allocated.
+fn repeated(trace: &Trace, times: usize) -> Trace {
+    let mut operations = Vec::with_capacity((trace.operations().len() + trace.allocations()) * times);
+    let mut lives = vec![false; trace.allocations()];
+    for round in 0..times {
+        let first = (round * trace.allocations()) as u32;
+        let mut made = 0;
+        for operation in trace.operations() {
+            operations.push(match *operation {
+                Operation::Allocate { .. } => {
+                    lives[made] = true;
+                    made += 1;
+                    *operation
+                }
+                Operation::Free { allocation } => {
+                    lives[allocation as usize] = false;
+                    Operation::Free { allocation: first + allocation }
+                }
+                other => other,
+            });
+        }
+        for (index, lives) in lives.iter_mut().enumerate().filter(|(_, lives)| **lives) {
+            operations.push(Operation::Free { allocation: first + index as u32 });
+            *lives = false;
+        }
+    }
+    Trace::new(trace.name.clone(), Settings::default(), operations).expect("a program as the recorded one")
+}
+
+fn open(policy: &str, trace: &Trace) -> Box<dyn Allocator> {
+    let policy = Policy::by_name(policy, &AllocatorConfig::default()).expect("a known policy");
+    policy.open(trace, &Machine::default(), &mut |_| {}).expect("a device that is never full").allocator
+}
+
+/// Recorded programs on a warm allocator of each policy.
+fn policies(c: &mut Criterion) {
+    for name in ["default_train", "default_mixed"] {
+        let trace = recording(name);
+        let mut group = c.benchmark_group(format!("allocators/{name}"));
+        group.throughput(Throughput::Elements(trace.operations().len() as u64));
+        let mut caching = Caching::with_defaults(Arc::new(Meta::default()));
+        group.bench_function("caching, static", |b| b.iter(|| replay(&trace, &mut caching, &mut Silent)));
+        for policy in POLICIES.into_iter().filter(|policy| *policy != "planned") {
+            let mut allocator = open(policy, &trace);
+            group.bench_function(policy, |b| b.iter(|| replay(&trace, &mut *allocator, &mut Silent)));
+        }
+        // A plan serves one run.
+        group.bench_function("planned", |b| {
+            let run = |mut allocator: Box<dyn Allocator>| {
+                replay(&trace, &mut *allocator, &mut Silent).expect("it fits");
+                allocator
+            };
+            b.iter_batched(|| open("planned", &trace), run, BatchSize::SmallInput);
+        });
+        group.finish();
+    }
+}
+
+/// An allocator with a device's book beside it, as `Device` has them.
+fn with_ledger(trace: &Trace, caching: &mut Caching, ledger: &mut Ledger, next: &mut u64) {
+    let mut blocks: Vec<(Block, u64)> = Vec::with_capacity(trace.allocations());
+    for operation in trace.operations() {
+        match *operation {
+            Operation::Allocate { bytes, .. } => {
+                let driver = &mut |event| ledger.record_driver(event);
+                let block = caching.allocate(bytes.max(1), Stream::DEFAULT, driver).expect("never full");
+                let id = AllocId(*next);
+                let Block { requested_bytes, bytes, address, .. } = block;
+                let (stream, category, origin) = (Stream::DEFAULT, Category::Activation, Origin::default());
+                ledger.record(Event::Alloc { id, requested_bytes, bytes, address, stream, category, origin });
+                blocks.push((block, *next));
+                *next += 1;
+            }
+            Operation::Free { allocation } => {
+                let (block, id) = &blocks[allocation as usize];
+                ledger.record(Event::Free { id: AllocId(*id), origin: Origin::default() });
+                caching.free(block.id, &mut |event| ledger.record_driver(event));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the book beside the allocator adds: totals by category, and every event kept.
+fn history(c: &mut Criterion) {
+    let trace = recording("default_train");
+    let mut group = c.benchmark_group("allocators/default_train");
+    group.throughput(Throughput::Elements(trace.operations().len() as u64));
+    for (label, on) in [("caching and ledger", false), ("caching, ledger and history", true)] {
+        group.bench_function(label, |b| {
+            let mut caching = Caching::with_defaults(Arc::new(Meta::default()));
+            let (mut ledger, mut next) = (Ledger::new(), 0);
+            b.iter(|| {
+                if on {
+                    ledger.set_history(true); // it would grow without end
+                }
+                with_ledger(&trace, &mut caching, &mut ledger, &mut next);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Reproducible numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// One free and one allocation among `live` live blocks and as many holes.
+fn scaling(c: &mut Criterion) {
+    const PAIRS: usize = 4096;
+    let mut group = c.benchmark_group("allocators/live");
+    group.throughput(Throughput::Elements(2 * PAIRS as u64));
+    group.sample_size(20).measurement_time(Duration::from_secs(3));
+    for live in [1_000usize, 10_000, 100_000, 1_000_000] {
+        let mut random = Random(7);
+        let mut caching = Caching::with_defaults(Arc::new(Meta::default()));
+        let take = |caching: &mut Caching, random: &mut Random| {
+            caching.allocate(1 + random.below(64 << 10), Stream::DEFAULT, &mut |_| {}).expect("never full").id
+        };
+        let all: Vec<_> = (0..2 * live).map(|_| take(&mut caching, &mut random)).collect();
+        let mut blocks = Vec::with_capacity(live);
+        for pair in all.chunks_exact(2) {
+            blocks.push(pair[0]);
+            caching.free(pair[1], &mut |_| {});
+        }
+        group.bench_function(BenchmarkId::from_parameter(live), |b| {
+            b.iter(|| {
+                for _ in 0..PAIRS {
+                    let which = random.below(live as u64) as usize;
+                    caching.free(blocks[which], &mut |_| {});
+                    blocks[which] = take(&mut caching, &mut random);
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A million operations on a fresh allocator.
+fn million(c: &mut Criterion) {
+    let mut group = c.benchmark_group("allocators/million");
+    group.sample_size(10);
+    for name in ["default_train", "default_mixed"] {
+        let one = recording(name);
+        let trace = repeated(&one, 1_000_000usize.div_ceil(one.operations().len()));
+        group.throughput(Throughput::Elements(trace.operations().len() as u64));
+        group.bench_function(name, |b| {
+            let fresh = || Caching::with_defaults(Arc::new(Meta::default()));
+            let run = |mut caching: Caching| {
+                replay(&trace, &mut caching, &mut Silent).expect("never full");
+                caching
+            };
+            b.iter_batched(fresh, run, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
+/// A suballocator over one arena. Sizes are multiples of [`GRANULE`].
+trait Peer: Sized {
+    type Handle: Copy;
+    fn new(capacity: u64) -> Self;
+    fn allocate(&mut self, bytes: u64) -> Option<Self::Handle>;
+    fn free(&mut self, handle: Self::Handle, bytes: u64);
+}
+
+struct Offsets(offset_allocator::Allocator<u32>);
+
+impl Peer for Offsets {
+    type Handle = offset_allocator::Allocation<u32>;
+    fn new(capacity: u64) -> Self {
+        Self(offset_allocator::Allocator::with_max_allocs((capacity / GRANULE) as u32, 1 << 16))
+    }
+    fn allocate(&mut self, bytes: u64) -> Option<Self::Handle> {
+        self.0.allocate((bytes / GRANULE) as u32)
+    }
+    fn free(&mut self, handle: Self::Handle, _: u64) {
+        self.0.free(handle);
+    }
+}
+
+struct Ranges(range_alloc::RangeAllocator<u64>);
+
+impl Peer for Ranges {
+    type Handle = u64;
+    fn new(capacity: u64) -> Self {
+        Self(range_alloc::RangeAllocator::new(0..capacity))
+    }
+    fn allocate(&mut self, bytes: u64) -> Option<u64> {
+        self.0.allocate_range(bytes).ok().map(|range| range.start)
+    }
+    fn free(&mut self, handle: u64, bytes: u64) {
+        self.0.free_range(handle..handle + bytes);
+    }
+}
+
+struct Frames(Box<buddy_system_allocator::FrameAllocator<33>>);
+
+impl Peer for Frames {
+    type Handle = usize;
+    fn new(capacity: u64) -> Self {
+        let mut frames = Box::new(buddy_system_allocator::FrameAllocator::new());
+        frames.add_frame(0, (capacity / GRANULE) as usize);
+        Self(frames)
+    }
+    fn allocate(&mut self, bytes: u64) -> Option<usize> {
+        self.0.alloc((bytes / GRANULE) as usize)
+    }
+    fn free(&mut self, handle: usize, bytes: u64) {
+        self.0.dealloc(handle, (bytes / GRANULE) as usize);
+    }
+}
+
+/// Keeps its headers in the blocks: it needs memory, of which only what it touches is real.
+struct InBand(Box<rlsf::Tlsf<'static, u32, u32, 32, 32>>);
+
+impl Peer for InBand {
+    type Handle = NonNull<u8>;
+    fn new(capacity: u64) -> Self {
+        // Given up at the end of the benchmark, with the process.
+        let arena: &'static mut [MaybeUninit<u8>] = Box::leak(Box::new_uninit_slice(capacity as usize));
+        let mut tlsf = Box::new(rlsf::Tlsf::new());
+        tlsf.insert_free_block(arena);
+        Self(tlsf)
+    }
+    fn allocate(&mut self, bytes: u64) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(bytes as usize, GRANULE as usize).ok()?;
+        self.0.allocate(layout)
+    }
+    fn free(&mut self, handle: NonNull<u8>, _: u64) {
+        // SAFETY: the handle came from `allocate` of the same allocator with this alignment, and is freed once: the
+        // program was checked.
+        unsafe { self.0.deallocate(handle, GRANULE as usize) }
+    }
+}
+
+fn run_peer<P: Peer>(peer: &mut P, trace: &Trace) {
+    let mut blocks: Vec<(P::Handle, u64)> = Vec::with_capacity(trace.allocations());
+    for operation in trace.operations() {
+        match *operation {
+            Operation::Allocate { bytes, .. } => {
+                let bytes = bytes.max(1).next_multiple_of(GRANULE);
+                blocks.push((peer.allocate(bytes).expect("a roomy arena"), bytes));
+            }
+            Operation::Free { allocation } => {
+                let (handle, bytes) = blocks[allocation as usize];
+                peer.free(handle, bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Public suballocators on the same program, in an arena of four times what lives at most. They keep no statistics and
+/// know no segments; what they have in common with the policies above is finding a place.
+fn peers(c: &mut Criterion) {
+    for name in ["default_train", "default_mixed"] {
+        let trace = recording(name);
+        let capacity = (trace.lower_bound().bytes * 4).next_power_of_two();
+        let mut group = c.benchmark_group(format!("allocators/{name}"));
+        group.throughput(Throughput::Elements(trace.operations().len() as u64));
+        macro_rules! peer {
+            ($kind:ty, $label:literal) => {
+                let mut peer = <$kind>::new(capacity);
+                group.bench_function($label, |b| b.iter(|| run_peer(black_box(&mut peer), &trace)));
+            };
+        }
+        peer!(Offsets, "peer offset-allocator");
+        peer!(Ranges, "peer range-alloc");
+        peer!(Frames, "peer buddy_system_allocator");
+        peer!(InBand, "peer rlsf");
+        group.finish();
+    }
+}
+
+criterion_group!(benches, policies, history, scaling, million, peers);
+criterion_main!(benches);

@@ -1,0 +1,114 @@
+//! `replay`
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::{OutputArgs, values};
+use crate::output::Destination;
+
+/// `vramlab replay`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// An allocator trace (oracle-trace-1), a recorded training script (oracle-script-1), or what `train --events` wrote
+    /// (vramlab-events-1); packed by gzip or not; `-` for standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Lay several policies side by side, with the lower bound of any: caching,direct,planned, or `all`.
+    #[arg(long, value_name = "POLICIES", value_enum, value_delimiter = ',', conflicts_with_all = ["allocator", "columns"])]
+    pub compare: Vec<Compared>,
+    /// Write the trace's own columns as this policy gives them: where each allocation lands, how each statistic changes.
+    #[arg(long, value_name = "FILE")]
+    pub columns: Option<Destination>,
+    #[command(flatten)]
+    pub memory: ReplayMemoryArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What the recording says of its device and allocator, said otherwise.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Memory (as recorded, unless given)")]
+pub(crate) struct ReplayMemoryArgs {
+    /// Memory of the device (8GiB, 512MiB, bytes).
+    #[arg(long, value_name = "SIZE", value_parser = values::memory_size)]
+    pub memory_limit: Option<u64>,
+    /// Share of it that the process may use, as set_per_process_memory_fraction sets it.
+    #[arg(long, value_name = "F", value_parser = values::fraction)]
+    pub memory_fraction: Option<f64>,
+    /// Settings of the caching allocator, in the syntax of PYTORCH_ALLOC_CONF.
+    #[arg(long, value_name = "SETTINGS")]
+    pub alloc_conf: Option<String>,
+    /// How memory is handed out; `planned` knows the whole run in advance.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
+    pub allocator: ReplayPolicy,
+}
+
+/// A policy that can be replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplayPolicy {
+    /// PyTorch's.
+    #[default]
+    Caching,
+    /// Every request straight from the driver.
+    Direct,
+    /// Best fit with coalescing, as in TensorFlow and XLA.
+    Bfc,
+    /// The buddy system: powers of two.
+    Buddy,
+    /// Two-level segregated fit.
+    Tlsf,
+    /// The best placement that is found with the whole run known.
+    Planned,
+}
+
+impl ReplayPolicy {
+    /// As the laboratory calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ReplayPolicy::Caching => "caching",
+            ReplayPolicy::Direct => "direct",
+            ReplayPolicy::Bfc => "bfc",
+            ReplayPolicy::Buddy => "buddy",
+            ReplayPolicy::Tlsf => "tlsf",
+            ReplayPolicy::Planned => "planned",
+        }
+    }
+}
+
+/// What can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compared {
+    /// PyTorch's, with the settings in force.
+    Caching,
+    /// The same with expandable segments.
+    Expandable,
+    /// Every request straight from the driver.
+    Direct,
+    /// Best fit with coalescing.
+    Bfc,
+    /// The buddy system.
+    Buddy,
+    /// Two-level segregated fit.
+    Tlsf,
+    /// A plan of the whole run.
+    Planned,
+    /// All of these.
+    All,
+}
+
+impl Compared {
+    /// As the laboratory calls them.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            Compared::Caching => &["caching"],
+            Compared::Expandable => &["expandable"],
+            Compared::Direct => &["direct"],
+            Compared::Bfc => &["bfc"],
+            Compared::Buddy => &["buddy"],
+            Compared::Tlsf => &["tlsf"],
+            Compared::Planned => &["planned"],
+            Compared::All => &lab::replay::POLICY_NAMES,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is trained: a network of our own, or one of the transformers library.
+
+use std::ops::ControlFlow;
+
+use lab::huggingface::{self, Keep, Pretrained};
+use lab::models::{Architecture, Defaults, Task};
+use lab::training::{self, Progress, RunResult, RunSettings, Source};
+use memcore::Device;
+
+use crate::args::ModelArgs;
+use crate::exit::{Failure, Result};
+
+/// A network before it is on a device.
+pub(super) enum Subject {
+    /// With a loss of its own task.
+    Architecture(Box<dyn Architecture>),
+    /// With its loss inside, and what the script around it holds of a result.
+    Pretrained(Box<Pretrained>, Keep),
+}
+
+impl Subject {
+    /// From a `config.json`, when the model file is one.
+    ///
+    /// # Errors
+    /// What no such network has; what the file asks for and is not represented.
+    pub(super) fn pretrained(args: &ModelArgs) -> Result<Option<Self>> {
+        let Some(path) = args.config_json() else {
+            for (flag, given) in [("--checkpoint", args.checkpoint.is_some()), ("--keep", args.keep.is_some())] {
+                if given {
+                    return Err(Failure::usage(format!("{flag}: only a config.json of transformers has it")));
+                }
+            }
+            return Ok(None);
+        };
+        let mut others = args.options();
+        (others.sequence, others.fused_attention) = (None, false);
+        others.only(&path.display().to_string(), &[])?;
+        let model = huggingface::load(path, &args.pretrained_options())?;
+        Ok(Some(Self::Pretrained(Box::new(model), args.kept())))
+    }
+
+    /// What the file says and nobody here knows.
+    pub(super) fn warnings(&self) -> &[String] {
+        match self {
+            Self::Architecture(_) => &[],
+            Self::Pretrained(model, _) => &model.warnings,
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Architecture(architecture) => architecture.name(),
+            Self::Pretrained(model, _) => model.name(),
+        }
+    }
+
+    /// One line about it.
+    pub(super) fn description(&self) -> String {
+        match self {
+            Self::Architecture(architecture) => architecture.description(),
+            Self::Pretrained(model, _) => model.description(),
+        }
+    }
+
+    /// What it is trained to do.
+    pub(super) fn task(&self) -> Task {
+        match self {
+            Self::Architecture(architecture) => architecture.task(),
+            Self::Pretrained(model, _) => model.task(),
+        }
+    }
+
+    /// What it is trained with unless said.
+    pub(super) fn defaults(&self) -> Defaults {
+        match self {
+            Self::Architecture(architecture) => architecture.defaults(),
+            Self::Pretrained(model, _) => model.defaults(),
+        }
+    }
+
+    /// Whether it learns from a data set, or from synthetic batches only.
+    pub(super) fn takes_data(&self) -> bool {
+        matches!(self, Self::Architecture(_))
+    }
+
+    /// Trains it.
+    ///
+    /// # Errors
+    /// Settings that cannot work; those of the device.
+    pub(super) fn train(
+        &self,
+        device: &Device,
+        settings: &RunSettings,
+        source: &Source,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> lab::Result<RunResult> {
+        match self {
+            Self::Architecture(architecture) => {
+                training::train(architecture.as_ref(), device, settings, source.clone(), progress)
+            }
+            Self::Pretrained(model, keep) => huggingface::train(model, device, settings, *keep, progress),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `cache`: what is the cache worth, and what does it cost?
+
+use std::time::Instant;
+
+use memcore::Device;
+
+use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, PLANNED, recorded, recording_device};
+use super::pace::Pace;
+use super::rig::{Rig, rules, undisturbed};
+use super::show::{bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+use crate::replay::{Machine, Operation, Policy, Settings, Trace, measure};
+
+/// The experiment.
+pub(super) struct Cache;
+
+const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "PyTorch reuses memory to enhance speed.", source: RESERVATION },
+    Claim { text: "Reused memory can look like over-reservation.", source: RESERVATION },
+];
+
+/// Segments that the driver's time is taken from.
+const TRIALS: usize = 32;
+const TRIAL_BYTES: u64 = 20 << 20;
+
+/// One batch size: the program, what it took, and where its steps end.
+struct Run {
+    batch: usize,
+    contest: Contest,
+    /// Operations of the whole run until the end of each step.
+    ends: Vec<usize>,
+    /// Calls of the driver in the last step, with the cache kept, and with the cache emptied after each step.
+    steady: (u64, u64),
+    /// Most reserved when the cache is emptied after each step.
+    emptied: u64,
+}
+
+impl Experiment for Cache {
+    fn name(&self) -> &'static str {
+        "cache"
+    }
+
+    fn question(&self) -> &'static str {
+        "What is the cache worth, and what does it cost?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[("batch", "batch sizes, each on a fresh device; 128 32 100"), ("steps", "steps with each, at least 3; 4")]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let (batches, steps) = (setup.sizes("batch", &[128, 32, 100]), setup.size("steps", 4));
+        if batches.is_empty() || batches.contains(&0) || steps < 3 {
+            return Err(Error::usage("batch, steps", "batches of at least 1 example, at least 3 steps"));
+        }
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, batches.len() + 1);
+        let known = rules(setup)?.is_some();
+        let mut runs = Vec::new();
+        for &batch in &batches {
+            if !pace.next(&format!("batch {batch}")) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let run = follow(setup, batch, steps, known, &mut outcome)?;
+            show(&run, &mut outcome);
+            runs.push(run);
+        }
+        if !pace.next("the driver") {
+            outcome.interrupted = true;
+            return Ok(outcome);
+        }
+        let driver_us = driver_time(&(setup.open)()?)?;
+        let mut m = Measurement::of([("driver", "takes 20 MiB and gives them back".into())]);
+        match driver_us {
+            Some(us) => m.measure("pair_us", us.max(1.0) as u64),
+            None => m.unknown("pair_us"),
+        }
+        outcome.rows.push(m);
+        outcome.claims = judge(&runs, driver_us);
+        Ok(outcome)
+    }
+}
+
+/// Trains on the device, writes down what it did, and runs that under every policy.
+fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &mut Outcome) -> Result<Run> {
+    let device = recording_device(setup)?;
+    let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+    let (mut reserved, mut ends) = (0, Vec::new());
+    for step in 0..steps {
+        reserved = reserved.max(rig.step(&format!("s{step}"), batch)?.reserved_peak);
+        let history = device.with_ledger(|ledger| ledger.history().to_vec());
+        ends.push(Trace::of_history("until here", &history)?.operations().len());
+    }
+    let name = format!("batch {batch}");
+    let contest = Contest::hold(recorded(&device, &name)?)?;
+    if known && undisturbed(&device) {
+        let mut m = Measurement::of([("program", name.clone().into()), ("policy", "the device's own".into())]);
+        m.measure("reserved_bytes", reserved);
+        m.predict("reserved_bytes", contest.reserved(CACHING));
+        outcome.rows.push(m);
+    }
+    let config = Policy::by_name(CACHING, &Default::default())?;
+    let calls = |operations: &[Operation]| -> Result<(u64, u64)> {
+        let trace = Trace::new("part", Settings::default(), operations.to_vec())?;
+        let figures = measure(&trace, &config, &Machine::default())?;
+        Ok((figures.driver.total(), figures.peak_reserved))
+    };
+    let (operations, last) = (contest.trace.operations(), ends[ends.len() - 2]);
+    let with_emptying = emptied_after(operations, &ends);
+    let kept = calls(operations)?.0 - calls(&operations[..last])?.0;
+    let (all, emptied) = calls(&with_emptying)?;
+    let before = calls(&with_emptying[..last + ends.len() - 1])?.0;
+    Ok(Run { batch, contest, ends, steady: (kept, all - before), emptied })
+}
+
+/// The same program, with the cache emptied at the end of each step.
+fn emptied_after(operations: &[Operation], ends: &[usize]) -> Vec<Operation> {
+    let mut out = Vec::with_capacity(operations.len() + ends.len());
+    let mut from = 0;
+    for &end in ends {
+        out.extend_from_slice(&operations[from..end]);
+        out.push(Operation::EmptyCache);
+        from = end;
+    }
+    out.extend_from_slice(&operations[from..]);
+    out
+}
+
+fn show(run: &Run, outcome: &mut Outcome) {
+    let name = format!("batch {}", run.batch);
+    outcome.rows.extend(run.contest.rows(&name));
+    for (policy, calls, predicted) in
+        [("caching, last step", run.steady.0, Some(0)), ("emptied after each step, last step", run.steady.1, None)]
+    {
+        let mut m = Measurement::of([("program", name.clone().into()), ("policy", policy.into())]);
+        m.measure("driver_calls", calls);
+        // What a step needs, the step before it has left.
+        predicted.into_iter().for_each(|calls| m.predict("driver_calls", calls));
+        outcome.rows.push(m);
+    }
+    outcome.tables.push(run.contest.table(&format!("{name}, {} steps", run.ends.len())));
+    let step = (run.contest.trace.operations().len() - run.ends[run.ends.len() - 2]) as u64;
+    let row = |policy: &str, calls: u64, reserved: u64| vec![text(policy), Cell::Count(calls), Cell::Bytes(reserved)];
+    let reserved = |policy: &str| run.contest.reserved(policy);
+    let title = format!("{name}: calls of the driver in the last step, of {step} allocations and frees");
+    outcome.tables.push(table(
+        title,
+        &["cache", "driver calls", "reserved"],
+        vec![
+            row("kept", run.steady.0, reserved(CACHING)),
+            row("emptied after each step", run.steady.1, run.emptied),
+            row("none", step, reserved(DIRECT)),
+        ],
+    ));
+}
+
+/// How long the driver takes to give a segment and take it back, in microseconds: the middle of some trials. `None` where there is no
+/// driver, or no room.
+fn driver_time(device: &Device) -> Result<Option<f64>> {
+    if !device.computes() {
+        return Ok(None);
+    }
+    let backend = device.backend();
+    let mut times = Vec::with_capacity(TRIALS);
+    for _ in 0..TRIALS {
+        let start = Instant::now();
+        match backend.alloc_segment(TRIAL_BYTES) {
+            Ok(segment) => backend.free_segment(segment),
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Some(times[TRIALS / 2]))
+}
+
+fn judge(runs: &[Run], driver_us: Option<f64>) -> Vec<JudgedClaim> {
+    let calls = |run: &Run, policy: &str| run.contest.of(policy).map_or(0, |figures| figures.driver.total());
+    let speed = runs.iter().map(|run| {
+        format!(
+            "batch {}: {} calls of the driver in {} steps instead of {}, {} in the last step",
+            run.batch,
+            calls(run, CACHING),
+            run.ends.len(),
+            calls(run, DIRECT),
+            run.steady.0
+        )
+    });
+    let driver = match driver_us {
+        Some(us) => format!("; a segment of 20 MiB costs {us:.1} µs from this driver and back"),
+        None => String::new(),
+    };
+    let saves = runs.iter().all(|run| calls(run, CACHING) < calls(run, DIRECT) && run.steady.0 == 0);
+    let cost = runs.iter().map(|run| {
+        format!(
+            "batch {}: {} reserved where {} live at once ({:.1} % more; {:.1} % with expandable segments, {:.1} % with the whole run \
+             known); emptying the cache after each step leaves {} at most, for {} calls a step",
+            run.batch,
+            bytes(run.contest.reserved(CACHING)),
+            bytes(run.contest.bound.bytes),
+            (run.contest.ratio(CACHING) - 1.0) * 100.0,
+            (run.contest.ratio(EXPANDABLE) - 1.0) * 100.0,
+            (run.contest.ratio(PLANNED) - 1.0) * 100.0,
+            bytes(run.emptied),
+            run.steady.1
+        )
+    });
+    let over = runs.iter().all(|run| run.contest.reserved(CACHING) > run.contest.bound.bytes);
+    let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Depends };
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: verdict(saves),
+            condition: format!("{}{driver}", speed.collect::<Vec<_>>().join("; ")),
+        },
+        JudgedClaim { claim: CLAIMS[1], verdict: verdict(over), condition: cost.collect::<Vec<_>>().join("; ") },
+    ]
+}

@@ -1,0 +1,281 @@
+//! `equation`: is the total the sum of model, activations, optimizer and batch?
+
+use memcore::memory::Category;
+
+use super::pace::Pace;
+use super::rig::{Rig, StepRecord, rules, undisturbed};
+use super::show::{bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Table, Verdict};
+use crate::error::{Error, Result};
+use crate::models::{ModelOptions, architecture};
+use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::training::{OptimizerKind, OptimizerSettings};
+
+/// The experiment.
+pub(super) struct Equation;
+
+const SOURCE: &str = "The Hidden Relationship: Batch Size and GPU Memory";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "Model memory = N·4 bytes, independent of the batch.", source: SOURCE },
+    Claim { text: "Activation memory ≈ B·L·H·4 bytes.", source: SOURCE },
+    Claim { text: "Optimizer memory = 2·N·4 bytes (Adam), independent of the batch.", source: SOURCE },
+    Claim { text: "Batch data memory = B·D·4 bytes.", source: SOURCE },
+    Claim { text: "Total memory = model + activations + optimizer states + batch data.", source: SOURCE },
+];
+
+/// The four parts, in the order of the claims.
+const PARTS: [(&str, Category); 4] = [
+    ("model_bytes", Category::Parameter),
+    ("activation_bytes", Category::Activation),
+    ("optimizer_bytes", Category::OptimizerState),
+    ("batch_bytes", Category::Input),
+];
+
+/// A network: L hidden layers of H neurons on D values, classes at the end; B examples.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    layers: usize,
+    width: usize,
+    features: usize,
+    classes: usize,
+}
+
+/// The second step of a network's training.
+struct Trial {
+    sizes: Sizes,
+    parameters: u64,
+    step: StepRecord,
+    predicted_peak_bytes: Option<u64>,
+}
+
+impl Experiment for Equation {
+    fn name(&self) -> &'static str {
+        "equation"
+    }
+
+    fn question(&self) -> &'static str {
+        "Is total = model + activations + optimizer + batch?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("batch", "examples per step; 32, 128 and 512"),
+            ("layers", "hidden layers; 4"),
+            ("width", "neurons of a hidden layer; 256"),
+            ("features", "values of an example; 256"),
+        ]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let batches = setup.sizes("batch", &[32, 128, 512]);
+        let layers = setup.size("layers", 4);
+        let (width, features) = (setup.size("width", 256), setup.size("features", 256));
+        if batches.is_empty() || batches.contains(&0) || [layers, width, features].contains(&0) {
+            return Err(Error::usage("batch, layers, width, features", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, batches.len());
+        let rules = rules(setup)?;
+        let mut trials = Vec::new();
+        for batch in batches {
+            if !pace.next(&format!("batch {batch}")) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(setup, rules.as_ref(), Sizes { batch, layers, width, features, classes: 10 })?;
+            outcome.rows.push(trial.measurement());
+            outcome.tables.push(trial.table());
+            trials.push(trial);
+        }
+        if let Some(last) = trials.last() {
+            outcome.claims = judge(last, trials.iter().map(|t| t.article_total()).zip(trials.iter().map(Trial::peak)));
+        }
+        Ok(outcome)
+    }
+}
+
+fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, sizes: Sizes) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let options = ModelOptions {
+        layers: Some(sizes.layers),
+        width: Some(sizes.width),
+        features: Some(sizes.features),
+        classes: Some(sizes.classes),
+        ..ModelOptions::default()
+    };
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
+    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    rig.step("s0", sizes.batch)?;
+    let step = rig.step("s1", sizes.batch)?;
+    let predicted_peak_bytes = rules.filter(|_| undisturbed(&device)).map(|rules| {
+        let mut forecast = Forecast::new(rules.clone(), sizes.network());
+        forecast.model("model");
+        forecast.step("s0", sizes.batch);
+        let before = forecast.rows().len();
+        forecast.step("s1", sizes.batch);
+        forecast.rows()[before..].iter().map(|row| row.phase_peak).max().unwrap_or(0)
+    });
+    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predicted_peak_bytes })
+}
+
+impl Sizes {
+    fn network(&self) -> Network {
+        let mut layers = Vec::new();
+        let mut inputs = self.features;
+        for _ in 0..self.layers {
+            layers.push(Layer::Linear { inputs, outputs: self.width });
+            layers.push(Layer::Relu);
+            inputs = self.width;
+        }
+        layers.push(Layer::Linear { inputs, outputs: self.classes });
+        let objective = Objective::CrossEntropy(self.classes);
+        Network { input: vec![self.features], layers, objective, update: Update::Adam }
+    }
+
+    /// The article's formulas.
+    fn article(&self, parameters: u64) -> [u64; 4] {
+        let Sizes { batch, layers, width, features, .. } = *self;
+        [4 * parameters, 4 * (batch * layers * width) as u64, 8 * parameters, 4 * (batch * features) as u64]
+    }
+
+    /// The same with every tensor counted, and rounded up to 512 bytes as the allocator does it; `None` where a tensor is above 1 MiB, whose
+    /// block may be larger than that.
+    fn exact(&self) -> Option<[u64; 4]> {
+        let Sizes { batch, layers, width, features, classes } = *self;
+        let parameters: Vec<u64> =
+            self.network().parameters().iter().map(|(_, dims)| 4 * dims.iter().product::<usize>() as u64).collect();
+        let per_example = [4 * batch * width, 4 * batch * classes, 4 * batch * features].map(|n| n as u64);
+        if parameters.iter().chain(&per_example).any(|bytes| *bytes > 1 << 20) {
+            return None;
+        }
+        let model: u64 = parameters.iter().copied().map(rounded).sum();
+        // The loss keeps log-probabilities and the sum of the classes' weights; the batch has targets of 8 bytes.
+        let activations = layers as u64 * rounded(per_example[0]) + rounded(per_example[1]) + rounded(4);
+        let batch = rounded(per_example[2]) + rounded(8 * batch as u64);
+        Some([model, activations, 2 * model, batch])
+    }
+}
+
+impl Trial {
+    /// The parts when the loss is there: all four exist then, and activations are at their most.
+    fn parts(&self) -> [u64; 4] {
+        PARTS.map(|(_, category)| self.step.moments[3].by_category[category as usize])
+    }
+
+    fn peak(&self) -> u64 {
+        self.step.peak.allocated_bytes
+    }
+
+    fn article_total(&self) -> u64 {
+        self.sizes.article(self.parameters).iter().sum()
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("batch", self.sizes.batch.into())]);
+        let exact = self.predicted_peak_bytes.and_then(|_| self.sizes.exact());
+        for (i, (quantity, _)) in PARTS.into_iter().enumerate() {
+            m.measure(quantity, self.parts()[i]);
+            if let Some(exact) = exact {
+                m.predict(quantity, exact[i]);
+            }
+        }
+        m.measure("peak_bytes", self.peak());
+        if let Some(predicted) = self.predicted_peak_bytes {
+            m.predict("peak_bytes", predicted);
+        }
+        m
+    }
+
+    /// The article's parts beside the measured ones, then what else there is at the peak.
+    fn table(&self) -> Table {
+        let article = self.sizes.article(self.parameters);
+        let at_peak = &self.step.peak.by_category;
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for (i, (_, category)) in PARTS.into_iter().enumerate() {
+            let measured = self.parts()[i];
+            rows.push(vec![
+                text(category.name()),
+                Cell::Bytes(article[i]),
+                Cell::Bytes(measured),
+                Cell::Difference(measured as i64 - article[i] as i64),
+                Cell::Bytes(at_peak[category as usize]),
+            ]);
+        }
+        let forgotten = Category::ALL.into_iter().filter(|c| PARTS.iter().all(|(_, part)| part != c));
+        for category in forgotten.filter(|c| at_peak[*c as usize] > 0) {
+            let measured = self.step.moments[3].by_category[category as usize];
+            rows.push(vec![
+                text(category.name()),
+                text("-"),
+                Cell::Bytes(measured),
+                Cell::Difference(measured as i64),
+                Cell::Bytes(at_peak[category as usize]),
+            ]);
+        }
+        let total = self.step.moments[3].row.allocated;
+        rows.push(vec![
+            text("total"),
+            Cell::Bytes(self.article_total()),
+            Cell::Bytes(total),
+            Cell::Difference(total as i64 - self.article_total() as i64),
+            Cell::Bytes(self.peak()),
+        ]);
+        let Sizes { batch, layers, width, .. } = self.sizes;
+        let title = format!(
+            "B {batch}, L {layers}, H {width}: after the loss of step 1, and at its peak ({})",
+            self.step.peak_phase
+        );
+        table(title, &["part", "article", "after loss", "difference", "at the peak"], rows)
+    }
+}
+
+fn judge(last: &Trial, totals: impl Iterator<Item = (u64, u64)>) -> Vec<JudgedClaim> {
+    let article = last.sizes.article(last.parameters);
+    let parts = last.parts();
+    let tensors = 2 * (last.sizes.layers as u64 + 1);
+    let rounding = |i: usize, tensors: u64| parts[i] >= article[i] && parts[i] - article[i] < 512 * tensors;
+    let so = |i: usize| format!("{} measured, {} by the formula", bytes(parts[i]), bytes(article[i]));
+    let verdict = |holds: bool, otherwise: Verdict| if holds { Verdict::Holds } else { otherwise };
+    let gap: Vec<String> =
+        totals.map(|(article, peak)| format!("{} where the peak is {}", bytes(article), bytes(peak))).collect();
+    let at_peak = &last.step.peak.by_category;
+    let of = |category: Category| bytes(at_peak[category as usize]);
+    let claim = |i: usize, verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[i], verdict, condition };
+    vec![
+        claim(
+            0,
+            verdict(rounding(0, tensors), Verdict::Depends),
+            format!("{}: each tensor is rounded up to 512 bytes", so(0)),
+        ),
+        claim(
+            1,
+            Verdict::Depends,
+            format!(
+                "{}: for a ReLU, which keeps its result and shares it with the layer behind; the loss keeps log-probabilities besides. An \
+                 activation that keeps its input as well (GELU, SiLU) doubles it",
+                so(1)
+            ),
+        ),
+        claim(2, verdict(rounding(2, 2 * tensors), Verdict::Depends), format!("{}; SGD has none", so(2))),
+        claim(3, verdict(rounding(3, 2), Verdict::Depends), format!("{}; targets are 8 bytes each besides", so(3))),
+        claim(
+            4,
+            Verdict::Fails,
+            format!(
+                "the sum is {}. A peak is a maximum over time: in {} there are also gradients ({}), temporaries ({}) and libraries' \
+                 workspaces ({}), while activations may have gone already; what the cache holds and the device's context come on top",
+                gap.join("; "),
+                last.step.peak_phase,
+                of(Category::Gradient),
+                of(Category::Temporary),
+                of(Category::Workspace)
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,212 @@
+//! `optimizer`: what does each optimizer hold, and what does its step take for a moment?
+
+use memcore::memory::Category;
+use memcore::optim::Implementation;
+
+use super::pace::Pace;
+use super::rig::{Rig, rules, undisturbed};
+use super::show::{bytes, some_bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+use crate::models::{ModelOptions, architecture};
+use crate::predict::rounded;
+use crate::training::{OptimizerKind, OptimizerSettings};
+
+/// The experiment.
+pub(super) struct OptimizerChoice;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Adam tracks two values per parameter: 2·N·4 bytes.",
+        source: "The Hidden Relationship: Batch Size and GPU Memory",
+    },
+    Claim {
+        text: "AdamW instead of SGD can improve memory usage.",
+        source: "Does PyTorch GPU memory usage increase per batch? (2025)",
+    },
+];
+
+const IMPLEMENTATIONS: [(Implementation, &str); 3] =
+    [(Implementation::Loop, "loop"), (Implementation::Foreach, "foreach"), (Implementation::Fused, "fused")];
+
+/// One optimizer in one form, after it has made its state.
+struct Trial {
+    kind: OptimizerKind,
+    form: (Implementation, &'static str),
+    parameter_bytes: Vec<u64>,
+    state_bytes: u64,
+    /// The highest moment of the update above what is allocated after it.
+    spike_bytes: u64,
+    step_peak_bytes: u64,
+    predictable: bool,
+}
+
+impl Experiment for OptimizerChoice {
+    fn name(&self) -> &'static str {
+        "optimizer"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does each optimizer hold, and what does its step take?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[("width", "neurons of each of four hidden layers; 256"), ("batch", "examples per step; 32")]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let (width, batch) = (setup.size("width", 256), setup.size("batch", 32));
+        if width == 0 || batch == 0 {
+            return Err(Error::usage("width, batch", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let kinds = OPTIMIZERS;
+        let mut pace = Pace::new(setup, kinds.len() * IMPLEMENTATIONS.len());
+        let predictable = rules(setup)?.is_some();
+        let mut trials = Vec::new();
+        for kind in kinds {
+            for form in IMPLEMENTATIONS {
+                if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
+                    outcome.interrupted = true;
+                    return Ok(outcome);
+                }
+                let trial = attempt(setup, kind, form, width, batch, predictable)?;
+                outcome.rows.push(trial.measurement());
+                trials.push(trial);
+            }
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.claims = judge(&trials);
+        Ok(outcome)
+    }
+}
+
+const OPTIMIZERS: [OptimizerKind; 4] =
+    [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam, OptimizerKind::AdamW];
+
+fn attempt(
+    setup: &Setup<'_>,
+    kind: OptimizerKind,
+    form: (Implementation, &'static str),
+    width: usize,
+    batch: usize,
+    predictable: bool,
+) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let options =
+        ModelOptions { layers: Some(4), width: Some(width), features: Some(width), ..ModelOptions::default() };
+    let settings = OptimizerSettings { implementation: form.0, ..OptimizerSettings::new(kind, 1e-3) };
+    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
+    rig.step("s0", batch)?;
+    let step = rig.step("s1", batch)?;
+    let update = &step.moments[5];
+    let parameter_bytes: Vec<u64> = rig.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
+    let small = parameter_bytes.iter().all(|bytes| *bytes <= 1 << 20);
+    Ok(Trial {
+        kind,
+        form,
+        state_bytes: update.by_category[Category::OptimizerState as usize],
+        spike_bytes: update.row.phase_peak_allocated - update.row.allocated,
+        step_peak_bytes: step.peak.allocated_bytes,
+        // Beyond 1 MiB a block may be larger than what was asked for.
+        predictable: predictable && small && undisturbed(&device),
+        parameter_bytes,
+    })
+}
+
+impl Trial {
+    fn is_adam(&self) -> bool {
+        matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW)
+    }
+
+    /// A buffer per parameter for momentum, two for Adam; the fused form also has a step counter per parameter on the device.
+    fn foreseen_state_bytes(&self) -> u64 {
+        let buffers = match self.kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => 1,
+            OptimizerKind::Adam | OptimizerKind::AdamW => 2,
+        };
+        let counters = if self.is_adam() && self.form.0 == Implementation::Fused { rounded(4) } else { 0 };
+        self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
+    }
+
+    /// Adam's denominators: of every parameter at once (foreach); root and quotient of one parameter, while the variable still holds the
+    /// denominator of the one before (loop); or none (fused).
+    fn foreseen_spike_bytes(&self) -> u64 {
+        let all: Vec<u64> = self.parameter_bytes.iter().copied().map(rounded).collect();
+        match self.form.0 {
+            Implementation::Foreach if self.is_adam() => all.iter().sum(),
+            Implementation::Loop if self.is_adam() => {
+                let before = std::iter::once(0).chain(all.iter().copied());
+                all.iter().zip(before).map(|(this, before)| 2 * this + before).max().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
+        m.measure("state_bytes", self.state_bytes);
+        m.measure("spike_bytes", self.spike_bytes);
+        m.measure("peak_bytes", self.step_peak_bytes);
+        if self.predictable {
+            m.predict("state_bytes", self.foreseen_state_bytes());
+            m.predict("spike_bytes", self.foreseen_spike_bytes());
+        }
+        m
+    }
+}
+
+fn shown(trials: &[Trial]) -> super::Table {
+    let row = |t: &Trial| {
+        vec![
+            text(t.kind.name()),
+            text(t.form.1),
+            some_bytes(t.state_bytes),
+            some_bytes(t.spike_bytes),
+            Cell::Bytes(t.step_peak_bytes),
+        ]
+    };
+    let columns = ["optimizer", "form", "state", "for a moment", "peak of the step"];
+    table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
+}
+
+fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
+    let of = |kind: OptimizerKind, form: &str| trials.iter().find(|t| t.kind == kind && t.form.1 == form);
+    let (Some(sgd), Some(adam), Some(adamw)) =
+        (of(OptimizerKind::Sgd, "foreach"), of(OptimizerKind::Adam, "foreach"), of(OptimizerKind::AdamW, "foreach"))
+    else {
+        return Vec::new();
+    };
+    let eight: u64 = adam.parameter_bytes.iter().map(|bytes| 2 * bytes).sum();
+    let rounding = 512 * 2 * adam.parameter_bytes.len() as u64;
+    let two = adam.state_bytes >= eight && adam.state_bytes - eight < rounding;
+    let lower = trials.iter().any(|t| t.kind == OptimizerKind::AdamW && t.step_peak_bytes < sgd.step_peak_bytes);
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: if two { Verdict::Holds } else { Verdict::Depends },
+            condition: format!(
+                "{} held, {} by the formula; besides, the usual (foreach) update needs {} for a moment, the loop {}, the fused one {}",
+                bytes(adam.state_bytes),
+                bytes(eight),
+                bytes(adam.spike_bytes),
+                bytes(of(OptimizerKind::Adam, "loop").map_or(0, |t| t.spike_bytes)),
+                bytes(of(OptimizerKind::Adam, "fused").map_or(0, |t| t.spike_bytes)),
+            ),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: if lower { Verdict::Holds } else { Verdict::Fails },
+            condition: format!(
+                "AdamW holds {} more than SGD, and its step peaks {} above SGD's; in no form is it below",
+                bytes(adamw.state_bytes - sgd.state_bytes),
+                bytes(adamw.step_peak_bytes.saturating_sub(sgd.step_peak_bytes)),
+            ),
+        },
+    ]
+}

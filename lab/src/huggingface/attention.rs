@@ -1,0 +1,118 @@
+//! The attention functions that a configuration's `attn_implementation` chooses from.
+
+use memcore::{DType, Result, Tensor, ops};
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    /// `eager`: written out, the scores are kept.
+    Eager,
+    /// `sdpa`: one kernel, the library's default.
+    #[default]
+    Sdpa,
+}
+
+/// In which type a model's written-out attention computes its weights, and what it converts them to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Softmax {
+    /// In that of the scores.
+    OwnType,
+    /// In that of the scores, then converted to the values' type.
+    ThenValues,
+    /// In f32, then converted to the queries' type.
+    F32ThenQueries,
+}
+
+/// The weights of a written-out attention, `[b, h, t, s]`.
+pub(super) type Weights = Option<Tensor>;
+
+/// What one call of an attention function is told besides queries, keys and values.
+pub(super) struct Call<'a> {
+    /// Which function.
+    pub(super) kind: Attention,
+    /// The mask, for `eager` added to the scores; none where the kernel's own causal form does.
+    pub(super) mask: Option<&'a Tensor>,
+    /// Whether position `i` sees positions up to `i` only.
+    pub(super) causal: bool,
+    /// Factor of the scores.
+    pub(super) scale: f64,
+    /// Probability of dropping a weight. (The fused kernel drops nothing: it takes the memory, and computes without.)
+    pub(super) dropout: f64,
+    /// In which type the written-out weights are computed.
+    pub(super) softmax: Softmax,
+    /// Whether the written-out result is made contiguous position by position at once.
+    pub(super) contiguous: bool,
+}
+
+impl Call<'_> {
+    /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
+    /// a block holds them until it is done.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Weights)> {
+        match self.kind {
+            Attention::Eager => self.eager(q, k, v).map(|(y, weights)| (y, Some(weights))),
+            Attention::Sdpa => Ok((self.fused(q, k, v)?, None)),
+        }
+    }
+
+    fn eager(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        let groups = q.dims()[1] / k.dims()[1].max(1);
+        let (k, v) = (repeat_kv(k, groups)?, repeat_kv(v, groups)?);
+        let mut weights = {
+            let k_t = ops::transpose(&k, 2, 3)?;
+            ops::matmul(q, &k_t)?
+        };
+        weights = ops::mul_scalar(&weights, self.scale)?;
+        if let Some(mask) = self.mask {
+            weights = ops::add(&weights, mask)?;
+        }
+        weights = match self.softmax {
+            Softmax::OwnType => ops::softmax(&weights, 3)?,
+            Softmax::ThenValues => {
+                weights = ops::softmax(&weights, 3)?;
+                ops::cast(&weights, v.dtype())?
+            }
+            Softmax::F32ThenQueries => softmax_in_f32(&weights, q.dtype())?,
+        };
+        weights = ops::dropout(&weights, self.dropout, true)?;
+        let y = ops::matmul(&weights, &v)?;
+        let turned = ops::transpose(&y, 1, 2)?;
+        drop(y);
+        let y = if self.contiguous { ops::contiguous(&turned)? } else { turned };
+        Ok((y, weights))
+    }
+
+    fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+        let causal = self.causal && self.mask.is_none();
+        let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
+        let y = ops::scaled_dot_product_attention(q, k, v, self.mask, options)?;
+        let dims = y.dims().to_vec();
+        let turned = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
+        drop(y);
+        ops::contiguous(&turned)
+    }
+}
+
+/// The weights from scores of any type, computed in f32 and converted to `to`. PyTorch converts the scores first (but for float16, where one
+/// kernel does both; converted here all the same).
+fn softmax_in_f32(scores: &Tensor, to: DType) -> Result<Tensor> {
+    let weights = {
+        let wide = ops::cast(scores, DType::F32)?;
+        ops::softmax(&wide, 3)?
+    };
+    ops::cast(&weights, to)
+}
+
+/// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
+pub(super) fn repeat_kv(x: &Tensor, times: usize) -> Result<Tensor> {
+    let [b, h, s, d] = *x.dims() else {
+        return Err(memcore::Error::shape("repeat_kv", format!("{:?}: expected four dimensions", x.dims())));
+    };
+    if times == 1 {
+        return Ok(x.clone());
+    }
+    let spread = ops::expand(&ops::unsqueeze(x, 2)?, &[b, h, times, s, d])?;
+    ops::reshape(&spread, &[b, h * times, s, d])
+}

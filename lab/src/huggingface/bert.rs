@@ -1,0 +1,307 @@
+//! `bert`: `BertForMaskedLM`.
+
+use std::sync::Arc;
+
+use memcore::memory::{Category, ScopeId};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::attention::{Call, Softmax, Weights};
+use super::blocks::{self, Context};
+use super::keys::Keys;
+use super::layers::Activation;
+use super::network::{Inputs, Network, Output};
+use super::{Options, Sizes, loss, mask};
+use crate::error;
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    types: usize,
+    width: usize,
+    layers: usize,
+    heads: usize,
+    inner: usize,
+    activation: Activation,
+    hidden_dropout: f64,
+    attention_dropout: f64,
+    eps: f64,
+    tied: bool,
+    options: Options,
+}
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let config = Self {
+            vocabulary: keys.size("vocab_size", 30_522)?,
+            positions: keys.size("max_position_embeddings", 512)?,
+            types: keys.size("type_vocab_size", 2)?,
+            width: keys.size("hidden_size", 768)?,
+            layers: keys.size("num_hidden_layers", 12)?,
+            heads: keys.size("num_attention_heads", 12)?,
+            inner: keys.size("intermediate_size", 3072)?,
+            activation: Activation::named("hidden_act", keys.name("hidden_act", "gelu")?)?,
+            hidden_dropout: keys.probability("hidden_dropout_prob", 0.1)?,
+            attention_dropout: keys.probability("attention_probs_dropout_prob", 0.1)?,
+            eps: keys.number("layer_norm_eps", 1e-12)?,
+            tied: keys.flag("tie_word_embeddings", true)?,
+            options: options.clone(),
+        };
+        // An encoder caches nothing.
+        keys.get("use_cache");
+        if keys.flag("is_decoder", false)? {
+            return Err(keys.error("is_decoder", "BERT as a decoder is not represented"));
+        }
+        if !config.tied {
+            return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
+        }
+        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        super::fits(keys, options.sequence, config.positions)?;
+        Ok(config)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
+        Ok(Box::new(Bert::new(init, self)?))
+    }
+}
+
+const SMALL: Fill = Fill::Normal { std: 0.02 };
+
+struct Bert {
+    config: Config,
+    scope: ScopeId,
+    embeddings: Embeddings,
+    layers: Vec<Arc<Layer>>,
+    head: Head,
+}
+
+impl Bert {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let at = init.at("bert");
+        let embeddings = Embeddings::new(&at.at("embeddings"), c)?;
+        let encoder = at.at("encoder").at("layer");
+        let layers: Result<Vec<_>> = (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&encoder.at(i), c)?))).collect();
+        let layers = layers?;
+        let head = Head::new(&init.at("cls").at("predictions"), c, &embeddings.word.weight)?;
+        Ok(Self { config: c.clone(), scope: at.scope(), embeddings, layers, head })
+    }
+
+    fn encoded(&self, inputs: &Inputs) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let c = &self.config;
+        let embedded = self.embeddings.forward(&inputs.input)?;
+        let request = mask::Request {
+            attention: c.options.attention,
+            embeds: &embedded,
+            attention_mask: inputs.attention_mask.as_ref(),
+            cached: false,
+            positions: false,
+        };
+        request.bidirectional()?;
+        blocks::through(&self.layers, embedded.clone(), &Context::default(), c.options.checkpoint)
+    }
+}
+
+impl Network for Bert {
+    fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        let encoded = self.encoded(inputs)?;
+        let logits = self.head.forward(&encoded)?;
+        let loss = loss::flat_cross_entropy(&logits, &inputs.labels)?;
+        Ok(Output { loss, logits, past_key_values: Vec::new() })
+    }
+
+    /// The output's bias is a parameter of the module that holds the rest of the head, so the optimizer sees it first.
+    fn optimizer_order(&self, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
+        if let Some(bias) = parameters.pop() {
+            let place = parameters.len().saturating_sub(Head::BEFORE_BIAS);
+            parameters.insert(place, bias);
+        }
+        parameters
+    }
+}
+
+struct Embeddings {
+    scope: ScopeId,
+    word: Embedding,
+    position: Embedding,
+    token_type: Embedding,
+    norm: LayerNorm,
+    dropout: Dropout,
+    /// `[1, positions]` each, i64.
+    position_ids: Array,
+    token_type_ids: Array,
+}
+
+impl Embeddings {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let table = |name: &str, rows| Embedding::with_fill(&init.at(name), rows, c.width, SMALL);
+        let (word, position) = (table("word_embeddings", c.vocabulary)?, table("position_embeddings", c.positions)?);
+        let token_type = table("token_type_embeddings", c.types)?;
+        let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?;
+        let dropout = Dropout::new(&init.at("dropout"), c.hidden_dropout)?;
+        let buffer = |values: Vec<i64>| {
+            let array = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
+            if init.device().computes() {
+                array.write(&values)?;
+            }
+            Ok::<_, memcore::Error>(array)
+        };
+        let position_ids = buffer((0..c.positions as i64).collect())?;
+        let token_type_ids = buffer(vec![0; c.positions])?;
+        Ok(Self { scope: init.scope(), word, position, token_type, norm, dropout, position_ids, token_type_ids })
+    }
+
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let [batch, time] = [ids.dims()[0], ids.dims()[1]];
+        let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, time)?);
+        // Gathered from the buffer at the positions: zeros.
+        let types = Array::empty(ids.device(), &[1, time], DType::I64)?;
+        if types.device().computes() {
+            types.copy_(&self.token_type_ids.narrow(1, 0, time)?)?;
+        }
+        let types = Tensor::from_array(types.broadcast_to(&[batch, time])?);
+        let words = self.word.forward(ids)?;
+        let token_types = self.token_type.forward(&types)?;
+        let mut sum = ops::add(&words, &token_types)?;
+        let positions = self.position.forward(&position_ids)?;
+        sum = ops::add(&sum, &positions)?;
+        sum = self.norm.forward(&sum)?;
+        self.dropout.forward(&sum)
+    }
+}
+
+/// `BertOnlyMLMHead`
+struct Head {
+    scope: ScopeId,
+    activation: Activation,
+    dense: Linear,
+    norm: LayerNorm,
+    decoder: Parameter,
+    bias: Parameter,
+}
+
+impl Head {
+    /// Parameters of the transform, which the optimizer sees after the bias.
+    const BEFORE_BIAS: usize = 4;
+
+    fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
+        let transform = init.at("transform");
+        Ok(Self {
+            scope: init.scope(),
+            activation: c.activation,
+            dense: Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?,
+            norm: LayerNorm::new(&transform.at("LayerNorm"), c.width, c.eps)?,
+            decoder: table.clone(),
+            bias: init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = self.dense.forward(x)?;
+        hidden = self.activation.apply(&hidden)?;
+        hidden = self.norm.forward(&hidden)?;
+        ops::linear(&hidden, self.decoder.tensor(), Some(self.bias.tensor()))
+    }
+}
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    attention_output: AddNorm,
+    intermediate: Linear,
+    output: AddNorm,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let attention = init.at("attention");
+        let square = |name: &str| Linear::with_fill(&attention.at("self").at(name), c.width, c.width, true, SMALL);
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            query: square("query")?,
+            key: square("key")?,
+            value: square("value")?,
+            attention_output: AddNorm::new(&attention.at("output"), c, c.width)?,
+            intermediate: Linear::with_fill(&init.at("intermediate").at("dense"), c.width, c.inner, true, SMALL)?,
+            output: AddNorm::new(&init.at("output"), c, c.inner)?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, width] = *hidden.dims() else {
+            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
+        };
+        let head = width / c.heads;
+        let heads = |projection: &Linear| {
+            let x = projection.forward(hidden)?;
+            ops::transpose(&ops::view(&x, &[batch, time, c.heads, head])?, 1, 2)
+        };
+        let (q, k, v) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
+        let call = Call {
+            kind: c.options.attention,
+            mask: None,
+            causal: false,
+            scale: (head as f64).powf(-0.5),
+            dropout: c.attention_dropout,
+            softmax: Softmax::OwnType,
+            contiguous: true,
+        };
+        let (y, weights) = call.attend(&q, &k, &v)?;
+        Ok((ops::reshape(&y, &[batch, time, width])?, weights))
+    }
+}
+
+impl blocks::Block for Layer {
+    fn forward(&self, hidden: &Tensor, _: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let (attended, _weights) = {
+            let (attended, weights) = self.attention(hidden)?;
+            (self.attention_output.forward(&attended, hidden)?, weights)
+        };
+        let mut fed = self.intermediate.forward(&attended)?;
+        fed = self.config.activation.apply(&fed)?;
+        self.output.forward(&fed, &attended)
+    }
+}
+
+/// A projection, dropout, and a norm of the sum with what went around: `BertSelfOutput` and `BertOutput`.
+struct AddNorm {
+    dense: Linear,
+    norm: LayerNorm,
+    dropout: Dropout,
+}
+
+impl AddNorm {
+    fn new(init: &Init, c: &Config, inputs: usize) -> Result<Self> {
+        Ok(Self {
+            dense: Linear::with_fill(&init.at("dense"), inputs, c.width, true, SMALL)?,
+            norm: LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?,
+            dropout: Dropout::new(&init.at("dropout"), c.hidden_dropout)?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor, around: &Tensor) -> Result<Tensor> {
+        let mut hidden = self.dense.forward(x)?;
+        hidden = self.dropout.forward(&hidden)?;
+        let sum = ops::add(&hidden, around)?;
+        self.norm.forward(&sum)
+    }
+}

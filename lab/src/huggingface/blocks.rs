@@ -1,0 +1,50 @@
+//! The loop over a network's blocks, checkpointed or not.
+
+use std::sync::Arc;
+
+use memcore::autograd::checkpoint;
+use memcore::{Result, Tensor};
+
+use super::cache::DynamicCache;
+
+/// What every block of one forward pass is given besides the hidden states.
+#[derive(Clone, Default)]
+pub(super) struct Context {
+    /// The mask to add to the scores, or none.
+    pub(super) mask: Option<Tensor>,
+    /// Where keys and values go.
+    pub(super) cache: Option<Arc<DynamicCache>>,
+    /// Cosines and sines of the positions' angles, `[batch or 1, time, rotated]`.
+    pub(super) rotary: Option<(Tensor, Tensor)>,
+    /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
+    pub(super) _positions: Option<Tensor>,
+}
+
+/// One of a network's repeated blocks.
+pub(super) trait Block: Send + Sync + 'static {
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor>;
+}
+
+/// The hidden states after all blocks. With `checkpointed` each block keeps its input and computes itself again for its gradient
+/// (`gradient_checkpointing_enable`, `use_reentrant=False`).
+///
+/// # Errors
+/// Those of the blocks.
+pub(super) fn through<B: Block>(
+    blocks: &[Arc<B>],
+    mut hidden: Tensor,
+    context: &Context,
+    checkpointed: bool,
+) -> Result<Tensor> {
+    for block in blocks {
+        hidden = if checkpointed {
+            let (block, context) = (block.clone(), context.clone());
+            checkpoint(&[hidden.clone()], move |inputs| block.forward(&inputs[0], &context))?
+        } else {
+            block.forward(&hidden, context)?
+        };
+    }
+    Ok(hidden)
+}

@@ -1,0 +1,257 @@
+//! `gpt_neox`: `GPTNeoXForCausalLM`, the architecture of Pythia.
+
+use std::sync::Arc;
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
+use memcore::{Result, Tensor, context, ops};
+
+use super::attention::{Call, Softmax, Weights};
+use super::blocks::{self, Context};
+use super::cache::DynamicCache;
+use super::keys::Keys;
+use super::layers::Activation;
+use super::network::{Inputs, Network, Output};
+use super::rotary::{self, Rope, RotaryEmbedding};
+use super::{Options, Sizes, loss, mask};
+use crate::error;
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    width: usize,
+    layers: usize,
+    heads: usize,
+    inner: usize,
+    activation: Activation,
+    hidden_dropout: f64,
+    attention_dropout: f64,
+    eps: f64,
+    parallel_residual: bool,
+    attention_bias: bool,
+    rope: Rope,
+    tied: bool,
+    use_cache: bool,
+    options: Options,
+}
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let config = Self {
+            vocabulary: keys.size("vocab_size", 50_432)?,
+            positions: keys.size("max_position_embeddings", 2048)?,
+            width: keys.size("hidden_size", 6144)?,
+            layers: keys.size("num_hidden_layers", 44)?,
+            heads: keys.size("num_attention_heads", 64)?,
+            inner: keys.size("intermediate_size", 24_576)?,
+            activation: Activation::named("hidden_act", keys.name("hidden_act", "gelu")?)?,
+            hidden_dropout: keys.probability("hidden_dropout", 0.0)?,
+            attention_dropout: keys.probability("attention_dropout", 0.0)?,
+            eps: keys.number("layer_norm_eps", 1e-5)?,
+            parallel_residual: keys.flag("use_parallel_residual", true)?,
+            attention_bias: keys.flag("attention_bias", true)?,
+            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25)?,
+            tied: keys.flag("tie_word_embeddings", false)?,
+            use_cache: keys.flag("use_cache", true)?,
+            options: options.clone(),
+        };
+        // Says what the model is, not how it computes.
+        keys.get("is_decoder");
+        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        super::fits(keys, options.sequence, config.positions)?;
+        Ok(config)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// Elements of a head that are turned.
+    fn turned(&self) -> usize {
+        ((self.width / self.heads) as f64 * self.rope.share) as usize
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
+        Ok(Box::new(GptNeox::new(init, self)?))
+    }
+}
+
+const SMALL: Fill = Fill::Normal { std: 0.02 };
+
+struct GptNeox {
+    config: Config,
+    scope: ScopeId,
+    embed_in: Embedding,
+    emb_dropout: Dropout,
+    layers: Vec<Arc<Layer>>,
+    final_layer_norm: LayerNorm,
+    rotary_emb: RotaryEmbedding,
+    lm_head: Linear,
+}
+
+impl GptNeox {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let at = init.at("gpt_neox");
+        let embed_in = Embedding::with_fill(&at.at("embed_in"), c.vocabulary, c.width, SMALL)?;
+        let layers: Result<Vec<_>> =
+            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
+        let layers = layers?;
+        let final_layer_norm = LayerNorm::new(&at.at("final_layer_norm"), c.width, c.eps)?;
+        let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.turned())?;
+        let lm_head = if c.tied {
+            Linear::tied(&init.at("lm_head"), &embed_in.weight)
+        } else {
+            Linear::with_fill(&init.at("lm_head"), c.width, c.vocabulary, false, SMALL)?
+        };
+        let emb_dropout = Dropout::new(&at.at("emb_dropout"), c.hidden_dropout)?;
+        let (config, scope) = (c.clone(), at.scope());
+        Ok(Self { config, scope, embed_in, emb_dropout, layers, final_layer_norm, rotary_emb, lm_head })
+    }
+
+    fn model(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let (c, ids) = (&self.config, &inputs.input);
+        let embeds = self.embed_in.forward(ids)?;
+        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let positions = mask::positions(ids.device(), ids.dims()[1])?;
+        let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
+        let request = mask::Request {
+            attention: c.options.attention,
+            embeds: &embeds,
+            attention_mask: inputs.attention_mask.as_ref(),
+            cached: cache.is_some(),
+            positions: true,
+        };
+        let mask = request.causal()?;
+        let mut hidden = self.emb_dropout.forward(&embeds)?;
+        let rotary = self.rotary_emb.forward(&positions, hidden.dtype())?;
+        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
+        hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
+        hidden = self.final_layer_norm.forward(&hidden)?;
+        Ok((hidden, cache))
+    }
+}
+
+impl Network for GptNeox {
+    fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        let (hidden, cache) = self.model(inputs)?;
+        let logits = self.lm_head.forward(&hidden)?;
+        let loss = loss::causal(&logits, &inputs.labels)?;
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+    }
+}
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    input_layernorm: LayerNorm,
+    post_attention_layernorm: LayerNorm,
+    dropout: Dropout,
+    query_key_value: Linear,
+    dense: Linear,
+    dense_h_to_4h: Linear,
+    dense_4h_to_h: Linear,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let (attention, mlp) = (init.at("attention"), init.at("mlp"));
+        let linear = |init: Init, inputs, outputs, bias| Linear::with_fill(&init, inputs, outputs, bias, SMALL);
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            input_layernorm: LayerNorm::new(&init.at("input_layernorm"), c.width, c.eps)?,
+            post_attention_layernorm: LayerNorm::new(&init.at("post_attention_layernorm"), c.width, c.eps)?,
+            dropout: Dropout::new(&init.at("post_attention_dropout"), c.hidden_dropout)?,
+            query_key_value: linear(attention.at("query_key_value"), c.width, 3 * c.width, c.attention_bias)?,
+            dense: linear(attention.at("dense"), c.width, c.width, c.attention_bias)?,
+            dense_h_to_4h: linear(mlp.at("dense_h_to_4h"), c.width, c.inner, true)?,
+            dense_4h_to_h: linear(mlp.at("dense_4h_to_h"), c.inner, c.width, true)?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, width] = *hidden.dims() else {
+            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
+        };
+        let head = width / c.heads;
+        // Kept until the end, as the library's local variable is.
+        let qkv = {
+            let qkv = self.query_key_value.forward(hidden)?;
+            ops::transpose(&ops::view(&qkv, &[batch, time, c.heads, 3 * head])?, 1, 2)?
+        };
+        let mut parts = ops::chunk(&qkv, 3, 3)?.into_iter();
+        let missing = || memcore::Error::shape("attention", "a missing part of queries, keys and values");
+        let mut part = || parts.next().ok_or_else(missing);
+        let (q, k, v) = (part()?, part()?, part()?);
+        let (cos, sin) = context.rotary.as_ref().ok_or_else(missing)?;
+        let (q, k) = partly_turned(q, k, cos, sin)?;
+        let (k, v) = match &context.cache {
+            Some(cache) => cache.update(k, v)?,
+            None => (k, v),
+        };
+        let call = Call {
+            kind: c.options.attention,
+            mask: context.mask.as_ref(),
+            causal: true,
+            scale: (head as f64).powf(-0.5),
+            dropout: c.attention_dropout,
+            softmax: Softmax::F32ThenQueries,
+            contiguous: true,
+        };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, width])?;
+        Ok((self.dense.forward(&y)?, weights))
+    }
+
+    /// The input lives as long as the call, as an argument of a module does.
+    fn mlp(&self, input: &Tensor) -> Result<Tensor> {
+        let mut hidden = self.dense_h_to_4h.forward(input)?;
+        hidden = self.config.activation.apply(&hidden)?;
+        self.dense_4h_to_h.forward(&hidden)
+    }
+}
+
+/// Queries and keys with the first elements of each head turned, the others as they were.
+fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
+    let (turned, d) = (cos.dims()[3], q.dims()[3]);
+    let cut =
+        |x: &Tensor| Ok::<_, memcore::Error>((ops::narrow(x, 3, 0, turned)?, ops::narrow(x, 3, turned, d - turned)?));
+    let (q_rot, q_pass) = cut(&q)?;
+    let (k_rot, k_pass) = cut(&k)?;
+    let mut q_embed = rotary::turned(&q_rot, &cos, &sin)?;
+    let mut k_embed = rotary::turned(&k_rot, &cos, &sin)?;
+    q_embed = ops::cat(&[&q_embed, &q_pass], 3)?;
+    k_embed = ops::cat(&[&k_embed, &k_pass], 3)?;
+    Ok((q_embed, k_embed))
+}
+
+impl blocks::Block for Layer {
+    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let (mut attended, _weights) = {
+            let normed = self.input_layernorm.forward(hidden)?;
+            self.attention(&normed, context)?
+        };
+        attended = self.dropout.forward(&attended)?;
+        if self.config.parallel_residual {
+            let mut fed = self.mlp(&self.post_attention_layernorm.forward(hidden)?)?;
+            fed = self.dropout.forward(&fed)?;
+            let sum = ops::add(&fed, &attended)?;
+            return ops::add(&sum, hidden);
+        }
+        attended = ops::add(&attended, hidden)?;
+        let mut fed = self.mlp(&self.post_attention_layernorm.forward(&attended)?)?;
+        fed = self.dropout.forward(&fed)?;
+        ops::add(&fed, &attended)
+    }
+}

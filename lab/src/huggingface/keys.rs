@@ -1,0 +1,188 @@
+//! Reading a `config.json`: keys with the library's defaults, and what became of the others.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// Keys that say nothing about the memory of a training step: identity, tokens, generation, initial values, labels' names.
+const IRRELEVANT: &[&str] = &[
+    "_attn_implementation_autoset",
+    "_name_or_path",
+    "architectures",
+    "attn_implementation",
+    "auto_map",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "classifier_dropout",
+    "cls_token_id",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "dtype",
+    "eos_token_id",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "id2label",
+    "init_std",
+    "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "mask_token_id",
+    "model_type",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "pad_token_id",
+    "position_embedding_type",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "return_dict",
+    "rms_norm_eps",
+    "sep_token_id",
+    "task_specific_params",
+    "tokenizer_class",
+    "torch_dtype",
+    "transformers_version",
+    "use_bfloat16",
+];
+
+/// Keys whose presence (unless null, false, 0 or empty) means another computation than the one that is read here.
+const REFUSED: &[(&str, &str)] = &[
+    ("quantization_config", "quantized weights are not represented"),
+    ("add_cross_attention", "cross-attention is not represented"),
+    ("is_encoder_decoder", "encoders with decoders are not represented"),
+    ("chunk_size_feed_forward", "a feed-forward layer in chunks is not represented"),
+    ("output_attentions", "returned attention weights are not represented"),
+    ("output_hidden_states", "returned hidden states are not represented"),
+    ("pruned_heads", "pruned heads are not represented"),
+];
+
+/// The keys of a configuration, each read by name; what nobody asked for is known in the end.
+pub(super) struct Keys<'a> {
+    file: &'a str,
+    map: &'a Map<String, Value>,
+    asked: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'a> Keys<'a> {
+    /// Of a configuration in `file`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for one that asks for what no network here does.
+    pub(super) fn new(file: &'a str, map: &'a Map<String, Value>) -> Result<Self> {
+        let keys = Self { file, map, asked: RefCell::default() };
+        for (key, reason) in REFUSED {
+            if keys.map.get(*key).is_some_and(|value| !is_nothing(value)) {
+                return Err(keys.error(key, *reason));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The file's name.
+    pub(super) fn file(&self) -> &str {
+        self.file
+    }
+
+    /// An error about a key.
+    pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> Error {
+        Error::usage(format!("{}: {key}", self.file), problem)
+    }
+
+    /// The value under `key`; null is none.
+    pub(super) fn get(&self, key: &'static str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(key);
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A number of things, at least 1.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for anything else; so do the others.
+    pub(super) fn size(&self, key: &'static str, default: usize) -> Result<usize> {
+        Ok(self.optional_size(key)?.unwrap_or(default))
+    }
+
+    /// The same, or none.
+    pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<usize>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = value.as_u64().filter(|&n| (1..=1 << 40).contains(&n));
+        match number {
+            Some(n) => Ok(Some(n as usize)),
+            None => Err(self.error(key, format!("{value} is no number from 1 to 2^40"))),
+        }
+    }
+
+    /// A number that may be 0 or a fraction.
+    pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_f64().ok_or_else(|| self.error(key, format!("{value} is no number")))
+    }
+
+    /// A probability.
+    pub(super) fn probability(&self, key: &'static str, default: f64) -> Result<f64> {
+        let p = self.number(key, default)?;
+        if (0.0..1.0).contains(&p) { Ok(p) } else { Err(self.error(key, format!("{p} is outside 0..1"))) }
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.error(key, format!("{value} is neither true nor false")))
+    }
+
+    /// A name.
+    pub(super) fn name(&self, key: &'static str, default: &'a str) -> Result<&'a str> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
+    }
+
+    /// Whether `key` is there and null.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(Value::is_null)
+    }
+
+    /// The number of entries of an object.
+    pub(super) fn map_len(&self, key: &'static str) -> Option<usize> {
+        self.get(key)?.as_object().map(Map::len)
+    }
+
+    /// `key` must be what is represented, when it is there.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the reason.
+    pub(super) fn expect(&self, key: &'static str, only: &Value, reason: &str) -> Result<()> {
+        match self.get(key) {
+            Some(value) if value != only => Err(self.error(key, format!("{value}: {reason}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What nobody asked for and is not known to be irrelevant, one sentence each.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let asked = self.asked.borrow();
+        let known =
+            |key: &str| asked.contains(key) || IRRELEVANT.contains(&key) || REFUSED.iter().any(|(k, _)| *k == key);
+        let unknown = self.map.keys().filter(|key| !known(key));
+        unknown.map(|key| format!("{}: {key}: unknown key, taken to say nothing about memory", self.file)).collect()
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(n) => n.as_f64() == Some(0.0),
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+    }
+}

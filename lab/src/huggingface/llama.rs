@@ -1,0 +1,327 @@
+//! `llama`, `mistral` and `qwen2`: `LlamaForCausalLM` and what differs from it in a bias or a window.
+
+use std::sync::Arc;
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
+use memcore::{DType, Result, Tensor, context, ops};
+
+use super::attention::{Call, Softmax, Weights};
+use super::blocks::{self, Context};
+use super::cache::DynamicCache;
+use super::keys::Keys;
+use super::layers::Activation;
+use super::network::{Inputs, Network, Output};
+use super::rotary::{self, Rope, RotaryEmbedding};
+use super::{Options, Sizes, loss, mask};
+use crate::error;
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// `llama`
+    Llama,
+    /// `mistral`
+    Mistral,
+    /// `qwen2`
+    Qwen2,
+}
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    width: usize,
+    inner: usize,
+    layers: usize,
+    heads: usize,
+    key_heads: usize,
+    head: usize,
+    activation: Activation,
+    attention_dropout: f64,
+    eps: f64,
+    /// Of the projections to queries, keys and values; of the output's; of the feed-forward layer's.
+    bias: [bool; 3],
+    rope: Rope,
+    tied: bool,
+    use_cache: bool,
+    options: Options,
+}
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, family: Family, options: &Options) -> error::Result<Self> {
+        let (inner, positions, key_heads) = match family {
+            Family::Llama => (11_008, 2048, None),
+            Family::Mistral => (14_336, 131_072, Some(8)),
+            Family::Qwen2 => (22_016, 32_768, Some(32)),
+        };
+        let vocabulary = if family == Family::Qwen2 { 151_936 } else { 32_000 };
+        let (width, heads) = (keys.size("hidden_size", 4096)?, keys.size("num_attention_heads", 32)?);
+        let key_heads = match keys.optional_size("num_key_value_heads")? {
+            Some(n) => n,
+            // A null means as many as there are query heads; an absent key the family's default.
+            None if keys.is_null("num_key_value_heads") => heads,
+            None => key_heads.unwrap_or(heads),
+        };
+        let head = keys.optional_size("head_dim")?;
+        let attention_bias = family == Family::Llama && keys.flag("attention_bias", false)?;
+        let mlp_bias = family == Family::Llama && keys.flag("mlp_bias", false)?;
+        let config = Self {
+            vocabulary: keys.size("vocab_size", vocabulary)?,
+            positions: keys.size("max_position_embeddings", positions)?,
+            width,
+            inner: keys.size("intermediate_size", inner)?,
+            layers: keys.size("num_hidden_layers", 32)?,
+            heads,
+            key_heads,
+            head: head.unwrap_or(width / heads),
+            activation: Activation::named("hidden_act", keys.name("hidden_act", "silu")?)?,
+            attention_dropout: keys.probability("attention_dropout", 0.0)?,
+            eps: keys.number("rms_norm_eps", 1e-6)?,
+            bias: [attention_bias || family == Family::Qwen2, attention_bias, mlp_bias],
+            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0)?,
+            tied: keys.flag("tie_word_embeddings", false)?,
+            use_cache: keys.flag("use_cache", true)?,
+            options: options.clone(),
+        };
+        super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
+        if head.is_none() {
+            super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        }
+        super::divides(keys, "head_dim", 2, config.head)?;
+        if config.rope.share != 1.0 {
+            return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
+        }
+        super::fits(keys, options.sequence, config.positions)?;
+        config.check_window(keys, family)?;
+        Ok(config)
+    }
+
+    /// A sliding window changes the mask only for sequences that it does not hold.
+    fn check_window(&self, keys: &Keys<'_>, family: Family) -> error::Result<()> {
+        let window = keys.optional_size("sliding_window")?;
+        let on = match family {
+            Family::Llama => return Ok(()),
+            Family::Mistral => !keys.is_null("sliding_window"),
+            Family::Qwen2 => keys.flag("use_sliding_window", false)?,
+        };
+        if family == Family::Qwen2 {
+            keys.get("max_window_layers");
+        }
+        keys.get("layer_types");
+        let length = self.options.sequence.unwrap_or(self.positions);
+        let window = window.unwrap_or(4096);
+        if on && (length >= window || family == Family::Qwen2) {
+            let problem = format!("a window of {window} tokens that {length} tokens reach is not represented");
+            return Err(keys.error("sliding_window", problem));
+        }
+        Ok(())
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
+        Ok(Box::new(Llama::new(init, self)?))
+    }
+}
+
+const SMALL: Fill = Fill::Normal { std: 0.02 };
+
+struct Llama {
+    config: Config,
+    scope: ScopeId,
+    embed_tokens: Embedding,
+    layers: Vec<Arc<Layer>>,
+    norm: Norm,
+    rotary_emb: RotaryEmbedding,
+    lm_head: Linear,
+}
+
+impl Llama {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let at = init.at("model");
+        let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.width, SMALL)?;
+        let layers: Result<Vec<_>> =
+            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
+        let layers = layers?;
+        let norm = Norm::new(&at.at("norm"), c)?;
+        let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.head)?;
+        let lm_head = if c.tied {
+            Linear::tied(&init.at("lm_head"), &embed_tokens.weight)
+        } else {
+            Linear::with_fill(&init.at("lm_head"), c.width, c.vocabulary, false, SMALL)?
+        };
+        Ok(Self { config: c.clone(), scope: at.scope(), embed_tokens, layers, norm, rotary_emb, lm_head })
+    }
+
+    fn model(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let (c, ids) = (&self.config, &inputs.input);
+        let embeds = self.embed_tokens.forward(ids)?;
+        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let positions = mask::positions(ids.device(), ids.dims()[1])?;
+        let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
+        let request = mask::Request {
+            attention: c.options.attention,
+            embeds: &embeds,
+            attention_mask: inputs.attention_mask.as_ref(),
+            cached: cache.is_some(),
+            positions: true,
+        };
+        let mask = request.causal()?;
+        let rotary = self.rotary_emb.forward(&positions, embeds.dtype())?;
+        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
+        let mut hidden = blocks::through(&self.layers, embeds.clone(), &context, c.options.checkpoint)?;
+        hidden = self.norm.forward(&hidden)?;
+        Ok((hidden, cache))
+    }
+}
+
+impl Network for Llama {
+    fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        let (hidden, cache) = self.model(inputs)?;
+        let logits = self.lm_head.forward(&hidden)?;
+        let loss = loss::causal(&logits, &inputs.labels)?;
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+    }
+}
+
+/// `LlamaRMSNorm`, written out: in f32, then back, then times the weight.
+struct Norm {
+    scope: ScopeId,
+    weight: Parameter,
+    eps: f64,
+}
+
+impl Norm {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let weight = init.parameter("weight", &[c.width], Fill::Constant(1.0))?;
+        Ok(Self { scope: init.scope(), weight, eps: c.eps })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = ops::cast(x, DType::F32)?;
+        let variance = {
+            let squares = ops::pow(&hidden, 2.0)?;
+            ops::mean_axes(&squares, &[x.rank() - 1], true)?
+        };
+        hidden = {
+            let root = {
+                let shifted = ops::add_scalar(&variance, self.eps)?;
+                ops::rsqrt(&shifted)?
+            };
+            ops::mul(&hidden, &root)?
+        };
+        let narrow = ops::cast(&hidden, x.dtype())?;
+        ops::mul(self.weight.tensor(), &narrow)
+    }
+}
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
+    gate_proj: Linear,
+    up_proj: Linear,
+    down_proj: Linear,
+    input_layernorm: Norm,
+    post_attention_layernorm: Norm,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let (attn, mlp) = (init.at("self_attn"), init.at("mlp"));
+        let linear = |init: Init, inputs, outputs, bias| Linear::with_fill(&init, inputs, outputs, bias, SMALL);
+        let [qkv, out, fed] = c.bias;
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            q_proj: linear(attn.at("q_proj"), c.width, c.heads * c.head, qkv)?,
+            k_proj: linear(attn.at("k_proj"), c.width, c.key_heads * c.head, qkv)?,
+            v_proj: linear(attn.at("v_proj"), c.width, c.key_heads * c.head, qkv)?,
+            o_proj: linear(attn.at("o_proj"), c.heads * c.head, c.width, out)?,
+            gate_proj: linear(mlp.at("gate_proj"), c.width, c.inner, fed)?,
+            up_proj: linear(mlp.at("up_proj"), c.width, c.inner, fed)?,
+            down_proj: linear(mlp.at("down_proj"), c.inner, c.width, fed)?,
+            input_layernorm: Norm::new(&init.at("input_layernorm"), c)?,
+            post_attention_layernorm: Norm::new(&init.at("post_attention_layernorm"), c)?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, _] = *hidden.dims() else {
+            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
+        };
+        let heads = |projection: &Linear, heads: usize| {
+            let x = projection.forward(hidden)?;
+            ops::transpose(&ops::view(&x, &[batch, time, heads, c.head])?, 1, 2)
+        };
+        let (q, k, v) =
+            (heads(&self.q_proj, c.heads)?, heads(&self.k_proj, c.key_heads)?, heads(&self.v_proj, c.key_heads)?);
+        let (q, k) = turned(q, k, context)?;
+        let (k, v) = match &context.cache {
+            Some(cache) => cache.update(k, v)?,
+            None => (k, v),
+        };
+        let call = Call {
+            kind: c.options.attention,
+            mask: context.mask.as_ref(),
+            causal: true,
+            scale: (c.head as f64).powf(-0.5),
+            dropout: c.attention_dropout,
+            softmax: Softmax::F32ThenQueries,
+            contiguous: true,
+        };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;
+        Ok((self.o_proj.forward(&y)?, weights))
+    }
+
+    fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
+        let product = {
+            let gate = {
+                let gate = self.gate_proj.forward(hidden)?;
+                self.config.activation.apply(&gate)?
+            };
+            let up = self.up_proj.forward(hidden)?;
+            ops::mul(&gate, &up)?
+        };
+        self.down_proj.forward(&product)
+    }
+}
+
+/// Queries and keys turned by their positions' angles.
+fn turned(q: Tensor, k: Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
+    let Some((cos, sin)) = &context.rotary else {
+        return Err(memcore::Error::shape("rotary", "positions without angles"));
+    };
+    let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
+    Ok((rotary::turned(&q, &cos, &sin)?, rotary::turned(&k, &cos, &sin)?))
+}
+
+impl blocks::Block for Layer {
+    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = self.input_layernorm.forward(input)?;
+        let (attended, _weights) = self.attention(&hidden, context)?;
+        hidden = attended;
+        hidden = ops::add(input, &hidden)?;
+        let residual = hidden.clone();
+        hidden = self.post_attention_layernorm.forward(&hidden)?;
+        hidden = self.mlp(&hidden)?;
+        ops::add(&residual, &hidden)
+    }
+}

@@ -1,0 +1,160 @@
+//! Masks and positions as the library makes them, with what that allocates on the way.
+
+use memcore::{Array, DType, Device, Result, Tensor};
+
+use super::attention::Attention;
+
+/// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is let go at once.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn positions(device: &Device, n: usize) -> Result<Array> {
+    let _range = range(device, n)?;
+    range(device, n)
+}
+
+/// `torch.arange(n)`, i64 `[n]`.
+fn range(device: &Device, n: usize) -> Result<Array> {
+    let out = Array::empty(device, &[n], DType::I64)?;
+    if device.computes() {
+        out.write(&(0..n as i64).collect::<Vec<_>>())?;
+    }
+    Ok(out)
+}
+
+/// What a model knows when it makes its mask.
+pub(super) struct Request<'a> {
+    /// How attention is computed.
+    pub(super) attention: Attention,
+    /// The embedded tokens, `[batch, time, width]`: sizes and type of the mask follow.
+    pub(super) embeds: &'a Tensor,
+    /// `attention_mask`, where one is passed.
+    pub(super) attention_mask: Option<&'a Tensor>,
+    /// Whether keys and values are cached.
+    pub(super) cached: bool,
+    /// Whether the model passes its positions, from which packed sequences are recognised.
+    pub(super) positions: bool,
+}
+
+impl Request<'_> {
+    /// `create_causal_mask`: nothing for the fused kernel, which is causal by itself (batches here have neither padding nor packed sequences,
+    /// but the library looks); for the written-out form a matrix to add to the scores.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn causal(&self) -> Result<Option<Tensor>> {
+        let _mask = self.attention_mask.map(as_bool).transpose()?;
+        if self.positions && self.attention_mask.is_none() && !self.cached {
+            self.look_for_packed_sequences()?;
+        }
+        match self.attention {
+            Attention::Sdpa => {
+                if let Some(mask) = self.attention_mask {
+                    look_for_padding(mask)?;
+                }
+                Ok(None)
+            }
+            Attention::Eager => self.additive(|query, key| key > query).map(Some),
+        }
+    }
+
+    /// `create_bidirectional_mask`: nothing, since there is no padding.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn bidirectional(&self) -> Result<()> {
+        let Some(mask) = self.attention_mask else { return Ok(()) };
+        let _mask = as_bool(mask)?;
+        // mask.all()
+        Array::empty(mask.device(), &[], DType::Bool)?;
+        Ok(())
+    }
+
+    /// `find_packed_sequence_indices`: the differences of neighbouring positions, summed.
+    fn look_for_packed_sequences(&self) -> Result<()> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let device = self.embeds.device();
+        let words = |n: usize| Array::empty(device, &[n], DType::I64);
+        let _first = words(batch)?;
+        let _differences = {
+            let _joined = words(batch * (time + 1))?;
+            words(batch * time)?
+        };
+        let _sums = {
+            let _unequal = Array::empty(device, &[batch * time], DType::Bool)?;
+            let sums = words(batch * time)?;
+            let _converted = words(batch * time)?;
+            scan(&sums, [batch, time])?;
+            sums
+        };
+        let _none = Array::empty(device, &[batch], DType::Bool)?;
+        Array::empty(device, &[], DType::Bool)?;
+        Ok(())
+    }
+
+    /// 0 where a key is seen, the type's most negative number where `hidden(query, key)`: `[batch, 1, time, time]`.
+    fn additive(&self, hidden: impl Fn(usize, usize) -> bool) -> Result<Tensor> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
+        let seen = {
+            let _ranges = (range(device, batch)?, range(device, 1)?);
+            let _positions = (positions(device, time)?, positions(device, time)?);
+            Array::empty(device, &[1, 1, time, time], DType::Bool)?
+        };
+        if device.computes() {
+            let values: Vec<u8> = (0..time * time).map(|i| u8::from(!hidden(i / time, i % time))).collect();
+            seen.write(&values)?;
+        }
+        let zero = Array::zeros(device, &[], dtype)?;
+        let least = Array::full(device, &[], dtype, least(dtype))?;
+        let mask = zero.select_by(&seen.broadcast_to(&[batch, 1, time, time])?, &least)?;
+        Ok(Tensor::from_array(mask))
+    }
+}
+
+/// What `cumsum` over the rows of `[rows, time]` takes meanwhile: for a single row CUB's scan does it, whose scratch is a word and a flag for each
+/// tile and 32 more, aligned (sizes as recorded with compute capability 9.0); for more rows nothing.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn scan(sums: &Array, [rows, time]: [usize; 2]) -> Result<()> {
+    if rows == 1 && sums.device().profile().torch_temporaries {
+        let descriptors = 2 * sums.dtype().size() as usize * (time.div_ceil(SCAN_TILE) + 32);
+        Array::empty(sums.device(), &[descriptors.next_multiple_of(256) + 256 + 255], DType::U8)?;
+    }
+    Ok(())
+}
+
+/// Elements that a tile of CUB's scan takes.
+const SCAN_TILE: usize = 2048;
+
+/// The mask as bool. All ones, as what it stands for.
+fn as_bool(mask: &Tensor) -> Result<Array> {
+    Array::empty(mask.device(), mask.dims(), DType::Bool)
+}
+
+/// `fast_all`: a sum in i64, for which the mask is converted, compared with the number of elements.
+fn look_for_padding(mask: &Tensor) -> Result<()> {
+    let device = mask.device();
+    let _sum = {
+        let sum = Array::empty(device, &[], DType::I64)?;
+        let _converted = Array::empty(device, mask.dims(), DType::I64)?;
+        sum
+    };
+    Array::empty(device, &[], DType::Bool)?;
+    Ok(())
+}
+
+/// The most negative finite number.
+fn least(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => -65504.0,
+        DType::BF16 => f64::from(half_bf16_min()),
+        _ => f64::from(f32::MIN),
+    }
+}
+
+/// −(2 − 2⁻⁷)·2¹²⁷
+fn half_bf16_min() -> f32 {
+    f32::from_bits(0xFF7F_0000)
+}

@@ -1,0 +1,245 @@
+//! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and let go, so
+//! that their memory is what PyTorch takes for them.
+//!
+//! One architecture per file. What is read is release 5.23 of the library; its defaults stand for keys that are absent. What a configuration asks for
+//! and no network here does is refused by name.
+
+mod attention;
+mod bert;
+mod blocks;
+mod cache;
+mod gpt2;
+mod gpt_neox;
+mod keys;
+mod layers;
+mod llama;
+mod loss;
+mod mask;
+mod network;
+mod opt;
+mod rotary;
+mod trainer;
+mod vit;
+
+use std::path::Path;
+
+use memcore::nn::Init;
+use serde_json::Value;
+
+pub use attention::Attention;
+use keys::Keys;
+pub use network::{Inputs, Network, Output};
+pub use trainer::{Keep, Trainer, train};
+
+use crate::error::{Error, Result};
+use crate::models::{Defaults, Input, Loss, Task};
+
+/// Largest file that is read.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Most layers that a configuration may ask for: a hundred times as many as any has.
+const MOST_LAYERS: usize = 10_000;
+
+/// What is chosen beside the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Tokens per example; as many as there are positions unless said. Images have none.
+    pub sequence: Option<usize>,
+    /// How attention is computed.
+    pub attention: Attention,
+    /// `gradient_checkpointing_enable(use_reentrant=False)`.
+    pub checkpoint: bool,
+    /// Whether batches come with an `attention_mask` (of ones).
+    pub attention_mask: bool,
+}
+
+/// The sizes that one line about a network says.
+struct Sizes {
+    layers: usize,
+    width: usize,
+    heads: usize,
+    /// Tokens of the vocabulary, or classes.
+    classes: usize,
+    /// Most tokens per example.
+    positions: usize,
+}
+
+/// A network as its configuration describes it.
+pub struct Pretrained {
+    name: String,
+    kind: Kind,
+    options: Options,
+    /// What the file says and nobody here knows; one sentence each.
+    pub warnings: Vec<String>,
+}
+
+enum Kind {
+    Bert(bert::Config),
+    Gpt2(gpt2::Config),
+    GptNeox(gpt_neox::Config),
+    Llama(llama::Config),
+    Opt(opt::Config),
+    Vit(vit::Config),
+}
+
+/// The `model_type`s that are represented.
+pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "vit"];
+
+/// What goes into a network, per example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Token indices below `vocabulary`; labels of the same kind.
+    Tokens {
+        /// Tokens per example.
+        length: usize,
+        /// Number of different tokens.
+        vocabulary: usize,
+    },
+    /// Pixels, and one class.
+    Image {
+        /// Colours.
+        channels: usize,
+        /// Height and width.
+        size: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+}
+
+/// Reads a `config.json`.
+///
+/// # Errors
+/// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
+pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
+    let name = path.display().to_string();
+    let unreadable = |error: std::io::Error| Error::usage(name.clone(), error.to_string());
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > MOST_BYTES {
+        return Err(Error::usage(name, format!("is {bytes} bytes long; a configuration has at most {MOST_BYTES}")));
+    }
+    parse(&name, &std::fs::read_to_string(path).map_err(unreadable)?, options)
+}
+
+/// Reads the text of a `config.json`; `file` is its name, for messages.
+///
+/// # Errors
+/// [`Error::Usage`] naming file and key: no JSON, an unknown `model_type` (the known ones are listed), values of another type, sizes that do not
+/// fit, and whatever is not represented.
+pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
+    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
+    let Value::Object(map) = &value else { return Err(Error::usage(file, "is no JSON object")) };
+    if options.attention_mask && options.attention == Attention::Eager {
+        let problem = "written-out attention with a mask of the batch's is not represented";
+        return Err(Error::usage("attention_mask", problem));
+    }
+    let keys = Keys::new(file, map)?;
+    let model_type = keys.name("model_type", "")?;
+    let kind = match model_type {
+        "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
+        "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
+        "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
+        "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
+        "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
+        "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
+        "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
+        "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
+        _ => {
+            let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
+            return Err(keys.error("model_type", problem));
+        }
+    };
+    let model = Pretrained { name: model_type.into(), kind, options: options.clone(), warnings: keys.unknown() };
+    let layers = model.sizes().layers;
+    if layers > MOST_LAYERS {
+        return Err(Error::usage(file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
+    }
+    Ok(model)
+}
+
+impl Pretrained {
+    /// The `model_type`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sizes(&self) -> Sizes {
+        match &self.kind {
+            Kind::Bert(config) => config.sizes(),
+            Kind::Gpt2(config) => config.sizes(),
+            Kind::GptNeox(config) => config.sizes(),
+            Kind::Llama(config) => config.sizes(),
+            Kind::Opt(config) => config.sizes(),
+            Kind::Vit(config) => config.sizes(),
+        }
+    }
+
+    /// One line: layers and sizes.
+    pub fn description(&self) -> String {
+        let s = self.sizes();
+        format!("{} of {} layers, {} wide, {} heads", self.name, s.layers, s.width, s.heads)
+    }
+
+    /// What goes in.
+    pub fn input(&self) -> InputKind {
+        if let Kind::Vit(config) = &self.kind {
+            return InputKind::Image { channels: config.channels, size: config.image, classes: config.classes };
+        }
+        let s = self.sizes();
+        InputKind::Tokens { length: self.options.sequence.unwrap_or(s.positions), vocabulary: s.classes }
+    }
+
+    /// What it is trained to do, in the words of the networks that are written here.
+    pub fn task(&self) -> Task {
+        match self.input() {
+            InputKind::Tokens { length, vocabulary } => {
+                Task { input: Input::Tokens { length, vocabulary }, loss: Loss::CrossEntropy { classes: vocabulary } }
+            }
+            InputKind::Image { channels, size, classes } => {
+                Task { input: Input::Values(vec![channels, size, size]), loss: Loss::CrossEntropy { classes } }
+            }
+        }
+    }
+
+    /// What it is trained with unless said.
+    pub fn defaults(&self) -> Defaults {
+        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
+    }
+
+    /// What was chosen beside the configuration.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The network, with parameters made through `init` in the order in which `model.to(device)` moves them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn build(&self, init: &Init) -> memcore::Result<Box<dyn Network>> {
+        match &self.kind {
+            Kind::Bert(config) => config.build(init),
+            Kind::Gpt2(config) => config.build(init),
+            Kind::GptNeox(config) => config.build(init),
+            Kind::Llama(config) => config.build(init),
+            Kind::Opt(config) => config.build(init),
+            Kind::Vit(config) => config.build(init),
+        }
+    }
+}
+
+/// [`Error::Usage`] unless `parts` divides `whole`.
+fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()> {
+    if whole.is_multiple_of(parts) {
+        return Ok(());
+    }
+    Err(keys.error(key, format!("{parts} does not divide {whole}")))
+}
+
+/// [`Error::Usage`] for more tokens than there are positions.
+fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
+    match sequence {
+        Some(n) if n > positions => {
+            Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file())))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,314 @@
+//! `opt`: `OPTForCausalLM`.
+
+use std::sync::Arc;
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::attention::{Call, Softmax, Weights};
+use super::blocks::{self, Context};
+use super::cache::DynamicCache;
+use super::keys::Keys;
+use super::layers::Activation;
+use super::network::{Inputs, Network, Output};
+use super::{Options, Sizes, loss, mask};
+use crate::error;
+
+/// Rows of the position table that no position uses.
+const OFFSET: usize = 2;
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    width: usize,
+    embedding_width: usize,
+    layers: usize,
+    heads: usize,
+    inner: usize,
+    activation: Activation,
+    dropout: f64,
+    attention_dropout: f64,
+    norm_first: bool,
+    final_norm: bool,
+    bias: bool,
+    tied: bool,
+    use_cache: bool,
+    options: Options,
+}
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let width = keys.size("hidden_size", 768)?;
+        let norm_first = keys.flag("do_layer_norm_before", true)?;
+        let config = Self {
+            vocabulary: keys.size("vocab_size", 50_272)?,
+            positions: keys.size("max_position_embeddings", 2048)?,
+            width,
+            embedding_width: keys.optional_size("word_embed_proj_dim")?.unwrap_or(width),
+            layers: keys.size("num_hidden_layers", 12)?,
+            heads: keys.size("num_attention_heads", 12)?,
+            inner: keys.size("ffn_dim", 3072)?,
+            activation: Activation::named("activation_function", keys.name("activation_function", "relu")?)?,
+            dropout: keys.probability("dropout", 0.1)?,
+            attention_dropout: keys.probability("attention_dropout", 0.0)?,
+            norm_first,
+            final_norm: norm_first && !keys.flag("_remove_final_layer_norm", false)?,
+            bias: keys.flag("enable_bias", true)?,
+            tied: keys.flag("tie_word_embeddings", true)?,
+            use_cache: keys.flag("use_cache", true)?,
+            options: options.clone(),
+        };
+        if keys.number("layerdrop", 0.0)? != 0.0 {
+            return Err(keys.error("layerdrop", "layers left out at random are not represented"));
+        }
+        if !keys.flag("layer_norm_elementwise_affine", true)? {
+            return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
+        }
+        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        super::fits(keys, options.sequence, config.positions)?;
+        Ok(config)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
+        Ok(Box::new(Opt::new(init, self)?))
+    }
+}
+
+struct Opt {
+    config: Config,
+    scope: ScopeId,
+    embed_tokens: Embedding,
+    embed_positions: Embedding,
+    project_out: Option<Linear>,
+    project_in: Option<Linear>,
+    final_layer_norm: Option<LayerNorm>,
+    layers: Vec<Arc<Layer>>,
+    lm_head: Linear,
+}
+
+fn linear(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Linear> {
+    Linear::with_fill(init, inputs, outputs, bias, Fill::Normal { std: 0.02 })
+}
+
+impl Opt {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let small = Fill::Normal { std: 0.02 };
+        let at = init.at("model").at("decoder");
+        let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.embedding_width, small)?;
+        let embed_positions = Embedding::with_fill(&at.at("embed_positions"), c.positions + OFFSET, c.width, small)?;
+        let projected = c.embedding_width != c.width;
+        let project =
+            |name: &str, inputs, outputs| projected.then(|| linear(&at.at(name), inputs, outputs, false)).transpose();
+        let project_out = project("project_out", c.width, c.embedding_width)?;
+        let project_in = project("project_in", c.embedding_width, c.width)?;
+        let final_layer_norm =
+            c.final_norm.then(|| LayerNorm::new(&at.at("final_layer_norm"), c.width, 1e-5)).transpose()?;
+        let layers: Result<Vec<_>> =
+            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
+        let layers = layers?;
+        let lm_head = if c.tied {
+            Linear::tied(&init.at("lm_head"), &embed_tokens.weight)
+        } else {
+            linear(&init.at("lm_head"), c.embedding_width, c.vocabulary, false)?
+        };
+        let (config, scope) = (c.clone(), at.scope());
+        Ok(Self {
+            config,
+            scope,
+            embed_tokens,
+            embed_positions,
+            project_out,
+            project_in,
+            final_layer_norm,
+            layers,
+            lm_head,
+        })
+    }
+
+    /// Positions from the mask: `(cumsum(mask)·mask − 1).long()`, and the mask, of ones in f32 where none is passed.
+    fn positions(&self, inputs: &Inputs) -> Result<(Tensor, Tensor)> {
+        let ids = &inputs.input;
+        let (device, dims) = (ids.device(), [ids.dims()[0], ids.dims()[1]]);
+        let mask = match &inputs.attention_mask {
+            Some(mask) => mask.clone(),
+            None => Tensor::from_array(Array::ones(device, &dims, DType::F32)?),
+        };
+        let like = || Array::empty(device, &dims, mask.dtype());
+        let sums = like()?;
+        mask::scan(&sums, dims)?;
+        let shifted = {
+            let _product = like()?;
+            like()?
+        };
+        let positions = if shifted.dtype() == DType::I64 { shifted } else { Array::empty(device, &dims, DType::I64)? };
+        Ok((mask, Tensor::from_array(positions)))
+    }
+
+    /// `embed_positions(positions + 2)`
+    fn embedded_positions(&self, positions: &Tensor) -> Result<Tensor> {
+        let [batch, time] = [positions.dims()[0], positions.dims()[1]];
+        let rows = Array::empty(positions.device(), &[batch, time], DType::I64)?;
+        if rows.device().computes() {
+            rows.write(&(0..batch * time).map(|i| (i % time + OFFSET) as i64).collect::<Vec<_>>())?;
+        }
+        self.embed_positions.forward(&Tensor::from_array(rows))
+    }
+
+    fn decoder(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let c = &self.config;
+        let mut embeds = self.embed_tokens.forward(&inputs.input)?;
+        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let (_mask, positions) = self.positions(inputs)?;
+        let request = mask::Request {
+            attention: c.options.attention,
+            embeds: &embeds,
+            attention_mask: inputs.attention_mask.as_ref(),
+            cached: cache.is_some(),
+            positions: false,
+        };
+        let context = Context {
+            mask: request.causal()?,
+            cache: cache.clone(),
+            rotary: None,
+            _positions: Some(positions.clone()),
+        };
+        let position_embeds = self.embedded_positions(&positions)?;
+        if let Some(project_in) = &self.project_in {
+            embeds = project_in.forward(&embeds)?;
+        }
+        let mut hidden = ops::add(&embeds, &position_embeds)?;
+        hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
+        if let Some(norm) = &self.final_layer_norm {
+            hidden = norm.forward(&hidden)?;
+        }
+        if let Some(project_out) = &self.project_out {
+            hidden = project_out.forward(&hidden)?;
+        }
+        Ok((hidden, cache))
+    }
+}
+
+impl Network for Opt {
+    fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        let (hidden, cache) = self.decoder(inputs)?;
+        let logits = ops::contiguous(&self.lm_head.forward(&hidden)?)?;
+        let loss = loss::causal(&logits, &inputs.labels)?;
+        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+    }
+}
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    k_proj: Linear,
+    v_proj: Linear,
+    q_proj: Linear,
+    out_proj: Linear,
+    self_attn_layer_norm: LayerNorm,
+    fc1: Linear,
+    fc2: Linear,
+    final_layer_norm: LayerNorm,
+    dropout: Dropout,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let attn = init.at("self_attn");
+        let square = |name: &str| linear(&attn.at(name), c.width, c.width, c.bias);
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            k_proj: square("k_proj")?,
+            v_proj: square("v_proj")?,
+            q_proj: square("q_proj")?,
+            out_proj: square("out_proj")?,
+            self_attn_layer_norm: LayerNorm::new(&init.at("self_attn_layer_norm"), c.width, 1e-5)?,
+            fc1: linear(&init.at("fc1"), c.width, c.inner, c.bias)?,
+            fc2: linear(&init.at("fc2"), c.inner, c.width, c.bias)?,
+            final_layer_norm: LayerNorm::new(&init.at("final_layer_norm"), c.width, 1e-5)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, width] = *hidden.dims() else {
+            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
+        };
+        let head = width / c.heads;
+        let heads = |x: Tensor| ops::transpose(&ops::view(&x, &[batch, time, c.heads, head])?, 1, 2);
+        let q = {
+            let q = self.q_proj.forward(hidden)?;
+            ops::mul_scalar(&q, (head as f64).powf(-0.5))?
+        };
+        let q = heads(q)?;
+        let (k, v) = (self.k_proj.forward(hidden)?, self.v_proj.forward(hidden)?);
+        let (k, v) = (heads(k)?, heads(v)?);
+        let (k, v) = match &context.cache {
+            Some(cache) => cache.update(k, v)?,
+            None => (k, v),
+        };
+        let call = Call {
+            kind: c.options.attention,
+            mask: context.mask.as_ref(),
+            causal: true,
+            scale: 1.0,
+            dropout: c.attention_dropout,
+            softmax: Softmax::F32ThenQueries,
+            contiguous: true,
+        };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, width])?;
+        Ok((self.out_proj.forward(&y)?, weights))
+    }
+}
+
+impl blocks::Block for Layer {
+    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = input.clone();
+        let mut residual = hidden.clone();
+        if self.config.norm_first {
+            hidden = self.self_attn_layer_norm.forward(&hidden)?;
+        }
+        let (attended, _weights) = self.attention(&hidden, context)?;
+        hidden = attended;
+        hidden = self.dropout.forward(&hidden)?;
+        hidden = ops::add(&residual, &hidden)?;
+        if !self.config.norm_first {
+            hidden = self.self_attn_layer_norm.forward(&hidden)?;
+        }
+        let dims = hidden.dims().to_vec();
+        let width = self.config.width;
+        hidden = ops::reshape(&hidden, &[hidden.numel() / width, width])?;
+        residual = hidden.clone();
+        if self.config.norm_first {
+            hidden = self.final_layer_norm.forward(&hidden)?;
+        }
+        hidden = self.fc1.forward(&hidden)?;
+        hidden = self.config.activation.apply(&hidden)?;
+        hidden = self.fc2.forward(&hidden)?;
+        hidden = self.dropout.forward(&hidden)?;
+        hidden = {
+            let sum = ops::add(&residual, &hidden)?;
+            ops::view(&sum, &dims)?
+        };
+        if !self.config.norm_first {
+            hidden = self.final_layer_norm.forward(&hidden)?;
+        }
+        Ok(hidden)
+    }
+}

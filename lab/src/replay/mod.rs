@@ -1,0 +1,26 @@
+//! A recorded run through any allocation policy.
+//!
+//! ```text
+//! file ─ read ─► Columns ─┬─ trace ──► Trace ─ run ─► Observer: Figures (for people), Recorder (the file's own columns)
+//!                         └─ events ─►   │
+//!                                        └─ Policy: an allocator on a device that accounts and stores nothing
+//! ```
+//!
+//! A [`Trace`] holds only what the program did: sizes, order, streams. Where a policy puts things, and what that takes,
+//! is found by running it. Reading streams through the file: a trace takes 16 bytes per operation here, however it was
+//! written, and files and traces beyond stated limits are refused.
+
+mod columns;
+mod events;
+mod figures;
+mod policy;
+mod read;
+mod run;
+mod trace;
+
+pub use columns::Recorder;
+pub use figures::{DriverCalls, Figures, Sample, measure};
+pub use policy::{Certificate, Machine, Opened, POLICY_NAMES, Policy};
+pub use read::{MOST_BYTES, MOST_OPERATIONS};
+pub use run::{Observer, Silent, replay};
+pub use trace::{LowerBound, Operation, Settings, Trace};

@@ -1,0 +1,144 @@
+//! Full-size models of the `transformers` library, three training steps each, beside recorded runs of the real PyTorch: every row, every byte.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use lab::huggingface::{Attention, Keep, Options, Trainer, parse};
+use lab::record::Row;
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
+use memcore::backend::{Backend, DeviceProfile, Meta};
+use memcore::memory::{AllocatorConfig, Caching};
+use memcore::optim::Implementation;
+use memcore::{Device, Profile};
+use serde_json::Value;
+
+/// The recorded runs of a family.
+fn recorded(family: &str) -> Vec<Value> {
+    let path = format!("{}/tests/golden/models/{family}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut text = String::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    let file: Value = serde_json::from_str(&text).unwrap();
+    file["runs"].as_array().unwrap().clone()
+}
+
+/// A card as the recordings', with the allocator as they say.
+fn device(options: &Value) -> Device {
+    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
+    let backend: Arc<dyn Backend> = Arc::new(Meta::new(card));
+    let builder = Device::builder(backend.clone()).profile(Profile::torch_2_11(90));
+    match options["env"]["PYTORCH_ALLOC_CONF"].as_str() {
+        Some(text) => {
+            let config = AllocatorConfig::parse(text).unwrap();
+            builder.allocator(Box::new(Caching::new(backend, config).unwrap())).build()
+        }
+        None => builder.build(),
+    }
+}
+
+fn optimizer(name: &str) -> OptimizerSettings {
+    let kind = match name {
+        _ if name.contains("AdamW") => OptimizerKind::AdamW,
+        _ if name.contains("momentum=0.9") => OptimizerKind::Momentum,
+        _ if name.contains("SGD") => OptimizerKind::Sgd,
+        _ => panic!("{name}"),
+    };
+    let implementation = if name.contains("fused=True") { Implementation::Fused } else { Implementation::Foreach };
+    OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-4) }
+}
+
+/// Our rows of a recorded run.
+fn rows(run: &Value) -> Vec<Row> {
+    let o = &run["options"];
+    let options = Options {
+        sequence: Some(run["seq"].as_u64().unwrap() as usize),
+        attention: if o["attn_implementation"] == "eager" { Attention::Eager } else { Attention::Sdpa },
+        checkpoint: o["gradient_checkpointing"] == true,
+        attention_mask: o["attention_mask"] == true,
+    };
+    let model = parse("config.json", &run["config"].to_string(), &options).unwrap();
+    assert_eq!(model.warnings, Vec::<String>::new());
+    let count = |key: &Value| key.as_u64().unwrap() as usize;
+    let settings = RunSettings {
+        accumulate: count(&o["grad_accumulation"]),
+        precision: if o["precision"] == "bf16" { Precision::Bf16 } else { Precision::Fp32 },
+        ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
+    };
+    let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
+    let mut trainer = Trainer::new(&model, &device(o), &settings, keep).unwrap();
+    assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
+    for step in 0..3 {
+        trainer.step(step).unwrap();
+    }
+    trainer.row("end");
+    trainer.rows().to_vec()
+}
+
+/// Every row that differs, in every figure: allocated, reserved, their peaks, requested, inactive, segments. Not the last, the number of events,
+/// where a network was built on the device itself: what building it allocated and freed is not repeated.
+fn differences(run: &Value) -> Vec<String> {
+    let ours = rows(run);
+    let theirs = run["steps"].as_array().unwrap();
+    assert_eq!(ours.len(), theirs.len());
+    let columns: Vec<&str> = run["step_columns"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    assert_eq!(columns, lab::record::COLUMNS);
+    let compared = if run["options"]["init"] == "cuda" { 9 } else { 10 };
+    let mut found = Vec::new();
+    for (row, recorded) in ours.iter().zip(theirs) {
+        assert_eq!(row.label, recorded[0].as_str().unwrap());
+        for (i, figure) in row.figures().iter().enumerate().take(compared) {
+            let recorded = recorded[i + 1].as_u64().unwrap();
+            if *figure != recorded {
+                found.push(format!("{} {}: {figure}, PyTorch {recorded}", row.label, columns[i + 1]));
+            }
+        }
+    }
+    found
+}
+
+/// Fails with every figure of every run of the family that differs. Runs under autocast are not represented.
+fn family(name: &str, expected: usize) {
+    let runs = recorded(name);
+    let represented: Vec<&Value> = runs.iter().filter(|run| run["options"]["precision"] != "autocast").collect();
+    assert_eq!(represented.len(), expected, "runs of {name}");
+    let different: Vec<String> = represented
+        .iter()
+        .flat_map(|run| differences(run).into_iter().map(|d| format!("{}: {d}", run["name"].as_str().unwrap())))
+        .collect();
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn gpt2() {
+    family("gpt2", 8);
+}
+
+#[test]
+fn opt() {
+    family("opt", 2);
+}
+
+#[test]
+fn pythia() {
+    family("pythia", 2);
+}
+
+#[test]
+fn bert() {
+    family("bert", 2);
+}
+
+#[test]
+fn llama() {
+    family("llama", 4);
+}
+
+#[test]
+fn qwen2() {
+    family("qwen2", 1);
+}
+
+#[test]
+fn vit() {
+    family("vit", 1);
+}

@@ -1,0 +1,122 @@
+//! ResNets and VGG beside what torchvision's take in the real PyTorch, row by row and column by column.
+//!
+//! `golden/vision.json` holds the runs: full-size ones recorded with torchvision 0.26, and a small script with ten classes.
+
+use std::sync::Arc;
+
+use lab::models::{Model, ModelOptions, architecture};
+use lab::record::{COLUMNS, Row};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::profile::Convolution;
+use memcore::{DType, Device, Profile};
+use serde_json::Value;
+
+fn runs() -> Vec<Value> {
+    let path = format!("{}/tests/golden/vision.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn run(name: &str) -> Value {
+    runs().into_iter().find(|run| run["name"] == name).unwrap()
+}
+
+fn number(run: &Value, key: &str) -> Option<usize> {
+    run[key].as_u64().map(|n| n as usize)
+}
+
+fn device(run: &Value) -> Device {
+    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
+    let mut profile = Profile::torch_2_11(90);
+    if let Some(bytes) = number(run, "cudnn_workspace") {
+        profile.convolution = Convolution::Cudnn { workspace_bytes: bytes as u64 };
+    }
+    Device::builder(Arc::new(Meta::new(card))).profile(profile).build()
+}
+
+/// Our rows, taken where the recording's were.
+fn rows(run: &Value, device: &Device, after: &[&str]) -> Vec<Row> {
+    let options = ModelOptions { classes: number(run, "classes"), ..ModelOptions::default() };
+    let architecture = architecture(run["model"].as_str().unwrap(), &options).unwrap();
+    let kind = OptimizerKind::parse(run["optimizer"].as_str().unwrap()).unwrap();
+    let recorded = run["steps"].as_array().unwrap();
+    let steps = recorded.iter().filter(|row| row[0].as_str().unwrap().ends_with(".step")).count();
+    let batch = number(run, "batch").unwrap();
+    let mut settings = RunSettings::new(batch, steps, OptimizerSettings::new(kind, 1e-3));
+    let after: Vec<String> = after.iter().map(ToString::to_string).collect();
+    settings.schedule = settings.schedule.with_rows(&after).unwrap();
+    // The full-size runs hold a batch as one variable, the small script as two.
+    settings.schedule.one_batch = number(run, "params").is_some();
+    let source = Source::Synthetic { seed: 0 };
+    let mut trainer = Trainer::new(&*architecture, device, &settings, source, "").unwrap();
+    for step in 0..steps {
+        trainer.step(step).unwrap();
+    }
+    trainer.finish(None)
+}
+
+/// Fails with every row and column that differs.
+fn compare(name: &str, after: &[&str]) {
+    let run = run(name);
+    let device = device(&run);
+    let ours = rows(&run, &device, after);
+    let theirs: Vec<&Value> = run["steps"].as_array().unwrap().iter().filter(|row| row[0] != "end").collect();
+    let labels = |row: &Value| row[0].as_str().unwrap().to_owned();
+    assert_eq!(
+        ours.iter().map(|r| r.label.clone()).collect::<Vec<_>>(),
+        theirs.iter().map(|r| labels(r)).collect::<Vec<_>>()
+    );
+    let mut differences = Vec::new();
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        for (i, value) in ours.figures().into_iter().enumerate() {
+            let recorded = theirs[i + 1].as_u64().unwrap();
+            if value != recorded {
+                differences.push(format!("{}: {} {value}, PyTorch {recorded}", ours.label, COLUMNS[i + 1]));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
+/// The full-size runs compute the loss with the forward pass.
+const WITH_LOSS: &[&str] = &["input", "zero_grad", "loss=forward", "backward", "step"];
+
+#[test]
+fn resnet18_of_ten_classes() {
+    compare("f_resnet18_b2_224_adam", &["input", "forward", "loss", "backward", "step"]);
+}
+
+#[test]
+fn resnet18_with_batch_4() {
+    compare("resnet18_b4_fp32_sgdm", WITH_LOSS);
+}
+
+#[test]
+fn resnet50_with_batch_4() {
+    compare("resnet50_b4_fp32_adam", WITH_LOSS);
+}
+
+#[test]
+fn resnet50_with_batch_32_and_cudnn() {
+    compare("resnet50_b32_fp32_sgdm_cudnn_ws0", WITH_LOSS);
+}
+
+#[test]
+fn vgg16_with_batch_4() {
+    compare("vgg16_b4_fp32_sgdm", WITH_LOSS);
+}
+
+#[test]
+fn vgg16_with_batch_32_and_cudnn() {
+    compare("vgg16_b32_fp32_sgdm_cudnn_ws0", WITH_LOSS);
+}
+
+#[test]
+fn parameters_to_the_number() {
+    for run in runs() {
+        let Some(expected) = number(&run, "params") else { continue };
+        let architecture = architecture(run["model"].as_str().unwrap(), &ModelOptions::default()).unwrap();
+        let model = Model::build(&*architecture, &device(&run), DType::F32, 0).unwrap();
+        assert_eq!(model.parameter_count(), expected as u64, "{}", run["name"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! Networks of the transformers library from their configuration: what is refused, what is known to be ignored, and that they learn.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conformance::Reference;
+use lab::Error;
+use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings};
+use memcore::backend::{Backend, DeviceProfile, Meta};
+use memcore::{Device, Profile};
+use serde_json::{Value, json};
+
+/// A small configuration of each kind.
+fn small(model_type: &str) -> Value {
+    match model_type {
+        "gpt2" => json!({ "vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4 }),
+        "opt" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "ffn_dim": 64, "word_embed_proj_dim": 16, "do_layer_norm_before": false }),
+        "gpt_neox" => {
+            json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64, "rotary_pct": 0.5, "use_parallel_residual": false })
+        }
+        "bert" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64 }),
+        "vit" => {
+            json!({ "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64, "id2label": { "0": "a", "1": "b", "2": "c" } })
+        }
+        _ => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
+            "rope_scaling": { "rope_type": "linear", "factor": 2.0 } }),
+    }
+}
+
+fn typed(model_type: &str, mut config: Value) -> Value {
+    config["model_type"] = model_type.into();
+    config
+}
+
+fn read(config: &Value, options: &Options) -> Pretrained {
+    parse("config.json", &config.to_string(), options).unwrap()
+}
+
+fn settings(batch: usize, steps: usize, precision: Precision) -> RunSettings {
+    let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 3e-3);
+    RunSettings { precision, seed: 7, ..RunSettings::new(batch, steps, optimizer) }
+}
+
+fn run(backend: Arc<dyn Backend>, profile: Profile, model: &Pretrained, settings: &RunSettings) -> RunResult {
+    let device = Device::builder(backend).profile(profile).build();
+    train(model, &device, settings, Keep::Output, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// On a device that computes, memory is what the device that does not compute says, and the loss falls.
+#[test]
+fn every_kind_learns_and_takes_what_was_predicted() {
+    for model_type in MODEL_TYPES {
+        for (attention, checkpoint) in [(Attention::Sdpa, false), (Attention::Eager, true)] {
+            let options = Options { attention, checkpoint, ..Options::default() };
+            let model = read(&typed(model_type, small(model_type)), &options);
+            let settings = settings(4, 12, Precision::Fp32);
+            let computed = run(Arc::new(Reference::default()), Profile::torch_2_11(90), &model, &settings);
+            let predicted =
+                run(Arc::new(Meta::new(DeviceProfile::default())), Profile::torch_2_11(90), &model, &settings);
+            assert_eq!(computed.rows, predicted.rows, "{model_type} {attention:?}");
+            assert_eq!(computed.parameters, predicted.parameters);
+            // Batches are random and differ, but a token is its own label in BERT, and priors are learned everywhere.
+            let [first, last] = [computed.losses[0], computed.losses[11]];
+            assert!(computed.losses.iter().all(|loss| loss.is_finite()), "{model_type}: {:?}", computed.losses);
+            assert!(last < first + 0.2, "{model_type} {attention:?}: {first} to {last}");
+        }
+    }
+}
+
+/// Written out and fused attention are the same function.
+#[test]
+fn both_kinds_of_attention_agree() {
+    for model_type in ["opt", "gpt_neox", "llama", "vit"] {
+        let loss = |attention| {
+            let mut config = small(model_type);
+            for dropout in ["dropout", "hidden_dropout"] {
+                config[dropout] = json!(0.0);
+            }
+            let model = read(&typed(model_type, config), &Options { attention, ..Options::default() });
+            run(Arc::new(Reference::default()), Profile::native(), &model, &settings(2, 1, Precision::Fp32)).losses[0]
+        };
+        let (eager, fused) = (loss(Attention::Eager), loss(Attention::Sdpa));
+        assert!((eager - fused).abs() < 1e-4, "{model_type}: {eager} and {fused}");
+    }
+}
+
+fn refusal(config: &Value, options: &Options) -> String {
+    match parse("config.json", &config.to_string(), options) {
+        Err(error @ Error::Usage { .. }) => error.to_string(),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{config} was accepted"),
+    }
+}
+
+#[test]
+fn what_is_not_represented_is_refused_by_name() {
+    let with = |model_type: &str, key: &str, value: Value| {
+        let mut config = typed(model_type, small(model_type));
+        config[key] = value;
+        config
+    };
+    for (config, words) in [
+        (json!({}), "model_type"),
+        (json!({ "model_type": "t5" }), "known: bert, gpt2"),
+        (with("llama", "quantization_config", json!({ "bits": 4 })), "quantization_config"),
+        (
+            with("llama", "rope_scaling", json!({ "rope_type": "dynamic", "factor": 2.0 })),
+            "\"dynamic\" is not represented",
+        ),
+        (with("llama", "rope_scaling", json!({ "rope_type": "linear" })), "needs the number factor"),
+        (with("llama", "num_key_value_heads", json!(3)), "3 does not divide 4"),
+        (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is no number"),
+        (with("llama", "hidden_act", json!("relu6")), "unknown activation \"relu6\""),
+        (with("mistral", "sliding_window", json!(8)), "sliding_window"),
+        (with("qwen2", "use_sliding_window", json!(true)), "sliding_window"),
+        (with("gpt2", "n_head", json!(5)), "5 does not divide 32"),
+        (with("gpt2", "hidden_size", json!(64)), "hidden_size: write n_embd"),
+        (with("gpt2", "n_layer", json!(1u64 << 40)), "at most 10000"),
+        (with("gpt2", "add_cross_attention", json!(true)), "cross-attention"),
+        (with("gpt2", "resid_pdrop", json!(1.5)), "outside 0..1"),
+        (with("opt", "layerdrop", json!(0.1)), "layerdrop"),
+        (with("bert", "is_decoder", json!(true)), "is_decoder"),
+        (with("vit", "problem_type", json!("regression")), "problem_type"),
+    ] {
+        let said = refusal(&config, &Options::default());
+        assert!(said.contains(words), "{said:?} does not say {words:?}");
+    }
+    let long = Options { sequence: Some(17), ..Options::default() };
+    assert!(refusal(&typed("gpt2", small("gpt2")), &long).contains("16 positions"));
+    let masked = Options { attention: Attention::Eager, attention_mask: true, ..Options::default() };
+    assert!(refusal(&typed("gpt2", small("gpt2")), &masked).contains("attention_mask"));
+    assert!(matches!(parse("config.json", "{", &Options::default()), Err(Error::Usage { .. })));
+    assert!(matches!(parse("config.json", "[]", &Options::default()), Err(Error::Usage { .. })));
+}
+
+#[test]
+fn unknown_keys_are_reported_and_irrelevant_ones_are_not() {
+    let mut config = typed("llama", small("llama"));
+    config["bos_token_id"] = json!(1);
+    config["torch_dtype"] = json!("bfloat16");
+    assert_eq!(read(&config, &Options::default()).warnings, Vec::<String>::new());
+    config["clever_trick"] = json!(3);
+    let warnings = read(&config, &Options::default()).warnings;
+    assert!(matches!(&warnings[..], [only] if only.contains("clever_trick")), "{warnings:?}");
+}
+
+/// Llama 3 70B, a whole step.
+#[test]
+fn seventy_billion_parameters_are_predicted_at_once() {
+    let config = json!({ "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192 });
+    let model = read(&config, &Options { sequence: Some(4096), ..Options::default() });
+    let card = DeviceProfile { total_bytes: 4 << 40, ..DeviceProfile::default() };
+    let start = Instant::now();
+    let result = run(Arc::new(Meta::new(card)), Profile::torch_2_11(90), &model, &settings(1, 1, Precision::Bf16));
+    assert_eq!(result.parameters, 70_553_706_496);
+    assert!(
+        result.peak.allocated_bytes > 8 * result.parameters,
+        "weights, gradients and two moments in two bytes each"
+    );
+    assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
+}

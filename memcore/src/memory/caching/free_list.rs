@@ -1,0 +1,453 @@
+//! Free blocks in the order in which they are considered: by stream, then size, then address.
+//!
+//! Every request looks here and every free comes here, so this decides what an operation costs. The sizes of one stream
+//! are divided into classes, 32 to each power of two, with a bit for each that has blocks: the class of a size is
+//! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted; there are few of
+//! them as a rule, and with a million blocks a class is cut into chunks, so that no change moves more than one of them.
+
+use arrayvec::ArrayVec;
+
+use super::block::Node;
+use super::sizes::BLOCK_BYTES;
+use crate::memory::Stream;
+
+/// Where a free block stands: the first key of its stream at or after `(bytes, 0)` is the best fit, and the lowest
+/// address among equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) stream: Stream,
+    pub(super) bytes: u64,
+    pub(super) address: u64,
+}
+
+impl Key {
+    #[inline]
+    pub(super) fn of(node: &Node) -> Self {
+        Self { stream: node.stream, bytes: node.bytes, address: node.address }
+    }
+
+    /// Size and address as one number, in the same order.
+    #[inline]
+    fn packed(&self) -> u128 {
+        u128::from(self.bytes) << 64 | u128::from(self.address)
+    }
+
+    fn unpacked(stream: Stream, packed: u128) -> Self {
+        Self { stream, bytes: (packed >> 64) as u64, address: packed as u64 }
+    }
+}
+
+/// Entries of a chunk: the more, the longer a shift within one; the fewer, the longer the table of chunks.
+const CHUNK: usize = 32;
+
+/// Some entries that follow each other.
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    keys: ArrayVec<u128, CHUNK>,
+    blocks: ArrayVec<u32, CHUNK>,
+}
+
+impl Chunk {
+    /// The first entry that is not below `key`; the length, if all are.
+    #[inline]
+    fn slot(&self, key: u128) -> usize {
+        self.keys.partition_point(|&other| other < key)
+    }
+}
+
+/// Sorted entries of one class.
+#[derive(Clone, Debug, Default)]
+struct Class {
+    /// No key of a chunk is below its entry here, and none of the chunk before it reaches it.
+    starts: Vec<u128>,
+    /// None is empty, unless it is the only one.
+    chunks: Vec<Chunk>,
+}
+
+impl Class {
+    /// The chunk that a key belongs to. There must be one.
+    #[inline]
+    fn chunk(&self, key: u128) -> usize {
+        match self.starts.len() {
+            1 => 0,
+            _ => self.starts.partition_point(|&start| start <= key) - 1,
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, key: u128, block: u32) {
+        if self.chunks.is_empty() {
+            self.starts.push(0);
+            self.chunks.push(Chunk::default());
+        }
+        let mut at = self.chunk(key);
+        if self.chunks[at].keys.is_full() {
+            self.cut(at);
+            at += usize::from(self.starts[at + 1] <= key);
+        }
+        let chunk = &mut self.chunks[at];
+        let slot = chunk.slot(key);
+        chunk.keys.insert(slot, key);
+        chunk.blocks.insert(slot, block);
+    }
+
+    /// Makes two of a chunk.
+    #[cold]
+    fn cut(&mut self, at: usize) {
+        let chunk = &mut self.chunks[at];
+        let upper =
+            Chunk { keys: chunk.keys.drain(CHUNK / 2..).collect(), blocks: chunk.blocks.drain(CHUNK / 2..).collect() };
+        self.starts.insert(at + 1, upper.keys[0]);
+        self.chunks.insert(at + 1, upper);
+    }
+
+    /// The first entry that is not below `key`.
+    #[inline]
+    fn at_least(&self, key: u128) -> Option<(usize, usize)> {
+        if self.chunks.is_empty() {
+            return None;
+        }
+        let at = self.chunk(key);
+        let slot = self.chunks[at].slot(key);
+        if slot < self.chunks[at].keys.len() {
+            Some((at, slot))
+        } else {
+            (at + 1 < self.chunks.len()).then_some((at + 1, 0))
+        }
+    }
+
+    /// The last entry below `key`.
+    fn below(&self, key: u128) -> Option<(usize, usize)> {
+        if self.chunks.is_empty() {
+            return None;
+        }
+        let at = self.chunk(key);
+        match self.chunks[at].slot(key) {
+            0 => at.checked_sub(1).map(|at| (at, self.chunks[at].keys.len() - 1)),
+            slot => Some((at, slot - 1)),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, at: usize, slot: usize) -> u32 {
+        let chunk = &mut self.chunks[at];
+        chunk.keys.remove(slot);
+        let block = chunk.blocks.remove(slot);
+        if chunk.keys.len() < CHUNK / 4 && self.chunks.len() > 1 {
+            self.join(at);
+        }
+        block
+    }
+
+    /// Lets a chunk that has become small go up in the next one, if both fit with room to spare.
+    #[cold]
+    fn join(&mut self, at: usize) {
+        if at + 1 < self.chunks.len() && self.chunks[at].keys.len() + self.chunks[at + 1].keys.len() <= CHUNK / 2 {
+            let next = self.chunks.remove(at + 1);
+            self.starts.remove(at + 1);
+            let chunk = &mut self.chunks[at];
+            chunk.keys.extend(next.keys);
+            chunk.blocks.extend(next.blocks);
+        } else if self.chunks[at].keys.is_empty() {
+            self.chunks.remove(at);
+            self.starts.remove(at);
+            self.starts[0] = 0;
+        }
+    }
+
+    /// Places, keys and blocks from a place on.
+    fn entries(&self, from: (usize, usize)) -> impl Iterator<Item = ((usize, usize), u128, u32)> + Clone {
+        self.chunks.iter().enumerate().skip(from.0).flat_map(move |(at, chunk)| {
+            let first = if at == from.0 { from.1 } else { 0 };
+            let entries = chunk.keys.iter().zip(&chunk.blocks).enumerate().skip(first);
+            entries.map(move |(slot, (&key, &block))| ((at, slot), key, block))
+        })
+    }
+}
+
+/// Classes to each power of two, and up to it.
+const PER_POWER: u64 = 32;
+/// Words of bits: the classes of all sizes of 64 bits.
+const WORDS: usize = 26;
+
+/// The class of a size: sizes up to 32 blocks have one each, larger ones share. A larger size has no lower class.
+#[inline]
+fn class_of(bytes: u64) -> usize {
+    let blocks = bytes / BLOCK_BYTES;
+    if blocks < PER_POWER {
+        return blocks as usize;
+    }
+    let power = u64::from(blocks.ilog2()) - u64::from(PER_POWER.ilog2());
+    (power * PER_POWER + (blocks >> power)) as usize
+}
+
+/// The free blocks of one stream.
+#[derive(Clone, Debug)]
+struct Shelf {
+    stream: Stream,
+    /// As many as were ever used.
+    classes: Vec<Class>,
+    /// A bit for each class with blocks.
+    filled: [u64; WORDS],
+    /// A bit for each word that is not 0.
+    words: u64,
+}
+
+impl Shelf {
+    fn new(stream: Stream) -> Self {
+        Self { stream, classes: Vec::new(), filled: [0; WORDS], words: 0 }
+    }
+
+    #[inline]
+    fn mark(&mut self, class: usize) {
+        self.filled[class / 64] |= 1 << (class % 64);
+        self.words |= 1 << (class / 64);
+    }
+
+    #[inline]
+    fn unmark(&mut self, class: usize) {
+        self.filled[class / 64] &= !(1 << (class % 64));
+        if self.filled[class / 64] == 0 {
+            self.words &= !(1 << (class / 64));
+        }
+    }
+
+    #[inline]
+    fn is_marked(&self, class: usize) -> bool {
+        self.filled[class / 64] >> (class % 64) & 1 == 1
+    }
+
+    /// The first class above this one that has blocks.
+    #[inline]
+    fn above(&self, class: usize) -> Option<usize> {
+        let (word, bit) = (class / 64, class % 64);
+        let here = self.filled[word] & (!1u64 << bit);
+        if here != 0 {
+            return Some(word * 64 + here.trailing_zeros() as usize);
+        }
+        let word = (self.words & (!1u64 << word)).trailing_zeros() as usize;
+        (word < WORDS).then(|| word * 64 + self.filled[word].trailing_zeros() as usize)
+    }
+
+    /// The classes with blocks from this one on; this one in any case, if it was ever used.
+    fn filled_from(&self, class: usize) -> impl Iterator<Item = usize> + Clone {
+        let first = (class < self.classes.len()).then_some(class).or_else(|| self.above(class));
+        std::iter::successors(first, |&class| self.above(class))
+    }
+
+    /// The last class under this one that has blocks.
+    fn under(&self, class: usize) -> Option<usize> {
+        (0..class.min(self.classes.len())).rev().find(|&class| self.is_marked(class))
+    }
+
+    #[inline]
+    fn insert(&mut self, bytes: u64, key: u128, block: u32) {
+        let class = class_of(bytes);
+        if class >= self.classes.len() {
+            self.classes.resize_with(class + 1, Class::default);
+        }
+        self.classes[class].insert(key, block);
+        self.mark(class);
+    }
+
+    /// The first entry with at least this size.
+    #[inline]
+    fn at_least(&self, bytes: u64) -> Option<(usize, usize, usize)> {
+        let class = class_of(bytes);
+        if self.is_marked(class)
+            && let Some((chunk, slot)) = self.classes[class].at_least(u128::from(bytes) << 64)
+        {
+            return Some((class, chunk, slot));
+        }
+        self.above(class).map(|class| (class, 0, 0))
+    }
+
+    #[inline]
+    fn take(&mut self, class: usize, chunk: usize, slot: usize) -> u32 {
+        let entries = &mut self.classes[class];
+        let block = entries.take(chunk, slot);
+        if entries.chunks.len() == 1 && entries.chunks[0].keys.is_empty() {
+            self.unmark(class);
+        }
+        block
+    }
+}
+
+/// Where an entry is, until the list changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    shelf: usize,
+    class: usize,
+    chunk: usize,
+    slot: usize,
+}
+
+/// Free blocks with memory behind them, of one pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FreeList {
+    /// By stream.
+    shelves: Vec<Shelf>,
+}
+
+impl FreeList {
+    #[inline]
+    fn shelf(&self, stream: Stream) -> Result<usize, usize> {
+        match self.shelves.first() {
+            Some(shelf) if shelf.stream == stream => Ok(0),
+            _ => self.shelves.binary_search_by_key(&stream, |shelf| shelf.stream),
+        }
+    }
+
+    /// Files a block.
+    #[inline]
+    pub(super) fn insert(&mut self, key: Key, block: u32) {
+        let at = self.shelf(key.stream).unwrap_or_else(|at| {
+            self.shelves.insert(at, Shelf::new(key.stream));
+            at
+        });
+        self.shelves[at].insert(key.bytes, key.packed(), block);
+    }
+
+    /// Takes the block with exactly this key out.
+    #[inline]
+    pub(super) fn remove(&mut self, key: &Key) -> Option<u32> {
+        let at = self.shelf(key.stream).ok()?;
+        let (shelf, packed, class) = (&mut self.shelves[at], key.packed(), class_of(key.bytes));
+        let entries = shelf.classes.get(class)?;
+        let (chunk, slot) = entries.at_least(packed)?;
+        (entries.chunks[chunk].keys.get(slot) == Some(&packed)).then(|| shelf.take(class, chunk, slot))
+    }
+
+    #[inline]
+    fn entry(&self, place: Place) -> (Place, Key, u32) {
+        let shelf = &self.shelves[place.shelf];
+        let chunk = &shelf.classes[place.class].chunks[place.chunk];
+        (place, Key::unpacked(shelf.stream, chunk.keys[place.slot]), chunk.blocks[place.slot])
+    }
+
+    /// The smallest block of the stream with at least `bytes`.
+    #[inline]
+    pub(super) fn best_fit(&self, stream: Stream, bytes: u64) -> Option<(Place, Key, u32)> {
+        let shelf = self.shelf(stream).ok()?;
+        let (class, chunk, slot) = self.shelves[shelf].at_least(bytes)?;
+        Some(self.entry(Place { shelf, class, chunk, slot }))
+    }
+
+    /// What follows an entry in its stream.
+    pub(super) fn after(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
+        let shelf = &self.shelves[place.shelf];
+        shelf.filled_from(place.class).flat_map(move |class| {
+            let from = if class == place.class { (place.chunk, place.slot + 1) } else { (0, 0) };
+            shelf.classes[class].entries(from).map(move |((chunk, slot), key, block)| {
+                (Place { class, chunk, slot, ..place }, Key::unpacked(shelf.stream, key), block)
+            })
+        })
+    }
+
+    /// Takes out what was found. The list must not have changed since.
+    #[inline]
+    pub(super) fn take(&mut self, place: Place) -> u32 {
+        self.shelves[place.shelf].take(place.class, place.chunk, place.slot)
+    }
+
+    /// The last block below a key in its stream.
+    pub(super) fn below(&self, key: &Key) -> Option<(Key, u32)> {
+        let at = self.shelf(key.stream).ok()?;
+        let (shelf, own) = (&self.shelves[at], class_of(key.bytes));
+        let within = shelf.classes.get(own).and_then(|class| class.below(key.packed()));
+        let (class, (chunk, slot)) = match within {
+            Some(place) => (own, place),
+            None => {
+                let class = shelf.under(own)?;
+                (class, shelf.classes[class].below(u128::MAX)?)
+            }
+        };
+        let (_, key, block) = self.entry(Place { shelf: at, class, chunk, slot });
+        Some((key, block))
+    }
+
+    /// All, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, u32)> + Clone {
+        self.shelves.iter().flat_map(|shelf| {
+            let entries = shelf.filled_from(0).flat_map(|class| shelf.classes[class].entries((0, 0)));
+            entries.map(|(_, key, block)| (Key::unpacked(shelf.stream, key), block))
+        })
+    }
+
+    /// The blocks alone, in order.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = u32> + Clone {
+        self.iter().map(|(_, block)| block)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        let chunks = self.shelves.iter().flat_map(|shelf| &shelf.classes).flat_map(|class| &class.chunks);
+        chunks.map(|chunk| chunk.keys.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn classes_are_in_order_of_size() {
+        let mut sizes: Vec<u64> = (0..2000).map(|blocks| blocks * 512).collect();
+        sizes.extend((0..64).flat_map(|power| [(1u64 << power) - 1, 1 << power, (1 << power) + (1 << power >> 6)]));
+        sizes.push(u64::MAX);
+        sizes.sort_unstable();
+        assert!(sizes.windows(2).all(|pair| class_of(pair[0]) <= class_of(pair[1])));
+        assert_eq!(
+            [0, 1, 31, 32, 33, 63, 64, 65, 66].map(|blocks| class_of(blocks * 512)),
+            [0, 1, 31, 32, 33, 63, 64, 64, 65]
+        );
+        assert!(class_of(u64::MAX) < 64 * WORDS);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_an_ordered_map(steps in proptest::collection::vec((0u32..3, 0u64..300, 0u64..9, 0u8..8), 1..1500)) {
+            let (mut list, mut map) = (FreeList::default(), BTreeMap::new());
+            for (number, (stream, bytes, address, kind)) in steps.into_iter().enumerate() {
+                let bytes = if bytes < 150 { bytes * 512 } else { (bytes - 149) << (bytes % 40) };
+                let key = Key { stream: Stream(stream), bytes, address };
+                match kind {
+                    0..=4 if !map.contains_key(&key) => {
+                        list.insert(key, number as u32);
+                        map.insert(key, number as u32);
+                    }
+                    5 => prop_assert_eq!(list.remove(&key), map.remove(&key)),
+                    6 => {
+                        let found = list.best_fit(key.stream, bytes);
+                        let start = Key { address: 0, ..key };
+                        let expected = map.range(start..).next().filter(|(other, _)| other.stream == key.stream);
+                        let seen = found.map(|(_, key, block)| (key, block));
+                        prop_assert_eq!(seen, expected.map(|(key, block)| (*key, *block)));
+                        if let Some((place, key, block)) = found {
+                            let after: Vec<_> = list.after(place).map(|(_, key, block)| (key, block)).collect();
+                            let rest = map.range(key..).skip(1).filter(|(other, _)| other.stream == key.stream);
+                            prop_assert_eq!(after, rest.map(|(key, block)| (*key, *block)).collect::<Vec<_>>());
+                            prop_assert_eq!(list.take(place), block);
+                            map.remove(&key);
+                        }
+                    }
+                    _ => {
+                        let below = map.range(..key).next_back().filter(|(other, _)| other.stream == key.stream);
+                        prop_assert_eq!(list.below(&key), below.map(|(key, block)| (*key, *block)));
+                    }
+                }
+                prop_assert_eq!(list.len(), map.len());
+            }
+            prop_assert!(list.iter().eq(map.iter().map(|(key, block)| (*key, *block))));
+            // Everything goes again.
+            for (key, block) in &map {
+                prop_assert_eq!(list.remove(key), Some(*block));
+            }
+            prop_assert_eq!(list.iter().count(), 0);
+        }
+    }
+}
