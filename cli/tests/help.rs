@@ -41,6 +41,7 @@ fn what_does_not_exist_is_not_offered() {
         assert_eq!(run(&[absent]).code, Some(2));
     }
     let train = done(&["train", "--help"]);
+    assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
     assert!(!train.contains("--html"), "{train}");
 }
 

@@ -8,6 +8,7 @@
 //!
 //! There is no GPU interface here, no file and no terminal.
 
+pub mod amp;
 pub mod array;
 pub mod autograd;
 pub mod backend;

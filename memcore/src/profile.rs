@@ -99,9 +99,6 @@ impl Profile {
                 let bytes = workspace_config(value);
                 self.gemm_workspace_bytes =
                     bytes.ok_or_else(|| wrong("pairs of KiB and count, such as :4096:2:16:8"))?;
-                if self.gemm_workspace_bytes == 0 {
-                    self.gemm_epilogue_workspace_bytes = 0;
-                }
             }
             "CUBLASLT_WORKSPACE_SIZE" => {
                 let kib: Option<u64> = value.parse().ok();
@@ -115,6 +112,8 @@ impl Profile {
             },
             _ => return Err(Error::invalid("environment", format!("{variable} is not about workspaces"))),
         }
+        // The second workspace is never larger than the first.
+        self.gemm_epilogue_workspace_bytes = self.gemm_epilogue_workspace_bytes.min(self.gemm_workspace_bytes);
         Ok(self)
     }
 
@@ -150,6 +149,7 @@ mod tests {
         };
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8").unwrap(), [(8 << 20) + (128 << 10), 1 << 20]);
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":0:0").unwrap(), [0, 0]);
+        assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":16:8").unwrap(), [128 << 10, 128 << 10]);
         assert_eq!(bytes("CUBLASLT_WORKSPACE_SIZE", "32").unwrap(), [32 << 20, 32 << 10]);
         assert_eq!(bytes("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1").unwrap(), [32 << 20, 0]);
         for (variable, value) in [

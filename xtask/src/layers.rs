@@ -54,6 +54,7 @@ pub const LAYERS: &[CrateLayers] = &[
             &["ops"],
             &["nn"],
             &["optim"],
+            &["amp"],
         ],
         exceptions: &[
             Exception {

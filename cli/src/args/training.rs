@@ -46,6 +46,9 @@ pub(crate) struct TrainingArgs {
     /// Ascend instead of descending.
     #[arg(long)]
     pub maximize: bool,
+    /// Keep the step counters on the device (adam, adamw; foreach or fused).
+    #[arg(long)]
+    pub capturable: bool,
     /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(Precision::NAMES))]
     pub precision: Option<String>,

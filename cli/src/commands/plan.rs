@@ -237,6 +237,7 @@ impl Common<'_> {
         settings.nesterov |= training.nesterov;
         settings.amsgrad |= training.amsgrad;
         settings.maximize |= training.maximize;
+        settings.capturable |= training.capturable;
         settings.implementation = match training.optimizer_impl {
             Some(ImplementationName::Loop) => Implementation::Loop,
             Some(ImplementationName::Foreach) => Implementation::Foreach,
@@ -303,27 +304,22 @@ impl Common<'_> {
     }
 
     fn training_settings(&self, run: &RunSettings, data: &str) -> Value {
-        let (optimizer, own_decay) = match run.optimizer.kind {
-            OptimizerKind::Sgd => ("sgd", 0.0),
-            OptimizerKind::Momentum => ("momentum", 0.0),
-            OptimizerKind::Adam => ("adam", 0.0),
-            OptimizerKind::AdamW => ("adamw", 0.01),
-        };
         json!({
             "batch": run.batch,
             "steps": run.steps,
             "data": data,
-            "optimizer": optimizer,
+            "optimizer": run.optimizer.kind.name(),
             "optimizer-impl": match run.optimizer.implementation {
                 Implementation::Loop => "loop",
                 Implementation::Foreach => "foreach",
                 Implementation::Fused => "fused",
             },
             "lr": run.optimizer.lr,
-            "weight-decay": run.optimizer.weight_decay.unwrap_or(own_decay),
+            "weight-decay": run.optimizer.weight_decay.unwrap_or(run.optimizer.kind.weight_decay()),
             "nesterov": run.optimizer.nesterov,
             "amsgrad": run.optimizer.amsgrad,
             "maximize": run.optimizer.maximize,
+            "capturable": run.optimizer.capturable,
             "precision": run.precision.name(),
             "accumulate": run.accumulate,
             "zero-grad": if run.set_to_none { "none" } else { "zero" },

@@ -50,11 +50,11 @@ const OPTIMIZERS: &[(&str, Optimize)] = &[
         Ok(Box::new(Sgd::new(parameters, options)?))
     }),
     ("adamw_foreach", |parameters| {
-        Ok(Box::new(Adam::new(parameters, AdamOptions { lr: 0.01, ..AdamOptions::adamw() })))
+        Ok(Box::new(Adam::new(parameters, AdamOptions { lr: 0.01, ..AdamOptions::adamw() })?))
     }),
     ("adam_fused", |parameters| {
         let options = AdamOptions { lr: 0.01, implementation: Implementation::Fused, ..AdamOptions::adam() };
-        Ok(Box::new(Adam::new(parameters, options)))
+        Ok(Box::new(Adam::new(parameters, options)?))
     }),
 ];
 

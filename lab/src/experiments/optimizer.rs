@@ -69,8 +69,8 @@ impl Experiment for OptimizerChoice {
         let predictable = rules(setup)?.is_some();
         let mut trials = Vec::new();
         for kind in kinds {
-            for form in IMPLEMENTATIONS {
-                if !pace.next(&format!("{} ({})", name(kind), form.1)) {
+            for form in IMPLEMENTATIONS.into_iter().filter(|form| exists(kind, form.0)) {
+                if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -85,16 +85,18 @@ impl Experiment for OptimizerChoice {
     }
 }
 
-const OPTIMIZERS: [OptimizerKind; 4] =
-    [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam, OptimizerKind::AdamW];
+const OPTIMIZERS: [OptimizerKind; 6] = [
+    OptimizerKind::Sgd,
+    OptimizerKind::Momentum,
+    OptimizerKind::RmsProp,
+    OptimizerKind::Adagrad,
+    OptimizerKind::Adam,
+    OptimizerKind::AdamW,
+];
 
-fn name(kind: OptimizerKind) -> &'static str {
-    match kind {
-        OptimizerKind::Sgd => "sgd",
-        OptimizerKind::Momentum => "momentum",
-        OptimizerKind::Adam => "adam",
-        OptimizerKind::AdamW => "adamw",
-    }
+/// Whether PyTorch has a fused form of it that runs on a GPU.
+fn exists(kind: OptimizerKind, implementation: Implementation) -> bool {
+    implementation != Implementation::Fused || !matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad)
 }
 
 fn attempt(
@@ -132,33 +134,40 @@ impl Trial {
         matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW)
     }
 
-    /// A buffer per parameter for momentum, two for Adam; the fused form also has a step counter per parameter on the device.
+    /// A buffer per parameter for momentum, RMSprop and Adagrad, two for Adam; the fused form also has a step counter per parameter on the device.
     fn foreseen_state_bytes(&self) -> u64 {
         let buffers = match self.kind {
             OptimizerKind::Sgd => 0,
-            OptimizerKind::Momentum => 1,
+            OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => 1,
             OptimizerKind::Adam | OptimizerKind::AdamW => 2,
         };
         let counters = if self.is_adam() && self.form.0 == Implementation::Fused { rounded(4) } else { 0 };
         self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
     }
 
-    /// Adam's denominators: of every parameter at once (foreach); root and quotient of one parameter, while the variable still holds the
-    /// denominator of the one before (loop); or none (fused).
+    /// Denominators, and what is made with them: of every parameter at once (foreach), of one parameter while the variable still holds the one of
+    /// the parameter before (loop), or none (fused; and SGD has none).
     fn foreseen_spike_bytes(&self) -> u64 {
         let all: Vec<u64> = self.parameter_bytes.iter().copied().map(rounded).collect();
+        // Adam's loop makes a root and then a quotient; Adagrad's foreach form also scales the gradients.
+        let (in_loop, at_once) = match self.kind {
+            OptimizerKind::Sgd | OptimizerKind::Momentum => return 0,
+            OptimizerKind::RmsProp => (1, 1),
+            OptimizerKind::Adagrad => (1, 2),
+            OptimizerKind::Adam | OptimizerKind::AdamW => (2, 1),
+        };
         match self.form.0 {
-            Implementation::Foreach if self.is_adam() => all.iter().sum(),
-            Implementation::Loop if self.is_adam() => {
+            Implementation::Fused => 0,
+            Implementation::Foreach => at_once * all.iter().sum::<u64>(),
+            Implementation::Loop => {
                 let before = std::iter::once(0).chain(all.iter().copied());
-                all.iter().zip(before).map(|(this, before)| 2 * this + before).max().unwrap_or(0)
+                all.iter().zip(before).map(|(this, before)| in_loop * this + before).max().unwrap_or(0)
             }
-            _ => 0,
         }
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("optimizer", name(self.kind).into()), ("implementation", self.form.1.into())]);
+        let mut m = Measurement::of([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
         m.measure("state_bytes", self.state_bytes);
         m.measure("spike_bytes", self.spike_bytes);
         m.measure("peak_bytes", self.step_peak_bytes);
@@ -173,7 +182,7 @@ impl Trial {
 fn shown(trials: &[Trial]) -> super::Table {
     let row = |t: &Trial| {
         vec![
-            text(name(t.kind)),
+            text(t.kind.name()),
             text(t.form.1),
             some_bytes(t.state_bytes),
             some_bytes(t.spike_bytes),

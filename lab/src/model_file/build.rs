@@ -2,8 +2,8 @@
 
 use memcore::memory::ScopeId;
 use memcore::nn::{
-    Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear, MaxPool2d,
-    Module, MultiHeadAttention, Parameter, RmsNorm, Sequential,
+    Activation, AvgPool2d, BatchNorm2d, Checkpoint, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear,
+    MaxPool2d, Module, MultiHeadAttention, Parameter, RmsNorm, Sequential, Variable,
 };
 use memcore::{Array, Tensor, context, ops};
 
@@ -79,6 +79,8 @@ fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
         }
         Op::Residual(layers) => modules.push(Residual { scope: init.scope(), branch: chain(init, layers)? }),
         Op::Sequence(layers) => modules.push(chain(init, layers)?),
+        Op::Variable(layers) => modules.push(Variable::new(init, chain(init, layers)?)),
+        Op::Checkpoint(layers) => modules.push(Checkpoint::new(chain(init, layers)?)),
     }
     Ok(())
 }

@@ -38,6 +38,8 @@ pub(super) enum Op {
     Attention { length: usize, width: usize, heads: usize, options: AttentionOptions },
     Residual(Vec<Layer>),
     Sequence(Vec<Layer>),
+    Checkpoint(Vec<Layer>),
+    Variable(Vec<Layer>),
 }
 
 /// What goes from layer to layer, without the batch.
@@ -185,6 +187,8 @@ const TYPES: &[(&str, &[&str])] = &[
     ("attention", &["heads", "causal", "fused", "dropout"]),
     ("residual", &["layer"]),
     ("sequence", &["layer"]),
+    ("checkpoint", &["layer"]),
+    ("variable", &["layer"]),
 ];
 
 fn read_op(s: &Section<'_>, kind: &str, path: &str, x: &Shape, totals: &mut Totals) -> Result<(Op, Shape)> {
@@ -223,7 +227,7 @@ fn read_op(s: &Section<'_>, kind: &str, path: &str, x: &Shape, totals: &mut Tota
         "rms-norm" => same(Op::RmsNorm { width: last(s, x)?, eps: s.number("eps")?.unwrap_or(1e-5) }),
         "embedding" | "position-embedding" => embedding(s, x, kind == "embedding"),
         "attention" => attention(s, x),
-        _ => nested(s, x, kind == "residual", path, totals),
+        _ => nested(s, x, kind, path, totals),
     }
 }
 
@@ -348,14 +352,17 @@ fn attention(s: &Section<'_>, x: &Shape) -> Result<(Op, Shape)> {
     Ok((Op::Attention { length, width, heads, options }, Shape::Values(vec![length, width])))
 }
 
-fn nested(s: &Section<'_>, x: &Shape, residual: bool, path: &str, totals: &mut Totals) -> Result<(Op, Shape)> {
+fn nested(s: &Section<'_>, x: &Shape, kind: &str, path: &str, totals: &mut Totals) -> Result<(Op, Shape)> {
     let sections = s.tables("layer")?;
     if sections.is_empty() {
         return Err(s.error("has no layers inside: write them as [[layer.layer]] below it"));
     }
     let (layers, out) = read_layers(sections, path, x.clone(), totals)?;
-    if !residual {
-        return Ok((Op::Sequence(layers), out));
+    match kind {
+        "sequence" => return Ok((Op::Sequence(layers), out)),
+        "checkpoint" => return Ok((Op::Checkpoint(layers), out)),
+        "variable" => return Ok((Op::Variable(layers), out)),
+        _ => {}
     }
     values(s, x)?;
     if out != *x {

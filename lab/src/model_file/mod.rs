@@ -179,7 +179,7 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
         description: format!("{} layers: {shape} → {out}", layers.len()),
         layers,
         task: Task { input: input_of(&shape), loss },
-        defaults: Defaults { batch: batch.unwrap_or(32), optimizer: kind_name(kind), lr },
+        defaults: Defaults { batch: batch.unwrap_or(32), optimizer: kind.name(), lr },
     };
     Ok(FileModel {
         architecture: Box::new(architecture),
@@ -262,17 +262,8 @@ fn read_loss(s: &Section<'_>, input: &Shape, out: &Shape) -> Result<Loss> {
     }
 }
 
-fn kind_name(kind: OptimizerKind) -> &'static str {
-    match kind {
-        OptimizerKind::Sgd => "sgd",
-        OptimizerKind::Momentum => "momentum",
-        OptimizerKind::Adam => "adam",
-        OptimizerKind::AdamW => "adamw",
-    }
-}
-
 fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
-    s.only(&["name", "lr", "weight_decay", "nesterov", "amsgrad", "maximize", "implementation"])?;
+    s.only(&["name", "lr", "weight_decay", "nesterov", "amsgrad", "maximize", "capturable", "implementation"])?;
     let name = s.required("name", s.string("name")?, "\"adam\"")?;
     let kind = OptimizerKind::parse(name).map_err(|error| s.key_error("name", problem_of(error)))?;
     let adam = matches!(kind, OptimizerKind::Adam | OptimizerKind::AdamW);
@@ -292,11 +283,18 @@ fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
         nesterov: s.flag("nesterov")?.unwrap_or(false),
         amsgrad: s.flag("amsgrad")?.unwrap_or(false),
         maximize: s.flag("maximize")?.unwrap_or(false),
+        capturable: s.flag("capturable")?.unwrap_or(false),
         implementation,
         ..OptimizerSettings::new(kind, lr)
     };
     if settings.amsgrad && !adam {
         return Err(s.key_error("amsgrad", format!("{name} does not have it; adam and adamw do")));
+    }
+    if settings.capturable && (!adam || implementation == Implementation::Loop) {
+        return Err(s.key_error("capturable", "adam and adamw have it, in their foreach and fused forms"));
+    }
+    if implementation == Implementation::Fused && matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad) {
+        return Err(s.key_error("implementation", format!("{name} has no fused form")));
     }
     if settings.nesterov && kind != OptimizerKind::Momentum {
         return Err(s.key_error("nesterov", format!("{name} does not have it; momentum does")));

@@ -223,15 +223,23 @@ impl Block {
     }
 
     fn forward(&self, x: &Tensor, mask: &Tensor) -> memcore::Result<Tensor> {
-        let attended = self.attention.attend(self.norm1.forward(x)?, Some(mask))?;
+        let (attended, _variables) = self.attention.attend_inline(self.norm1.forward(x)?, Some(mask))?;
         let branch = self.dropped(attended)?;
         let x = ops::add(x, &branch)?;
         drop(branch);
-        let h = self.norm2.forward(&x)?;
-        let h = self.widen.forward(&h)?;
-        let h = ops::gelu(&h)?;
-        let h = self.narrow.forward(&h)?;
-        let branch = self.dropped(h)?;
-        ops::add(&x, &branch)
+        let branch = self.dropped(self.feed_forward(&x)?)?;
+        let y = ops::add(&x, &branch)?;
+        drop(branch);
+        Ok(y)
+    }
+
+    /// Each intermediate value goes as soon as the next one is there.
+    fn feed_forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let normed = self.norm2.forward(x)?;
+        let wide = self.widen.forward(&normed)?;
+        drop(normed);
+        let activated = ops::gelu(&wide)?;
+        drop(wide);
+        self.narrow.forward(&activated)
     }
 }

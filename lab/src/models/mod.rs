@@ -10,7 +10,7 @@ mod vgg;
 pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
 
-use memcore::nn::{Init, Module, Parameter, Training};
+use memcore::nn::{Init, Module, Parameter, Training, VariableSlot};
 use memcore::{DType, Device};
 use serde::Serialize;
 
@@ -64,6 +64,8 @@ pub struct Model {
     pub parameters: Vec<Parameter>,
     /// Switches between training and evaluation.
     pub training: Training,
+    /// Variables of the script around it that its layers set.
+    pub variables: Vec<VariableSlot>,
     /// What it is trained to do.
     pub task: Task,
 }
@@ -182,7 +184,25 @@ impl Model {
     pub fn build(architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
         let init = Init::new(device, dtype, seed);
         let module = architecture.build(&init)?;
-        Ok(Self { module, parameters: init.parameters(), training: init.training(), task: architecture.task() })
+        Ok(Self::made(module, &init, architecture.task()))
+    }
+
+    fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
+        let (parameters, training, variables) = (init.parameters(), init.training(), init.variables());
+        Self { module, parameters, training, variables, task }
+    }
+
+    /// The same network in another type: its parameters are converted one by one, each old one let go when the new one is there, as
+    /// `model.to(dtype)` does.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
+        let Self { module, parameters, .. } = self;
+        drop(module);
+        let init = Init::converting(device, dtype, seed, parameters);
+        let module = architecture.build(&init)?;
+        Ok(Self::made(module, &init, architecture.task()))
     }
 
     /// Number of trained values; shared ones count once.

@@ -1,7 +1,9 @@
 //! Optimizers by name.
 
 use memcore::nn::Parameter;
-use memcore::optim::{Adam, AdamOptions, Implementation, Optimizer, Sgd, SgdOptions};
+use memcore::optim::{
+    Adagrad, AdagradOptions, Adam, AdamOptions, Implementation, Optimizer, RmsProp, RmsPropOptions, Sgd, SgdOptions,
+};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -18,11 +20,16 @@ pub enum OptimizerKind {
     Adam,
     /// Adam with decoupled weight decay.
     AdamW,
+    /// RMSprop.
+    #[serde(rename = "rmsprop")]
+    RmsProp,
+    /// Adagrad.
+    Adagrad,
 }
 
 impl OptimizerKind {
     /// The names that [`OptimizerKind::parse`] knows.
-    pub const NAMES: [&'static str; 4] = ["sgd", "momentum", "adam", "adamw"];
+    pub const NAMES: [&'static str; 6] = ["sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad"];
 
     /// By name.
     ///
@@ -34,11 +41,36 @@ impl OptimizerKind {
             "momentum" => Ok(Self::Momentum),
             "adam" => Ok(Self::Adam),
             "adamw" => Ok(Self::AdamW),
+            "rmsprop" => Ok(Self::RmsProp),
+            "adagrad" => Ok(Self::Adagrad),
             _ => {
                 let problem = format!("unknown optimizer {name:?}; known: {}", Self::NAMES.join(", "));
                 Err(Error::usage("--optimizer", problem))
             }
         }
+    }
+}
+
+impl OptimizerKind {
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sgd => "sgd",
+            Self::Momentum => "momentum",
+            Self::Adam => "adam",
+            Self::AdamW => "adamw",
+            Self::RmsProp => "rmsprop",
+            Self::Adagrad => "adagrad",
+        }
+    }
+
+    /// PyTorch's default of the weight decay.
+    pub fn weight_decay(self) -> f64 {
+        if self == Self::AdamW { 0.01 } else { 0.0 }
+    }
+
+    fn is_adam(self) -> bool {
+        matches!(self, Self::Adam | Self::AdamW)
     }
 }
 
@@ -57,6 +89,8 @@ pub struct OptimizerSettings {
     pub amsgrad: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
+    /// Adam's step counters are on the device.
+    pub capturable: bool,
     /// Loop, foreach or fused.
     #[serde(serialize_with = "implementation_name")]
     pub implementation: Implementation,
@@ -80,6 +114,7 @@ impl OptimizerSettings {
             nesterov: false,
             amsgrad: false,
             maximize: false,
+            capturable: false,
             implementation: Implementation::default(),
         }
     }
@@ -89,29 +124,46 @@ impl OptimizerSettings {
     /// # Errors
     /// [`Error::Usage`] for a setting that the optimizer does not have.
     pub fn build(&self, parameters: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
-        let adam = matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW);
+        let adam = self.kind.is_adam();
         if self.amsgrad && !adam {
             return Err(Error::usage("--amsgrad", "only adam and adamw have it"));
+        }
+        if self.capturable && (!adam || self.implementation == Implementation::Loop) {
+            return Err(Error::usage("--capturable", "adam and adamw have it, in their foreach and fused forms"));
         }
         if self.nesterov && self.kind != OptimizerKind::Momentum {
             return Err(Error::usage("--nesterov", "only momentum has it"));
         }
-        let (lr, maximize, implementation) = (self.lr, self.maximize, self.implementation);
-        if adam {
-            let base = if self.kind == OptimizerKind::Adam { AdamOptions::adam() } else { AdamOptions::adamw() };
-            let weight_decay = self.weight_decay.unwrap_or(base.weight_decay);
-            let options = AdamOptions { lr, weight_decay, amsgrad: self.amsgrad, maximize, implementation, ..base };
-            return Ok(Box::new(Adam::new(parameters, options)));
+        let fused = self.implementation == Implementation::Fused;
+        if fused && matches!(self.kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad) {
+            return Err(Error::usage("--optimizer-impl", format!("{} has no fused form", self.kind.name())));
         }
-        let options = SgdOptions {
-            lr,
-            momentum: if self.kind == OptimizerKind::Momentum { 0.9 } else { 0.0 },
-            weight_decay: self.weight_decay.unwrap_or(0.0),
-            nesterov: self.nesterov,
-            maximize,
-            implementation,
-            ..SgdOptions::default()
-        };
-        Ok(Box::new(Sgd::new(parameters, options)?))
+        let (lr, maximize, implementation) = (self.lr, self.maximize, self.implementation);
+        let weight_decay = self.weight_decay.unwrap_or(self.kind.weight_decay());
+        Ok(match self.kind {
+            OptimizerKind::Adam | OptimizerKind::AdamW => {
+                let base = if self.kind == OptimizerKind::Adam { AdamOptions::adam() } else { AdamOptions::adamw() };
+                let (amsgrad, capturable) = (self.amsgrad, self.capturable);
+                let options = AdamOptions { lr, weight_decay, amsgrad, maximize, capturable, implementation, ..base };
+                Box::new(Adam::new(parameters, options)?)
+            }
+            OptimizerKind::Sgd | OptimizerKind::Momentum => {
+                let momentum = if self.kind == OptimizerKind::Momentum { 0.9 } else { 0.0 };
+                let nesterov = self.nesterov;
+                let base = SgdOptions::default();
+                let options = SgdOptions { lr, momentum, weight_decay, nesterov, maximize, implementation, ..base };
+                Box::new(Sgd::new(parameters, options)?)
+            }
+            OptimizerKind::RmsProp => {
+                let base = RmsPropOptions::default();
+                let options = RmsPropOptions { lr, weight_decay, maximize, implementation, ..base };
+                Box::new(RmsProp::new(parameters, options)?)
+            }
+            OptimizerKind::Adagrad => {
+                let base = AdagradOptions::default();
+                let options = AdagradOptions { lr, weight_decay, maximize, implementation, ..base };
+                Box::new(Adagrad::new(parameters, options)?)
+            }
+        })
     }
 }

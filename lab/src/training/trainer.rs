@@ -1,7 +1,8 @@
 //! A model in training: the phases of one step.
 
+use memcore::amp::{Autocast, GradScaler};
 use memcore::optim::{Optimizer, clip_grad_norm};
-use memcore::{Device, NoGrad, Tensor, context, ops};
+use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::run::loss;
 use super::schedule::{Phase, Turn};
@@ -19,12 +20,35 @@ pub struct Trainer {
     optimizer: Option<Box<dyn Optimizer>>,
     settings: RunSettings,
     source: Source,
+    /// Only under autocast to float16.
+    scaler: Option<GradScaler>,
+    held: Held,
+    /// The region of autocast that the step is in.
+    autocast: Option<Autocast>,
+    rows: Rows,
+}
+
+/// The rows taken so far.
+struct Rows {
+    device: Device,
     /// What comes before every label: `b128.` when several runs share a device.
     tag: String,
-    held: Held,
     rows: Vec<Row>,
     /// The highest of the phases since the last row.
     peak_since_row: u64,
+}
+
+impl Rows {
+    fn take(&mut self, label: &str) {
+        let mut row = Row::take(&self.device, format!("{}{label}", self.tag));
+        row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(&mut self.peak_since_row));
+        self.rows.push(row);
+    }
+
+    /// No row here: the device's own peak starts anew with the next phase.
+    fn pass(&mut self) {
+        self.peak_since_row = self.peak_since_row.max(self.device.take_phase_peak());
+    }
 }
 
 /// The variables `x`, `y`, `out` and `loss`: each keeps its value until the next one is there.
@@ -62,29 +86,22 @@ impl Trainer {
         if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
             return Err(Error::usage("--accumulate", "the schedule has no backward to accumulate gradients in"));
         }
-        if settings.precision.autocast().is_some() {
-            return Err(Error::usage("--precision", "autocast is not available yet"));
-        }
-        if settings.schedule.cast {
-            return Err(Error::usage("schedule", "cast is not available yet"));
-        }
+        let mut rows = Rows { device: device.clone(), tag: tag.into(), rows: Vec::new(), peak_since_row: 0 };
         device.phase("model");
-        let model = Model::build(architecture, device, settings.precision.dtype(), settings.seed)?;
+        let dtype = settings.precision.dtype();
+        let first = if settings.schedule.cast { DType::F32 } else { dtype };
+        let mut model = Model::build(architecture, device, first, settings.seed)?;
+        rows.take("model");
+        if settings.schedule.cast {
+            device.phase("cast");
+            model = model.cast(architecture, device, dtype, settings.seed)?;
+            rows.take("cast");
+        }
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
         let optimizer = if steps { Some(settings.optimizer.build(model.parameters.clone())?) } else { None };
-        let mut trainer = Self {
-            device: device.clone(),
-            model,
-            optimizer,
-            settings: settings.clone(),
-            source,
-            tag: tag.into(),
-            held: Held::default(),
-            rows: Vec::new(),
-            peak_since_row: 0,
-        };
-        trainer.row("model");
-        Ok(trainer)
+        let scaler = settings.precision.scales_loss().then(GradScaler::default);
+        let (settings, held) = (settings.clone(), Held::default());
+        Ok(Self { device: device.clone(), model, optimizer, scaler, settings, source, held, autocast: None, rows })
     }
 
     /// The model.
@@ -94,14 +111,12 @@ impl Trainer {
 
     /// The rows taken so far.
     pub fn rows(&self) -> &[Row] {
-        &self.rows
+        &self.rows.rows
     }
 
     /// Takes a row now.
     pub fn row(&mut self, label: &str) {
-        let mut row = Row::take(&self.device, format!("{}{label}", self.tag));
-        row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(&mut self.peak_since_row));
-        self.rows.push(row);
+        self.rows.take(label);
     }
 
     /// One optimizer step. Returns the loss, where there are values.
@@ -109,6 +124,13 @@ impl Trainer {
     /// # Errors
     /// Those of the device; the data's.
     pub fn step(&mut self, step: usize) -> Result<Option<f64>> {
+        let loss = self.run_step(step);
+        // A failure in the middle must not leave the thread in autocast.
+        self.autocast = None;
+        loss
+    }
+
+    fn run_step(&mut self, step: usize) -> Result<Option<f64>> {
         let k = self.settings.accumulate;
         let mut total = None;
         for micro in 0..k {
@@ -151,8 +173,7 @@ impl Trainer {
             self.row(&format!("{place}{label}"));
         }
         if labels.is_empty() {
-            // The device's own peak starts anew with the next phase.
-            self.peak_since_row = self.peak_since_row.max(self.device.take_phase_peak());
+            self.rows.pass();
         }
     }
 
@@ -163,21 +184,43 @@ impl Trainer {
                 let Some(optimizer) = &self.optimizer else { return Ok(()) };
                 optimizer.zero_grad(self.settings.set_to_none)?;
             }
-            Phase::Forward => self.held.output = Some(self.model.module.forward(read(&self.held.input)?)?),
+            Phase::Forward => {
+                self.autocast = self.settings.precision.autocast().map(Autocast::new);
+                self.held.output = Some(self.model.module.forward(read(&self.held.input)?)?);
+                if !self.settings.schedule.names(Phase::Loss) {
+                    self.autocast = None;
+                }
+            }
             Phase::Loss => self.loss()?,
-            Phase::ExitAutocast => {}
-            Phase::Backward => read(&self.held.loss)?.backward(false)?,
+            Phase::ExitAutocast => self.autocast = None,
+            Phase::Backward => self.backward()?,
             Phase::Step => {
                 let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
+                if let (Some(scaler), Some(_)) = (&mut self.scaler, self.settings.clip_grad_norm) {
+                    scaler.unscale(&**optimizer)?;
+                }
                 if let Some(norm) = self.settings.clip_grad_norm {
                     clip_grad_norm(optimizer.parameters(), norm)?;
                 }
-                optimizer.step()?;
+                match &mut self.scaler {
+                    None => optimizer.step()?,
+                    Some(scaler) => {
+                        scaler.step(&mut **optimizer)?;
+                        if !self.settings.schedule.names(Phase::Update) {
+                            scaler.update()?;
+                        }
+                    }
+                }
             }
-            Phase::Update => {}
+            Phase::Update => {
+                if let Some(scaler) = &mut self.scaler {
+                    scaler.update()?;
+                }
+            }
             Phase::Del => self.held.output = None,
             Phase::ForwardNoGrad => {
                 let _no_grad = NoGrad::new();
+                let _autocast = self.settings.precision.autocast().map(Autocast::new);
                 self.held.output = Some(self.model.module.forward(read(&self.held.input)?)?);
             }
             Phase::EmptyCache => {
@@ -203,6 +246,9 @@ impl Trainer {
     fn loss(&mut self) -> Result<()> {
         let value = loss(&self.model.task.loss, read(&self.held.output)?, read(&self.held.target)?)?;
         self.held.loss = Some(value);
+        if !self.settings.schedule.names(Phase::ExitAutocast) {
+            self.autocast = None;
+        }
         if self.settings.accumulate > 1 {
             let share = ops::div_scalar(read(&self.held.loss)?, self.settings.accumulate as f64)?;
             self.held.loss = Some(share);
@@ -210,22 +256,36 @@ impl Trainer {
         Ok(())
     }
 
+    fn backward(&mut self) -> Result<()> {
+        let loss = read(&self.held.loss)?;
+        match &mut self.scaler {
+            None => loss.backward(false)?,
+            // The scaled loss is no variable of the program: it lives as long as the pass.
+            Some(scaler) => scaler.scale(loss)?.backward(false)?,
+        }
+        Ok(())
+    }
+
     /// Lets everything go, in the order in which a Python function lets its variables go, that of their first assignment: the model, the
-    /// optimizer with its state, input, target, output, loss. A graph that is still held keeps the parameters until it goes itself. What stays
+    /// optimizer with its state, the loss scaler, input, target, what layers keep in variables, output, loss. A graph that is still held keeps the parameters until it goes itself. What stays
     /// allocated are the libraries' workspaces. Returns the rows, with a last one.
     pub fn finish(self, label: Option<&str>) -> Vec<Row> {
-        let Self { device, model, optimizer, held, mut rows, tag, .. } = self;
+        let Self { model, optimizer, scaler, held, mut rows, .. } = self;
         drop(model.module);
         drop(model.parameters);
         drop(optimizer);
+        drop(scaler);
         let Held { input, target, output, loss } = held;
         drop(input);
         drop(target);
+        for variable in model.variables {
+            variable.set(None);
+        }
         drop(output);
         drop(loss);
         if let Some(label) = label {
-            rows.push(Row::take(&device, format!("{tag}{label}")));
+            rows.take(label);
         }
-        rows
+        rows.rows
     }
 }

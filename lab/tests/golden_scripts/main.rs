@@ -4,7 +4,11 @@
 //! A program is data where it can be: a model file with its `[schedule]`, or a network of the zoo with settings.
 
 mod compare;
+mod decoders;
 mod networks;
+mod optimizers;
+mod out_of_memory;
 mod perceptrons;
 mod recording;
 mod run;
+mod streams;

@@ -34,6 +34,17 @@ fn simple_cnn_twice(name: &str) {
     });
 }
 
+fn simple_cnn_growing(name: &str) {
+    let (network, second) = zoo("simple-cnn", SIMPLE_CNN);
+    let first = lab::training::RunSettings { batch: 32, ..second.clone() };
+    check(name, |device| {
+        let mut rows = train(&*network, device, &first, "b32.");
+        rows.push(lab::record::Row::take(device, "between"));
+        rows.extend(train(&*network, device, &second, "b128."));
+        rows
+    });
+}
+
 fn linear(name: &str) {
     check_zoo(name, "linear", "batch = 32\nsteps = 5\n[optimizer]\nname = \"sgd\"\n");
 }
@@ -106,10 +117,14 @@ scripts! {
     a_cnn_b32_empty_cache => simple_cnn_emptying_the_cache;
     a_cnn_b128_then_b32 => simple_cnn_twice;
     a_cnn_b128_then_b32_cudnn_ws0 => simple_cnn_twice;
+    a_cnn_b128_expandable => simple_cnn;
+    a_cnn_b32_then_b128 => simple_cnn_growing;
     b_linear => linear;
+    b_linear_sm80 => linear;
     c_leak => leak;
     c_leak_cleared => leak;
     d_convs => convolutions;
+    d_convs_cudnn_ws0 => convolutions;
     d_convs_cudnn_ws2097152 => convolutions;
     d_small_forward_b1 => |name| forward_twice(name, "small-network", 1);
     d_small_forward_b4 => |name| forward_twice(name, "small-network", 4);
@@ -117,6 +132,8 @@ scripts! {
     d_small_forward_b4_cudnn_ws2097152 => |name| forward_twice(name, "small-network", 4);
     d_larger_forward_b1 => |name| forward_twice(name, "larger-conv", 1);
     d_small_train_adam_b4 => |name| two_steps(name, "small-network", "adam");
+    d_small_train_sgd_b4 => |name| two_steps(name, "small-network", "sgd");
+    d_larger_train_adamw_b4 => |name| two_steps(name, "larger-conv", "adamw");
     d_small_train_adamw_b4 => |name| two_steps(name, "small-network", "adamw");
     d_larger_train_adam_b4 => |name| two_steps(name, "larger-conv", "adam");
     d_larger_train_adam_b4_cudnn_ws0 => |name| two_steps(name, "larger-conv", "adam");

@@ -15,20 +15,21 @@ const D: Mlp = Mlp(8, 512, 128, 512);
 const ORDER: &str = r#"order = ["zero_grad", "input", "forward", "loss", "backward", "step"]"#;
 
 struct Program<'a> {
-    /// Type of the layer that a linear layer and its relu are in.
-    block: &'a str,
+    /// Blocks of a linear layer and its relu are checkpointed, in a loop whose variable holds the last result.
+    recomputing: bool,
     /// Lines of the file's head.
     head: &'a str,
     optimizer: &'a str,
     schedule: &'a str,
 }
 
-const PLAIN: Program<'_> = Program { block: "sequence", head: "", optimizer: "", schedule: ORDER };
+const PLAIN: Program<'_> = Program { recomputing: false, head: "", optimizer: "", schedule: ORDER };
 
 impl Program<'_> {
     fn check(&self, name: &str, mlp: Mlp, optimizer: &str) {
         let Mlp(layers, width, batch, features) = mlp;
-        let Program { block, head, optimizer: options, schedule } = self;
+        let Program { recomputing, head, optimizer: options, schedule } = self;
+        let [around, block] = if *recomputing { ["variable", "checkpoint"] } else { ["sequence", "sequence"] };
         let text = format!(
             r#"
             batch = {batch}
@@ -37,12 +38,14 @@ impl Program<'_> {
             [input]
             shape = [{features}]
             [[layer]]
+            type = "{around}"
+            [[layer.layer]]
             type = "{block}"
             repeat = {layers}
-            [[layer.layer]]
+            [[layer.layer.layer]]
             type = "linear"
             out = {width}
-            [[layer.layer]]
+            [[layer.layer.layer]]
             type = "relu"
             [[layer]]
             type = "linear"
@@ -72,6 +75,20 @@ fn zeroing(name: &str, mlp: Mlp, optimizer: &str) {
     Program { head: "zero_grad = \"zero\"", ..PLAIN }.check(name, mlp, optimizer);
 }
 
+fn at_precision(name: &str, mlp: Mlp, precision: &str, schedule: &str) {
+    let head = format!("precision = \"{precision}\"");
+    Program { head: &head, schedule, ..PLAIN }.check(name, mlp, "adamw");
+}
+
+fn recomputing(name: &str, mlp: Mlp) {
+    Program { recomputing: true, ..PLAIN }.check(name, mlp, "adamw");
+}
+
+/// The loss scaler is updated in a phase of its own.
+const UPDATE: &str = r#"order = ["zero_grad", "input", "forward", "loss", "backward", "step", "update"]"#;
+/// The model is cast after it was made.
+const CAST: &str = "cast = true\norder = [\"zero_grad\", \"input\", \"forward\", \"loss\", \"backward\", \"step\"]";
+
 const LOOP: &str = "implementation = \"loop\"";
 const FOREACH: &str = "implementation = \"foreach\"";
 
@@ -91,6 +108,7 @@ scripts! {
     e_mlp_m_adam_maxsplit20 => |name| plain(name, M, "adam");
     e_mlp_m_adam_sm75 => |name| plain(name, M, "adam");
     e_mlp_m_adam_sm80 => |name| plain(name, M, "adam");
+    e_mlp_m_adam_capturable => |name| with(name, M, "adam", "capturable = true");
     e_mlp_m_adamw => |name| plain(name, M, "adamw");
     e_mlp_m_adamw_foreach0 => |name| with(name, M, "adamw", LOOP);
     e_mlp_m_adamw_foreach1 => |name| with(name, M, "adamw", FOREACH);
@@ -98,6 +116,30 @@ scripts! {
     e_mlp_m_setnone0_sgd => |name| zeroing(name, M, "sgd");
     e_mlp_m_setnone0_adamw => |name| zeroing(name, M, "adamw");
     e_mlp_m_accum4_adamw => |name| Program { head: "accumulate = 4", ..PLAIN }.check(name, M, "adamw");
+    e_mlp_m_amp16_adamw => |name| at_precision(name, M, "autocast-fp16", UPDATE);
+    e_mlp_m_bf16autocast_adamw => |name| at_precision(name, M, "autocast-bf16", ORDER);
+    e_mlp_w_bf16autocast_adamw => |name| at_precision(name, W, "autocast-bf16", ORDER);
+    e_mlp_m_purebf16_adamw => |name| at_precision(name, M, "bf16", CAST);
+    e_mlp_m_ckpt_adamw => |name| recomputing(name, M);
+    e_mlp_d_ckpt_adamw => |name| recomputing(name, D);
+    e_mlp_d_sgdm => |name| plain(name, D, "momentum");
+    e_mlp_w_sgdm => |name| plain(name, W, "momentum");
+    e_mlp_s_adamw => |name| plain(name, S, "adamw");
+    e_mlp_m_adam_pow2_4 => |name| plain(name, M, "adam");
+    e_mlp_m_adam_ws_4096_2 => |name| plain(name, M, "adam");
+    e_mlp_m_amsgrad_adam => |name| with(name, M, "adam", "amsgrad = true");
+    e_mlp_m_sgd_wd_nesterov => |name| with(name, M, "momentum", "weight_decay = 0.01\nnesterov = true");
+    e_mlp_w_accum4_adamw => |name| Program { head: "accumulate = 4", ..PLAIN }.check(name, W, "adamw");
+    e_mlp_w_adam_capturable => |name| with(name, W, "adam", "capturable = true");
+    e_mlp_w_adam_foreach0 => |name| with(name, W, "adam", LOOP);
+    e_mlp_w_adamw_fused => |name| with(name, W, "adamw", "implementation = \"fused\"");
+    e_mlp_w_amp16_adamw => |name| at_precision(name, W, "autocast-fp16", UPDATE);
+    e_mlp_w_purebf16_adamw => |name| at_precision(name, W, "bf16", CAST);
+    e_mlp_w_setnone0_sgd => |name| zeroing(name, W, "sgd");
+    e_mlp_w_ckpt_adamw => |name| recomputing(name, W);
+    e_mlp_d_ckpt_bf16autocast_adamw => |name| {
+        Program { recomputing: true, head: "precision = \"autocast-bf16\"", ..PLAIN }.check(name, D, "adamw");
+    };
     e_mlp_w_sgd => |name| plain(name, W, "sgd");
     e_mlp_w_adam => |name| plain(name, W, "adam");
     e_mlp_w_adam_foreach1 => |name| with(name, W, "adam", FOREACH);

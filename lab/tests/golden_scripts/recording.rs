@@ -22,7 +22,7 @@ pub(crate) struct RecordedRow {
 }
 
 /// What happened to memory, one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Alloc(u64),
     /// Which allocation, counted from 0.
@@ -85,6 +85,14 @@ impl Recording {
             _ => panic!("event {kind}"),
         };
         self.text("ev").chars().filter_map(step).collect()
+    }
+
+    /// What was taken from the driver and given back, of a run whose frees wait for another stream.
+    pub(crate) fn segments(&self) -> Vec<Step> {
+        let mut sizes = self.numbers("ev_size");
+        let sized = |kind: char| (kind != 'f' && kind != 'c').then(|| (kind, sizes.next().unwrap()));
+        let driver = |(kind, bytes)| matches!(kind, 'S' | 'F').then_some(Step::Driver(kind, bytes));
+        self.text("ev").chars().filter_map(sized).filter_map(driver).collect()
     }
 
     /// Who made each allocation and each free.

@@ -6,7 +6,7 @@ use lab::record::Row;
 use lab::training::{RunSettings, Source, Trainer};
 use memcore::Device;
 
-use crate::compare::check;
+use crate::compare::{check, check_unordered_frees};
 
 /// Trains as the settings say; every label begins with `tag`.
 pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings, tag: &str) -> Vec<Row> {
@@ -19,7 +19,11 @@ pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: 
 
 /// A network of the zoo, as it comes, trained as these lines of a model file say.
 pub(crate) fn zoo(name: &str, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
-    let architecture = architecture(name, &ModelOptions::default()).unwrap();
+    zoo_with(name, ModelOptions::default(), lines)
+}
+
+fn zoo_with(name: &str, options: ModelOptions, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
+    let architecture = architecture(name, &options).unwrap();
     // The file's own network is not used.
     let network = "[input]\nshape = [1]\n[[layer]]\ntype = \"relu\"\n[loss]\ntype = \"mse\"\n";
     let text = if lines.starts_with('[') {
@@ -36,13 +40,26 @@ pub(crate) fn zoo(name: &str, lines: &str) -> (Box<dyn Architecture>, RunSetting
 pub(crate) fn check_file(name: &str, text: &str) {
     let model = parse(name, text).unwrap();
     let settings = model.settings(1).unwrap();
-    check(name, |device| train(&*model.architecture, device, &settings, ""));
+    check_run(name, &*model.architecture, &settings);
 }
 
 /// Runs a network of the zoo and compares with the recording `name`.
 pub(crate) fn check_zoo(name: &str, network: &str, lines: &str) {
-    let (architecture, settings) = zoo(network, lines);
-    check(name, |device| train(&*architecture, device, &settings, ""));
+    check_model(name, network, ModelOptions::default(), lines);
+}
+
+/// The same for another form of the network.
+pub(crate) fn check_model(name: &str, network: &str, options: ModelOptions, lines: &str) {
+    let (architecture, settings) = zoo_with(network, options, lines);
+    check_run(name, &*architecture, &settings);
+}
+
+fn check_run(name: &str, architecture: &dyn Architecture, settings: &RunSettings) {
+    let run = |device: &Device| train(architecture, device, settings, "");
+    match settings.precision.autocast() {
+        None => check(name, run),
+        Some(_) => check_unordered_frees(name, run),
+    }
 }
 
 /// Tests of these names; each says what is run.

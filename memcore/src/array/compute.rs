@@ -305,9 +305,9 @@ impl Array {
         if b.dims()[1] != k {
             return Err(misfit());
         }
-        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
+        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
         self.device().keep_workspace(WorkspaceKind::Gemm)?;
         // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
         if options.bias.is_some() && k > 1 && n > 1 {

@@ -2,15 +2,18 @@
 //!
 //! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
 //! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
-//! The random generator is set back for that, so that dropout drops the same elements; the run stops as soon as everything is filled in.
+//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was; the run stops as soon as everything
+//! is filled in.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::autocast::{Autocast, autocast_dtype};
 use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
 use super::mode::NoGrad;
 use super::saved::SavedValue;
 use super::tensor::Tensor;
 use crate::array::Array;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The body of a checkpointed block: must compute the same for the same inputs.
@@ -29,6 +32,7 @@ pub fn checkpoint(
         body: Box::new(body),
         inputs: inputs.to_vec(),
         random_offset: first.device().random_offset(),
+        autocast: autocast_dtype(),
         state: Mutex::default(),
     });
     let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
@@ -40,6 +44,8 @@ struct Frame {
     body: Box<Body>,
     inputs: Vec<Tensor>,
     random_offset: u64,
+    /// The type that autocast computed products in.
+    autocast: Option<DType>,
     state: Mutex<State>,
 }
 
@@ -118,6 +124,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     let collect = Arc::new(Collect { wanted: frame.state().saved, values: Mutex::default() });
     let result = {
         let _recording = NoGrad::enable();
+        let _autocast = Autocast::enter(frame.autocast);
         let _hooks = SavedHooksGuard::new(collect.clone());
         let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect();
         (frame.body)(&inputs)

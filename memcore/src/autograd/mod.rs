@@ -10,6 +10,7 @@
 //! - *Right after a node has run* its incoming gradients are released, then its saved values, unless the graph is retained.
 //! - The device's [`Tape`](crate::tape::Tape) observes (weak references); it owns nothing.
 
+mod autocast;
 mod checkpoint;
 mod engine;
 mod hooks;
@@ -18,6 +19,8 @@ mod node;
 mod saved;
 mod tensor;
 
+pub use autocast::{Autocast, autocast_dtype};
+pub(crate) use autocast::{cache_cast, cached_cast};
 pub use checkpoint::checkpoint;
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};

@@ -21,6 +21,15 @@ pub struct MultiHeadAttention {
     pub proj: Linear,
 }
 
+/// What the variables of written-out attention hold. They go in the order of their first assignment, as a Python function's.
+pub struct Variables {
+    _q: Tensor,
+    _k: Tensor,
+    _v: Tensor,
+    _weights: Option<Tensor>,
+    _y: Tensor,
+}
+
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionOptions {
@@ -51,6 +60,15 @@ impl MultiHeadAttention {
     /// # Errors
     /// [`Error::Shape`] when `x` is not `[batch, time, width]`; those of the device.
     pub fn attend(&self, x: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        Ok(self.attend_inline(x, mask)?.0)
+    }
+
+    /// As [`MultiHeadAttention::attend`], with the variables that hold queries, keys, values and weights in a program that writes attention out
+    /// inside a larger function: they live until that function returns.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::attend`].
+    pub fn attend_inline(&self, x: Tensor, mask: Option<&Tensor>) -> Result<(Tensor, Variables)> {
         let _scope = context::scope(self.scope);
         let [batch, time, width] = *x.dims() else {
             return Err(Error::shape("attention", format!("{:?} is not [batch, time, width]", x.dims())));
@@ -64,15 +82,19 @@ impl MultiHeadAttention {
         let mut next = || parts.next().ok_or_else(|| Error::shape("attention", "a missing part of qkv"))?;
         let (q, k, v) = (next()?, next()?, next()?);
         drop(parts);
-        let y = if self.options.fused {
+        let (y, weights) = if self.options.fused {
             let options = ops::AttentionOptions { causal: self.options.causal, ..ops::AttentionOptions::default() };
-            ops::scaled_dot_product_attention(&q, &k, &v, None, options)?
+            (ops::scaled_dot_product_attention(&q, &k, &v, None, options)?, None)
         } else {
-            ops::attention_eager(&q, &k, &v, mask, self.options.dropout, self.training.is_on())?
+            let (dropout, training) = (self.options.dropout, self.training.is_on());
+            let (y, weights) = ops::attention_with_weights(&q, &k, &v, mask, dropout, training)?;
+            (y, Some(weights))
         };
-        drop((q, k, v));
-        let y = ops::contiguous(&ops::transpose(&y, 1, 2)?)?;
-        let y = ops::view(&y, &[batch, time, width])?;
-        self.proj.forward(&y)
+        let merged = ops::contiguous(&ops::transpose(&y, 1, 2)?)?;
+        drop(y);
+        let y = ops::view(&merged, &[batch, time, width])?;
+        drop(merged);
+        let out = self.proj.forward(&y)?;
+        Ok((out, Variables { _q: q, _k: k, _v: v, _weights: weights, _y: y }))
     }
 }

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::array::Array;
 use crate::autograd::Tensor;
@@ -90,6 +90,18 @@ impl Training {
     }
 }
 
+/// What a variable of the script around a model holds. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub struct VariableSlot(Arc<Mutex<Option<Tensor>>>);
+
+impl VariableSlot {
+    /// Gives it another value; the one before goes.
+    pub fn set(&self, value: Option<Tensor>) {
+        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
+        drop(before);
+    }
+}
+
 /// Makes parameters, in order, under a path.
 #[derive(Clone)]
 pub struct Init {
@@ -106,11 +118,21 @@ struct Shared {
     parameters: RefCell<Vec<Parameter>>,
     buffers: RefCell<Vec<(String, Array)>>,
     training: Training,
+    variables: RefCell<Vec<VariableSlot>>,
+    /// Parameters of the same model in another type, which the new ones are converted from, last one first.
+    converted: RefCell<Vec<Parameter>>,
 }
 
 impl Init {
     /// Parameters of type `dtype` on `device`; equal seeds give equal values on every device.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
+        Self::converting(device, dtype, seed, Vec::new())
+    }
+
+    /// The parameters of a model that was built before, converted to `dtype` one by one, each old one let go when the new one is there: PyTorch's
+    /// `model.to(dtype)`. The same model must be built once more with this, and the old one dropped before.
+    pub fn converting(device: &Device, dtype: DType, seed: u64, mut parameters: Vec<Parameter>) -> Self {
+        parameters.reverse();
         let shared = Shared {
             device: device.clone(),
             dtype,
@@ -119,6 +141,8 @@ impl Init {
             parameters: RefCell::default(),
             buffers: RefCell::default(),
             training: Training(Arc::new(AtomicBool::new(true))),
+            variables: RefCell::default(),
+            converted: RefCell::new(parameters),
         };
         Self { shared: Rc::new(shared), path: String::new() }
     }
@@ -153,6 +177,18 @@ impl Init {
         self.shared.training.clone()
     }
 
+    /// A new variable of the script around the model, see [`Variable`](super::Variable).
+    pub fn variable(&self) -> VariableSlot {
+        let slot = VariableSlot::default();
+        self.shared.variables.borrow_mut().push(slot.clone());
+        slot
+    }
+
+    /// The variables made so far.
+    pub fn variables(&self) -> Vec<VariableSlot> {
+        self.shared.variables.borrow().clone()
+    }
+
     /// A new parameter `name` of these sizes.
     ///
     /// # Errors
@@ -160,7 +196,17 @@ impl Init {
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let _scope = context::scope(self.scope());
         let array = Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?;
-        self.fill(&array, fill)?;
+        let before = self.shared.converted.borrow_mut().pop();
+        match &before {
+            Some(before) if before.array().dims() == dims => array.copy_(before.array())?,
+            Some(before) => {
+                let detail =
+                    format!("{} has sizes {:?}, its conversion {dims:?}", before.path(), before.array().dims());
+                return Err(crate::Error::shape("parameter", detail));
+            }
+            None => self.fill(&array, fill)?,
+        }
+        drop(before);
         let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
         self.shared.parameters.borrow_mut().push(parameter.clone());
         Ok(parameter)

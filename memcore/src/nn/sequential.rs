@@ -1,8 +1,10 @@
 //! Modules in a row, and the small ones without parameters.
 
+use std::sync::Arc;
+
 use super::Module;
-use super::init::{Init, Training};
-use crate::autograd::Tensor;
+use super::init::{Init, Training, VariableSlot};
+use crate::autograd::{Tensor, checkpoint};
 use crate::context;
 use crate::error::Result;
 use crate::memory::ScopeId;
@@ -38,6 +40,47 @@ impl Module for Sequential {
             x = module.forward(&x)?;
         }
         Ok(x)
+    }
+}
+
+/// A module whose inside is computed again in backward instead of being kept: activation checkpointing.
+pub struct Checkpoint {
+    inner: Arc<dyn Module>,
+}
+
+impl Checkpoint {
+    /// Around `inner`.
+    pub fn new(inner: impl Module + 'static) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl Module for Checkpoint {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let inner = self.inner.clone();
+        checkpoint(std::slice::from_ref(x), move |inputs| inner.forward(&inputs[0]))
+    }
+}
+
+/// A variable of the training script: the result of its inside is kept until the next forward pass begins, or the script ends.
+pub struct Variable {
+    inner: Box<dyn Module>,
+    value: VariableSlot,
+}
+
+impl Variable {
+    /// Around `inner`; the slot is one of the model's.
+    pub fn new(init: &Init, inner: impl Module + 'static) -> Self {
+        Self { inner: Box::new(inner), value: init.variable() }
+    }
+}
+
+impl Module for Variable {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.value.set(None);
+        let y = self.inner.forward(x)?;
+        self.value.set(Some(y.clone()));
+        Ok(y)
     }
 }
 

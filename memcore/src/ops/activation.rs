@@ -55,10 +55,10 @@ impl Function for ActivationBackward {
         self.name
     }
 
-    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let saved = saved.get(0)?;
-        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(Array::unary_grad(self.gradient, &saved, &grad)?)])
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(Array::unary_grad(self.gradient, &saved, grad)?)])
     }
 }
 

@@ -6,6 +6,7 @@ use smallvec::smallvec;
 
 use super::attention_math::attention_math;
 use super::attention_temporaries::Algorithm;
+use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
 use super::mask::masked_fill;
@@ -46,6 +47,22 @@ pub fn attention_eager(
     p: f64,
     training: bool,
 ) -> Result<Tensor> {
+    Ok(attention_with_weights(q, k, v, mask, p, training)?.0)
+}
+
+/// As [`attention_eager`], with the weights that the values were multiplied with, `[b, h, t, s]`: a variable of programs that write
+/// attention out.
+///
+/// # Errors
+/// As [`attention_eager`].
+pub fn attention_with_weights(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    p: f64,
+    training: bool,
+) -> Result<(Tensor, Tensor)> {
     let heads = Heads::new("attention", q, k, v)?;
     let (k, v) = (repeat_heads(k, heads.groups)?, repeat_heads(v, heads.groups)?);
     let k_t = transpose(&k, 2, 3)?;
@@ -59,7 +76,7 @@ pub fn attention_eager(
     let dropped = dropout(&weights, p, training)?;
     drop(weights);
     drop(scores);
-    matmul(&dropped, &v)
+    Ok((matmul(&dropped, &v)?, dropped))
 }
 
 /// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
@@ -129,6 +146,7 @@ pub fn scaled_dot_product_attention(
     mask: Option<&Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    let (v, k, q) = (&lower(v)?, &lower(k)?, &lower(q)?);
     let heads = Heads::new("scaled_dot_product_attention", q, k, v)?;
     if mask.is_some_and(Tensor::requires_grad) || (mask.is_some() && options.causal) {
         let problem = "a mask gets no gradient here and excludes `causal`: write the attention out";
@@ -158,10 +176,10 @@ pub fn scaled_dot_product_attention(
         logsumexp: logsumexp.operand(),
     })?;
     record(y.clone(), &[q, k, v], |saved| {
-        for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in), ("output", &y)] {
+        let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
+        for (role, array) in values {
             saved.save(role, array)?;
         }
-        saved.save("logsumexp", &logsumexp)?;
         for extra in &extras {
             saved.save("philox_state", extra)?;
         }
@@ -207,7 +225,7 @@ impl Function for AttentionBackward {
 
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let [q, k, v, out, logsumexp] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        let [q, k, v, logsumexp, out] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());

@@ -11,7 +11,9 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::Result;
+use crate::layout::broadcast_dims;
 
 /// `a + b`. Saves nothing.
 ///
@@ -19,8 +21,8 @@ use crate::error::Result;
 /// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types; those of the device.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add");
-    let y = a.array().add(b.array())?;
-    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, dims: dims_of(a, b) })))
+    let y = promoted(BinaryOp::ADD, a.array(), b.array())?;
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }
 
 /// `a += b`, `b` broadcast to `a`. Saves nothing. `a` itself must not be used any more, only what is returned.
@@ -32,7 +34,7 @@ pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.may_change_in_place("add_")?;
     a.array().add_(b.array())?;
     let y = a.array().clone();
-    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, dims: dims_of(a, b) })))
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }
 
 /// `a − b`. Saves nothing.
@@ -41,22 +43,62 @@ pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// As [`add`].
 pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("sub");
-    let y = a.array().binary(BinaryOp::Sub, b.array())?;
-    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, dims: dims_of(a, b) })))
+    let y = promoted(BinaryOp::Sub, a.array(), b.array())?;
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, operands: like(a, b) })))
 }
 
-fn dims_of(a: &Tensor, b: &Tensor) -> [Dims; 2] {
-    [a.dims().into(), b.dims().into()]
+/// Sizes and type of an operand: what its gradient must have.
+pub(super) struct Like {
+    dims: Dims,
+    dtype: DType,
 }
 
-/// Sums each gradient that is there down to its operand's sizes.
-pub(super) fn unbroadcast(grads: &mut Grads, dims: &[Dims]) -> Result<()> {
-    for (grad, dims) in grads.iter_mut().zip(dims) {
-        if let Some(wide) = grad.take_if(|grad| grad.dims() != &dims[..]) {
-            *grad = Some(wide.sum_to(dims)?);
+impl Like {
+    /// Those of `x`.
+    pub(super) fn of(x: &Tensor) -> Self {
+        Self { dims: x.dims().into(), dtype: x.dtype() }
+    }
+}
+
+fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
+    [Like::of(a), Like::of(b)]
+}
+
+/// Sums each gradient that is there down to its operand's sizes, and casts it to its type.
+pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
+    for (grad, like) in grads.iter_mut().zip(operands) {
+        if let Some(wide) = grad.take_if(|grad| grad.dims() != &like.dims[..]) {
+            *grad = Some(wide.sum_to(&like.dims)?);
+        }
+        if let Some(other) = grad.take_if(|grad| grad.dtype() != like.dtype) {
+            let _op = context::op("_to_copy");
+            *grad = Some(other.cast(like.dtype)?);
         }
     }
     Ok(())
+}
+
+/// `op(a, b)` in the wider of two float types, without a temporary: the narrower operand is converted into the result, which then takes part in
+/// place. (float16 and bfloat16 meet in float32, through a temporary.)
+fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
+    let wider = |x: DType, y: DType| x.is_float() && y.is_float() && x.size() > y.size();
+    if a.dtype() == b.dtype() || !a.dtype().is_float() || !b.dtype().is_float() || !a.device().is_same(b.device()) {
+        return a.binary(op, b);
+    }
+    let dims = broadcast_dims(a.dims(), b.dims())?;
+    if wider(a.dtype(), b.dtype()) {
+        let out = Array::empty(a.device(), &dims, a.dtype())?;
+        out.copy_(b)?;
+        a.binary_into(op, &out, &out)?;
+        Ok(out)
+    } else if wider(b.dtype(), a.dtype()) {
+        let out = Array::empty(a.device(), &dims, b.dtype())?;
+        out.copy_(a)?;
+        out.binary_into(op, b, &out)?;
+        Ok(out)
+    } else {
+        a.cast(DType::F32)?.binary(op, &b.cast(DType::F32)?)
+    }
 }
 
 /// Backward of a sum or a difference.
@@ -64,7 +106,7 @@ struct SumBackward {
     name: &'static str,
     /// Whether the second operand was subtracted.
     negated: bool,
-    dims: [Dims; 2],
+    operands: [Like; 2],
 }
 
 impl Function for SumBackward {
@@ -82,7 +124,7 @@ impl Function for SumBackward {
             out[0] = Some(grad);
         }
         saved.done();
-        unbroadcast(&mut out, &self.dims)?;
+        unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
 }
@@ -93,7 +135,7 @@ impl Function for SumBackward {
 /// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul");
-    let y = a.array().mul(b.array())?;
+    let y = promoted(BinaryOp::Mul, a.array(), b.array())?;
     record(y, &[a, b], |saved| {
         if a.requires_grad() {
             saved.save("other", b.array())?;
@@ -101,12 +143,12 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         if b.requires_grad() {
             saved.save("self", a.array())?;
         }
-        Ok(Box::new(MulBackward { dims: dims_of(a, b) }))
+        Ok(Box::new(MulBackward { operands: like(a, b) }))
     })
 }
 
 struct MulBackward {
-    dims: [Dims; 2],
+    operands: [Like; 2],
 }
 
 impl Function for MulBackward {
@@ -118,13 +160,13 @@ impl Function for MulBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(1) {
-            out[1] = Some(grad.mul(&saved.get(needs.input(0) as usize)?)?);
+            out[1] = Some(promoted(BinaryOp::Mul, grad, &saved.get(needs.input(0) as usize)?)?);
         }
         if needs.input(0) {
-            out[0] = Some(grad.mul(&saved.get(0)?)?);
+            out[0] = Some(promoted(BinaryOp::Mul, grad, &saved.get(0)?)?);
         }
         saved.done();
-        unbroadcast(&mut out, &self.dims)?;
+        unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
 }
@@ -141,12 +183,12 @@ pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         if b.requires_grad() {
             saved.save("self", a.array())?;
         }
-        Ok(Box::new(DivBackward { dims: dims_of(a, b) }))
+        Ok(Box::new(DivBackward { operands: like(a, b) }))
     })
 }
 
 struct DivBackward {
-    dims: [Dims; 2],
+    operands: [Like; 2],
 }
 
 impl DivBackward {
@@ -175,7 +217,7 @@ impl Function for DivBackward {
             out[0] = Some(grad.binary(BinaryOp::Div, &b)?);
         }
         saved.done();
-        unbroadcast(&mut out, &self.dims)?;
+        unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
 }
@@ -202,13 +244,13 @@ fn extremum(name: &'static str, op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<
     record(y, &[a, b], |saved| {
         saved.save("other", b.array())?;
         saved.save("self", a.array())?;
-        Ok(Box::new(ExtremumBackward { maximum: op == BinaryOp::Maximum, dims: dims_of(a, b) }))
+        Ok(Box::new(ExtremumBackward { maximum: op == BinaryOp::Maximum, operands: like(a, b) }))
     })
 }
 
 struct ExtremumBackward {
     maximum: bool,
-    dims: [Dims; 2],
+    operands: [Like; 2],
 }
 
 impl Function for ExtremumBackward {
@@ -232,7 +274,7 @@ impl Function for ExtremumBackward {
             }
         }
         saved.done();
-        unbroadcast(&mut out, &self.dims)?;
+        unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
 }

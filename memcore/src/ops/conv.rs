@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::lower;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::KernelCall;
@@ -29,6 +30,9 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         return Err(Error::shape("conv2d", detail));
     }
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
+    let bias = bias.map(lower).transpose()?;
+    let (weight, x) = (&lower(weight)?, &lower(x)?);
+    let bias = bias.as_ref();
     let _op = context::op("conv2d");
     let (input, filter) = (x.array().contiguous()?, weight.array().contiguous()?);
     let y = Array::empty(x.device(), &[*n, *o, oh, ow], x.dtype())?;

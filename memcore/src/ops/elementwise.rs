@@ -6,6 +6,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::full;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, UnaryOp};
@@ -113,6 +114,8 @@ impl Function for UnaryBackward {
 }
 
 fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule: Rule) -> Result<Tensor> {
+    let in_full = matches!(rule, Rule::Exp | Rule::Log | Rule::Rsqrt | Rule::Reciprocal | Rule::Pow { .. });
+    let x = &if in_full { full(x)? } else { x.clone() };
     let _op = context::op(op);
     let y = x.array().unary(kernel)?;
     record(y.clone(), &[x], |saved| {

@@ -2,7 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::softmax::log_softmax;
+use super::autocast::full;
+use super::softmax::in_own_type;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, NllLoss, NllLossGrad, ReduceOp, Reduction, TernaryOp};
@@ -18,7 +19,7 @@ pub const IGNORE_INDEX: i64 = -100;
 /// # Errors
 /// [`Error::Shape`] when they do not fit; those of the device.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    let log_probs = log_softmax(logits, 1)?;
+    let log_probs = in_own_type(logits, 1)?;
     nll_loss(&log_probs, target, reduction)
 }
 
@@ -32,6 +33,7 @@ pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Re
             format!("predictions {:?}, targets {:?}: expected [n, classes] and [n]", log_probs.dims(), target.dims());
         return Err(Error::shape("nll_loss", detail));
     }
+    let log_probs = &full(log_probs)?;
     let _op = context::op("nll_loss");
     let device = log_probs.device();
     let dims = if reduction == Reduction::None { target.dims() } else { &[] };
@@ -90,6 +92,7 @@ pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Ten
     if x.dims() != target.dims() {
         return Err(Error::shape("mse_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
     }
+    let (target, x) = (&full(target)?, &full(x)?);
     let _op = context::op("mse_loss");
     let numel = x.numel() as f64;
     let (y, scale) = match reduction {

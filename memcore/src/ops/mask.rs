@@ -2,8 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::binary::unbroadcast;
-use super::shape::Dims;
+use super::binary::{Like, unbroadcast};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::Triangle;
@@ -46,12 +45,12 @@ pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let y = a.array().select_by(condition.array(), b.array())?;
     record(y, &[a, b], |saved| {
         saved.save("condition", condition.array())?;
-        Ok(Box::new(WhereBackward { dims: [a.dims().into(), b.dims().into()] }))
+        Ok(Box::new(WhereBackward { operands: [Like::of(a), Like::of(b)] }))
     })
 }
 
 struct WhereBackward {
-    dims: [Dims; 2],
+    operands: [Like; 2],
 }
 
 impl Function for WhereBackward {
@@ -71,7 +70,7 @@ impl Function for WhereBackward {
                 out[i] = Some(chosen.select_by(&condition, other)?);
             }
         }
-        unbroadcast(&mut out, &self.dims)?;
+        unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
 }

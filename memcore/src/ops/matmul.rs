@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::autocast::lower;
 use super::shape::t;
 use crate::array::{Array, MatmulOptions};
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
@@ -29,6 +30,7 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     if a.rank() != rank || b.rank() != rank {
         return Err(Error::shape(op, format!("{:?} @ {:?}: expected {rank} dimensions each", a.dims(), b.dims())));
     }
+    let (b, a) = (&lower(b)?, &lower(a)?);
     let _op = context::op(op);
     let describe = |saved: &mut Recorder| {
         let operands = Operands::save(saved, a, b)?;
@@ -63,6 +65,19 @@ impl Operands {
         Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
     }
 
+    /// What was saved. Both live until the node has run: what a checkpoint recomputed is let go with them.
+    fn unpack(&self, saved: &Saved<'_>) -> Result<[Option<Array>; 2]> {
+        let get = |place: Option<usize>| place.map(|place| saved.get(place)).transpose();
+        // In the order of saving, which is the order of unpacking.
+        if self.lhs < self.rhs {
+            let lhs = get(self.lhs)?;
+            Ok([lhs, get(self.rhs)?])
+        } else {
+            let rhs = get(self.rhs)?;
+            Ok([get(self.lhs)?, rhs])
+        }
+    }
+
     /// As [`Operands::save`], under the names that `addmm` has for them.
     fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let lhs = b.requires_grad();
@@ -93,11 +108,12 @@ impl Function for ProductBackward {
         let _op = context::op(self.op);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
-        if let (true, Some(i)) = (needs.input(1), self.operands.lhs) {
-            out[1] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        let [lhs, rhs] = self.operands.unpack(saved)?;
+        if let (true, Some(lhs)) = (needs.input(1), &lhs) {
+            out[1] = Some(rhs_grad(lhs, grad, self.column_major)?);
         }
-        if let (true, Some(i)) = (needs.input(0), self.operands.rhs) {
-            out[0] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        if let (true, Some(rhs)) = (needs.input(0), &rhs) {
+            out[0] = Some(grad.matmul(&rhs.t()?)?);
         }
         Ok(out)
     }
@@ -118,6 +134,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let detail = format!("{:?} + {:?} @ {:?}", bias.dims(), a.dims(), b.dims());
         return Err(Error::shape("addmm", detail));
     }
+    let (b, a, bias) = (&lower(b)?, &lower(a)?, &lower(bias)?);
     let _op = context::op("addmm");
     let describe = |saved: &mut Recorder| {
         let operands = Operands::save_named(saved, a, b)?;
@@ -142,14 +159,16 @@ impl Function for AddmmBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None, None];
+        let [lhs, rhs] = self.operands.unpack(saved)?;
         let mm = context::op("mm");
-        if let (true, Some(i)) = (needs.input(1), self.operands.rhs) {
-            out[1] = Some(grad.matmul(&saved.get(i)?.t()?)?);
+        if let (true, Some(rhs)) = (needs.input(1), &rhs) {
+            out[1] = Some(grad.matmul(&rhs.t()?)?);
         }
-        if let (true, Some(i)) = (needs.input(2), self.operands.lhs) {
-            out[2] = Some(rhs_grad(&saved.get(i)?, grad, self.column_major)?);
+        if let (true, Some(lhs)) = (needs.input(2), &lhs) {
+            out[2] = Some(rhs_grad(lhs, grad, self.column_major)?);
         }
         drop(mm);
+        drop((rhs, lhs));
         saved.done();
         if needs.input(0) {
             let _sum = context::op("sum");
@@ -174,9 +193,11 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         return Err(Error::shape("linear", detail));
     }
     let out = *out;
+    let bias = bias.map(lower).transpose()?;
+    let (weight, x) = (&lower(weight)?, &lower(x)?);
     let product = |x: &Tensor| {
         let weight = t(weight)?;
-        match bias {
+        match &bias {
             Some(bias) => addmm(bias, x, &weight),
             None => mm(x, &weight),
         }

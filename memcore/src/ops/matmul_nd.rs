@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::autocast::lower;
 use super::matmul::{bmm, mm};
 use super::shape::{expand, reshape, view};
 use crate::autograd::Tensor;
@@ -24,6 +25,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if rows != k {
         return Err(misfit());
     }
+    let (b, a) = (&lower(b)?, &lower(a)?);
     if lead_a.is_empty() && lead_b.is_empty() {
         return mm(a, b);
     }

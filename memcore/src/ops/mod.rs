@@ -10,6 +10,7 @@ mod activation;
 mod attention;
 mod attention_math;
 mod attention_temporaries;
+mod autocast;
 mod binary;
 mod cast;
 mod conv;
@@ -31,7 +32,9 @@ mod shape;
 mod softmax;
 
 pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
-pub use attention::{AttentionOptions, attention_eager, causal_mask, scaled_dot_product_attention};
+pub use attention::{
+    AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
+};
 pub use binary::{add, add_, div, maximum, minimum, mul, sub};
 pub use cast::cast;
 pub use conv::conv2d;

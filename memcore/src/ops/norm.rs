@@ -2,6 +2,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::autocast::full;
+use super::cast::cast;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
@@ -21,6 +23,9 @@ pub fn layer_norm(
     eps: f64,
 ) -> Result<Tensor> {
     let rows = Rows::new("layer_norm", x, normalized, &[weight, bias])?;
+    let bias = bias.map(full).transpose()?;
+    let weight = weight.map(full).transpose()?;
+    let (x, weight, bias) = (&full(x)?, weight.as_ref(), bias.as_ref());
     let _op = context::op("native_layer_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
@@ -172,6 +177,9 @@ impl Function for LayerNormBackward {
 /// As [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let rows = Rows::new("rms_norm", x, normalized, &[weight])?;
+    // Autocast leaves it alone; see `batch_norm` for a weight of another type.
+    let weight = weight.map(|w| cast(w, x.dtype())).transpose()?;
+    let weight = weight.as_ref();
     let _op = context::op("_fused_rms_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
@@ -266,6 +274,10 @@ pub fn batch_norm(
     options: BatchNormOptions,
 ) -> Result<Tensor> {
     let planes = Planes::new(x, &[weight, bias])?;
+    // The kernel has one type: parameters are cast to that of a 16-bit input, where PyTorch's kernel reads both.
+    let weight = weight.map(|w| cast(w, x.dtype())).transpose()?;
+    let bias = bias.map(|b| cast(b, x.dtype())).transpose()?;
+    let (weight, bias) = (weight.as_ref(), bias.as_ref());
     if !options.training && running.is_none() {
         return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
     }

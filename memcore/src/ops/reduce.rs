@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::full;
 use super::shape::Dims;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// Those of the device.
 pub fn sum(x: &Tensor) -> Result<Tensor> {
-    linear_reduction(x, ReduceOp::Sum, "SumBackward0", &[], false)
+    linear_reduction(&full(x)?, ReduceOp::Sum, "SumBackward0", &[], false)
 }
 
 /// The sum over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
@@ -23,7 +24,7 @@ pub fn sum(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; those of the device.
 pub fn sum_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
-    linear_reduction(x, ReduceOp::Sum, "SumBackward1", axes, keepdim)
+    linear_reduction(&full(x)?, ReduceOp::Sum, "SumBackward1", axes, keepdim)
 }
 
 /// The mean of all elements, a scalar. Saves nothing.
@@ -216,6 +217,7 @@ fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
 /// # Errors
 /// Those of the device.
 pub fn norm(x: &Tensor) -> Result<Tensor> {
+    let x = &full(x)?;
     let _op = context::op("linalg_vector_norm");
     let y = x.array().reduce(ReduceOp::SumSquares, &[], false)?;
     y.unary_(UnaryOp::Sqrt)?;

@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::{full, full_type};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{Softmax, SoftmaxGrad};
@@ -14,7 +15,8 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; those of the device.
 pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
-    over_axis("softmax", x, axis, false)
+    let x = &widened(x)?;
+    over_axis("softmax", x, axis, false, full_type(x.dtype()))
 }
 
 /// The logarithm of [`softmax`], without its overflow. Saves its result.
@@ -22,25 +24,37 @@ pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
-    over_axis("log_softmax", x, axis, true)
+    let x = &widened(x)?;
+    over_axis("log_softmax", x, axis, true, full_type(x.dtype()))
 }
 
-fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
+/// [`log_softmax`] in the type of `x`, also under autocast: what cross entropy asks for.
+pub(super) fn in_own_type(x: &Tensor, axis: usize) -> Result<Tensor> {
+    over_axis("log_softmax", x, axis, true, x.dtype())
+}
+
+/// What autocast makes of an operand: the kernel reads float16 and writes float32, bfloat16 is converted first, as in PyTorch.
+fn widened(x: &Tensor) -> Result<Tensor> {
+    if x.dtype() == DType::F16 { Ok(x.clone()) } else { full(x) }
+}
+
+/// The result has the type `to`.
+fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) -> Result<Tensor> {
     let last = x.rank().checked_sub(1).filter(|_| axis < x.rank());
     let last = last.ok_or_else(|| Error::shape(op, format!("axis {axis} of {:?}", x.dims())))?;
     if axis != last {
         // Rows are contiguous in the kernels: bring the axis to the end and back.
-        let y = over_axis(op, &super::shape::transpose(x, axis, last)?, last, log)?;
+        let y = over_axis(op, &super::shape::transpose(x, axis, last)?, last, log, to)?;
         return super::shape::transpose(&y, axis, last);
     }
     let _op = context::op(op);
     let input = x.array().contiguous()?;
-    let y = input.empty_like()?;
+    let y = Array::empty(x.device(), x.dims(), to)?;
     let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
     x.device().launch(Softmax { log, x: rows(&input)?, out: rows(&y)? })?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { log }))
+        Ok(Box::new(SoftmaxBackward { log, input: x.dtype() }))
     })
 }
 
@@ -65,7 +79,7 @@ pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
     device.launch(Softmax { log: false, x: rows(&input)?, out: rows(&y)? })?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { log: false }))
+        Ok(Box::new(SoftmaxBackward { log: false, input: x.dtype() }))
     })
 }
 
@@ -77,6 +91,8 @@ fn row_dims(dims: &[usize]) -> [usize; 2] {
 
 struct SoftmaxBackward {
     log: bool,
+    /// Type of the input, and so of its gradient.
+    input: DType,
 }
 
 impl Function for SoftmaxBackward {
@@ -84,12 +100,12 @@ impl Function for SoftmaxBackward {
         if self.log { "LogSoftmaxBackward0" } else { "SoftmaxBackward0" }
     }
 
-    fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let y = saved.get(0)?;
-        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(if self.log { "_log_softmax_backward_data" } else { "_softmax_backward_data" });
         let grad = grad.contiguous()?;
-        let out = y.empty_like()?;
+        let out = Array::empty(y.device(), y.dims(), self.input)?;
         // PyTorch computes grad·y into a temporary before the row sums of softmax.
         let product = if !self.log && y.device().profile().torch_temporaries { Some(y.empty_like()?) } else { None };
         let rows = |a: &Array| a.view(&row_dims(y.dims())).map(|a| a.operand());

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, Parameters, drop_reversed, negated, with_gradients};
+use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
 use crate::array::Array;
 use crate::backend::kernel::{AdamStep, AdamTensors, BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::nn::Parameter;
 
@@ -28,6 +28,8 @@ pub struct AdamOptions {
     pub amsgrad: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
+    /// The step counters are on the device, so that a step can be captured in a graph; foreach and fused have it.
+    pub capturable: bool,
     /// Loop, foreach or fused.
     pub implementation: Implementation,
 }
@@ -43,6 +45,7 @@ impl AdamOptions {
             decoupled: false,
             amsgrad: false,
             maximize: false,
+            capturable: false,
             implementation: Implementation::default(),
         }
     }
@@ -73,14 +76,20 @@ struct State {
 
 impl Adam {
     /// Over `parameters`.
-    pub fn new(parameters: Vec<Parameter>, options: AdamOptions) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the capturable form of the loop, whose temporaries are not known here.
+    pub fn new(parameters: Vec<Parameter>, options: AdamOptions) -> Result<Self> {
+        if options.capturable && options.implementation == Implementation::Loop {
+            return Err(Error::invalid("capturable", "needs the foreach or the fused implementation"));
+        }
         let states = parameters.iter().map(|_| None).collect();
-        Self { states, parameters: Parameters(parameters), options }
+        Ok(Self { states, parameters: Parameters(parameters), options })
     }
 
     /// Makes missing state: the step counter (where it is on the device), first moment, second moment.
     fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
-        let fused = self.options.implementation == Implementation::Fused;
+        let on_device = self.options.capturable || self.options.implementation == Implementation::Fused;
         let _op = context::op("zeros_like");
         for (i, _) in gradients {
             if self.states[*i].is_some() {
@@ -88,7 +97,7 @@ impl Adam {
             }
             let p = self.parameters[*i].array();
             let zeros = |p: &Array| Ok::<_, crate::Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-            let device_steps = if fused {
+            let device_steps = if on_device {
                 Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
             } else {
                 None
@@ -151,14 +160,13 @@ impl Adam {
                 p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
             }
         } else if o.weight_decay != 0.0 {
-            let decay = BinaryOp::Add { alpha: o.weight_decay };
-            let decayed: Result<Vec<Array>> = rows().zip(&grads).map(|((p, _), g)| g.binary(decay, p)).collect();
-            grads = decayed?;
+            grads = decayed(grads, rows().map(|(p, _)| p), o.weight_decay, o.maximize)?;
         }
         for ((_, s), grad) in rows().zip(&grads) {
             o.update_moments(s, grad)?;
         }
         drop_reversed(grads);
+        let corrections = self.corrections_on_device(&indices)?;
         let _op = context::op("_foreach_sqrt");
         let roots: Result<Vec<Array>> = rows().map(|(_, s)| o.second_moment(s)?.unary(UnaryOp::Sqrt)).collect();
         let roots = roots?;
@@ -167,8 +175,29 @@ impl Adam {
             root.unary_(UnaryOp::Affine { mul: 1.0 / root_correction, add: o.eps })?;
             p.ternary_(TernaryOp::Addcdiv { value: -step_size }, &s.exp_avg, root)?;
         }
+        for temporaries in corrections {
+            drop_reversed(temporaries);
+        }
         drop_reversed(roots);
         Ok(())
+    }
+
+    /// What PyTorch computes from the counters on the device: a scalar for each moment of each parameter. The same numbers are known on the
+    /// host here, so that nothing reads them.
+    fn corrections_on_device(&self, indices: &[usize]) -> Result<[Vec<Array>; 2]> {
+        let mut temporaries = [Vec::new(), Vec::new()];
+        let steps = || indices.iter().filter_map(|&i| self.states[i].as_ref()?.device_steps.as_ref());
+        let Some(first) = steps().next() else { return Ok(temporaries) };
+        for step in steps() {
+            step.unary_(UnaryOp::Affine { mul: 1.0, add: 1.0 })?;
+        }
+        if first.device().profile().torch_temporaries {
+            let _op = context::op("_foreach_pow");
+            for list in &mut temporaries {
+                *list = steps().map(Array::empty_like).collect::<Result<_>>()?;
+            }
+        }
+        Ok(temporaries)
     }
 
     fn step_fused(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {

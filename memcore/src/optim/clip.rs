@@ -1,44 +1,99 @@
 //! Gradient clipping.
 
+use super::{Implementation, drop_reversed};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
 use crate::error::Result;
+use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
 
+/// Elements of a tensor that one block of PyTorch's multi-tensor kernels goes through.
+const CHUNK: usize = 65_536;
+
 /// Scales all gradients down so that their joint 2-norm is at most `max_norm`; returns the norm before, a scalar on the device
-/// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read.
+/// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read, over lists of
+/// tensors as PyTorch does on a GPU.
 ///
 /// # Errors
 /// Those of the device.
 pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64) -> Result<Option<Array>> {
+    clip_grad_norm_with(parameters, max_norm, Implementation::Foreach)
+}
+
+/// As [`clip_grad_norm`]; with [`Implementation::Loop`] one norm after the other.
+///
+/// # Errors
+/// Those of the device.
+pub fn clip_grad_norm_with(
+    parameters: &[Parameter],
+    max_norm: f64,
+    implementation: Implementation,
+) -> Result<Option<Array>> {
     let _op = context::op("clip_grad_norm_");
     let grads: Vec<Array> = parameters.iter().filter_map(Parameter::grad).collect();
     let Some(first) = grads.first() else { return Ok(None) };
-    let norms: Result<Vec<Array>> = grads.iter().map(norm).collect();
-    let norms = norms?;
+    let norms = match implementation {
+        Implementation::Loop => grads.iter().map(norm).collect::<Result<Vec<Array>>>()?,
+        Implementation::Foreach | Implementation::Fused => foreach_norm(&grads)?,
+    };
     let stacked = Array::empty(first.device(), &[grads.len()], first.dtype())?;
     for (i, norm) in norms.iter().enumerate() {
         stacked.narrow(0, i, 1)?.copy_(norm)?;
     }
-    drop(norms);
     let total = norm(&stacked)?;
     drop(stacked);
+    drop_reversed(norms);
     let coefficient = {
         let shifted = total.affine(1.0, 1e-6)?;
-        let limit = Array::full(first.device(), &[], first.dtype(), max_norm)?;
-        limit.binary(BinaryOp::Div, &shifted)?
+        let inverse = shifted.unary(UnaryOp::Reciprocal)?;
+        inverse.affine(max_norm, 0.0)?
     };
-    coefficient.unary_(UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 })?;
+    let clamped = coefficient.unary(UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 })?;
+    drop(coefficient);
     for grad in &grads {
-        grad.binary_(BinaryOp::Mul, &coefficient)?;
+        grad.binary_(BinaryOp::Mul, &clamped)?;
     }
     Ok(Some(total))
 }
 
+/// Bounds every element of the gradients to `[−limit, limit]`, in place.
+///
+/// # Errors
+/// Those of the device.
+pub fn clip_grad_value(parameters: &[Parameter], limit: f64) -> Result<()> {
+    let _op = context::op("clip_grad_value_");
+    for grad in parameters.iter().filter_map(Parameter::grad) {
+        grad.unary_(UnaryOp::Clamp { min: -limit, max: limit })?;
+    }
+    Ok(())
+}
+
 /// The 2-norm of all elements.
 fn norm(x: &Array) -> Result<Array> {
+    let _op = context::op("linalg_vector_norm");
     let squares = x.reduce(ReduceOp::SumSquares, &[], false)?;
     squares.unary_(UnaryOp::Sqrt)?;
     Ok(squares)
+}
+
+/// The 2-norm of each array. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
+fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
+    let _op = context::op("_foreach_norm");
+    let Some(first) = arrays.first() else { return Ok(Vec::new()) };
+    let device = first.device();
+    let chunks = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).max().unwrap_or(0);
+    let partial = if device.profile().torch_temporaries {
+        Some(Array::empty(device, &[arrays.len() * chunks], first.dtype().accumulator())?)
+    } else {
+        None
+    };
+    let norms: Result<Vec<Array>> = arrays.iter().map(|a| Array::empty(device, &[], a.dtype())).collect();
+    let norms = norms?;
+    for (array, norm) in arrays.iter().zip(&norms) {
+        array.reduce_axes_into(ReduceOp::SumSquares, &norm.view(&[1; MAX_RANK][..array.rank()])?)?;
+        norm.unary_(UnaryOp::Sqrt)?;
+    }
+    drop(partial);
+    Ok(norms)
 }

@@ -4,18 +4,22 @@
 //! - `Foreach`: one operation over all parameters after the other; PyTorch's default on a GPU.
 //! - `Fused`: one kernel for everything.
 
+mod adagrad;
 mod adam;
 mod clip;
+mod rmsprop;
 mod sgd;
 
+pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions};
-pub use clip::clip_grad_norm;
+pub use clip::{clip_grad_norm, clip_grad_norm_with, clip_grad_value};
+pub use rmsprop::{RmsProp, RmsPropOptions};
 pub use sgd::{Sgd, SgdOptions};
 
 use std::ops::Deref;
 
 use crate::array::Array;
-use crate::backend::kernel::UnaryOp;
+use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::error::Result;
 use crate::nn::Parameter;
 
@@ -84,6 +88,20 @@ fn with_gradients(parameters: &[Parameter]) -> Vec<(usize, Array)> {
 /// Every array negated, as new arrays: what `maximize` makes of the gradients.
 fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
     arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
+}
+
+/// `grad + weight_decay·parameter` for each: new arrays, or, where the gradients are temporaries already (`own`), in place.
+fn decayed<'a>(
+    grads: Vec<Array>,
+    parameters: impl Iterator<Item = &'a Array>,
+    weight_decay: f64,
+    own: bool,
+) -> Result<Vec<Array>> {
+    let decay = BinaryOp::Add { alpha: weight_decay };
+    let one = |(grad, p): (&Array, &Array)| {
+        if own { grad.binary_(decay, p).map(|()| grad.clone()) } else { grad.binary(decay, p) }
+    };
+    grads.iter().zip(parameters).map(one).collect()
 }
 
 /// Lets a list of temporaries go from its end, as Python's lists do.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, Parameters, drop_reversed, negated, with_gradients};
+use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, SgdStep, SgdTensors};
 use crate::context;
@@ -97,16 +97,8 @@ impl Sgd {
             temporary = true;
         }
         if o.weight_decay != 0.0 {
-            let decay = BinaryOp::Add { alpha: o.weight_decay };
-            let decayed: Result<Vec<Array>> = indices
-                .iter()
-                .zip(&grads)
-                .map(|(&i, g)| {
-                    let p = self.parameters[i].array();
-                    if o.maximize { g.binary_(decay, p).map(|()| g.clone()) } else { g.binary(decay, p) }
-                })
-                .collect();
-            grads = decayed?;
+            let parameters = indices.iter().map(|&i| self.parameters[i].array());
+            grads = decayed(grads, parameters, o.weight_decay, o.maximize)?;
             temporary = true;
         }
         if o.momentum != 0.0 {

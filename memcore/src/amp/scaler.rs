@@ -1,0 +1,176 @@
+//! The loss scaler: float16's range is short, so the loss is scaled up and the gradients down again.
+
+use std::sync::Arc;
+
+use crate::array::Array;
+use crate::autograd::Tensor;
+use crate::backend::Operand;
+use crate::backend::kernel::{UnaryOp, Unscale, UpdateScale};
+use crate::context;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::memory::Category;
+use crate::ops;
+use crate::optim::Optimizer;
+
+/// Settings of [`GradScaler`], named as PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GradScalerOptions {
+    /// The first scale.
+    pub init_scale: f64,
+    /// Factor after enough clean steps.
+    pub growth_factor: f64,
+    /// Factor after an overflow.
+    pub backoff_factor: f64,
+    /// Clean steps until the scale grows.
+    pub growth_interval: i32,
+}
+
+impl Default for GradScalerOptions {
+    fn default() -> Self {
+        Self { init_scale: 65_536.0, growth_factor: 2.0, backoff_factor: 0.5, growth_interval: 2000 }
+    }
+}
+
+/// Scales a loss, takes the scale off the gradients, skips a step whose gradients overflowed, and adapts the scale.
+#[derive(Default)]
+pub struct GradScaler {
+    options: GradScalerOptions,
+    state: Option<State>,
+    /// Whether an overflow was found since the last update: scalar f32.
+    found_inf: Option<Array>,
+}
+
+struct State {
+    /// Scalar f32.
+    scale: Array,
+    /// Scalar i32: clean steps in a row.
+    growth_tracker: Array,
+}
+
+impl GradScaler {
+    /// With these settings. The scale is put on the device by the first loss.
+    pub fn new(options: GradScalerOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// The scale, where there are values; before the first loss the first scale.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn scale_value(&self) -> Result<Option<f64>> {
+        match &self.state {
+            None => Ok(Some(self.options.init_scale)),
+            Some(state) if state.scale.device().computes() => Ok(state.scale.to_f64()?.first().copied()),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// `loss · scale`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn scale(&mut self, loss: &Tensor) -> Result<Tensor> {
+        let state = match &mut self.state {
+            Some(state) => state,
+            none => none.insert(State::new(loss.device(), &self.options)?),
+        };
+        ops::mul(loss, &Tensor::from_array(state.scale.clone()))
+    }
+
+    /// Takes the scale off the gradients of the optimizer's parameters and notes whether one of them overflowed; nothing when that was done
+    /// since the last update. To be called before gradients are clipped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before the first loss; those of the device.
+    pub fn unscale(&mut self, optimizer: &dyn Optimizer) -> Result<()> {
+        if self.found_inf.is_some() {
+            return Ok(());
+        }
+        let Some(state) = &self.state else { return Err(Error::invalid("unscale", "no loss has been scaled yet")) };
+        let _op = context::op("_amp_foreach_non_finite_check_and_unscale_");
+        let inverse = state.inverse()?;
+        let none_yet = Array::zeros(inverse.device(), &[], DType::F32)?;
+        let found = none_yet.copied()?.with_category(Category::OptimizerState);
+        let inverse_here = inverse.copied()?;
+        let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
+        let unscaled = unscale(&gradients, &inverse_here, &found);
+        drop(inverse_here);
+        drop(inverse);
+        drop(none_yet);
+        self.found_inf = Some(found);
+        unscaled
+    }
+
+    /// Takes the scale off the gradients, and a step unless one of them overflowed; returns whether it was taken. A device that computes
+    /// nothing always takes it.
+    ///
+    /// # Errors
+    /// As [`GradScaler::unscale`] and [`Optimizer::step`].
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
+        self.unscale(optimizer)?;
+        if let Some(found) = self.found_inf.as_ref().filter(|found| found.device().computes())
+            && found.to_f64()?.iter().any(|&found| found != 0.0)
+        {
+            return Ok(false);
+        }
+        optimizer.step()?;
+        Ok(true)
+    }
+
+    /// Adapts the scale to what the last step found.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] without a step; those of the device.
+    pub fn update(&mut self) -> Result<()> {
+        let (Some(state), Some(found_inf)) = (&self.state, self.found_inf.take()) else {
+            return Err(Error::invalid("update", "no step was taken since the last update"));
+        };
+        state.scale.device().launch(UpdateScale {
+            growth_factor: self.options.growth_factor,
+            backoff_factor: self.options.backoff_factor,
+            growth_interval: self.options.growth_interval,
+            scale: state.scale.operand(),
+            growth_tracker: state.growth_tracker.operand(),
+            found_inf: found_inf.operand(),
+        })
+    }
+}
+
+impl State {
+    fn new(device: &Device, options: &GradScalerOptions) -> Result<Self> {
+        let _op = context::op("full");
+        let scale = Array::full(device, &[], DType::F32, options.init_scale)?.with_category(Category::OptimizerState);
+        let growth_tracker = Array::zeros(device, &[], DType::I32)?.with_category(Category::OptimizerState);
+        Ok(Self { scale, growth_tracker })
+    }
+
+    /// `1/scale`. PyTorch computes it in float64, through two temporaries; a scale is a power of two, whose reciprocal is exact anyway.
+    fn inverse(&self) -> Result<Array> {
+        let device = self.scale.device();
+        let double = if device.profile().torch_temporaries {
+            let double = Array::empty(device, &[], DType::F64)?;
+            let reciprocal = Array::empty(device, &[], DType::F64)?;
+            drop(double);
+            Some(reciprocal)
+        } else {
+            None
+        };
+        let inverse = self.scale.unary(UnaryOp::Reciprocal)?;
+        drop(double);
+        Ok(inverse)
+    }
+}
+
+/// One launch for each type among the gradients, as the kernel wants them.
+fn unscale(gradients: &[Array], inverse: &Array, found: &Array) -> Result<()> {
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+        let grads: Arc<[Operand]> = gradients.iter().filter(|g| g.dtype() == dtype).map(Array::operand).collect();
+        if !grads.is_empty() {
+            let (inv_scale, found_inf) = (inverse.operand(), found.operand());
+            found.device().launch(Unscale { grads, inv_scale, found_inf })?;
+        }
+    }
+    Ok(())
+}

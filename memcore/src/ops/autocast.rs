@@ -1,0 +1,40 @@
+//! The types that operators choose under [autocast](crate::autograd::Autocast).
+
+use crate::autograd::{Edge, Tensor, autocast_dtype, cache_cast, cached_cast};
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// An operand of a product: in the lower type under autocast, as it is otherwise. A leaf in float32 is cast once.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn lower(x: &Tensor) -> Result<Tensor> {
+    let Some(dtype) = autocast_dtype().filter(|&dtype| casts(x.dtype(), dtype)) else { return Ok(x.clone()) };
+    let Some(Edge::Leaf(leaf)) = x.edge().filter(|_| x.dtype() == DType::F32) else {
+        return super::cast::cast(x, dtype);
+    };
+    if let Some(cast) = cached_cast(leaf, dtype) {
+        return Ok(cast);
+    }
+    let cast = super::cast::cast(x, dtype)?;
+    cache_cast(leaf, &cast);
+    Ok(cast)
+}
+
+/// An operand of an operator that computes in float32 under autocast.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn full(x: &Tensor) -> Result<Tensor> {
+    super::cast::cast(x, full_type(x.dtype()))
+}
+
+/// The type in which such an operator computes for an operand of type `dtype`.
+pub(super) fn full_type(dtype: DType) -> DType {
+    if autocast_dtype().is_some() && casts(dtype, DType::F32) { DType::F32 } else { dtype }
+}
+
+/// Whether autocast makes `to` of `from`: it touches neither integers nor float64.
+fn casts(from: DType, to: DType) -> bool {
+    from != to && matches!(from, DType::F32 | DType::F16 | DType::BF16)
+}
