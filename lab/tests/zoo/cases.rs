@@ -101,7 +101,12 @@ pub(crate) fn all() -> Vec<Case> {
                 maximize: name == "sgd",
                 ..OptimizerSettings::new(OptimizerKind::parse(name).unwrap(), 1e-3)
             };
-            cases.push(case("mlp", &format!("{name} {implementation:?}"), mlp(), |s| s.optimizer = settings));
+            // PyTorch has no fused RMSprop and Adagrad on a GPU: built over nothing, such settings are refused.
+            let without_fused = ["rmsprop", "adagrad"].contains(&name);
+            assert_eq!(settings.build(Vec::new()).is_err(), without_fused && implementation == Implementation::Fused);
+            if settings.build(Vec::new()).is_ok() {
+                cases.push(case("mlp", &format!("{name} {implementation:?}"), mlp(), |s| s.optimizer = settings));
+            }
         }
     }
     cases
