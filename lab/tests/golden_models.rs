@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use lab::huggingface::{Attention, Keep, Options, Trainer, parse};
 use lab::record::Row;
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
@@ -58,16 +58,11 @@ fn rows(run: &Value) -> Vec<Row> {
     };
     let model = parse("config.json", &run["config"].to_string(), &options).unwrap();
     assert_eq!(model.warnings, Vec::<String>::new());
+    let count = |key: &Value| key.as_u64().unwrap() as usize;
     let settings = RunSettings {
-        batch: run["batch"].as_u64().unwrap() as usize,
-        steps: 3,
-        optimizer: optimizer(o["optimizer"].as_str().unwrap()),
-        accumulate: o["grad_accumulation"].as_u64().unwrap() as usize,
-        set_to_none: true,
-        clip_grad_norm: None,
+        accumulate: count(&o["grad_accumulation"]),
         precision: if o["precision"] == "bf16" { Precision::Bf16 } else { Precision::Fp32 },
-        schedule: Schedule::default(),
-        seed: 0,
+        ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
     };
     let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
     let mut trainer = Trainer::new(&model, &device(o), &settings, keep).unwrap();

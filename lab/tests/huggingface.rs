@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use conformance::Reference;
 use lab::Error;
 use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, Schedule};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
@@ -44,17 +44,8 @@ fn read(config: &Value, options: &Options) -> Pretrained {
 }
 
 fn settings(batch: usize, steps: usize, precision: Precision) -> RunSettings {
-    RunSettings {
-        batch,
-        steps,
-        optimizer: OptimizerSettings::new(OptimizerKind::AdamW, 3e-3),
-        accumulate: 1,
-        set_to_none: true,
-        clip_grad_norm: None,
-        precision,
-        schedule: Schedule::default(),
-        seed: 7,
-    }
+    let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 3e-3);
+    RunSettings { precision, seed: 7, ..RunSettings::new(batch, steps, optimizer) }
 }
 
 fn run(backend: Arc<dyn Backend>, profile: Profile, model: &Pretrained, settings: &RunSettings) -> RunResult {

@@ -67,7 +67,7 @@ impl Trainer {
             ));
         }
         if settings.precision.autocast().is_some() {
-            return Err(Error::usage("--precision", "autocast is not available yet"));
+            return Err(Error::usage("--precision", "autocast is not available for these networks yet"));
         }
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);

@@ -229,6 +229,12 @@ impl Shelf {
         (word < WORDS).then(|| word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
+    /// The classes with blocks from this one on; this one in any case, if it was ever used.
+    fn filled_from(&self, class: usize) -> impl Iterator<Item = usize> + Clone {
+        let first = (class < self.classes.len()).then_some(class).or_else(|| self.above(class));
+        std::iter::successors(first, |&class| self.above(class))
+    }
+
     /// The last class under this one that has blocks.
     fn under(&self, class: usize) -> Option<usize> {
         (0..class.min(self.classes.len())).rev().find(|&class| self.is_marked(class))
@@ -330,9 +336,9 @@ impl FreeList {
     /// What follows an entry in its stream.
     pub(super) fn after(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
         let shelf = &self.shelves[place.shelf];
-        shelf.classes.iter().enumerate().skip(place.class).flat_map(move |(class, entries)| {
+        shelf.filled_from(place.class).flat_map(move |class| {
             let from = if class == place.class { (place.chunk, place.slot + 1) } else { (0, 0) };
-            entries.entries(from).map(move |((chunk, slot), key, block)| {
+            shelf.classes[class].entries(from).map(move |((chunk, slot), key, block)| {
                 (Place { class, chunk, slot, ..place }, Key::unpacked(shelf.stream, key), block)
             })
         })
@@ -363,7 +369,7 @@ impl FreeList {
     /// All, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, u32)> + Clone {
         self.shelves.iter().flat_map(|shelf| {
-            let entries = shelf.classes.iter().flat_map(|class| class.entries((0, 0)));
+            let entries = shelf.filled_from(0).flat_map(|class| shelf.classes[class].entries((0, 0)));
             entries.map(|(_, key, block)| (Key::unpacked(shelf.stream, key), block))
         })
     }

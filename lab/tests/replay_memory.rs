@@ -1,0 +1,115 @@
+//! Reading and running a long recording takes little memory, however it is written.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use lab::replay::{Machine, Policy, Silent, Trace, replay};
+
+/// Counts what the program holds.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator with the same arguments; the counters touch no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    // SAFETY: as of the trait.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(live, Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    // SAFETY: as of the trait.
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const OPERATIONS: u64 = 1_000_000;
+
+/// A recording that is made while it is read: allocations and frees in turn, with columns that nobody needs.
+struct Written {
+    part: u64,
+    entry: u64,
+    pending: Vec<u8>,
+}
+
+impl Written {
+    fn next(&mut self) -> Option<()> {
+        const NAMES: [&str; 5] = ["id", "size", "d_alloc512", "seg", "off512"];
+        self.pending.clear();
+        let columns = NAMES.len() as u64;
+        if self.part == 0 {
+            self.pending.extend(br#"{"format":"oracle-trace-1","op":""#);
+        } else if self.part == 1 && self.entry < OPERATIONS / 2 {
+            self.pending.extend(b"af");
+            self.entry += 1;
+            return Some(());
+        } else if self.part == 1 {
+            self.pending.push(b'"');
+        } else if self.part < 2 + columns {
+            let name = NAMES[(self.part - 2) as usize];
+            let entries = if matches!(name, "id" | "d_alloc512") { OPERATIONS } else { OPERATIONS / 2 };
+            if self.entry == 0 {
+                self.pending.extend(format!(",\"{name}\":[").bytes());
+            } else if self.entry < entries {
+                self.pending.push(b',');
+            }
+            if self.entry < entries {
+                let value = match name {
+                    "id" => self.entry / 2,
+                    "size" => 512 + self.entry * 7919 % (8 << 20),
+                    _ => 0,
+                };
+                self.pending.extend(value.to_string().bytes());
+                self.entry += 1;
+                return Some(());
+            }
+            self.pending.push(b']');
+        } else if self.part == 2 + columns {
+            self.pending.push(b'}');
+        } else {
+            return None;
+        }
+        (self.part, self.entry) = (self.part + 1, 0);
+        Some(())
+    }
+}
+
+impl Read for Written {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled + 64 < buffer.len() && self.next().is_some() {
+            buffer[filled..filled + self.pending.len()].copy_from_slice(&self.pending);
+            filled += self.pending.len();
+        }
+        Ok(filled)
+    }
+}
+
+#[test]
+fn a_million_operations_take_less_than_a_hundred_bytes_each() {
+    let before = LIVE.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let trace = Trace::read("made", Written { part: 0, entry: 0, pending: Vec::new() }).unwrap();
+    assert_eq!((trace.operations().len() as u64, trace.allocations() as u64), (OPERATIONS, OPERATIONS / 2));
+    let reading = PEAK.load(Relaxed) - before;
+    let kept = LIVE.load(Relaxed) - before;
+    let mut opened = Policy::by_name("caching", &Default::default())
+        .and_then(|policy| policy.open(&trace, &Machine::default(), &mut |_| {}))
+        .unwrap();
+    replay(&trace, &mut *opened.allocator, &mut Silent).unwrap();
+    let running = PEAK.load(Relaxed) - before;
+    let per_operation = |bytes: usize| bytes as f64 / OPERATIONS as f64;
+    println!("bytes per operation: {} to read, {} kept", per_operation(reading), per_operation(kept));
+    assert!(per_operation(reading.max(running)) < 100.0, "{reading} {running}");
+    assert!(per_operation(kept) < 33.0, "{kept}");
+}
