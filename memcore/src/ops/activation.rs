@@ -56,9 +56,13 @@ impl Function for ActivationBackward {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let saved = saved.get(0)?;
+        let value = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        Ok(smallvec![Some(Array::unary_grad(self.gradient, &saved, grad)?)])
+        let out = Array::unary_grad(self.gradient, &value, grad)?;
+        drop(value);
+        // What a recomputation gave goes before the incoming gradient does.
+        saved.done();
+        Ok(smallvec![Some(out)])
     }
 }
 
