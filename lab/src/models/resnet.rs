@@ -76,7 +76,7 @@ impl Architecture for ResNet {
         let mut channels = self.width;
         let mut blocks = Vec::new();
         for (stage, &count) in self.depth.blocks.iter().enumerate() {
-            let at = init.at(&format!("layer{}", stage + 1));
+            let at = init.at(format!("layer{}", stage + 1));
             for i in 0..count {
                 let stride = if stage > 0 && i == 0 { 2 } else { 1 };
                 let block = Block::new(&at.at(i), self.depth.bottleneck, channels, self.width << stage, stride)?;
