@@ -69,7 +69,7 @@ impl Experiment for OptimizerChoice {
         let predictable = rules(setup)?.is_some();
         let mut trials = Vec::new();
         for kind in kinds {
-            for form in IMPLEMENTATIONS {
+            for form in IMPLEMENTATIONS.into_iter().filter(|form| exists(kind, form.0)) {
                 if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
@@ -85,8 +85,19 @@ impl Experiment for OptimizerChoice {
     }
 }
 
-const OPTIMIZERS: [OptimizerKind; 4] =
-    [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam, OptimizerKind::AdamW];
+const OPTIMIZERS: [OptimizerKind; 6] = [
+    OptimizerKind::Sgd,
+    OptimizerKind::Momentum,
+    OptimizerKind::RmsProp,
+    OptimizerKind::Adagrad,
+    OptimizerKind::Adam,
+    OptimizerKind::AdamW,
+];
+
+/// Whether PyTorch has a fused form of it that runs on a GPU.
+fn exists(kind: OptimizerKind, implementation: Implementation) -> bool {
+    implementation != Implementation::Fused || !matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad)
+}
 
 fn attempt(
     setup: &Setup<'_>,
@@ -123,7 +134,7 @@ impl Trial {
         matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW)
     }
 
-    /// A buffer per parameter for momentum, two for Adam; the fused form also has a step counter per parameter on the device.
+    /// A buffer per parameter for momentum, RMSprop and Adagrad, two for Adam; the fused form also has a step counter per parameter on the device.
     fn foreseen_state_bytes(&self) -> u64 {
         let buffers = match self.kind {
             OptimizerKind::Sgd => 0,
@@ -134,17 +145,24 @@ impl Trial {
         self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
     }
 
-    /// Adam's denominators: of every parameter at once (foreach); root and quotient of one parameter, while the variable still holds the
-    /// denominator of the one before (loop); or none (fused).
+    /// Denominators, and what is made with them: of every parameter at once (foreach), of one parameter while the variable still holds the one of
+    /// the parameter before (loop), or none (fused; and SGD has none).
     fn foreseen_spike_bytes(&self) -> u64 {
         let all: Vec<u64> = self.parameter_bytes.iter().copied().map(rounded).collect();
+        // Adam's loop makes a root and then a quotient; Adagrad's foreach form also scales the gradients.
+        let (in_loop, at_once) = match self.kind {
+            OptimizerKind::Sgd | OptimizerKind::Momentum => return 0,
+            OptimizerKind::RmsProp => (1, 1),
+            OptimizerKind::Adagrad => (1, 2),
+            OptimizerKind::Adam | OptimizerKind::AdamW => (2, 1),
+        };
         match self.form.0 {
-            Implementation::Foreach if self.is_adam() => all.iter().sum(),
-            Implementation::Loop if self.is_adam() => {
+            Implementation::Fused => 0,
+            Implementation::Foreach => at_once * all.iter().sum::<u64>(),
+            Implementation::Loop => {
                 let before = std::iter::once(0).chain(all.iter().copied());
-                all.iter().zip(before).map(|(this, before)| 2 * this + before).max().unwrap_or(0)
+                all.iter().zip(before).map(|(this, before)| in_loop * this + before).max().unwrap_or(0)
             }
-            _ => 0,
         }
     }
 

@@ -9,6 +9,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use memcore::amp::{Autocast, GradScaler};
 use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
 use memcore::optim::{Optimizer, clip_grad_norm};
@@ -39,6 +40,8 @@ pub struct Trainer {
     network: Box<dyn Network>,
     parameters: Vec<Parameter>,
     optimizer: Box<dyn Optimizer>,
+    /// Only under autocast to float16.
+    scaler: Option<GradScaler>,
     input: InputKind,
     mask: bool,
     settings: RunSettings,
@@ -66,9 +69,6 @@ impl Trainer {
                 "these networks are trained in the usual order: their loss is inside",
             ));
         }
-        if settings.precision.autocast().is_some() {
-            return Err(Error::usage("--precision", "autocast is not available for these networks yet"));
-        }
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
         let network = model.build(&init)?;
@@ -79,6 +79,7 @@ impl Trainer {
             network,
             parameters,
             optimizer,
+            scaler: settings.precision.scales_loss().then(GradScaler::default),
             input: model.input(),
             mask: model.options().attention_mask,
             settings: settings.clone(),
@@ -129,26 +130,24 @@ impl Trainer {
             self.forward()?;
             self.row(&format!("{label}.forward"));
             self.device.phase("backward");
-            if let Some(loss) = &self.loss {
-                loss.backward(false)?;
-            }
+            self.backward()?;
             self.row(&format!("{label}.backward"));
             if let (Some(loss), true) = (&self.loss, self.device.computes()) {
                 total += loss.item()?;
             }
         }
         self.device.phase("step");
-        if let Some(norm) = self.settings.clip_grad_norm {
-            clip_grad_norm(&self.parameters, norm)?;
-        }
-        self.optimizer.step()?;
+        self.update()?;
         self.row(&format!("s{step}.step"));
         Ok(self.device.computes().then_some(total))
     }
 
     fn forward(&mut self) -> Result<()> {
         let missing = || Error::usage("schedule", "a forward pass before its batch");
+        // The region ends with the loss, which is inside the network.
+        let autocast = self.settings.precision.autocast().map(Autocast::new);
         let output = self.network.forward(self.batch.as_ref().ok_or_else(missing)?)?;
+        drop(autocast);
         let loss = output.loss.clone();
         match self.keep {
             Keep::Output => self.output = Some(output),
@@ -159,6 +158,33 @@ impl Trainer {
             && let Some(loss) = &self.loss
         {
             self.loss = Some(ops::div_scalar(loss, self.settings.accumulate as f64)?);
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        let Some(loss) = &self.loss else { return Ok(()) };
+        match &mut self.scaler {
+            None => loss.backward(false)?,
+            // The scaled loss is no variable of the script.
+            Some(scaler) => scaler.scale(loss)?.backward(false)?,
+        }
+        Ok(())
+    }
+
+    fn update(&mut self) -> Result<()> {
+        if let (Some(scaler), Some(_)) = (&mut self.scaler, self.settings.clip_grad_norm) {
+            scaler.unscale(&*self.optimizer)?;
+        }
+        if let Some(norm) = self.settings.clip_grad_norm {
+            clip_grad_norm(&self.parameters, norm)?;
+        }
+        match &mut self.scaler {
+            None => self.optimizer.step()?,
+            Some(scaler) => {
+                scaler.step(&mut *self.optimizer)?;
+                scaler.update()?;
+            }
         }
         Ok(())
     }

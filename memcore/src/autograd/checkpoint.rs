@@ -2,8 +2,8 @@
 //!
 //! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
 //! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
-//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was; the run stops as soon as
-//! everything is filled in.
+//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was; the run stops as soon as everything
+//! is filled in.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -59,6 +59,8 @@ impl Function for ActivationBackward {
         let value = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let out = Array::unary_grad(self.gradient, &value, grad)?;
+        drop(value);
+        // What a recomputation gave goes before the incoming gradient does.
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -86,13 +86,17 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
         return a.binary(op, b);
     }
     let dims = broadcast_dims(a.dims(), b.dims())?;
+    let empty = |dtype: DType| {
+        let (a, b) = (a.broadcast_to(&dims)?, b.broadcast_to(&dims)?);
+        Array::empty_for(a.device(), &dims, &[a.layout(), b.layout()], dtype)
+    };
     if wider(a.dtype(), b.dtype()) {
-        let out = Array::empty(a.device(), &dims, a.dtype())?;
+        let out = empty(a.dtype())?;
         out.copy_(b)?;
         a.binary_into(op, &out, &out)?;
         Ok(out)
     } else if wider(b.dtype(), a.dtype()) {
-        let out = Array::empty(a.device(), &dims, b.dtype())?;
+        let out = empty(b.dtype())?;
         out.copy_(a)?;
         out.binary_into(op, b, &out)?;
         Ok(out)

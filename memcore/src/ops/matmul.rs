@@ -169,8 +169,7 @@ impl Function for AddmmBackward {
             out[2] = Some(rhs_grad(lhs, grad, self.column_major)?);
         }
         drop(mm);
-        drop(rhs);
-        drop(lhs);
+        drop((rhs, lhs));
         saved.done();
         if needs.input(0) {
             let _sum = context::op("sum");
