@@ -7,22 +7,12 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, train};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, train};
 use memcore::backend::Meta;
 use memcore::{Device, Profile};
 
 fn settings(batch: usize, steps: usize) -> RunSettings {
-    RunSettings {
-        batch,
-        steps,
-        optimizer: OptimizerSettings::new(OptimizerKind::AdamW, 1e-3),
-        accumulate: 1,
-        set_to_none: true,
-        clip_grad_norm: None,
-        precision: Precision::Fp32,
-        schedule: Schedule::default(),
-        seed: 0,
-    }
+    RunSettings::new(batch, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3))
 }
 
 /// Peak of `steps` training steps of a model, from nothing: device, model, optimizer, steps.

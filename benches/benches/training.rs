@@ -7,23 +7,13 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use criterion::{Criterion, criterion_group, criterion_main};
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::Device;
 
 fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Trainer {
     let cpu = Cpu::new().expect("the CPU is there");
     let device = Device::builder(Arc::new(cpu)).history(history).build();
-    let settings = RunSettings {
-        batch,
-        steps: 0,
-        optimizer: OptimizerSettings::new(kind, 1e-3),
-        accumulate: 1,
-        set_to_none: true,
-        clip_grad_norm: None,
-        precision: Precision::Fp32,
-        schedule: Schedule::default(),
-        seed: 0,
-    };
+    let settings = RunSettings::new(batch, 0, OptimizerSettings::new(kind, 1e-3));
     let architecture = architecture(model, &ModelOptions::default()).expect("a known model");
     Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 0 }, "").expect("settings that fit")
 }

@@ -7,7 +7,7 @@ use conformance::Reference;
 use lab::model_file::{FileModel, load};
 use lab::models::{Architecture, ModelOptions, architecture};
 use lab::record::Row;
-use lab::training::{Precision, RunSettings, Schedule, Source, Trainer};
+use lab::training::{RunSettings, Source, Trainer};
 use memcore::backend::Meta;
 use memcore::{Device, Profile};
 
@@ -20,17 +20,7 @@ fn example(name: &str) -> FileModel {
 }
 
 fn settings(model: &FileModel) -> RunSettings {
-    RunSettings {
-        batch: model.batch.unwrap(),
-        steps: model.steps.unwrap(),
-        optimizer: model.optimizer.unwrap(),
-        accumulate: 1,
-        set_to_none: true,
-        clip_grad_norm: None,
-        precision: Precision::Fp32,
-        schedule: Schedule::default(),
-        seed: 0,
-    }
+    RunSettings::new(model.batch.unwrap(), model.steps.unwrap(), model.optimizer.unwrap())
 }
 
 fn meta() -> Device {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lab::models::{ModelOptions, architecture};
 use lab::predict::{Forecast, Network, Rules};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 
@@ -18,17 +18,7 @@ fn compare(profile: &str, name: &str, network: &Network, kind: OptimizerKind, ba
     let device = device(profile);
     let mut forecast = Forecast::new(Rules::of(&device).unwrap(), network.clone());
     for &batch in batches {
-        let settings = RunSettings {
-            batch,
-            steps: 3,
-            optimizer: OptimizerSettings::new(kind, 1e-3),
-            accumulate: 1,
-            set_to_none: true,
-            clip_grad_norm: None,
-            precision: Precision::Fp32,
-            schedule: Schedule::default(),
-            seed: 0,
-        };
+        let settings = RunSettings::new(batch, 3, OptimizerSettings::new(kind, 1e-3));
         let architecture = architecture(name, &ModelOptions::default()).unwrap();
         let source = Source::Synthetic { seed: 0 };
         let mut trainer = Trainer::new(&*architecture, &device, &settings, source, "").unwrap();

@@ -119,7 +119,7 @@ fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
             rig.forward()?;
             rig.compute_loss()?;
             if pieces > 1 {
-                rig.loss = rig.loss.as_ref().map(|loss| ops::mul_scalar(loss, 1.0 / pieces as f64)).transpose()?;
+                rig.loss = rig.loss.as_ref().map(|loss| ops::div_scalar(loss, pieces as f64)).transpose()?;
             }
             activation_bytes = rig.moment("loss").by_category[Category::Activation as usize];
             rig.backward(false)?;
@@ -157,7 +157,7 @@ fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result
         let piece = |t: &Tensor| ops::narrow(t, 0, i * micro, micro);
         let output = parts.model.module.forward(&piece(&input)?)?;
         let loss = loss(&parts.model.task.loss, &output, &piece(&target)?)?;
-        ops::mul_scalar(&loss, 1.0 / pieces as f64)?.backward(false)?;
+        ops::div_scalar(&loss, pieces as f64)?.backward(false)?;
     }
     let (mut largest, mut apart) = (0.0f64, 0.0f64);
     for (a, b) in whole.model.parameters.iter().zip(&parts.model.parameters) {

@@ -64,12 +64,12 @@ impl Experiment for OptimizerChoice {
             return Err(Error::usage("width, batch", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let kinds = OPTIMIZERS;
-        let mut pace = Pace::new(setup, kinds.len() * IMPLEMENTATIONS.len());
+        let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
+        let mut pace = Pace::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
         let predictable = rules(setup)?.is_some();
         let mut trials = Vec::new();
-        for kind in kinds {
-            for form in IMPLEMENTATIONS.into_iter().filter(|form| exists(kind, form.0)) {
+        for kind in OPTIMIZERS {
+            for form in forms(kind) {
                 if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
                     outcome.interrupted = true;
                     return Ok(outcome);

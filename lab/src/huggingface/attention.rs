@@ -23,6 +23,24 @@ pub(super) enum Softmax {
     F32ThenQueries,
 }
 
+/// Batch, time and width of hidden states.
+///
+/// # Errors
+/// [`memcore::Error::Shape`] for anything but three dimensions.
+pub(super) fn sizes(hidden: &Tensor) -> Result<[usize; 3]> {
+    let dims = hidden.dims();
+    dims.try_into().map_err(|_| memcore::Error::shape("attention", format!("{dims:?}: expected three dimensions")))
+}
+
+/// `[b, t, heads·d]` as `[b, heads, t, d]`: a view.
+///
+/// # Errors
+/// Shapes that do not fit.
+pub(super) fn heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let [batch, time, width] = sizes(x)?;
+    ops::transpose(&ops::view(x, &[batch, time, heads, width / heads.max(1)])?, 1, 2)
+}
+
 /// The weights of a written-out attention, `[b, h, t, s]`.
 pub(super) type Weights = Option<Tensor>;
 
@@ -45,6 +63,12 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The usual one for heads of `head` elements: every position sees all, scores divided by √head, weights computed in f32.
+    pub(super) fn new(kind: Attention, head: usize, dropout: f64) -> Self {
+        let scale = (head as f64).powf(-0.5);
+        Self { kind, mask: None, causal: false, scale, dropout, softmax: Softmax::F32ThenQueries, contiguous: true }
+    }
+
     /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
     /// a block holds them until it is done.
     ///

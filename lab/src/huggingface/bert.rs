@@ -6,7 +6,7 @@ use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Softmax, Weights};
+use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -91,8 +91,7 @@ impl Bert {
         let at = init.at("bert");
         let embeddings = Embeddings::new(&at.at("embeddings"), c)?;
         let encoder = at.at("encoder").at("layer");
-        let layers: Result<Vec<_>> = (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&encoder.at(i), c)?))).collect();
-        let layers = layers?;
+        let layers = blocks::stack(c.layers, |i| Layer::new(&encoder.at(i), c))?;
         let head = Head::new(&init.at("cls").at("predictions"), c, &embeddings.word.weight)?;
         Ok(Self { config: c.clone(), scope: at.scope(), embeddings, layers, head })
     }
@@ -246,24 +245,11 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
+        let [batch, time, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
-        let heads = |projection: &Linear| {
-            let x = projection.forward(hidden)?;
-            ops::transpose(&ops::view(&x, &[batch, time, c.heads, head])?, 1, 2)
-        };
+        let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
-        let call = Call {
-            kind: c.options.attention,
-            mask: None,
-            causal: false,
-            scale: (head as f64).powf(-0.5),
-            dropout: c.attention_dropout,
-            softmax: Softmax::OwnType,
-            contiguous: true,
-        };
+        let call = Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, head, c.attention_dropout) };
         let (y, weights) = call.attend(&q, &k, &v)?;
         Ok((ops::reshape(&y, &[batch, time, width])?, weights))
     }

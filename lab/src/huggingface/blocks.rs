@@ -20,11 +20,32 @@ pub(super) struct Context {
     pub(super) _positions: Option<Tensor>,
 }
 
+impl Context {
+    /// Keys and values with those that are cached, where a cache is filled.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
+        match &self.cache {
+            Some(cache) => cache.update(keys, values),
+            None => Ok((keys, values)),
+        }
+    }
+}
+
 /// One of a network's repeated blocks.
 pub(super) trait Block: Send + Sync + 'static {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor>;
+}
+
+/// `count` blocks, made in their order.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn stack<B>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<B>>> {
+    (0..count).map(|i| new(i).map(Arc::new)).collect()
 }
 
 /// The hidden states after all blocks. With `checkpointed` each block keeps its input and computes itself again for its gradient

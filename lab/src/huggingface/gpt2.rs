@@ -6,13 +6,13 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{Attention, Call, Softmax, Weights};
+use super::attention::{self, Attention, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
-use super::layers::{Activation, Conv1d};
+use super::layers::{self, Activation, Conv1d};
 use super::network::{Inputs, Network, Output};
-use super::{Options, Sizes, loss, mask};
+use super::{Options, Sizes, mask};
 use crate::error;
 
 /// What its configuration says.
@@ -117,15 +117,9 @@ impl Gpt2 {
         let at = init.at("transformer");
         let wte = Embedding::with_fill(&at.at("wte"), c.vocabulary, c.width, small)?;
         let wpe = Embedding::with_fill(&at.at("wpe"), c.positions, c.width, small)?;
-        let blocks: Result<Vec<_>> =
-            (0..c.layers).map(|i| Ok(Arc::new(Block::new(&at.at("h").at(i), c, i)?))).collect();
-        let blocks = blocks?;
+        let blocks = blocks::stack(c.layers, |i| Block::new(&at.at("h").at(i), c, i))?;
         let ln_f = LayerNorm::new(&at.at("ln_f"), c.width, c.eps)?;
-        let lm_head = if c.tied {
-            Linear::tied(&init.at("lm_head"), &wte.weight)
-        } else {
-            Linear::with_fill(&init.at("lm_head"), c.width, c.vocabulary, false, small)?
-        };
+        let lm_head = layers::lm_head(&init.at("lm_head"), &wte, c.tied, c.width, c.vocabulary)?;
         let drop = Dropout::new(&at.at("drop"), c.embedding_dropout)?;
         Ok(Self { config: c.clone(), scope: at.scope(), wte, wpe, drop, blocks, ln_f, lm_head })
     }
@@ -134,7 +128,7 @@ impl Gpt2 {
     fn transformer(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
         let _scope = context::scope(self.scope);
         let (c, ids) = (&self.config, &inputs.input);
-        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let cache = DynamicCache::wanted(c.use_cache, &c.options);
         let embeds = self.wte.forward(ids)?;
         let positions = mask::positions(ids.device(), ids.dims()[1])?;
         let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
@@ -164,8 +158,7 @@ impl Network for Gpt2 {
     fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let (hidden, cache) = self.transformer(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
-        let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+        Output::causal(logits, &inputs.labels, cache)
     }
 }
 
@@ -205,27 +198,21 @@ impl Block {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
-        let heads = |part: &Tensor| ops::transpose(&ops::view(part, &[batch, time, c.heads, width / c.heads])?, 1, 2);
+        let [batch, time, width] = attention::sizes(hidden)?;
+        let heads = |part: &Tensor| attention::heads(part, c.heads);
         let (q, k, v) = {
             let qkv = self.c_attn.forward(hidden)?;
             let parts = ops::split(&qkv, width, 2)?;
             (heads(&parts[0])?, heads(&parts[1])?, heads(&parts[2])?)
         };
-        let (k, v) = match &context.cache {
-            Some(cache) => cache.update(k, v)?,
-            None => (k, v),
-        };
+        let (k, v) = context.cached(k, v)?;
         let call = Call {
-            kind: c.options.attention,
             mask: context.mask.as_ref(),
             causal: true,
             scale: self.scale,
-            dropout: c.attention_dropout,
             softmax: Softmax::ThenValues,
             contiguous: false,
+            ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;

@@ -6,14 +6,14 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{Call, Softmax, Weights};
+use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{Inputs, Network, Output};
 use super::rotary::{self, Rope, RotaryEmbedding};
-use super::{Options, Sizes, loss, mask};
+use super::{Options, Sizes, mask};
 use crate::error;
 
 /// What its configuration says.
@@ -100,16 +100,10 @@ impl GptNeox {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let at = init.at("gpt_neox");
         let embed_in = Embedding::with_fill(&at.at("embed_in"), c.vocabulary, c.width, SMALL)?;
-        let layers: Result<Vec<_>> =
-            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
-        let layers = layers?;
+        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
         let final_layer_norm = LayerNorm::new(&at.at("final_layer_norm"), c.width, c.eps)?;
         let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.turned())?;
-        let lm_head = if c.tied {
-            Linear::tied(&init.at("lm_head"), &embed_in.weight)
-        } else {
-            Linear::with_fill(&init.at("lm_head"), c.width, c.vocabulary, false, SMALL)?
-        };
+        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_in, c.tied, c.width, c.vocabulary)?;
         let emb_dropout = Dropout::new(&at.at("emb_dropout"), c.hidden_dropout)?;
         let (config, scope) = (c.clone(), at.scope());
         Ok(Self { config, scope, embed_in, emb_dropout, layers, final_layer_norm, rotary_emb, lm_head })
@@ -119,7 +113,7 @@ impl GptNeox {
         let _scope = context::scope(self.scope);
         let (c, ids) = (&self.config, &inputs.input);
         let embeds = self.embed_in.forward(ids)?;
-        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let cache = DynamicCache::wanted(c.use_cache, &c.options);
         let positions = mask::positions(ids.device(), ids.dims()[1])?;
         let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
         let request = mask::Request {
@@ -143,8 +137,7 @@ impl Network for GptNeox {
     fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let (hidden, cache) = self.model(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
-        let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+        Output::causal(logits, &inputs.labels, cache)
     }
 }
 
@@ -179,14 +172,12 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
+        let [batch, time, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         // Kept until the end, as the library's local variable is.
         let qkv = {
             let qkv = self.query_key_value.forward(hidden)?;
-            ops::transpose(&ops::view(&qkv, &[batch, time, c.heads, 3 * head])?, 1, 2)?
+            attention::heads(&qkv, c.heads)?
         };
         let mut parts = ops::chunk(&qkv, 3, 3)?.into_iter();
         let missing = || memcore::Error::shape("attention", "a missing part of queries, keys and values");
@@ -194,18 +185,11 @@ impl Layer {
         let (q, k, v) = (part()?, part()?, part()?);
         let (cos, sin) = context.rotary.as_ref().ok_or_else(missing)?;
         let (q, k) = partly_turned(q, k, cos, sin)?;
-        let (k, v) = match &context.cache {
-            Some(cache) => cache.update(k, v)?,
-            None => (k, v),
-        };
+        let (k, v) = context.cached(k, v)?;
         let call = Call {
-            kind: c.options.attention,
             mask: context.mask.as_ref(),
             causal: true,
-            scale: (head as f64).powf(-0.5),
-            dropout: c.attention_dropout,
-            softmax: Softmax::F32ThenQueries,
-            contiguous: true,
+            ..Call::new(c.options.attention, head, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;

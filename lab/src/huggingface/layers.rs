@@ -1,7 +1,7 @@
 //! Layers and activations as `transformers` composes them.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Fill, Init, Parameter};
+use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
 use memcore::{Result, Tensor, context, ops};
 
 use crate::error::Error;
@@ -41,6 +41,17 @@ impl Conv1d {
         }
         ops::view(&y, &dims)
     }
+}
+
+/// The layer from `width` features to scores of tokens, without bias: with weights of its own, or those of the token table.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn lm_head(init: &Init, table: &Embedding, tied: bool, width: usize, vocabulary: usize) -> Result<Linear> {
+    if tied {
+        return Ok(Linear::tied(init, &table.weight));
+    }
+    Linear::with_fill(init, width, vocabulary, false, Fill::Normal { std: 0.02 })
 }
 
 /// An activation function by the name that configurations use.

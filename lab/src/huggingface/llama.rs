@@ -6,14 +6,14 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Softmax, Weights};
+use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{Inputs, Network, Output};
 use super::rotary::{self, Rope, RotaryEmbedding};
-use super::{Options, Sizes, loss, mask};
+use super::{Options, Sizes, mask};
 use crate::error;
 
 /// Which of the three.
@@ -149,16 +149,10 @@ impl Llama {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let at = init.at("model");
         let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.width, SMALL)?;
-        let layers: Result<Vec<_>> =
-            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
-        let layers = layers?;
+        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
         let norm = Norm::new(&at.at("norm"), c)?;
         let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.head)?;
-        let lm_head = if c.tied {
-            Linear::tied(&init.at("lm_head"), &embed_tokens.weight)
-        } else {
-            Linear::with_fill(&init.at("lm_head"), c.width, c.vocabulary, false, SMALL)?
-        };
+        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_tokens, c.tied, c.width, c.vocabulary)?;
         Ok(Self { config: c.clone(), scope: at.scope(), embed_tokens, layers, norm, rotary_emb, lm_head })
     }
 
@@ -166,7 +160,7 @@ impl Llama {
         let _scope = context::scope(self.scope);
         let (c, ids) = (&self.config, &inputs.input);
         let embeds = self.embed_tokens.forward(ids)?;
-        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let cache = DynamicCache::wanted(c.use_cache, &c.options);
         let positions = mask::positions(ids.device(), ids.dims()[1])?;
         let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
         let request = mask::Request {
@@ -189,8 +183,7 @@ impl Network for Llama {
     fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let (hidden, cache) = self.model(inputs)?;
         let logits = self.lm_head.forward(&hidden)?;
-        let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+        Output::causal(logits, &inputs.labels, cache)
     }
 }
 
@@ -262,28 +255,16 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, _] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
-        let heads = |projection: &Linear, heads: usize| {
-            let x = projection.forward(hidden)?;
-            ops::transpose(&ops::view(&x, &[batch, time, heads, c.head])?, 1, 2)
-        };
+        let [batch, time, _] = attention::sizes(hidden)?;
+        let heads = |projection: &Linear, heads: usize| attention::heads(&projection.forward(hidden)?, heads);
         let (q, k, v) =
             (heads(&self.q_proj, c.heads)?, heads(&self.k_proj, c.key_heads)?, heads(&self.v_proj, c.key_heads)?);
         let (q, k) = turned(q, k, context)?;
-        let (k, v) = match &context.cache {
-            Some(cache) => cache.update(k, v)?,
-            None => (k, v),
-        };
+        let (k, v) = context.cached(k, v)?;
         let call = Call {
-            kind: c.options.attention,
             mask: context.mask.as_ref(),
             causal: true,
-            scale: (c.head as f64).powf(-0.5),
-            dropout: c.attention_dropout,
-            softmax: Softmax::F32ThenQueries,
-            contiguous: true,
+            ..Call::new(c.options.attention, c.head, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;

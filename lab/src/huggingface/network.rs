@@ -1,7 +1,12 @@
 //! What a network of the `transformers` library takes and gives: its loss is computed inside.
 
+use std::sync::Arc;
+
 use memcore::Tensor;
 use memcore::nn::Parameter;
+
+use super::cache::DynamicCache;
+use super::loss;
 
 /// One batch on the device.
 #[derive(Clone)]
@@ -22,6 +27,17 @@ pub struct Output {
     pub logits: Tensor,
     /// Keys and values of each layer, with `use_cache`.
     pub past_key_values: Vec<(Tensor, Tensor)>,
+}
+
+impl Output {
+    /// Of a language model: scores, the loss of predicting the next token, and what was cached.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn causal(logits: Tensor, labels: &Tensor, cache: Option<Arc<DynamicCache>>) -> memcore::Result<Self> {
+        let loss = loss::causal(&logits, labels)?;
+        Ok(Self { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+    }
 }
 
 /// A network with its loss.

@@ -6,13 +6,13 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::attention::{Call, Softmax, Weights};
+use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::cache::DynamicCache;
 use super::keys::Keys;
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{Inputs, Network, Output};
-use super::{Options, Sizes, loss, mask};
+use super::{Options, Sizes, mask};
 use crate::error;
 
 /// Rows of the position table that no position uses.
@@ -115,14 +115,8 @@ impl Opt {
         let project_in = project("project_in", c.embedding_width, c.width)?;
         let final_layer_norm =
             c.final_norm.then(|| LayerNorm::new(&at.at("final_layer_norm"), c.width, 1e-5)).transpose()?;
-        let layers: Result<Vec<_>> =
-            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
-        let layers = layers?;
-        let lm_head = if c.tied {
-            Linear::tied(&init.at("lm_head"), &embed_tokens.weight)
-        } else {
-            linear(&init.at("lm_head"), c.embedding_width, c.vocabulary, false)?
-        };
+        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
+        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_tokens, c.tied, c.embedding_width, c.vocabulary)?;
         let (config, scope) = (c.clone(), at.scope());
         Ok(Self {
             config,
@@ -170,7 +164,7 @@ impl Opt {
         let _scope = context::scope(self.scope);
         let c = &self.config;
         let mut embeds = self.embed_tokens.forward(&inputs.input)?;
-        let cache = (c.use_cache && !c.options.checkpoint).then(Arc::<DynamicCache>::default);
+        let cache = DynamicCache::wanted(c.use_cache, &c.options);
         let (_mask, positions) = self.positions(inputs)?;
         let request = mask::Request {
             attention: c.options.attention,
@@ -205,8 +199,7 @@ impl Network for Opt {
     fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let (hidden, cache) = self.decoder(inputs)?;
         let logits = ops::contiguous(&self.lm_head.forward(&hidden)?)?;
-        let loss = loss::causal(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+        Output::causal(logits, &inputs.labels, cache)
     }
 }
 
@@ -245,30 +238,25 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
+        let [batch, time, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
-        let heads = |x: Tensor| ops::transpose(&ops::view(&x, &[batch, time, c.heads, head])?, 1, 2);
         let q = {
             let q = self.q_proj.forward(hidden)?;
-            ops::mul_scalar(&q, (head as f64).powf(-0.5))?
+            let scaled = ops::mul_scalar(&q, (head as f64).powf(-0.5))?;
+            drop(q);
+            attention::heads(&scaled, c.heads)?
         };
-        let q = heads(q)?;
-        let (k, v) = (self.k_proj.forward(hidden)?, self.v_proj.forward(hidden)?);
-        let (k, v) = (heads(k)?, heads(v)?);
-        let (k, v) = match &context.cache {
-            Some(cache) => cache.update(k, v)?,
-            None => (k, v),
+        // Both projections exist before either is split, and only their views afterwards.
+        let (k, v) = {
+            let (k, v) = (self.k_proj.forward(hidden)?, self.v_proj.forward(hidden)?);
+            (attention::heads(&k, c.heads)?, attention::heads(&v, c.heads)?)
         };
+        let (k, v) = context.cached(k, v)?;
         let call = Call {
-            kind: c.options.attention,
             mask: context.mask.as_ref(),
             causal: true,
             scale: 1.0,
-            dropout: c.attention_dropout,
-            softmax: Softmax::F32ThenQueries,
-            contiguous: true,
+            ..Call::new(c.options.attention, head, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;

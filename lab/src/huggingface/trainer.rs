@@ -7,12 +7,10 @@
 //! Nothing is deleted: the batch, the result with its logits and cache, and the loss live until the names are bound again.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-use memcore::amp::{Autocast, GradScaler};
+use memcore::amp::Autocast;
 use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
-use memcore::optim::{Optimizer, clip_grad_norm};
 use memcore::{Array, DType, Device, Tensor, ops};
 use serde::Serialize;
 
@@ -21,7 +19,7 @@ use super::{InputKind, Pretrained};
 use crate::data::SplitMix64;
 use crate::error::{Error, Result};
 use crate::record::Row;
-use crate::training::{Progress, RunResult, RunSettings, Schedule};
+use crate::training::{Progress, RunResult, RunSettings, Schedule, Steps, Update};
 
 /// What of the result the script holds until the next one is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,9 +37,7 @@ pub struct Trainer {
     device: Device,
     network: Box<dyn Network>,
     parameters: Vec<Parameter>,
-    optimizer: Box<dyn Optimizer>,
-    /// Only under autocast to float16.
-    scaler: Option<GradScaler>,
+    update: Update,
     input: InputKind,
     mask: bool,
     settings: RunSettings,
@@ -58,11 +54,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     pub fn new(model: &Pretrained, device: &Device, settings: &RunSettings, keep: Keep) -> Result<Self> {
-        for (flag, n) in [("--batch", settings.batch), ("--accumulate", settings.accumulate)] {
-            if n == 0 {
-                return Err(Error::usage(flag, "must be at least 1"));
-            }
-        }
+        settings.check()?;
         if settings.schedule != Schedule::default() {
             return Err(Error::usage(
                 "schedule",
@@ -73,13 +65,12 @@ impl Trainer {
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
         let network = model.build(&init)?;
         let parameters = network.optimizer_order(init.parameters());
-        let optimizer = settings.optimizer.build(parameters.clone())?;
+        let update = Update::new(settings, Some(parameters.clone()))?;
         let mut trainer = Self {
             device: device.clone(),
             network,
             parameters,
-            optimizer,
-            scaler: settings.precision.scales_loss().then(GradScaler::default),
+            update,
             input: model.input(),
             mask: model.options().attention_mask,
             settings: settings.clone(),
@@ -123,21 +114,24 @@ impl Trainer {
             self.row(&format!("{label}.input"));
             if micro == 0 {
                 self.device.phase("zero_grad");
-                self.optimizer.zero_grad(self.settings.set_to_none)?;
+                self.update.zero_grad()?;
                 self.row(&format!("s{step}.zero_grad"));
             }
             self.device.phase("forward");
             self.forward()?;
             self.row(&format!("{label}.forward"));
             self.device.phase("backward");
-            self.backward()?;
+            if let Some(loss) = &self.loss {
+                self.update.backward(loss)?;
+            }
             self.row(&format!("{label}.backward"));
             if let (Some(loss), true) = (&self.loss, self.device.computes()) {
                 total += loss.item()?;
             }
         }
         self.device.phase("step");
-        self.update()?;
+        self.update.step()?;
+        self.update.rescale()?;
         self.row(&format!("s{step}.step"));
         Ok(self.device.computes().then_some(total))
     }
@@ -158,33 +152,6 @@ impl Trainer {
             && let Some(loss) = &self.loss
         {
             self.loss = Some(ops::div_scalar(loss, self.settings.accumulate as f64)?);
-        }
-        Ok(())
-    }
-
-    fn backward(&mut self) -> Result<()> {
-        let Some(loss) = &self.loss else { return Ok(()) };
-        match &mut self.scaler {
-            None => loss.backward(false)?,
-            // The scaled loss is no variable of the script.
-            Some(scaler) => scaler.scale(loss)?.backward(false)?,
-        }
-        Ok(())
-    }
-
-    fn update(&mut self) -> Result<()> {
-        if let (Some(scaler), Some(_)) = (&mut self.scaler, self.settings.clip_grad_norm) {
-            scaler.unscale(&*self.optimizer)?;
-        }
-        if let Some(norm) = self.settings.clip_grad_norm {
-            clip_grad_norm(&self.parameters, norm)?;
-        }
-        match &mut self.scaler {
-            None => self.optimizer.step()?,
-            Some(scaler) => {
-                scaler.step(&mut *self.optimizer)?;
-                scaler.update()?;
-            }
         }
         Ok(())
     }
@@ -247,19 +214,7 @@ pub fn train(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult> {
     let mut trainer = Trainer::new(model, device, settings, keep)?;
-    let (mut losses, mut ms_per_step, mut interrupted) = (Vec::new(), Vec::new(), false);
-    for step in 0..settings.steps {
-        let start = Instant::now();
-        let loss = trainer.step(step)?;
-        if let Some(loss) = loss {
-            losses.push(loss);
-            ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        if progress(Progress { done: step + 1, steps: settings.steps, loss }).is_break() {
-            interrupted = step + 1 < settings.steps;
-            break;
-        }
-    }
+    let Steps { losses, ms_per_step, interrupted } = Steps::take(settings.steps, progress, |step| trainer.step(step))?;
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
     let parameters = trainer.parameter_count();

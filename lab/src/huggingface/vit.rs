@@ -8,7 +8,7 @@ use memcore::nn::{Conv2d, Dropout, Fill, Init, LayerNorm, Linear, Module, Parame
 use memcore::{Result, Tensor, context, ops};
 use serde_json::Value;
 
-use super::attention::{Call, Softmax, Weights};
+use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::keys::Keys;
 use super::layers::Activation;
@@ -101,9 +101,7 @@ impl Vit {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let at = init.at("vit");
         let embeddings = Embeddings::new(&at.at("embeddings"), c)?;
-        let layers: Result<Vec<_>> =
-            (0..c.layers).map(|i| Ok(Arc::new(Layer::new(&at.at("layers").at(i), c)?))).collect();
-        let layers = layers?;
+        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
         let norm = LayerNorm::new(&at.at("layernorm"), c.width, c.eps)?;
         let classifier = Linear::with_fill(&init.at("classifier"), c.width, c.classes, true, SMALL)?;
         Ok(Self { config: c.clone(), scope: at.scope(), embeddings, layers, norm, classifier })
@@ -208,24 +206,11 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = *hidden.dims() else {
-            return Err(memcore::Error::shape("attention", format!("{:?}", hidden.dims())));
-        };
+        let [batch, time, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
-        let heads = |projection: &Linear| {
-            let x = projection.forward(hidden)?;
-            ops::transpose(&ops::view(&x, &[batch, time, c.heads, head])?, 1, 2)
-        };
+        let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_proj)?, heads(&self.k_proj)?, heads(&self.v_proj)?);
-        let call = Call {
-            kind: c.options.attention,
-            mask: None,
-            causal: false,
-            scale: (head as f64).powf(-0.5),
-            dropout: c.attention_dropout,
-            softmax: Softmax::F32ThenQueries,
-            contiguous: true,
-        };
+        let call = Call::new(c.options.attention, head, c.attention_dropout);
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = ops::reshape(&y, &[batch, time, width])?;
         Ok((self.o_proj.forward(&y)?, weights))

@@ -6,10 +6,13 @@ mod schedule;
 mod settings;
 mod source;
 mod trainer;
+mod update;
 
 pub use optimizer::{OptimizerKind, OptimizerSettings};
+pub(crate) use run::Steps;
 pub use run::{Accuracy, Progress, RunResult, evaluate, loss, train};
 pub use schedule::{Phase, RowAfter, Schedule};
 pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};
 pub use trainer::Trainer;
+pub(crate) use update::Update;

@@ -82,6 +82,44 @@ pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
     })
 }
 
+/// What the steps of a run gave.
+pub(crate) struct Steps {
+    /// As in [`RunResult`].
+    pub(crate) losses: Vec<f64>,
+    /// As in [`RunResult`].
+    pub(crate) ms_per_step: Vec<f64>,
+    /// As in [`RunResult`].
+    pub(crate) interrupted: bool,
+}
+
+impl Steps {
+    /// Takes `count` steps, each of which returns its loss where there are values; ends when `progress` breaks.
+    ///
+    /// # Errors
+    /// Those of a step.
+    pub(crate) fn take(
+        count: usize,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        mut step: impl FnMut(usize) -> Result<Option<f64>>,
+    ) -> Result<Self> {
+        let mut taken = Self { losses: Vec::new(), ms_per_step: Vec::new(), interrupted: false };
+        for number in 0..count {
+            let start = Instant::now();
+            let loss = step(number)?;
+            if let Some(loss) = loss {
+                taken.losses.push(loss);
+                taken.ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+            let done = number + 1;
+            if progress(Progress { done, steps: count, loss }).is_break() {
+                taken.interrupted = done < count;
+                break;
+            }
+        }
+        Ok(taken)
+    }
+}
+
 /// Trains a model from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
 ///
 /// # Errors
@@ -94,19 +132,7 @@ pub fn train(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult> {
     let mut trainer = Trainer::new(architecture, device, settings, source.clone(), "")?;
-    let (mut losses, mut ms_per_step, mut interrupted) = (Vec::new(), Vec::new(), false);
-    for step in 0..settings.steps {
-        let start = Instant::now();
-        let loss = trainer.step(step)?;
-        if let Some(loss) = loss {
-            losses.push(loss);
-            ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        if progress(Progress { done: step + 1, steps: settings.steps, loss }).is_break() {
-            interrupted = step + 1 < settings.steps;
-            break;
-        }
-    }
+    let Steps { losses, ms_per_step, interrupted } = Steps::take(settings.steps, progress, |step| trainer.step(step))?;
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
     let parameters = trainer.model().parameter_count();

@@ -114,4 +114,13 @@ impl RunSettings {
             seed: 0,
         }
     }
+
+    /// # Errors
+    /// [`Error::Usage`] for a step of nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        match [("--batch", self.batch), ("--accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
+            Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
+            None => Ok(()),
+        }
+    }
 }

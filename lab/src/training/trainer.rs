@@ -1,13 +1,13 @@
 //! A model in training: the phases of one step.
 
-use memcore::amp::{Autocast, GradScaler};
-use memcore::optim::{Optimizer, clip_grad_norm};
+use memcore::amp::Autocast;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::run::loss;
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
 use super::source::Source;
+use super::update::Update;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model};
 use crate::record::Row;
@@ -16,12 +16,9 @@ use crate::record::Row;
 pub struct Trainer {
     device: Device,
     model: Model,
-    /// `None` for a schedule that takes no step.
-    optimizer: Option<Box<dyn Optimizer>>,
+    update: Update,
     settings: RunSettings,
     source: Source,
-    /// Only under autocast to float16.
-    scaler: Option<GradScaler>,
     held: Held,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
@@ -77,12 +74,7 @@ impl Trainer {
         source: Source,
         tag: &str,
     ) -> Result<Self> {
-        if settings.batch == 0 {
-            return Err(Error::usage("--batch", "must be at least 1"));
-        }
-        if settings.accumulate == 0 {
-            return Err(Error::usage("--accumulate", "must be at least 1"));
-        }
+        settings.check()?;
         if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
             return Err(Error::usage("--accumulate", "the schedule has no backward to accumulate gradients in"));
         }
@@ -98,10 +90,9 @@ impl Trainer {
             rows.take("cast");
         }
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
-        let optimizer = if steps { Some(settings.optimizer.build(model.parameters.clone())?) } else { None };
-        let scaler = settings.precision.scales_loss().then(GradScaler::default);
+        let update = Update::new(settings, steps.then(|| model.parameters.clone()))?;
         let (settings, held) = (settings.clone(), Held::default());
-        Ok(Self { device: device.clone(), model, optimizer, scaler, settings, source, held, autocast: None, rows })
+        Ok(Self { device: device.clone(), model, update, settings, source, held, autocast: None, rows })
     }
 
     /// The model.
@@ -180,10 +171,7 @@ impl Trainer {
     fn phase(&mut self, phase: Phase, batch: usize) -> Result<()> {
         match phase {
             Phase::Input => self.input(batch)?,
-            Phase::ZeroGrad => {
-                let Some(optimizer) = &self.optimizer else { return Ok(()) };
-                optimizer.zero_grad(self.settings.set_to_none)?;
-            }
+            Phase::ZeroGrad => self.update.zero_grad()?,
             Phase::Forward => {
                 self.autocast = self.settings.precision.autocast().map(Autocast::new);
                 self.held.output = Some(self.model.module.forward(read(&self.held.input)?)?);
@@ -193,30 +181,14 @@ impl Trainer {
             }
             Phase::Loss => self.loss()?,
             Phase::ExitAutocast => self.autocast = None,
-            Phase::Backward => self.backward()?,
+            Phase::Backward => self.update.backward(read(&self.held.loss)?)?,
             Phase::Step => {
-                let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
-                if let (Some(scaler), Some(_)) = (&mut self.scaler, self.settings.clip_grad_norm) {
-                    scaler.unscale(&**optimizer)?;
-                }
-                if let Some(norm) = self.settings.clip_grad_norm {
-                    clip_grad_norm(optimizer.parameters(), norm)?;
-                }
-                match &mut self.scaler {
-                    None => optimizer.step()?,
-                    Some(scaler) => {
-                        scaler.step(&mut **optimizer)?;
-                        if !self.settings.schedule.names(Phase::Update) {
-                            scaler.update()?;
-                        }
-                    }
+                self.update.step()?;
+                if !self.settings.schedule.names(Phase::Update) {
+                    self.update.rescale()?;
                 }
             }
-            Phase::Update => {
-                if let Some(scaler) = &mut self.scaler {
-                    scaler.update()?;
-                }
-            }
+            Phase::Update => self.update.rescale()?,
             Phase::Del => self.held.output = None,
             Phase::ForwardNoGrad => {
                 let _no_grad = NoGrad::new();
@@ -256,25 +228,14 @@ impl Trainer {
         Ok(())
     }
 
-    fn backward(&mut self) -> Result<()> {
-        let loss = read(&self.held.loss)?;
-        match &mut self.scaler {
-            None => loss.backward(false)?,
-            // The scaled loss is no variable of the program: it lives as long as the pass.
-            Some(scaler) => scaler.scale(loss)?.backward(false)?,
-        }
-        Ok(())
-    }
-
     /// Lets everything go, in the order in which a Python function lets its variables go, that of their first assignment: the model, the
-    /// optimizer with its state, the loss scaler, input, target, what layers keep in variables, output, loss. A graph that is still held keeps the parameters until it goes itself. What stays
-    /// allocated are the libraries' workspaces. Returns the rows, with a last one.
+    /// optimizer with its state, the loss scaler, input, target, what layers keep in variables, output, loss. A graph that is still held keeps
+    /// the parameters until it goes itself. What stays allocated are the libraries' workspaces. Returns the rows, with a last one.
     pub fn finish(self, label: Option<&str>) -> Vec<Row> {
-        let Self { model, optimizer, scaler, held, mut rows, .. } = self;
+        let Self { model, update, held, mut rows, .. } = self;
         drop(model.module);
         drop(model.parameters);
-        drop(optimizer);
-        drop(scaler);
+        drop(update);
         let Held { input, target, output, loss } = held;
         drop(input);
         drop(target);

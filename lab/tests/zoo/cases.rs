@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lab::models::{ALL, Architecture, ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::optim::Implementation;
 use memcore::{Device, Profile};
@@ -43,15 +43,8 @@ pub(crate) fn is_deep(name: &str) -> bool {
 pub(crate) fn settings(architecture: &dyn Architecture) -> RunSettings {
     let defaults = architecture.defaults();
     RunSettings {
-        batch: 2,
-        steps: 3,
-        optimizer: OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer).unwrap(), defaults.lr),
-        accumulate: 1,
-        set_to_none: true,
-        clip_grad_norm: None,
-        precision: Precision::Fp32,
-        schedule: Schedule::default(),
         seed: 3,
+        ..RunSettings::new(2, 3, OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer).unwrap(), defaults.lr))
     }
 }
 

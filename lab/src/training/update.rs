@@ -1,0 +1,84 @@
+//! Backward and the optimizer's step: the loss scaled where small gradients would vanish, gradients clipped where asked for.
+
+use memcore::Tensor;
+use memcore::amp::GradScaler;
+use memcore::nn::Parameter;
+use memcore::optim::{Optimizer, clip_grad_norm};
+
+use super::settings::RunSettings;
+use crate::error::Result;
+
+/// What turns a loss into other parameters. Dropped in the order of a script's variables: the optimizer, then the scaler.
+pub(crate) struct Update {
+    /// `None` for a program that takes no step.
+    optimizer: Option<Box<dyn Optimizer>>,
+    /// Only under autocast to float16.
+    scaler: Option<GradScaler>,
+    clip_grad_norm: Option<f64>,
+    set_to_none: bool,
+}
+
+impl Update {
+    /// Over `parameters`, or none, for a program that takes no step.
+    ///
+    /// # Errors
+    /// A setting that the optimizer does not have; those of the device.
+    pub(crate) fn new(settings: &RunSettings, parameters: Option<Vec<Parameter>>) -> Result<Self> {
+        Ok(Self {
+            optimizer: parameters.map(|parameters| settings.optimizer.build(parameters)).transpose()?,
+            scaler: settings.precision.scales_loss().then(GradScaler::default),
+            clip_grad_norm: settings.clip_grad_norm,
+            set_to_none: settings.set_to_none,
+        })
+    }
+
+    /// Gradients are let go or zeroed.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn zero_grad(&self) -> Result<()> {
+        self.optimizer.as_ref().map_or(Ok(()), |optimizer| Ok(optimizer.zero_grad(self.set_to_none)?))
+    }
+
+    /// Gradients of a loss.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn backward(&mut self, loss: &Tensor) -> Result<()> {
+        match &mut self.scaler {
+            None => loss.backward(false)?,
+            // The scaled loss is no variable of the program: it lives as long as the pass.
+            Some(scaler) => scaler.scale(loss)?.backward(false)?,
+        }
+        Ok(())
+    }
+
+    /// The optimizer's step. With a scaler it is skipped where gradients are not finite, and [`Update::rescale`] has to follow.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
+        if let Some(norm) = self.clip_grad_norm {
+            if let Some(scaler) = &mut self.scaler {
+                scaler.unscale(&**optimizer)?;
+            }
+            clip_grad_norm(optimizer.parameters(), norm)?;
+        }
+        match &mut self.scaler {
+            None => optimizer.step()?,
+            Some(scaler) => {
+                scaler.step(&mut **optimizer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `scaler.update()`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn rescale(&mut self) -> Result<()> {
+        self.scaler.as_mut().map_or(Ok(()), |scaler| Ok(scaler.update()?))
+    }
+}
