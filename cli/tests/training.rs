@@ -34,8 +34,44 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let t5 = file("t5.json", r#"{ "model_type": "t5" }"#);
     assert!(refused(2, &["predict", "--model-file", &t5]).contains("\"t5\" is not represented"));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
-    assert!(refused(2, &["predict", "--model", "gpt", "--checkpoint", "blocks"]).contains("--checkpoint"));
+    assert!(refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"]).contains("none and blocks"));
+    assert_eq!(of_step(&predict(&["--checkpoint", "none"])), of_step(&whole));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--sequence", "2048"]).contains("1024 positions"));
+}
+
+#[test]
+fn blocks_of_our_own_networks_are_computed_again() {
+    let predict = |more: &[&str]| json(&[&["predict", "--steps", "2", "--batch", "4"], more].concat());
+    let after_forward = |run: &Value| run["steps"][3][1].as_u64().unwrap();
+    for model in [
+        &["--model", "mlp", "--layers", "4"][..],
+        &["--model", "gpt", "--layers", "4", "--dropout", "0.1"],
+        &["--model", "resnet18", "--image", "64"],
+        &["--model", "vgg16"],
+    ] {
+        let of = |checkpoint: &'static str| {
+            let run = predict(&[model, &["--checkpoint", checkpoint]].concat());
+            assert_eq!(run["settings"]["checkpoint"], checkpoint);
+            after_forward(&run)
+        };
+        let (none, blocks, sqrt, some) = (of("none"), of("blocks"), of("sqrt"), of("1,2"));
+        assert_eq!(none, after_forward(&predict(model)), "{model:?}");
+        assert!(sqrt < blocks && blocks <= some && some <= none, "{model:?}: {sqrt} {blocks} {some} {none}");
+        assert!(blocks < none || model[1] == "mlp", "{model:?}");
+    }
+    for (model, checkpoint, problem) in [
+        ("simple-cnn", "blocks", "model simple-cnn has no blocks"),
+        ("two-layer", "sqrt", "model two-layer has no blocks"),
+        ("gpt", "0,2", "gpt has no block 2; its blocks are 0 to 1"),
+        ("resnet50", "16", "resnet50 has no block 16"),
+        ("gpt", "every", "numbers of blocks"),
+    ] {
+        let refusal = refused(2, &["predict", "--model", model, "--checkpoint", checkpoint]);
+        assert!(refusal.contains("--checkpoint") && refusal.contains(problem), "{refusal}");
+    }
+    assert!(
+        refused(2, &["predict", "--layers", "0", "--model", "mlp", "--checkpoint", "blocks"]).contains("no blocks")
+    );
 }
 
 #[cfg(feature = "cpu")]

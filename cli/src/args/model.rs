@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use lab::huggingface::{self, Keep};
-use lab::models::ModelOptions;
+use lab::models::{ModelOptions, Recompute};
 
 use super::values;
 
@@ -49,9 +49,11 @@ pub(crate) struct ModelArgs {
     /// Attention written out, or as the fused kernel (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_enum)]
     pub attention: Option<AttentionName>,
-    /// Compute blocks again in backward instead of keeping their inside (transformers).
-    #[arg(long, value_name = "WHAT", value_enum)]
-    pub checkpoint: Option<CheckpointName>,
+    /// Compute again in backward instead of keeping: none, blocks (each for itself), sqrt (in segments of about √n blocks), or numbers of blocks
+    /// from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet: a residual block; vgg16: one of the five stages;
+    /// transformers (none, blocks): a block [default: none].
+    #[arg(long, value_name = "WHAT", value_parser = values::recompute)]
+    pub checkpoint: Option<Recompute>,
     /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].
     #[arg(long, value_name = "WHAT", value_enum)]
     pub keep: Option<KeepName>,
@@ -67,13 +69,6 @@ pub(crate) enum AttentionName {
     Eager,
     /// One kernel, as scaled_dot_product_attention.
     Sdpa,
-}
-
-/// What is computed again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CheckpointName {
-    /// Each of the repeated blocks: gradient_checkpointing_enable().
-    Blocks,
 }
 
 /// What is held.
@@ -108,7 +103,7 @@ impl ModelArgs {
                 Some(AttentionName::Eager) => huggingface::Attention::Eager,
                 Some(AttentionName::Sdpa) | None => huggingface::Attention::Sdpa,
             },
-            checkpoint: self.checkpoint.is_some(),
+            checkpoint: self.checkpoint == Some(Recompute::Blocks),
             attention_mask: false,
         }
     }
@@ -132,6 +127,7 @@ impl ModelArgs {
             dropout: self.dropout,
             fused_attention: self.attention == Some(AttentionName::Sdpa),
             tied: self.tied,
+            recompute: self.checkpoint.clone().unwrap_or_default(),
         }
     }
 }

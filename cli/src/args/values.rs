@@ -2,6 +2,8 @@
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 
+use lab::models::Recompute;
+
 use crate::render::bytes::parse_bytes;
 
 /// The largest size of one dimension. Products of two stay within 64 bits.
@@ -26,6 +28,14 @@ pub(super) fn byte_count(text: &str) -> Result<u64, String> {
 /// A size of one dimension of a network.
 pub(super) fn size() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(0..=MAX_SIZE)
+}
+
+/// What is computed again.
+pub(super) fn recompute(text: &str) -> Result<Recompute, String> {
+    Recompute::parse(text).map_err(|error| match error {
+        lab::Error::Usage { problem, .. } => problem,
+        other => other.to_string(),
+    })
 }
 
 /// How many layers: each takes room on the host even where the device has none.

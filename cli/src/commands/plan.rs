@@ -297,7 +297,7 @@ impl Common<'_> {
             "classes": model.classes,
             "dropout": model.dropout,
             "attention": model.attention.map(|a| if a == AttentionName::Sdpa { "sdpa" } else { "eager" }),
-            "checkpoint": model.checkpoint.map(|_| "blocks"),
+            "checkpoint": model.checkpoint,
             "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
         })

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::huggingface::{self, Keep, Pretrained};
-use lab::models::{Architecture, Defaults, Task};
+use lab::models::{Architecture, Defaults, Recompute, Task};
 use lab::training::{self, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
@@ -25,15 +25,17 @@ impl Subject {
     /// What no such network has; what the file asks for and is not represented.
     pub(super) fn pretrained(args: &ModelArgs) -> Result<Option<Self>> {
         let Some(path) = args.config_json() else {
-            for (flag, given) in [("--checkpoint", args.checkpoint.is_some()), ("--keep", args.keep.is_some())] {
-                if given {
-                    return Err(Failure::usage(format!("{flag}: only a config.json of transformers has it")));
-                }
+            if args.keep.is_some() {
+                return Err(Failure::usage("--keep: only a config.json of transformers has it"));
             }
             return Ok(None);
         };
+        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_))) = &args.checkpoint {
+            let problem = format!("--checkpoint {recompute}: a config.json of transformers has none and blocks");
+            return Err(Failure::usage(problem));
+        }
         let mut others = args.options();
-        (others.sequence, others.fused_attention) = (None, false);
+        (others.sequence, others.fused_attention, others.recompute) = (None, false, Recompute::None);
         others.only(&path.display().to_string(), &[])?;
         let model = huggingface::load(path, &args.pretrained_options())?;
         Ok(Some(Self::Pretrained(Box::new(model), args.kept())))

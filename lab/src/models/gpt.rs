@@ -6,7 +6,8 @@ use memcore::nn::{AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, L
 use memcore::ops;
 use memcore::{Array, DType, Tensor};
 
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use super::recompute::Blocks;
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Recompute, Task};
 use crate::error::{Error, Result};
 
 /// Sizes of a decoder.
@@ -33,9 +34,11 @@ pub struct GptConfig {
 struct GptArchitecture {
     name: &'static str,
     config: GptConfig,
+    recompute: Recompute,
 }
 
-const OPTIONS: &[&str] = &["layers", "width", "heads", "sequence", "vocabulary", "dropout", "attention", "tied"];
+const OPTIONS: &[&str] =
+    &["layers", "width", "heads", "sequence", "vocabulary", "dropout", "attention", "tied", "checkpoint"];
 
 /// A decoder of two blocks, 128 wide, over 64 tokens of 512.
 pub(super) fn gpt(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
@@ -92,7 +95,8 @@ fn configured(name: &'static str, base: GptConfig, o: &ModelOptions) -> Result<B
         let problem = format!("{} heads do not divide a width of {}", config.heads, config.width);
         return Err(Error::usage("--heads", problem));
     }
-    Ok(Box::new(GptArchitecture { name, config }))
+    o.recompute.check(name, config.layers)?;
+    Ok(Box::new(GptArchitecture { name, config, recompute: o.recompute.clone() }))
 }
 
 impl Architecture for GptArchitecture {
@@ -121,7 +125,7 @@ impl Architecture for GptArchitecture {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        Ok(Box::new(Gpt::new(init, self.config)?))
+        Ok(Box::new(Gpt::new(init, self.config, &self.recompute)?))
     }
 }
 
@@ -130,7 +134,7 @@ struct Gpt {
     config: GptConfig,
     tokens: Embedding,
     positions: Embedding,
-    blocks: Vec<Block>,
+    blocks: Blocks<Block>,
     norm: LayerNorm,
     head: Linear,
     /// `[T, T]`, true above the diagonal: what a position must not see. A buffer, as in the written-out PyTorch model.
@@ -138,14 +142,14 @@ struct Gpt {
 }
 
 impl Gpt {
-    fn new(init: &Init, c: GptConfig) -> memcore::Result<Self> {
+    fn new(init: &Init, c: GptConfig, recompute: &Recompute) -> memcore::Result<Self> {
         // Small values: with PyTorch's N(0, 1) tables the first losses of a tied model are far above ln(vocabulary).
         let small = Fill::Normal { std: 0.02 };
         let tokens = Embedding::with_fill(&init.at("tok"), c.vocabulary, c.width, small)?;
         let positions = Embedding::with_fill(&init.at("pos"), c.sequence, c.width, small)?;
         let blocks: memcore::Result<Vec<Block>> =
             (0..c.layers).map(|i| Block::new(&init.at("blocks").at(i), &c)).collect();
-        let blocks = blocks?;
+        let blocks = Blocks::new(blocks?, recompute);
         let norm = LayerNorm::new(&init.at("lnf"), c.width, 1e-5)?;
         let head = if c.tied {
             Linear::tied(&init.at("head"), &tokens.weight)
@@ -185,15 +189,14 @@ impl Module for Gpt {
         } else {
             self.mask.narrow(0, 0, length)?.narrow(1, 0, length)?
         });
-        for block in &self.blocks {
-            x = block.forward(&x, &mask)?;
-        }
+        x = self.blocks.forward(x, &[mask], |block, x, given| block.forward(x, &given[0]))?;
         let x = self.norm.forward(&x)?;
         self.head.forward(&x)
     }
 }
 
 struct Block {
+    scope: ScopeId,
     norm1: LayerNorm,
     attention: MultiHeadAttention,
     norm2: LayerNorm,
@@ -206,6 +209,7 @@ impl Block {
     fn new(init: &Init, c: &GptConfig) -> memcore::Result<Self> {
         let options = AttentionOptions { causal: true, fused: c.fused_attention, dropout: c.dropout };
         Ok(Self {
+            scope: init.scope(),
             norm1: LayerNorm::new(&init.at("ln1"), c.width, 1e-5)?,
             attention: MultiHeadAttention::new(init, c.width, c.heads, options)?,
             norm2: LayerNorm::new(&init.at("ln2"), c.width, 1e-5)?,
@@ -223,6 +227,7 @@ impl Block {
     }
 
     fn forward(&self, x: &Tensor, mask: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
         let (attended, _variables) = self.attention.attend_inline(self.norm1.forward(x)?, Some(mask))?;
         let branch = self.dropped(attended)?;
         let x = ops::add(x, &branch)?;

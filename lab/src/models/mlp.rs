@@ -3,7 +3,7 @@
 use memcore::nn::{Activation, Init, Linear, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Recompute, Task};
 use crate::error::{Error, Result};
 
 struct Mlp {
@@ -12,6 +12,8 @@ struct Mlp {
     sizes: Vec<usize>,
     loss: Loss,
     defaults: Defaults,
+    /// Its blocks are the hidden layers with their ReLUs.
+    recompute: Recompute,
 }
 
 /// `Linear(10, 1)`.
@@ -29,12 +31,12 @@ pub(super) fn two_layer(options: &ModelOptions) -> Result<Box<dyn Architecture>>
 fn regression(name: &'static str, sizes: Vec<usize>) -> Result<Box<dyn Architecture>> {
     let loss = Loss::MeanSquaredError { dims: vec![1] };
     let defaults = Defaults { batch: 32, optimizer: "sgd", lr: 0.01 };
-    Ok(Box::new(Mlp { name, sizes, loss, defaults }))
+    Ok(Box::new(Mlp { name, sizes, loss, defaults, recompute: Recompute::None }))
 }
 
 /// `layers` hidden layers of `width` neurons: by default two of 128 on the 64 pixels of the digits.
 pub(super) fn mlp(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
-    options.only("mlp", &["layers", "width", "features", "classes"])?;
+    options.only("mlp", &["layers", "width", "features", "classes", "checkpoint"])?;
     let [layers, width] = [options.layers.unwrap_or(2), options.width.unwrap_or(128)];
     let [features, classes] = [options.features.unwrap_or(64), options.classes.unwrap_or(10)];
     for (option, value) in [("--width", width), ("--features", features), ("--classes", classes)] {
@@ -42,11 +44,13 @@ pub(super) fn mlp(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
             return Err(Error::usage(option, "must be at least 1"));
         }
     }
+    options.recompute.check("mlp", layers)?;
     let mut sizes = vec![features];
     sizes.extend(std::iter::repeat_n(width, layers));
     sizes.push(classes);
     let defaults = Defaults { batch: 64, optimizer: "adam", lr: 1e-3 };
-    Ok(Box::new(Mlp { name: "mlp", sizes, loss: Loss::CrossEntropy { classes }, defaults }))
+    let (loss, recompute) = (Loss::CrossEntropy { classes }, options.recompute.clone());
+    Ok(Box::new(Mlp { name: "mlp", sizes, loss, defaults, recompute }))
 }
 
 impl Architecture for Mlp {
@@ -68,15 +72,19 @@ impl Architecture for Mlp {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let mut layers = Sequential::new();
         let last = self.sizes.len() - 2;
-        for (i, pair) in self.sizes.windows(2).enumerate() {
-            // Numbered as in nn.Sequential, where the activations count.
-            layers.push(Linear::new(&init.at(2 * i), pair[0], pair[1], true)?);
-            if i < last {
-                layers.push(Activation::new(&init.at(2 * i + 1), ops::relu));
-            }
+        // Numbered as in nn.Sequential, where the activations count.
+        let linear = |i: usize| Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true);
+        let mut blocks = Vec::with_capacity(last);
+        for i in 0..last {
+            let mut block = Sequential::new();
+            block.push(linear(i)?);
+            block.push(Activation::new(&init.at(2 * i + 1), ops::relu));
+            blocks.push(block);
         }
+        let mut layers = Sequential::new();
+        self.recompute.chain(&mut layers, blocks);
+        layers.push(linear(last)?);
         Ok(Box::new(layers))
     }
 }

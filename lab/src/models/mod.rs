@@ -2,6 +2,7 @@
 
 mod gpt;
 mod mlp;
+mod recompute;
 mod resnet;
 mod simple_cnn;
 mod small_network;
@@ -9,6 +10,7 @@ mod vgg;
 
 pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
+pub use recompute::Recompute;
 
 use memcore::nn::{Init, Module, Parameter, Training, VariableSlot};
 use memcore::{DType, Device};
@@ -95,6 +97,8 @@ pub struct ModelOptions {
     pub fused_attention: bool,
     /// The output layer shares the token table.
     pub tied: bool,
+    /// Blocks that are computed again in backward.
+    pub recompute: Recompute,
 }
 
 /// A kind of network: its name, what it is, what it does, and how it is built.
@@ -229,8 +233,12 @@ impl ModelOptions {
             ("dropout", self.dropout.is_some()),
             ("attention", self.fused_attention),
             ("tied", self.tied),
+            ("checkpoint", self.recompute != Recompute::None),
         ];
         match given.iter().find(|(name, given)| *given && !supported.contains(name)) {
+            Some((name @ "checkpoint", _)) => {
+                Err(Error::usage(format!("--{name}"), format!("model {model} has no blocks that it names")))
+            }
             Some((name, _)) => Err(Error::usage(format!("--{name}"), format!("model {model} has no such option"))),
             None => Ok(()),
         }

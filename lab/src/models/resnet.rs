@@ -7,7 +7,8 @@ use memcore::memory::ScopeId;
 use memcore::nn::{BatchNorm2d, Conv2d, Init, Linear, MaxPool2d, Module};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, ModelOptions, Task, image_task};
+use super::recompute::Blocks;
+use super::{Architecture, Defaults, Input, ModelOptions, Recompute, Task, image_task};
 use crate::error::Result;
 
 /// Which of the family.
@@ -26,6 +27,7 @@ struct ResNet {
     width: usize,
     task: Task,
     classes: usize,
+    recompute: Recompute,
 }
 
 /// 11.7 million parameters.
@@ -44,9 +46,11 @@ pub(super) fn resnet50(options: &ModelOptions) -> Result<Box<dyn Architecture>> 
 }
 
 fn configured(depth: Depth, options: &ModelOptions) -> Result<Box<dyn Architecture>> {
-    options.only(depth.name, &["width", "image", "classes"])?;
+    options.only(depth.name, &["width", "image", "classes", "checkpoint"])?;
+    options.recompute.check(depth.name, depth.blocks.iter().sum())?;
     let (task, classes) = image_task(options, 1)?;
-    Ok(Box::new(ResNet { depth, width: options.width.unwrap_or(64), task, classes }))
+    let (width, recompute) = (options.width.unwrap_or(64), options.recompute.clone());
+    Ok(Box::new(ResNet { depth, width, task, classes, recompute }))
 }
 
 impl Architecture for ResNet {
@@ -84,6 +88,7 @@ impl Architecture for ResNet {
                 blocks.push(block);
             }
         }
+        let blocks = Blocks::new(blocks, &self.recompute);
         let head = Linear::new(&init.at("fc"), channels, self.classes, true)?;
         Ok(Box::new(Network { scope: init.scope(), stem, pool, blocks, head }))
     }
@@ -93,7 +98,7 @@ struct Network {
     scope: ScopeId,
     stem: ConvNorm,
     pool: MaxPool2d,
-    blocks: Vec<Block>,
+    blocks: Blocks<Block>,
     head: Linear,
 }
 
@@ -102,9 +107,7 @@ impl Module for Network {
         let _scope = context::scope(self.scope);
         let mut x = ops::relu_(&self.stem.forward(x)?)?;
         x = self.pool.forward(&x)?;
-        for block in &self.blocks {
-            x = block.forward(&x)?;
-        }
+        x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
         x = ops::adaptive_avg_pool2d(&x, [1, 1])?;
         x = ops::flatten(&x, 1)?;
         self.head.forward(&x)

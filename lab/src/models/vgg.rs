@@ -5,7 +5,7 @@ use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use memcore::nn::{Activation, Conv2d, Dropout, Flatten, Init, Linear, MaxPool2d, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, ModelOptions, Task, image_task};
+use super::{Architecture, Defaults, ModelOptions, Recompute, Task, image_task};
 use crate::error::Result;
 
 /// Convolutions of each stage and their channels, in channels of the first stage.
@@ -19,16 +19,20 @@ struct Vgg16 {
     task: Task,
     classes: usize,
     dropout: f64,
+    /// Its blocks are the five stages of convolutions.
+    recompute: Recompute,
 }
 
 /// 138 million parameters.
 pub(super) fn vgg16(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
-    options.only("vgg16", &["width", "image", "classes", "dropout"])?;
+    options.only("vgg16", &["width", "image", "classes", "dropout", "checkpoint"])?;
+    options.recompute.check("vgg16", STAGES.len())?;
     // Five halvings, then parts of 7 × 7.
     let (task, classes) = image_task(options, 32 * 7)?;
     let side = options.image.unwrap_or(224) / 32;
     let dropout = options.dropout.unwrap_or(0.5);
-    Ok(Box::new(Vgg16 { width: options.width.unwrap_or(64), side, task, classes, dropout }))
+    let (width, recompute) = (options.width.unwrap_or(64), options.recompute.clone());
+    Ok(Box::new(Vgg16 { width, side, task, classes, dropout, recompute }))
 }
 
 impl Architecture for Vgg16 {
@@ -49,7 +53,6 @@ impl Architecture for Vgg16 {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let mut layers = Sequential::new();
         let same = Conv2dGeometry { padding: [1, 1], ..Conv2dGeometry::default() };
         let halves = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
         let features = init.at("features");
@@ -58,14 +61,19 @@ impl Architecture for Vgg16 {
             number += 1;
             features.at(number - 1)
         };
+        let mut stages = Vec::with_capacity(STAGES.len());
         for (convs, factor) in STAGES {
+            let mut stage = Sequential::new();
             for _ in 0..convs {
-                layers.push(Conv2d::new(&next(), inputs, self.width * factor, 3, same, true)?);
-                layers.push(Activation::new(&next(), ops::relu_));
+                stage.push(Conv2d::new(&next(), inputs, self.width * factor, 3, same, true)?);
+                stage.push(Activation::new(&next(), ops::relu_));
                 inputs = self.width * factor;
             }
-            layers.push(MaxPool2d::new(&next(), halves));
+            stage.push(MaxPool2d::new(&next(), halves));
+            stages.push(stage);
         }
+        let mut layers = Sequential::new();
+        self.recompute.chain(&mut layers, stages);
         layers.push(Activation::new(&init.at("avgpool"), |x: &Tensor| ops::adaptive_avg_pool2d(x, [7, 7])));
         layers.push(Flatten);
         let classifier = init.at("classifier");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lab::models::{ALL, Architecture, ModelOptions, architecture};
+use lab::models::{ALL, Architecture, ModelOptions, Recompute, architecture};
 use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::optim::Implementation;
@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Options under which a network is small.
-fn small(name: &str) -> ModelOptions {
+pub(crate) fn small(name: &str) -> ModelOptions {
     match name {
         "gpt" | "gpt2" => ModelOptions {
             layers: Some(2),
@@ -73,6 +73,7 @@ pub(crate) fn all() -> Vec<Case> {
         ModelOptions { fused_attention: true, ..small("gpt") },
         ModelOptions { dropout: Some(0.2), ..small("gpt") },
         ModelOptions { tied: true, ..small("gpt") },
+        ModelOptions { dropout: Some(0.2), recompute: Recompute::Blocks, ..small("gpt") },
     ] {
         cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
     }

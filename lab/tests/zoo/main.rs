@@ -4,3 +4,4 @@ mod book;
 mod cases;
 mod learning;
 mod out_of_memory;
+mod recompute;

@@ -27,6 +27,11 @@ impl Sequential {
         self.modules.push(Box::new(module));
     }
 
+    /// Adds another chain's modules at the end.
+    pub fn append(&mut self, mut other: Self) {
+        self.modules.append(&mut other.modules);
+    }
+
     /// The modules, in order.
     pub fn modules(&self) -> &[Box<dyn Module>] {
         &self.modules

@@ -1,0 +1,70 @@
+//! Blocks that are computed again in backward: the same losses and gradients to the bit, less memory.
+
+use std::sync::Arc;
+
+use backend_cpu::Cpu;
+use lab::models::{ModelOptions, Recompute, architecture};
+use lab::training::Precision;
+use memcore::Device;
+use memcore::memory::Category;
+
+use crate::cases::{Case, settings, small, trainer};
+
+/// Losses, the gradients of the last of two steps, and the activations at the peak.
+fn trained(name: &str, options: &ModelOptions, precision: Precision) -> (Vec<u64>, Vec<Vec<u64>>, u64) {
+    let architecture = architecture(name, options).unwrap();
+    let mut settings = settings(&*architecture);
+    // Batch normalisation of two values gives their signs.
+    (settings.batch, settings.precision) = (6, precision);
+    let case = Case { name: name.into(), architecture, settings };
+    let device = Device::builder(Arc::new(Cpu::new().unwrap())).history(true).build();
+    let mut trainer = trainer(&case, &device).unwrap();
+    let losses = (0..2).map(|step| trainer.step(step).unwrap().unwrap().to_bits()).collect();
+    let gradient = |p: &memcore::nn::Parameter| {
+        let values = p.grad().unwrap().to_f64().unwrap();
+        assert!(values.iter().all(|v| v.is_finite()), "{name}: {}", p.path());
+        values.into_iter().map(f64::to_bits).collect()
+    };
+    let gradients = trainer.model().parameters.iter().map(gradient).collect();
+    let kept = device.usage().at_peak().by_category[Category::Activation as usize];
+    (losses, gradients, kept)
+}
+
+/// Every way of computing again beside keeping everything.
+fn compare(name: &str, options: ModelOptions, precision: Precision) {
+    let (losses, gradients, kept) = trained(name, &options, precision);
+    for recompute in ["blocks", "sqrt", "0,2"] {
+        let options = ModelOptions { recompute: Recompute::parse(recompute).unwrap(), ..options.clone() };
+        let again = trained(name, &options, precision);
+        assert_eq!(again.0, losses, "{name} {recompute}: losses");
+        assert!(again.1 == gradients, "{name} {recompute}: gradients");
+        // One kept value joins two linear layers with a ReLU between, checkpointed or not.
+        assert!(again.2 < kept || name == "mlp", "{name} {recompute}: {} of {kept}", again.2);
+    }
+}
+
+#[test]
+fn gradients_of_checkpointed_networks_are_the_same_to_the_bit() {
+    let mlp = ModelOptions { layers: Some(5), width: Some(24), ..ModelOptions::default() };
+    compare("mlp", mlp, Precision::Fp32);
+    for name in ["resnet18", "resnet50"] {
+        compare(name, small(name), Precision::Fp32);
+    }
+    compare("vgg16", ModelOptions { dropout: Some(0.5), ..small("vgg16") }, Precision::Fp32);
+}
+
+#[test]
+fn gradients_of_a_checkpointed_gpt_are_the_same_to_the_bit_with_dropout() {
+    let gpt = ModelOptions { layers: Some(4), ..small("gpt") };
+    for options in [
+        ModelOptions { dropout: Some(0.3), ..gpt.clone() },
+        ModelOptions { dropout: Some(0.3), fused_attention: true, ..gpt.clone() },
+        ModelOptions { tied: true, ..gpt.clone() },
+    ] {
+        for precision in [Precision::Fp32, Precision::AutocastBf16, Precision::AutocastFp16] {
+            compare("gpt", options.clone(), precision);
+        }
+    }
+    let with = |dropout| trained("gpt", &ModelOptions { dropout, ..gpt.clone() }, Precision::Fp32).1;
+    assert_ne!(with(Some(0.3)), with(None), "dropout drops nothing");
+}
