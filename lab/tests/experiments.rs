@@ -161,6 +161,63 @@ fn accumulation() {
 }
 
 #[test]
+fn checkpointing() {
+    for profile in PROFILES {
+        let outcome = run("checkpointing", profile);
+        check("checkpointing", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Holds], "{profile}");
+        let of = |network: &str, what: &str| -> Vec<i64> {
+            let rows = outcome.rows.iter().filter(|row| row.setting["network"] == network);
+            rows.map(|row| row.measured[what].unwrap()).collect()
+        };
+        let [plain, blocks, sqrt, others] = of("decoder", "peak_bytes")[..] else { panic!() };
+        assert!(blocks < plain && sqrt < plain && others < plain, "{profile}");
+        let perceptron = of("perceptron", "activation_bytes");
+        assert_eq!(perceptron[0], perceptron[1], "{profile}");
+        let in_the_update = of("decoder, 8 tokens, Adam", "peak_bytes");
+        // Under PyTorch's profile with a workspace of its own for what backward's thread computes again.
+        assert!((0..=1 << 20).contains(&(in_the_update[1] - in_the_update[0])), "{profile}: {in_the_update:?}");
+        assert!(outcome.rows.iter().all(|row| row.measured["step_us"].is_none()), "a dry device");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()), "checkpointing", &[], None);
+    let same = computed.rows.iter().filter_map(|row| row.residual.get("gradient_values_that_differ"));
+    assert_eq!(same.collect::<Vec<_>>(), [&0; 5]);
+}
+
+#[test]
+fn precision() {
+    use Verdict::{Depends, Holds};
+    for profile in PROFILES {
+        let outcome = run("precision", profile);
+        check("precision", &outcome);
+        assert_eq!(verdicts(&outcome), [Depends; 4], "{profile}");
+        let trainings = outcome.rows.iter().filter(|row| row.setting.contains_key("training"));
+        assert!(trainings.clone().count() > 5 && trainings.flat_map(|row| row.measured.values()).all(Option::is_none));
+        assert!(outcome.notes.iter().any(|note| note.contains("computes nothing")), "{profile}");
+    }
+    let outcome = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()), "precision", &[], None);
+    if std::env::var_os("SHOW").is_some() {
+        print("precision", "cpu", &outcome);
+    }
+    check("precision", &outcome);
+    assert_eq!(verdicts(&outcome), [Depends, Depends, Depends, Holds]);
+    let of = |training: &str, what: &str| {
+        let row = outcome.rows.iter().find(|row| row.setting.get("training").is_some_and(|name| name == training));
+        row.unwrap().measured[what]
+    };
+    let steps = of("fp32", "finite_steps").unwrap();
+    assert!(of("fp16", "finite_steps").unwrap() < steps / 2);
+    assert_eq!(of("fp16, Adam's ε 1e-4", "finite_steps"), Some(steps));
+    let loss = |training| of(training, "last_loss_millionths").unwrap() as f64;
+    let (first, small) = (loss("autocast-fp16, small, no scaler"), loss("fp32, small"));
+    assert!(first > 2.0e6 && small < 1.2e6, "{first} {small}");
+    assert!((loss("autocast-fp16, small, scaler") - small).abs() < 0.02 * small);
+    for like in ["autocast-fp16", "autocast-bf16"] {
+        assert!((loss(like) - loss("fp32")).abs() < 0.05 * loss("fp32"), "{like}: {}", loss(like));
+    }
+}
+
+#[test]
 fn sequence_length() {
     for profile in PROFILES {
         let outcome = run("sequence-length", profile);
@@ -247,6 +304,8 @@ fn impossible_sizes_are_errors() {
         ("network-size", "batch"),
         ("optimizer", "width"),
         ("accumulation", "pieces"),
+        ("checkpointing", "blocks"),
+        ("precision", "steps"),
         ("sequence-length", "sequence"),
         ("cache", "batch"),
         ("fragmentation", "batch"),

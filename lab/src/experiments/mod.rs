@@ -6,6 +6,7 @@
 mod accumulation;
 mod batch_size;
 mod cache;
+mod checkpointing;
 mod contest;
 mod equation;
 mod fragmentation;
@@ -14,6 +15,7 @@ mod network_size;
 mod optimizer;
 mod outcome;
 mod pace;
+mod precision;
 pub mod programs;
 mod release;
 mod rig;
@@ -40,6 +42,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &network_size::NetworkSize,
     &optimizer::OptimizerChoice,
     &accumulation::Accumulation,
+    &checkpointing::Checkpointing,
+    &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
     &cache::Cache,
     &fragmentation::Fragmentation,

@@ -1,17 +1,18 @@
 //! A model and the variables of a training script, moved by hand: what a fixed loop cannot do (changing batches, a loss that is never
 //! differentiated, variables that are dropped in between).
 
+use memcore::amp::{Autocast, GradScaler};
 use memcore::memory::{CategoryBytes, PeakComposition};
 use memcore::nn::Sequential;
 use memcore::optim::Optimizer;
-use memcore::{DType, Device, Tensor};
+use memcore::{Device, Tensor};
 
 use super::Setup;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model, ModelOptions, architecture};
 use crate::predict::{Rules, Variable};
 use crate::record::Row;
-use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
+use crate::training::{OptimizerKind, OptimizerSettings, Precision, Source, loss};
 
 /// A row, with what memory consisted of then.
 #[derive(Clone, Debug)]
@@ -53,7 +54,13 @@ pub(super) struct Rig {
     pub(super) target: Option<Tensor>,
     pub(super) output: Option<Tensor>,
     pub(super) loss: Option<Tensor>,
-    source: Source,
+    /// Where batches come from.
+    pub(super) source: Source,
+    /// Scales the loss before backward and the gradients in the update.
+    pub(super) scaler: Option<GradScaler>,
+    precision: Precision,
+    /// The region of autocast that the step is in: from forward to the end of the loss.
+    autocast: Option<Autocast>,
 }
 
 impl Rig {
@@ -70,12 +77,35 @@ impl Rig {
         optimizer: &OptimizerSettings,
         seed: u64,
     ) -> Result<Self> {
+        Self::in_precision(device, architecture, optimizer, Precision::Fp32, seed)
+    }
+
+    /// A network with its optimizer, and the loss scaler that its precision comes with.
+    pub(super) fn in_precision(
+        device: &Device,
+        architecture: &dyn Architecture,
+        optimizer: &OptimizerSettings,
+        precision: Precision,
+        seed: u64,
+    ) -> Result<Self> {
         device.phase("model");
-        let model = Model::build(architecture, device, DType::F32, seed)?;
+        let model = Model::build(architecture, device, precision.dtype(), seed)?;
         let optimizer = Some(optimizer.build(model.parameters.clone())?);
         let source = Source::Synthetic { seed };
-        let (input, target, output, loss) = (None, None, None, None);
-        Ok(Self { device: device.clone(), model, optimizer, input, target, output, loss, source })
+        let scaler = precision.scales_loss().then(GradScaler::default);
+        Ok(Self {
+            device: device.clone(),
+            model,
+            optimizer,
+            input: None,
+            target: None,
+            output: None,
+            loss: None,
+            source,
+            scaler,
+            precision,
+            autocast: None,
+        })
     }
 
     /// The first article's network and optimizer.
@@ -93,10 +123,16 @@ impl Rig {
     }
 
     pub(super) fn load(&mut self, batch: usize) -> Result<()> {
+        self.load_nth(batch, 0)
+    }
+
+    /// The batch that step `number` has.
+    pub(super) fn load_nth(&mut self, batch: usize, number: usize) -> Result<()> {
         let _op = memcore::context::op("to");
-        let data = self.source.batch(&self.model.task, batch, 0, self.device.computes())?;
-        self.input = Some(data.upload_inputs(&self.device, DType::F32)?);
-        self.target = Some(data.upload_targets(&self.device, DType::F32)?);
+        let (data, dtype) =
+            (self.source.batch(&self.model.task, batch, number, self.device.computes())?, self.precision.dtype());
+        self.input = Some(data.upload_inputs(&self.device, dtype)?);
+        self.target = Some(data.upload_targets(&self.device, dtype)?);
         Ok(())
     }
 
@@ -105,6 +141,7 @@ impl Rig {
     }
 
     pub(super) fn forward(&mut self) -> Result<()> {
+        self.autocast = self.precision.autocast().map(Autocast::new);
         self.output = Some(self.model.module.forward(self.input.as_ref().ok_or_else(missing)?)?);
         Ok(())
     }
@@ -112,11 +149,17 @@ impl Rig {
     pub(super) fn compute_loss(&mut self) -> Result<()> {
         let (Some(output), Some(target)) = (&self.output, &self.target) else { return Err(missing()) };
         self.loss = Some(loss(&self.model.task.loss, output, target)?);
+        self.autocast = None;
         Ok(())
     }
 
-    pub(super) fn backward(&self, retain_graph: bool) -> Result<()> {
-        Ok(self.loss.as_ref().ok_or_else(missing)?.backward(retain_graph)?)
+    pub(super) fn backward(&mut self, retain_graph: bool) -> Result<()> {
+        let loss = self.loss.as_ref().ok_or_else(missing)?;
+        match &mut self.scaler {
+            None => loss.backward(retain_graph)?,
+            Some(scaler) => scaler.scale(loss)?.backward(retain_graph)?,
+        }
+        Ok(())
     }
 
     /// Deletes a variable.
@@ -137,7 +180,15 @@ impl Rig {
     }
 
     pub(super) fn update(&mut self) -> Result<()> {
-        Ok(self.optimizer.as_mut().ok_or_else(missing)?.step()?)
+        let optimizer = self.optimizer.as_mut().ok_or_else(missing)?;
+        match &mut self.scaler {
+            None => optimizer.step()?,
+            Some(scaler) => {
+                scaler.step(&mut **optimizer)?;
+                scaler.update()?;
+            }
+        }
+        Ok(())
     }
 
     /// One whole step; its peaks start anew with it.

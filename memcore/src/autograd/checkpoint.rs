@@ -30,6 +30,7 @@ pub fn checkpoint(
     let Some(first) = inputs.first() else { return body(inputs) };
     let frame = Arc::new(Frame {
         body: Box::new(body),
+        _kept: inputs.iter().map(|input| SavedValue::keep("input", input.array().clone())).collect(),
         inputs: inputs.to_vec(),
         random_offset: first.device().random_offset(),
         autocast: autocast_dtype(),
@@ -42,6 +43,8 @@ pub fn checkpoint(
 /// One checkpointed call.
 struct Frame {
     body: Box<Body>,
+    /// The inputs are what the graph keeps for backward here, and count as that.
+    _kept: Vec<SavedValue>,
     inputs: Vec<Tensor>,
     random_offset: u64,
     /// The type that autocast computed products in.
