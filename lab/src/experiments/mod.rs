@@ -9,6 +9,7 @@ mod cache;
 mod checkpointing;
 mod contest;
 mod equation;
+mod fit;
 mod fragmentation;
 mod leak;
 mod network_size;
@@ -45,6 +46,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &checkpointing::Checkpointing,
     &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
+    &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
 ];
