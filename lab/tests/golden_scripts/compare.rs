@@ -3,7 +3,7 @@
 use lab::record::{COLUMNS, Row};
 use memcore::Device;
 
-use crate::recording::{Recording, Step, events};
+use crate::recording::{RecordedRow, Recording, Step, events};
 
 /// Fails with the rows and columns that differ, and with the first event that does.
 pub(crate) fn check(name: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
@@ -22,27 +22,33 @@ pub(crate) fn check_unordered_frees(name: &str, run: impl FnOnce(&Device) -> Vec
     });
 }
 
-/// As [`check`] for a program that does the beginning of what was recorded: its rows, and the events up to the last of them.
-pub(crate) fn check_beginning(name: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
+/// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the
+/// events between the row before them and the last of them.
+pub(crate) fn check_part(name: &str, part: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
     let recording = Recording::load(name);
     let device = recording.device();
-    let rows = run(&device);
-    let mut differences = row_differences(&recording, &rows);
-    differences.retain(|difference| !difference.contains(" rows, PyTorch "));
-    differences.truncate(20);
+    let mut rows = run(&device);
+    let belongs = |row: &Row| row.label.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'));
+    let first = rows.iter().position(belongs).unwrap_or_else(|| panic!("{name}: no row of {part}"));
+    assert!(rows[first..].iter().all(belongs), "{name}: {part} is not the end of what was run");
+    let from = first.checked_sub(1).map_or(0, |before| rows[before].n_alloc_plus_free);
     let until = rows.last().map_or(0, |row| row.n_alloc_plus_free);
-    let beginning = |events: Vec<Step>| {
-        let mut left = until;
-        let still = move |step: &Step| {
-            let more = left > 0;
-            left -= u64::from(more && matches!(step, Step::Alloc(_) | Step::Free(_)));
-            more
+    let between = |events: Vec<Step>| {
+        let mut seen = 0;
+        let of_part = move |step: &Step| {
+            seen += u64::from(matches!(step, Step::Alloc(_) | Step::Free(_)));
+            seen > from && seen <= until
         };
-        events.into_iter().take_while(still).collect::<Vec<Step>>()
+        events.into_iter().filter(of_part).collect::<Vec<Step>>()
     };
-    let (theirs, ours) = (beginning(recording.events()), beginning(events(&device)));
-    differences.extend(event_difference(&recording, &theirs, &ours));
-    assert!(!rows.is_empty() && differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    let mut differences = Vec::new();
+    let mut recorded = recording.rows();
+    recorded.retain(|row| row.label.strip_prefix(part).is_some_and(|rest| rest.starts_with('.')));
+    differences.extend(rows_beside(&rows.split_off(first), &recorded));
+    differences.truncate(20);
+    let (theirs, ours) = (between(recording.events()), between(events(&device)));
+    differences.extend(event_difference(&recording, from as usize, &theirs, &ours));
+    assert!(until > from && differences.is_empty(), "{name}, {part}:\n{}", differences.join("\n"));
 }
 
 fn compare(name: &str, run: impl FnOnce(&Device) -> Vec<Row>, normalised: impl Fn(&[Step]) -> Vec<Step>) {
@@ -53,14 +59,17 @@ fn compare(name: &str, run: impl FnOnce(&Device) -> Vec<Row>, normalised: impl F
     let mut differences = row_differences(&recording, &rows);
     differences.truncate(20);
     let theirs = normalised(&recording.events());
-    differences.extend(event_difference(&recording, &theirs, &normalised(&events(&device))));
+    differences.extend(event_difference(&recording, 0, &theirs, &normalised(&events(&device))));
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
 }
 
 pub(crate) fn row_differences(recording: &Recording, rows: &[Row]) -> Vec<String> {
-    let recorded = recording.rows();
+    rows_beside(rows, &recording.rows())
+}
+
+fn rows_beside(rows: &[Row], recorded: &[RecordedRow]) -> Vec<String> {
     let mut differences = Vec::new();
-    for (ours, theirs) in rows.iter().zip(&recorded) {
+    for (ours, theirs) in rows.iter().zip(recorded) {
         if ours.label != theirs.label {
             differences.push(format!("label {} where PyTorch's run has {}", ours.label, theirs.label));
         }
@@ -76,7 +85,8 @@ pub(crate) fn row_differences(recording: &Recording, rows: &[Row]) -> Vec<String
     differences
 }
 
-fn event_difference(recording: &Recording, theirs: &[Step], ours: &[Step]) -> Option<String> {
+/// `from`: allocations and frees before the first of these.
+fn event_difference(recording: &Recording, from: usize, theirs: &[Step], ours: &[Step]) -> Option<String> {
     let first = (0..theirs.len().max(ours.len())).find(|&i| ours.get(i) != theirs.get(i))?;
     let before = &theirs[..first.min(theirs.len())];
     let allocs_and_frees = before.iter().filter(|step| matches!(step, Step::Alloc(_) | Step::Free(_))).count();
@@ -84,7 +94,7 @@ fn event_difference(recording: &Recording, theirs: &[Step], ours: &[Step]) -> Op
         let part = &events[first.saturating_sub(4).min(events.len())..(first + 8).min(events.len())];
         part.iter().map(|step| format!("{step:?}")).collect::<Vec<_>>().join(" ")
     };
-    let by = recording.made_by().get(allocs_and_frees).copied().unwrap_or_default().to_string();
+    let by = recording.made_by().get(from + allocs_and_frees).copied().unwrap_or_default().to_string();
     let (of, here, there) = (theirs.len(), near(ours), near(theirs));
     Some(format!("event {first} of {of}, by {by:?}\n  recorded {there}\n  here     {here}"))
 }

@@ -35,6 +35,13 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     let bias = bias.as_ref();
     let _op = context::op("conv2d");
     let (input, filter) = (x.array().contiguous()?, weight.array().contiguous()?);
+    let pointwise = [*kh, *kw] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0];
+    let algorithm = match NativeAlgorithm::of(geometry.groups, *c, weight.dims(), [oh, ow]) {
+        NativeAlgorithm::Im2col { .. } if pointwise => NativeAlgorithm::Im2col { len: 0 },
+        NativeAlgorithm::Grouped { .. } if pointwise => NativeAlgorithm::Grouped { len: 0 },
+        other => other,
+    };
+    let parts = algorithm.parts_of_forward(&input, geometry.groups, [*o, oh, ow])?;
     let y = Array::empty(x.device(), &[*n, *o, oh, ow], x.dtype())?;
     let mut call = Conv2d {
         geometry,
@@ -44,15 +51,11 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         out: y.operand(),
         workspace: None,
     };
-    let pointwise = [*kh, *kw] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0];
-    let algorithm = match NativeAlgorithm::of(geometry.groups, *c, weight.dims(), [oh, ow]) {
-        NativeAlgorithm::Im2col { .. } if pointwise => NativeAlgorithm::Im2col { len: 0 },
-        other => other,
-    };
     let buffer = Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     drop(buffer);
+    drop(parts);
     let inputs = [Some(x), Some(weight), bias];
     let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
     record(y, &inputs, |saved| {
@@ -80,6 +83,7 @@ impl Function for ConvolutionBackward {
         let mut pass =
             Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad, kept: None };
         let native = x.device().profile().convolution == Convolution::Native;
+        let parts = if native { pass.parts_of_groups(needs)? } else { [const { Vec::new() }; 3] };
         let weight_first = native && pass.algorithm() == NativeAlgorithm::Depthwise;
         if needs.input(1) && weight_first {
             out[1] = Some(pass.weight_grad()?);
@@ -87,8 +91,9 @@ impl Function for ConvolutionBackward {
         if needs.input(0) {
             out[0] = Some(pass.input_grad()?);
         }
-        // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last.
-        let bias_last = matches!(x.device().profile().convolution, Convolution::Cudnn { .. });
+        // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last, and where the groups' are joined.
+        let grouped = native && matches!(pass.algorithm(), NativeAlgorithm::Grouped { .. });
+        let bias_last = grouped || matches!(x.device().profile().convolution, Convolution::Cudnn { .. });
         if needs.input(2) && !bias_last {
             out[2] = Some(pass.bias_grad()?);
         }
@@ -98,6 +103,7 @@ impl Function for ConvolutionBackward {
         if needs.input(2) && bias_last {
             out[2] = Some(pass.bias_grad()?);
         }
+        drop(parts);
         saved.done();
         Ok(out)
     }
@@ -152,6 +158,52 @@ impl Pass {
     fn bias_grad(&self) -> Result<Array> {
         self.grad.reduce(ReduceOp::Sum, &[0, 2, 3], false)
     }
+
+    /// What PyTorch's native path makes of each group before it joins them: the parts of the bias's, the weight's and the input's gradient.
+    fn parts_of_groups(&self, needs: Needs<'_>) -> Result<[Vec<Array>; 3]> {
+        let mut parts = [const { Vec::new() }; 3];
+        let NativeAlgorithm::Grouped { len } = self.algorithm() else { return Ok(parts) };
+        let groups = self.geometry.groups;
+        let columns = || {
+            let columns = Array::empty(self.x.device(), &[len], self.x.dtype())?;
+            self.x.device().keep_workspace(WorkspaceKind::Gemm)?;
+            Ok::<_, Error>(columns)
+        };
+        let mut weight_dims = self.weight.dims().to_vec();
+        weight_dims[0] /= groups;
+        for _ in 0..groups {
+            let _grad = group_copy(&self.grad, groups)?;
+            let _x = group_copy(&self.x, groups)?;
+            let mut unfolded = None;
+            if needs.input(0) {
+                parts[2].push(group_of(&self.x, groups)?);
+                unfolded = Some(columns()?);
+            }
+            if needs.input(2) {
+                parts[0].push(Array::empty(self.x.device(), &weight_dims[..1], self.x.dtype())?);
+            }
+            if needs.input(1) {
+                parts[1].push(Array::empty(self.x.device(), &weight_dims, self.x.dtype())?);
+                if unfolded.is_none() {
+                    unfolded = Some(columns()?);
+                }
+            }
+            drop(unfolded);
+        }
+        Ok(parts)
+    }
+}
+
+/// Room for a part of `[n, c, …]` that has one of the groups' channels.
+fn group_of(x: &Array, groups: usize) -> Result<Array> {
+    let mut dims = x.dims().to_vec();
+    dims[1] /= groups;
+    Array::empty(x.device(), &dims, x.dtype())
+}
+
+/// The copy that PyTorch's native path makes of a group's channels. Of one example they lie together already.
+fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
+    if x.dims()[0] > 1 { group_of(x, groups).map(Some) } else { Ok(None) }
 }
 
 /// How PyTorch convolves without cuDNN.
@@ -161,6 +213,8 @@ enum NativeAlgorithm {
     Depthwise,
     /// A product with the columns of one sample, `len` elements of them: `channels·kh·kw·oh·ow`.
     Im2col { len: usize },
+    /// The same for each group, whose results are joined.
+    Grouped { len: usize },
 }
 
 impl NativeAlgorithm {
@@ -168,7 +222,24 @@ impl NativeAlgorithm {
         if groups > 1 && groups == channels {
             return Self::Depthwise;
         }
-        Self::Im2col { len: weight[1..].iter().product::<usize>() * out[0] * out[1] }
+        let len = weight[1..].iter().product::<usize>() * out[0] * out[1];
+        if groups > 1 { Self::Grouped { len } } else { Self::Im2col { len } }
+    }
+
+    /// What PyTorch's native path makes of each group of channels before it joins the results, which are returned; nothing without groups, or under a
+    /// profile that does otherwise. Our kernels take all groups at once.
+    fn parts_of_forward(self, x: &Array, groups: usize, [o, oh, ow]: [usize; 3]) -> Result<Vec<Array>> {
+        let mut parts = Vec::new();
+        let (Self::Grouped { len }, Convolution::Native) = (self, x.device().profile().convolution) else {
+            return Ok(parts);
+        };
+        for _ in 0..groups {
+            let _x = group_copy(x, groups)?;
+            parts.push(Array::empty(x.device(), &[x.dims()[0], o / groups, oh, ow], x.dtype())?);
+            let _columns = if len > 0 { Some(Array::empty(x.device(), &[len], x.dtype())?) } else { None };
+            x.device().keep_workspace(WorkspaceKind::Gemm)?;
+        }
+        Ok(parts)
     }
 }
 
@@ -189,7 +260,8 @@ impl Buffer {
             Convolution::Cudnn { workspace_bytes: 0 } => None,
             Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
             Convolution::Native => match native {
-                NativeAlgorithm::Depthwise => None,
+                // The groups had theirs before.
+                NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
                 NativeAlgorithm::Im2col { len } => {
                     let columns = if len > 0 { Some(Array::empty(device, &[len], dtype)?) } else { None };
                     device.keep_workspace(WorkspaceKind::Gemm)?;
