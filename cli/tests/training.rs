@@ -170,10 +170,43 @@ fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
     let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!((&json["schema"], &json["peak"]), (&"vramlab-train-1".into(), &Value::Null));
     assert_eq!(json["out_of_memory"]["total_bytes"], 16 << 20);
+    // What was measured until then is there, in the file and for people.
+    let labels: Vec<&str> = json["steps"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(labels, ["model", "s0.input", "s0.zero_grad", "s0.forward", "s0.loss"], "{json}");
+    assert!(json["steps"][0][1].as_u64().unwrap() > 1 << 20);
+    assert!(ran.stdout.contains("until memory ran out") && ran.stdout.contains("s0.loss"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().all(|line| !line.contains("s0.backward")), "{}", ran.stdout);
+    fits(&ran.stdout);
     let predicted = run(&["predict", "--model", "gpt2", "--batch", "64", "--gpu", "8GiB"]);
     assert_eq!(predicted.code, Some(1), "{}", predicted.stderr);
     let fraction = run(&["predict", "--model", "gpt2", "--memory-fraction", "0.0000001"]);
     assert_eq!(fraction.code, Some(1), "{}", fraction.stderr);
+}
+
+#[test]
+fn a_run_of_a_configuration_keeps_its_rows_when_memory_runs_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.json");
+    fs::write(&config, r#"{ "model_type": "gpt2", "n_layer": 2 }"#).unwrap();
+    let config = config.display().to_string();
+    let run = run(&[
+        "predict",
+        "--model-file",
+        &config,
+        "--sequence",
+        "64",
+        "--batch",
+        "2",
+        "--memory-limit",
+        "900MiB",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let rows = json["steps"].as_array().unwrap();
+    assert_eq!(rows.last().unwrap()[0], "s0.backward", "the optimizer's state does not fit: {json}");
+    assert_eq!(json["losses"], Value::Null);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
+use lab::record::Row;
 use lab::summits::{Summit, summits};
-use lab::training::{Progress as Step, RunResult};
+use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId};
 use serde_json::{Map, Value, json};
@@ -51,6 +52,8 @@ pub(crate) struct Report {
     pub settings: Map<String, Value>,
     /// Its figures, or the failure for lack of memory.
     pub outcome: Result<Outcome, Failure>,
+    /// What a run that failed had measured.
+    pub partial: Partial,
     /// PyTorch's table, if asked for: after the last step.
     pub summary: Option<String>,
     /// Every event, if asked for.
@@ -88,17 +91,17 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     if plan.summary && summary.is_none() {
         summary = Some(memory_summary(&device, info.index));
     }
-    let outcome = match result {
-        Ok(result) => Ok(name(result, &device)),
-        Err(error) => {
+    let (outcome, partial) = match result {
+        Ok(result) => (Ok(name(result, &device)), Partial::default()),
+        Err(Failed { error, partial }) => {
             let failure = Failure::from(error).limited(plan.opening.limited());
             if !failure.is_out_of_memory() {
                 return Err(failure);
             }
-            Err(failure)
+            (Err(failure), *partial)
         }
     };
-    let rows = outcome.as_ref().map_or(&[][..], |outcome| &outcome.result.rows);
+    let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
     let events = plan.events.as_ref().map(|_| {
         let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
         recording["device"] = info.json();
@@ -112,7 +115,8 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     });
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
-    Ok(Report { device: info, model, description, settings: plan.settings.clone(), outcome, summary, events })
+    let settings = plan.settings.clone();
+    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events })
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {
@@ -187,9 +191,21 @@ impl Report {
         });
         match &self.outcome {
             Ok(outcome) => self.fill(&mut json, outcome),
-            Err(failure) => json["out_of_memory"] = out_of_memory(failure),
+            Err(failure) => {
+                json["out_of_memory"] = out_of_memory(failure);
+                json["steps"] = json!(self.partial.rows);
+                if self.device.computes {
+                    json["losses"] = json!(self.partial.losses);
+                    json["ms_per_step"] = json!(self.partial.ms_per_step);
+                }
+            }
         }
         json
+    }
+
+    /// The rows, up to where the run ended.
+    pub(crate) fn rows(&self) -> &[Row] {
+        self.outcome.as_ref().map_or(&self.partial.rows, |outcome| &outcome.result.rows)
     }
 
     fn fill(&self, json: &mut Value, outcome: &Outcome) {

@@ -114,7 +114,10 @@ impl Plan {
     /// # Errors
     /// Settings that cannot work; those of the device, running out of memory among them.
     pub(super) fn train_on(&self, device: &Device) -> lab::Result<()> {
-        self.subject.train(device, &self.run, &self.source, &mut |_| crate::interrupt::flow()).map(drop)
+        self.subject
+            .train(device, &self.run, &self.source, &mut |_| crate::interrupt::flow())
+            .map(drop)
+            .map_err(lab::Error::from)
     }
 
     /// The same for this many steps at most.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use lab::huggingface::{self, Keep, Pretrained};
 use lab::models::{Architecture, Defaults, Recompute, Task};
-use lab::training::{self, Progress, RunResult, RunSettings, Source};
+use lab::training::{self, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
 use crate::args::ModelArgs;
@@ -89,14 +89,14 @@ impl Subject {
     /// Trains it.
     ///
     /// # Errors
-    /// Settings that cannot work; those of the device.
+    /// Settings that cannot work; those of the device; with what was measured before.
     pub(super) fn train(
         &self,
         device: &Device,
         settings: &RunSettings,
         source: &Source,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> lab::Result<RunResult> {
+    ) -> Result<RunResult, Failed> {
         match self {
             Self::Architecture(architecture) => {
                 training::train(architecture.as_ref(), device, settings, source.clone(), progress)

@@ -58,15 +58,16 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
         destination.write(ui, &output::json_line(events)?)?;
     }
     let mut tables = match &report.outcome {
-        Ok(outcome) => vec![memory::rows(outcome), memory::composition(outcome)],
-        Err(_) => Vec::new(),
+        Ok(outcome) => vec![memory::rows(report.rows()), memory::composition(outcome)],
+        Err(_) => vec![memory::rows(report.rows())],
     };
     tables.extend(extra.tables);
     let text = memory::header(&report, ui.style) + &extra.text;
     let text = match &report.outcome {
         _ if events_take_stdout => String::new(),
         Ok(outcome) => text + "\n" + &memory::text(&report, outcome, ui.style),
-        Err(_) => text,
+        Err(_) if report.rows().is_empty() => text,
+        Err(_) => text + "\n" + &memory::until_it_failed(&report, ui.style),
     };
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
     report.outcome?;

@@ -14,7 +14,7 @@ const TAIL: usize = 7;
 
 /// Everything about a finished run, but for its header.
 pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
-    let mut out = table::titled(&shortened(rows(outcome)), style);
+    let mut out = table::titled(&shortened(rows(report.rows())), style);
     out += &format!("\n{}", table::titled(&composition(outcome), style));
     out += &made_by(outcome);
     if outcome.scopes.iter().any(|(path, _)| !path.is_empty()) {
@@ -34,6 +34,13 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
         out += &format!("\n{summary}");
     }
     out
+}
+
+/// What a run had measured when memory ran out.
+pub(crate) fn until_it_failed(report: &Report, style: Style) -> String {
+    let mut table = rows(report.rows());
+    table.title += ", until memory ran out";
+    table::titled(&shortened(table), style)
 }
 
 /// Device, model and settings.
@@ -86,13 +93,13 @@ pub(crate) fn header(report: &Report, style: Style) -> String {
 }
 
 /// A row per phase.
-pub(crate) fn rows(outcome: &Outcome) -> Table {
+pub(crate) fn rows(rows: &[Row]) -> Table {
     let columns = ["phase", "allocated", "peak in phase", "reserved"].map(String::from).to_vec();
     let row = |row: &Row| {
         let figures = [row.allocated, row.phase_peak_allocated, row.reserved].map(Cell::Bytes);
         std::iter::once(Cell::Text(row.label.clone())).chain(figures).collect()
     };
-    Table { title: "Memory by phase".into(), columns, rows: outcome.result.rows.iter().map(row).collect() }
+    Table { title: "Memory by phase".into(), columns, rows: rows.iter().map(row).collect() }
 }
 
 /// The first steps and the last; what is left out is said.

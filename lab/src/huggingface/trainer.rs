@@ -19,7 +19,7 @@ use super::{InputKind, Pretrained};
 use crate::data::SplitMix64;
 use crate::error::{Error, Result};
 use crate::record::Row;
-use crate::training::{Progress, RunResult, RunSettings, Schedule, Steps, Update};
+use crate::training::{Failed, Partial, Progress, RunResult, RunSettings, Schedule, Steps, Update};
 
 /// What of the result the script holds until the next one is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -205,16 +205,21 @@ impl Trainer {
 /// measured.
 ///
 /// # Errors
-/// As [`Trainer::new`] and [`Trainer::step`].
+/// As [`Trainer::new`] and [`Trainer::step`], with what was measured before.
 pub fn train(
     model: &Pretrained,
     device: &Device,
     settings: &RunSettings,
     keep: Keep,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<RunResult> {
+) -> Result<RunResult, Failed> {
     let mut trainer = Trainer::new(model, device, settings, keep)?;
-    let Steps { losses, ms_per_step, interrupted } = Steps::take(settings.steps, progress, |step| trainer.step(step))?;
+    let (Steps { losses, ms_per_step, interrupted }, failure) =
+        Steps::take(settings.steps, progress, |step| trainer.step(step));
+    if let Some(error) = failure {
+        let rows = std::mem::take(&mut trainer.rows);
+        return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
+    }
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
     let parameters = trainer.parameter_count();

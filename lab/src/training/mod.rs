@@ -10,7 +10,7 @@ mod update;
 
 pub use optimizer::{OptimizerKind, OptimizerSettings};
 pub(crate) use run::Steps;
-pub use run::{Accuracy, Progress, RunResult, evaluate, loss, train};
+pub use run::{Accuracy, Failed, Partial, Progress, RunResult, evaluate, loss, train};
 pub use schedule::{Phase, RowAfter, Schedule};
 pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};

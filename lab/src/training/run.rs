@@ -12,7 +12,7 @@ use super::settings::RunSettings;
 use super::source::{Source, from_dataset};
 use super::trainer::Trainer;
 use crate::data::{Dataset, Split};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::models::{Architecture, Input, Loss, Model};
 use crate::record::Row;
 
@@ -48,6 +48,46 @@ pub struct RunResult {
     pub accuracy: Option<Accuracy>,
     /// Whether it was stopped before the last step.
     pub interrupted: bool,
+}
+
+/// What was measured before a run failed.
+#[derive(Clone, Debug, Default)]
+pub struct Partial {
+    /// As in [`RunResult`], without `end`.
+    pub rows: Vec<Row>,
+    /// As in [`RunResult`].
+    pub losses: Vec<f64>,
+    /// As in [`RunResult`].
+    pub ms_per_step: Vec<f64>,
+}
+
+/// A run that failed: why, and what it had measured until then.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failed {
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// What is known.
+    pub partial: Box<Partial>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, partial: Box::default() }
+    }
+}
+
+impl From<memcore::Error> for Failed {
+    fn from(error: memcore::Error) -> Self {
+        Error::Core(error).into()
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
 }
 
 /// How many of how many.
@@ -93,19 +133,20 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Takes `count` steps, each of which returns its loss where there are values; ends when `progress` breaks.
-    ///
-    /// # Errors
-    /// Those of a step.
+    /// Takes `count` steps, each of which returns its loss where there are values; ends when `progress` breaks, or with the error of a step, which
+    /// is returned beside what the steps before it gave.
     pub(crate) fn take(
         count: usize,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
         mut step: impl FnMut(usize) -> Result<Option<f64>>,
-    ) -> Result<Self> {
+    ) -> (Self, Option<Error>) {
         let mut taken = Self { losses: Vec::new(), ms_per_step: Vec::new(), interrupted: false };
         for number in 0..count {
             let start = Instant::now();
-            let loss = step(number)?;
+            let loss = match step(number) {
+                Ok(loss) => loss,
+                Err(error) => return (taken, Some(error)),
+            };
             if let Some(loss) = loss {
                 taken.losses.push(loss);
                 taken.ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
@@ -116,23 +157,28 @@ impl Steps {
                 break;
             }
         }
-        Ok(taken)
+        (taken, None)
     }
 }
 
 /// Trains a model from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// As [`Trainer::new`] and [`Trainer::step`].
+/// As [`Trainer::new`] and [`Trainer::step`], with what was measured before.
 pub fn train(
     architecture: &dyn Architecture,
     device: &Device,
     settings: &RunSettings,
     source: Source,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<RunResult> {
+) -> Result<RunResult, Failed> {
     let mut trainer = Trainer::new(architecture, device, settings, source.clone(), "")?;
-    let Steps { losses, ms_per_step, interrupted } = Steps::take(settings.steps, progress, |step| trainer.step(step))?;
+    let (Steps { losses, ms_per_step, interrupted }, failure) =
+        Steps::take(settings.steps, progress, |step| trainer.step(step));
+    if let Some(error) = failure {
+        let rows = trainer.finish(None);
+        return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
+    }
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
     let parameters = trainer.model().parameter_count();
