@@ -73,7 +73,7 @@ fn named(ledger: &Ledger, height: &Height) -> Summit {
     Summit {
         allocated_bytes: height.bytes,
         phase: ledger.phase_name(phase).to_string(),
-        op: node.map_or_else(|| op.to_string(), |node| format!("{node}>{op}")),
+        op: memcore::context::label(node, op),
         scope: ledger.scope_path(scope).to_string(),
         mostly: mostly.name().replace('_', " "),
         mostly_bytes: height.by_category[mostly as usize],

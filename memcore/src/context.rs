@@ -3,7 +3,9 @@
 //! Allocations are attributed by it. It is a `Copy` value in a thread-local cell, set and restored by guards: no
 //! allocation, no lock and no string work per operator.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use crate::memory::{Origin, PhaseId, ScopeId};
 
@@ -54,9 +56,50 @@ pub fn scope(scope: ScopeId) -> ContextGuard {
     enter(|c| c.scope = scope)
 }
 
-/// Attributes what follows to an operator.
+/// Attributes what follows to an operator (to the same as before, for an empty name), as a profiler shows it: inside another one the name is `outer>inner`. What the engine does around a node is
+/// written `.>name`.
 pub fn op(name: &'static str) -> ContextGuard {
-    enter(|c| c.op = name)
+    enter(|c| {
+        if name.is_empty() {
+            return;
+        }
+        let outermost = c.op.is_empty() || c.node == Some(c.op) || name.starts_with('.');
+        c.op = if outermost { name } else { nested(c.op, name) };
+    })
+}
+
+/// What `make` makes is attributed to an operator.
+pub(crate) fn within<T>(name: &'static str, make: impl FnOnce() -> T) -> T {
+    let _op = op(name);
+    make()
+}
+
+/// An operator with the autograd node that it ran in, as a profiler shows them: `AddmmBackward0>mm`, or `AddmmBackward0.>sum` for what the engine did
+/// around the node.
+pub fn label(node: Option<&str>, op: &str) -> String {
+    match node {
+        Some(node) if node == op => node.to_string(),
+        Some(node) if op.starts_with('.') => format!("{node}{op}"),
+        Some(node) => format!("{node}>{op}"),
+        None => op.to_string(),
+    }
+}
+
+thread_local! {
+    /// Paths by the addresses and lengths of their parts.
+    static PATHS: RefCell<HashMap<[usize; 4], &'static str>> = RefCell::default();
+}
+
+/// `outer>inner`. A program has few such pairs: each is made once and kept.
+fn nested(outer: &'static str, inner: &'static str) -> &'static str {
+    let key = [outer.as_ptr() as usize, outer.len(), inner.as_ptr() as usize, inner.len()];
+    PATHS.with_borrow_mut(|paths| *paths.entry(key).or_insert_with(|| interned(format!("{outer}>{inner}"))))
+}
+
+fn interned(path: String) -> &'static str {
+    static ALL: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.entry(path.clone()).or_insert_with(|| Box::leak(path.into_boxed_str()))
 }
 
 /// Attributes what follows to an autograd node and the module that recorded it, on autograd's behalf.

@@ -87,11 +87,8 @@ impl Columns {
 
 /// As a profiler would name it: `addmm`, `AddmmBackward0>mm`. A free by the engine around a node is `AddmmBackward0.`.
 pub(super) fn op_name(origin: &Origin, free: bool) -> String {
-    match origin.node {
-        Some(node) if node == origin.op => format!("{node}{}", if free { "." } else { "" }),
-        Some(node) => format!("{node}>{}", origin.op),
-        None => origin.op.to_string(),
-    }
+    let label = memcore::context::label(origin.node, origin.op);
+    if free && origin.node == Some(origin.op) { label + "." } else { label }
 }
 
 #[cfg(test)]

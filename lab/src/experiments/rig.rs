@@ -128,7 +128,7 @@ impl Rig {
 
     /// The batch that step `number` has.
     pub(super) fn load_nth(&mut self, batch: usize, number: usize) -> Result<()> {
-        let _op = memcore::context::op("to");
+        let _op = memcore::context::op("to>_to_copy");
         let (data, dtype) =
             (self.source.batch(&self.model.task, batch, number, self.device.computes())?, self.precision.dtype());
         self.input = Some(data.upload_inputs(&self.device, dtype)?);

@@ -268,7 +268,7 @@ impl Solver<'_> {
             device.with_ledger(|ledger| {
                 piece.phase = ledger.phase_name(memcore::memory::PhaseId(*phase)).to_string();
                 piece.scope = ledger.scope_path(memcore::memory::ScopeId(*scope)).to_string();
-                piece.op = node.map_or_else(|| op.to_string(), |node| format!("{node}>{op}"));
+                piece.op = memcore::context::label(*node, op);
             });
         }
         piece

@@ -158,7 +158,7 @@ impl Trainer {
 
     /// Synthetic data; on a device that computes nothing only their sizes.
     fn batch(&self, number: usize) -> Result<Inputs> {
-        let _op = memcore::context::op("to");
+        let _op = memcore::context::op("to>_to_copy");
         let batch = self.settings.batch;
         let seed = self.settings.seed.wrapping_add(number as u64);
         match self.input {

@@ -162,6 +162,7 @@ impl Gpt {
 }
 
 pub(crate) fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
+    let _op = context::op("to>_to_copy");
     let mask = Array::empty_as(init.device(), &[length, length], DType::Bool, Category::Buffer)?;
     if init.device().computes() {
         let values: Vec<u8> = (0..length * length).map(|i| u8::from(i % length > i / length)).collect();
@@ -176,7 +177,10 @@ impl Module for Gpt {
         let length = indices.dims().last().copied().unwrap_or(0);
         let tokens = self.tokens.forward(indices)?;
         let positions = {
-            let range = Array::empty(indices.device(), &[length], DType::I64)?;
+            let range = {
+                let _op = context::op("arange>resize_");
+                Array::empty(indices.device(), &[length], DType::I64)?
+            };
             if indices.device().computes() {
                 range.write(&(0..length as i64).collect::<Vec<_>>())?;
             }

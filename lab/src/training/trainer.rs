@@ -203,7 +203,7 @@ impl Trainer {
     }
 
     fn input(&mut self, batch: usize) -> Result<()> {
-        let _op = context::op("to");
+        let _op = context::op("to>_to_copy");
         let dtype = self.settings.precision.dtype();
         let data = self.source.batch(&self.model.task, self.settings.batch, batch, self.device.computes())?;
         let old = self.settings.schedule.one_batch.then(|| (self.held.input.take(), self.held.target.take()));

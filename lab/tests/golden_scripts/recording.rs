@@ -95,12 +95,27 @@ impl Recording {
         self.text("ev").chars().filter_map(sized).filter_map(driver).collect()
     }
 
+    /// Who made each allocation.
+    pub(crate) fn allocated_by(&self) -> Vec<&str> {
+        let kinds = self.text("ev").chars().filter(|kind| matches!(kind, 'a' | 'f' | 'q'));
+        kinds.zip(self.made_by()).filter(|(kind, _)| *kind == 'a').map(|(_, name)| name).collect()
+    }
+
     /// Who made each allocation and each free.
     pub(crate) fn made_by(&self) -> Vec<&str> {
         let names: Vec<&str> =
             self.file["op_names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         self.numbers("ev_op").map(|i| names[i as usize]).collect()
     }
+}
+
+/// Who made each allocation of the device's history.
+pub(crate) fn allocated_by(device: &Device) -> Vec<String> {
+    let label = |event: &Event| match event {
+        Event::Alloc { origin, .. } => Some(memcore::context::label(origin.node, origin.op)),
+        _ => None,
+    };
+    device.with_ledger(|ledger| ledger.history().iter().filter_map(label).collect())
 }
 
 /// The device's history in the same form.

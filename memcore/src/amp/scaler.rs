@@ -89,11 +89,12 @@ impl GradScaler {
             return Ok(());
         }
         let Some(state) = &self.state else { return Err(Error::invalid("unscale", "no loss has been scaled yet")) };
-        let _op = context::op("_amp_foreach_non_finite_check_and_unscale_");
         let inverse = state.inverse()?;
-        let none_yet = Array::zeros(inverse.device(), &[], DType::F32)?;
-        let found = none_yet.copied()?.with_category(Category::OptimizerState);
-        let inverse_here = inverse.copied()?;
+        let none_yet = context::within("full", || Array::zeros(inverse.device(), &[], DType::F32))?;
+        let copied = |array: &Array| context::within("to>_to_copy", || array.copied());
+        let found = copied(&none_yet)?.with_category(Category::OptimizerState);
+        let inverse_here = copied(&inverse)?;
+        let _op = context::op("_amp_foreach_non_finite_check_and_unscale_");
         let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
         let unscaled = unscale(&gradients, &inverse_here, &found);
         drop(inverse_here);
@@ -150,14 +151,15 @@ impl State {
     fn inverse(&self) -> Result<Array> {
         let device = self.scale.device();
         let double = if device.profile().torch_temporaries {
-            let double = Array::empty(device, &[], DType::F64)?;
-            let reciprocal = Array::empty(device, &[], DType::F64)?;
+            let f64 = || Array::empty(device, &[], DType::F64);
+            let double = context::within("to>_to_copy", f64)?;
+            let reciprocal = context::within("reciprocal", f64)?;
             drop(double);
             Some(reciprocal)
         } else {
             None
         };
-        let inverse = self.scale.unary(UnaryOp::Reciprocal)?;
+        let inverse = context::within("to>_to_copy", || self.scale.unary(UnaryOp::Reciprocal))?;
         drop(double);
         Ok(inverse)
     }

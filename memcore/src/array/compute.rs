@@ -6,6 +6,7 @@ use crate::backend::kernel::{
     Binary, BinaryOp, Copy, MaskedFill, Matmul, Reduce, ReduceOp, Select, Ternary, TernaryOp, Unary, UnaryGrad,
     UnaryGradOp, UnaryOp,
 };
+use crate::context;
 use crate::device::WorkspaceKind;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -197,9 +198,24 @@ impl Array {
     /// # Errors
     /// [`Error::Shape`] for an axis that does not exist; as [`Array::empty`].
     pub fn reduce(&self, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
+        self.reduce_made_by(None, op, axes, keepdim)
+    }
+
+    /// As [`Array::reduce`], with the memory of the result attributed to an operator inside of the current one.
+    pub(crate) fn reduce_made_by(
+        &self,
+        maker: Option<&'static str>,
+        op: ReduceOp,
+        axes: &[usize],
+        keepdim: bool,
+    ) -> Result<Self> {
         let mask = self.axis_mask(axes)?;
         let kept = self.reduced_dims(mask);
-        let out = Self::empty(self.device(), &kept, self.dtype())?;
+        let out = {
+            let _op = maker.map(context::op);
+            Self::empty(self.device(), &kept, self.dtype())?
+        };
+        let _sum = maker.map(|_| context::op("sum"));
         let _scratch = self.reduction_scratch(op, mask)?;
         self.device().launch(Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: None })?;
         if keepdim { Ok(out) } else { out.drop_axes(mask) }
@@ -330,7 +346,7 @@ impl Array {
     fn with_unit_stride(&self) -> Result<Self> {
         let (d, s) = (self.dims(), self.layout().strides());
         let fits = s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1;
-        if fits { Ok(self.clone()) } else { self.copied() }
+        if fits { Ok(self.clone()) } else { context::within("clone", || self.copied()) }
     }
 
     pub(crate) fn check_partner(&self, op: &'static str, rhs: &Array) -> Result<()> {

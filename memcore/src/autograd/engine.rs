@@ -171,7 +171,10 @@ fn meet(slot: &mut Option<Array>, grad: Array) -> Result<()> {
             first.add_(&grad)?;
             first
         }
-        Some(first) => first.add(&grad)?,
+        Some(first) => {
+            let _op = context::op(".>add");
+            first.add(&grad)?
+        }
     });
     Ok(())
 }

@@ -194,7 +194,7 @@ impl Init {
     /// # Errors
     /// Those of the device.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
-        let _scope = context::scope(self.scope());
+        let (_scope, _op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let array = Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?;
         let before = self.shared.converted.borrow_mut().pop();
         match &before {
@@ -217,7 +217,7 @@ impl Init {
     /// # Errors
     /// Those of the device.
     pub fn buffer(&self, name: &str, dims: &[usize], dtype: DType, value: f64) -> Result<Array> {
-        let _scope = context::scope(self.scope());
+        let (_scope, _op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
         array.fill_(value)?;
         self.shared.buffers.borrow_mut().push((self.join(&name), array.clone()));

@@ -37,7 +37,7 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("relu_");
     x.may_change_in_place("relu_")?;
     x.array().unary_(UnaryOp::Relu)?;
-    let gradient = ActivationBackward { op: "relu_", name: "ReluBackward0", gradient: UnaryGradOp::Relu };
+    let gradient = ActivationBackward::new("relu_", "threshold_backward", "ReluBackward0", UnaryGradOp::Relu);
     record(x.array().clone(), &[x], |saved| {
         saved.save("result", x.array())?;
         Ok(Box::new(gradient))
@@ -46,8 +46,15 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
 
 struct ActivationBackward {
     op: &'static str,
+    gradient_op: &'static str,
     name: &'static str,
     gradient: UnaryGradOp,
+}
+
+impl ActivationBackward {
+    fn new(op: &'static str, gradient_op: &'static str, name: &'static str, gradient: UnaryGradOp) -> Self {
+        Self { op, gradient_op, name, gradient }
+    }
 }
 
 impl Function for ActivationBackward {
@@ -58,6 +65,7 @@ impl Function for ActivationBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let value = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(self.gradient_op);
         let out = Array::unary_grad(self.gradient, &value, grad)?;
         drop(value);
         // What a recomputation gave goes before the incoming gradient does.
@@ -67,13 +75,13 @@ impl Function for ActivationBackward {
 }
 
 macro_rules! activations {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident),*): $op:expr, $node:literal, $gradient:expr, $saves:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident),*): $op:expr, $path:literal, $gradient_op:literal, $node:literal, $gradient:expr, $saves:ident;)*) => {
         $($(#[$doc])*
         ///
         /// # Errors
         /// Those of the device.
         pub fn $name(x: &Tensor $(, $arg: f64)*) -> Result<Tensor> {
-            let gradient = ActivationBackward { op: stringify!($name), name: $node, gradient: $gradient };
+            let gradient = ActivationBackward::new($path, $gradient_op, $node, $gradient);
             activation(x, $op, gradient, Saves::$saves)
         })*
     };
@@ -81,17 +89,17 @@ macro_rules! activations {
 
 activations! {
     /// `max(x, 0)`. Saves its result.
-    relu(): UnaryOp::Relu, "ReluBackward0", UnaryGradOp::Relu, Result;
+    relu(): UnaryOp::Relu, "relu>clamp_min", "threshold_backward", "ReluBackward0", UnaryGradOp::Relu, Result;
     /// `x` where positive, `slope·x` elsewhere. Saves its input.
-    leaky_relu(slope): UnaryOp::LeakyRelu { slope }, "LeakyReluBackward0", UnaryGradOp::LeakyRelu { slope }, Input;
+    leaky_relu(slope): UnaryOp::LeakyRelu { slope }, "leaky_relu", "leaky_relu_backward", "LeakyReluBackward0", UnaryGradOp::LeakyRelu { slope }, Input;
     /// `x·Φ(x)`, exactly (with erf). Saves its input.
-    gelu(): UnaryOp::Gelu, "GeluBackward0", UnaryGradOp::Gelu, Input;
+    gelu(): UnaryOp::Gelu, "gelu", "gelu_backward", "GeluBackward0", UnaryGradOp::Gelu, Input;
     /// `x·Φ(x)` by the tanh approximation. Saves its input.
-    gelu_tanh(): UnaryOp::GeluTanh, "GeluBackward0", UnaryGradOp::GeluTanh, Input;
+    gelu_tanh(): UnaryOp::GeluTanh, "gelu", "gelu_backward", "GeluBackward0", UnaryGradOp::GeluTanh, Input;
     /// `x·sigmoid(x)`. Saves its input.
-    silu(): UnaryOp::Silu, "SiluBackward0", UnaryGradOp::Silu, Input;
+    silu(): UnaryOp::Silu, "silu", "silu_backward", "SiluBackward0", UnaryGradOp::Silu, Input;
     /// `tanh x`. Saves its result.
-    tanh(): UnaryOp::Tanh, "TanhBackward0", UnaryGradOp::Tanh, Result;
+    tanh(): UnaryOp::Tanh, "tanh", "tanh_backward", "TanhBackward0", UnaryGradOp::Tanh, Result;
     /// `1/(1 + e⁻ˣ)`. Saves its result.
-    sigmoid(): UnaryOp::Sigmoid, "SigmoidBackward0", UnaryGradOp::Sigmoid, Result;
+    sigmoid(): UnaryOp::Sigmoid, "sigmoid", "sigmoid_backward", "SigmoidBackward0", UnaryGradOp::Sigmoid, Result;
 }

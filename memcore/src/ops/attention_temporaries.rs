@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::array::Array;
 use crate::backend::KernelCall;
 use crate::backend::kernel::AttentionGrad;
+use crate::context;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -56,14 +57,25 @@ impl Algorithm {
     pub(super) fn forward_op(self) -> &'static str {
         match self {
             Self::Native => "scaled_dot_product_attention",
-            Self::Efficient => "_efficient_attention_forward",
-            Self::Flash => "_flash_attention_forward",
+            Self::Efficient => {
+                "scaled_dot_product_attention>_scaled_dot_product_efficient_attention>_efficient_attention_forward"
+            }
+            Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention>_flash_attention_forward",
         }
     }
 
     pub(super) fn backward_op(self) -> &'static str {
         match self {
             Self::Native => "scaled_dot_product_attention_backward",
+            Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
+            Self::Flash => "_scaled_dot_product_flash_attention_backward",
+        }
+    }
+
+    /// What makes the gradients inside of [`Self::backward_op`].
+    fn gradient_op(self) -> &'static str {
+        match self {
+            Self::Native => "",
             Self::Efficient => "_efficient_attention_backward",
             Self::Flash => "_flash_attention_backward",
         }
@@ -84,6 +96,7 @@ impl Algorithm {
 
     /// Memory for the gradient of `x`.
     pub(super) fn gradient(self, x: &Array) -> Result<Array> {
+        let _op = context::op(self.gradient_op());
         self.laid_out([x.dims()[0], x.dims()[1], x.dims()[2], x.dims()[3]], x)
     }
 
@@ -114,7 +127,11 @@ impl Algorithm {
 
     /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not.
     pub(super) fn incoming(self, grad: &Array) -> Result<Array> {
-        if self == Self::Native { Ok(grad.clone()) } else { grad.transpose(1, 2)?.contiguous()?.transpose(1, 2) }
+        if self == Self::Native {
+            return Ok(grad.clone());
+        }
+        let _op = context::op("clone");
+        grad.transpose(1, 2)?.contiguous()?.transpose(1, 2)
     }
 
     /// The result that forward kept: flash attention wants that position by position too.
@@ -158,20 +175,23 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
     let product = if q.dtype().is_half() {
         None
     } else {
-        let product = Array::empty(q.device(), &[b, t, h, dv], q.dtype())?;
-        Some((Array::empty(q.device(), &[b, t, h], q.dtype())?, product))
+        let product = context::within("mul", || Array::empty(q.device(), &[b, t, h, dv], q.dtype()))?;
+        let sum = context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype()))?;
+        Some((sum, product))
     };
-    let delta = row_statistic(q, 1)?;
+    let delta = context::within("clone", || row_statistic(q, 1))?;
     drop(product);
     let tile = if d.max(dv) <= 64 { 64 } else { 128 };
     let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);
-    let workspace = Array::empty(q.device(), &[bytes], DType::U8)?;
+    let make = || Array::empty(q.device(), &[bytes], DType::U8);
+    let workspace = context::within(Algorithm::Efficient.gradient_op(), make)?;
     Ok(Scratch { delta: delta.clone(), held: smallvec![delta, workspace.clone()], workspace: Some(workspace) })
 }
 
 /// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes in multiples of 32, and for grouped queries the
 /// gradients of keys and values of every query head.
 fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
+    let _op = context::op(Algorithm::Flash.gradient_op());
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
     let delta = row_statistic(q, 128)?;
     let head = if d <= 192 { d.next_multiple_of(32) } else { 256 };

@@ -68,10 +68,11 @@ fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
 pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     for (grad, like) in grads.iter_mut().zip(operands) {
         if let Some(wide) = grad.take_if(|grad| grad.dims() != &like.dims[..]) {
+            let _op = context::op(".>sum");
             *grad = Some(wide.sum_to(&like.dims)?);
         }
         if let Some(other) = grad.take_if(|grad| grad.dtype() != like.dtype) {
-            let _op = context::op("_to_copy");
+            let _op = context::op(".>to>_to_copy");
             *grad = Some(other.cast(like.dtype)?);
         }
     }
@@ -163,12 +164,14 @@ impl Function for MulBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
+        let mul = context::op("mul");
         if needs.input(1) {
             out[1] = Some(promoted(BinaryOp::Mul, grad, &saved.get(needs.input(0) as usize)?)?);
         }
         if needs.input(0) {
             out[0] = Some(promoted(BinaryOp::Mul, grad, &saved.get(0)?)?);
         }
+        drop(mul);
         saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)

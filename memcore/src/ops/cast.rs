@@ -16,7 +16,7 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == dtype {
         return Ok(x.clone());
     }
-    let _op = context::op("_to_copy");
+    let _op = context::op("to>_to_copy");
     let y = x.array().cast(dtype)?;
     if !dtype.is_float() {
         return Ok(Tensor::from_array(y));
@@ -35,6 +35,7 @@ impl Function for ToCopyBackward {
 
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("to>_to_copy");
         Ok(smallvec![Some(grad.cast(self.from)?)])
     }
 }

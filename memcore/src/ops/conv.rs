@@ -33,7 +33,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     let bias = bias.map(lower).transpose()?;
     let (weight, x) = (&lower(weight)?, &lower(x)?);
     let bias = bias.as_ref();
-    let _op = context::op("conv2d");
+    let _op = context::op("conv2d>convolution");
     let (input, filter) = (x.array().contiguous()?, weight.array().contiguous()?);
     let pointwise = [*kh, *kw] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0];
     let algorithm = match NativeAlgorithm::of(geometry.groups, *c, weight.dims(), [oh, ow]) {
@@ -42,7 +42,14 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         other => other,
     };
     let parts = algorithm.parts_of_forward(&input, geometry.groups, [*o, oh, ow])?;
-    let y = Array::empty(x.device(), &[*n, *o, oh, ow], x.dtype())?;
+    let y = {
+        let _op = context::op(match x.device().profile().convolution {
+            Convolution::Cudnn { .. } => "cudnn_convolution",
+            _ if parts.is_empty() => "resize_",
+            _ => "cat",
+        });
+        Array::empty(x.device(), &[*n, *o, oh, ow], x.dtype())?
+    };
     let mut call = Conv2d {
         geometry,
         x: input.operand(),
@@ -51,7 +58,11 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         out: y.operand(),
         workspace: None,
     };
-    let buffer = Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?;
+    let buffer = {
+        let _op =
+            context::op(if algorithm.is_native_on(x.device()) { "_slow_conv2d_forward" } else { "cudnn_convolution" });
+        Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?
+    };
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     drop(buffer);
@@ -123,7 +134,9 @@ impl Pass {
         if let Some(kept) = &self.kept {
             return Ok(kept.clone());
         }
-        let buffer = Buffer::new(self.x.device(), call, self.algorithm(), self.x.dtype())?;
+        let maker = if self.result_maker().is_empty() { "" } else { "resize_" };
+        let make = || Buffer::new(self.x.device(), call, self.algorithm(), self.x.dtype());
+        let buffer = context::within(maker, make)?;
         if self.x.device().profile().convolution == Convolution::Native {
             self.kept = Some(buffer.clone());
         }
@@ -135,8 +148,17 @@ impl Pass {
         NativeAlgorithm::of(self.geometry.groups, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
     }
 
+    /// What makes the gradients in PyTorch: with cuDNN the operator itself.
+    fn result_maker(&self) -> &'static str {
+        match (self.x.device().profile().convolution, self.algorithm()) {
+            (Convolution::Cudnn { .. }, _) => "",
+            (_, NativeAlgorithm::Grouped { .. }) => "cat",
+            _ => "resize_",
+        }
+    }
+
     fn input_grad(&mut self) -> Result<Array> {
-        let out = self.x.empty_like()?;
+        let out = context::within(self.result_maker(), || self.x.empty_like())?;
         let (geometry, grad, weight) = (self.geometry, self.grad.operand(), self.weight.operand());
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
@@ -146,7 +168,7 @@ impl Pass {
     }
 
     fn weight_grad(&mut self) -> Result<Array> {
-        let out = self.weight.empty_like()?;
+        let out = context::within(self.result_maker(), || self.weight.empty_like())?;
         let (geometry, x, grad) = (self.geometry, self.x.operand(), self.grad.operand());
         let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
@@ -156,7 +178,10 @@ impl Pass {
     }
 
     fn bias_grad(&self) -> Result<Array> {
-        self.grad.reduce(ReduceOp::Sum, &[0, 2, 3], false)
+        let native = self.x.device().profile().convolution == Convolution::Native;
+        let maker = (native && self.algorithm() != NativeAlgorithm::Depthwise).then_some(self.result_maker());
+        let maker = maker.or(Some("sum"));
+        self.grad.reduce_made_by(maker, ReduceOp::Sum, &[0, 2, 3], false)
     }
 
     /// What PyTorch's native path makes of each group before it joins them: the parts of the bias's, the weight's and the input's gradient.
@@ -218,6 +243,11 @@ enum NativeAlgorithm {
 }
 
 impl NativeAlgorithm {
+    /// Whether the device's profile stands for PyTorch without cuDNN, or for our own kernels.
+    fn is_native_on(self, device: &Device) -> bool {
+        !matches!(device.profile().convolution, Convolution::Cudnn { .. })
+    }
+
     fn of(groups: usize, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
         if groups > 1 && groups == channels {
             return Self::Depthwise;

@@ -21,7 +21,7 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     if !training || p == 0.0 {
         return Ok(x.clone());
     }
-    let _op = context::op("native_dropout");
+    let _op = context::op("dropout>native_dropout");
     let input = x.array().contiguous()?;
     let mask = Array::empty(x.device(), x.dims(), DType::Bool)?;
     let y = input.empty_like()?;

@@ -189,6 +189,8 @@ pub fn clamp(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
 /// `x → mul·x + add`, whose gradient is `mul·grad`, or `grad` itself where there is nothing to multiply with.
 struct AffineBackward {
     name: &'static str,
+    /// What multiplies the gradient.
+    op: &'static str,
     mul: Option<f64>,
 }
 
@@ -200,8 +202,14 @@ impl Function for AffineBackward {
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         Ok(smallvec![Some(match self.mul {
-            Some(-1.0) => grad.unary(UnaryOp::Neg)?,
-            Some(mul) => grad.affine(mul, 0.0)?,
+            Some(-1.0) => {
+                let _op = context::op("neg");
+                grad.unary(UnaryOp::Neg)?
+            }
+            Some(mul) => {
+                let _op = context::op(self.op);
+                grad.affine(mul, 0.0)?
+            }
             None => grad,
         })])
     }
@@ -218,7 +226,7 @@ fn affine(op: &'static str, x: &Tensor, mul: f64, add: f64, gradient: AffineBack
 /// # Errors
 /// Those of the device.
 pub fn add_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
-    affine("add", x, 1.0, value, AffineBackward { name: "AddBackward0", mul: None })
+    affine("add", x, 1.0, value, AffineBackward { name: "AddBackward0", op: "mul", mul: None })
 }
 
 /// `x − value`. Saves nothing.
@@ -226,7 +234,7 @@ pub fn add_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
 /// # Errors
 /// Those of the device.
 pub fn sub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
-    affine("sub", x, 1.0, -value, AffineBackward { name: "SubBackward0", mul: None })
+    affine("sub", x, 1.0, -value, AffineBackward { name: "SubBackward0", op: "mul", mul: None })
 }
 
 /// `value − x`. Saves nothing.
@@ -234,7 +242,7 @@ pub fn sub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
 /// # Errors
 /// Those of the device.
 pub fn rsub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
-    affine("rsub", x, -1.0, value, AffineBackward { name: "RsubBackward1", mul: Some(-1.0) })
+    affine("rsub", x, -1.0, value, AffineBackward { name: "RsubBackward1", op: "mul", mul: Some(-1.0) })
 }
 
 /// `value · x`. Saves nothing.
@@ -242,7 +250,7 @@ pub fn rsub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
 /// # Errors
 /// Those of the device.
 pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
-    affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", mul: Some(value) })
+    affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", op: "mul", mul: Some(value) })
 }
 
 /// `x / value`, by the product with the reciprocal (so does PyTorch on a GPU). Saves nothing.
@@ -250,7 +258,7 @@ pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
 /// # Errors
 /// Those of the device.
 pub fn div_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
-    affine("div", x, 1.0 / value, 0.0, AffineBackward { name: "DivBackward0", mul: Some(1.0 / value) })
+    affine("div", x, 1.0 / value, 0.0, AffineBackward { name: "DivBackward0", op: "div", mul: Some(1.0 / value) })
 }
 
 /// `−x`. Saves nothing.
@@ -260,5 +268,5 @@ pub fn div_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
 pub fn neg(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("neg");
     let y = x.array().unary(UnaryOp::Neg)?;
-    record(y, &[x], |_| Ok(Box::new(AffineBackward { name: "NegBackward0", mul: Some(-1.0) })))
+    record(y, &[x], |_| Ok(Box::new(AffineBackward { name: "NegBackward0", op: "mul", mul: Some(-1.0) })))
 }

@@ -25,7 +25,7 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
     if padding_idx.is_some_and(|i| i >= rows) {
         return Err(Error::shape("embedding", format!("padding index {padding_idx:?} of {rows} rows")));
     }
-    let _op = context::op("embedding");
+    let _op = context::op("embedding>index_select>resize_");
     let table = weight.array().contiguous()?;
     let flat = indices.array().reshape(&[indices.numel()])?;
     let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
@@ -51,13 +51,19 @@ impl Function for EmbeddingBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let indices = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("embedding_dense_backward");
+        let _op = context::op("embedding_backward");
         let flat = indices.contiguous()?.view(&[indices.numel()])?;
         let n = grad.dims()[grad.rank() - 1];
         let grad = grad.contiguous()?.view(&[flat.numel(), n])?;
         let sorted = grad.device().profile().torch_temporaries && flat.numel() > temporaries::UNSORTED_INDICES;
+        let dense = context::op("embedding_dense_backward");
         let sort = if sorted { Some(temporaries::sort(&flat)?) } else { None };
-        let out = Array::empty(grad.device(), &[self.rows, n], grad.dtype())?;
+        drop(dense);
+        let out = {
+            let _op = context::op("zeros");
+            Array::empty(grad.device(), &[self.rows, n], grad.dtype())?
+        };
+        let _dense = context::op("embedding_dense_backward");
         let segments = if sorted { Some(temporaries::segments(&flat, &out)?) } else { None };
         out.device().launch(ScatterAdd {
             accumulate: false,

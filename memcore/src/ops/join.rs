@@ -54,7 +54,7 @@ pub fn stack(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     if axis > first.rank() {
         return Err(Error::shape("stack", format!("axis {axis} of {:?}", first.dims())));
     }
-    let _op = context::op("stack");
+    let _op = context::op("stack>cat");
     let mut dims: Dims = first.dims().into();
     dims.insert(axis, parts.len());
     for part in parts {
@@ -156,10 +156,11 @@ impl Function for SplitBackward {
             None => {
                 let mut dims = self.dims.clone();
                 dims[self.axis] = len;
-                Array::zeros(first.device(), &dims, first.dtype())
+                context::within("zeros", || Array::zeros(first.device(), &dims, first.dtype()))
             }
         };
         let parts: SmallVec<[Array; 4]> = grads.iter().zip(&self.sizes).map(part).collect::<Result<_>>()?;
+        let _op = context::op("cat");
         Ok(smallvec![Some(Array::cat(&parts, self.axis)?)])
     }
 }

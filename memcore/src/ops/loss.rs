@@ -19,8 +19,9 @@ pub const IGNORE_INDEX: i64 = -100;
 /// # Errors
 /// [`Error::Shape`] when they do not fit; those of the device.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let _op = context::op("cross_entropy_loss");
     let log_probs = in_own_type(logits, 1)?;
-    nll_loss(&log_probs, target, reduction)
+    negative_log_likelihood(&log_probs, target, reduction, "nll_loss_forward")
 }
 
 /// `−log_probs[i, target[i]]`, reduced. Targets of [`IGNORE_INDEX`] do not count.
@@ -28,13 +29,23 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> 
 /// # Errors
 /// As [`cross_entropy`].
 pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    negative_log_likelihood(log_probs, target, reduction, "nll_loss>nll_loss_forward")
+}
+
+fn negative_log_likelihood(
+    log_probs: &Tensor,
+    target: &Tensor,
+    reduction: Reduction,
+    op: &'static str,
+) -> Result<Tensor> {
     if log_probs.rank() != 2 || target.dims() != &log_probs.dims()[..1] {
         let detail =
             format!("predictions {:?}, targets {:?}: expected [n, classes] and [n]", log_probs.dims(), target.dims());
         return Err(Error::shape("nll_loss", detail));
     }
+    let _outer = context::op("nll_loss_nd");
     let log_probs = &full(log_probs)?;
-    let _op = context::op("nll_loss");
+    let _op = context::op(op);
     let device = log_probs.device();
     let dims = if reduction == Reduction::None { target.dims() } else { &[] };
     let y = Array::empty(device, dims, log_probs.dtype())?;
@@ -93,8 +104,8 @@ pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Ten
     if x.dims() != target.dims() {
         return Err(Error::shape("mse_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
     }
-    let (target, x) = (&full(target)?, &full(x)?);
     let _op = context::op("mse_loss");
+    let (target, x) = (&full(target)?, &full(x)?);
     let numel = x.numel() as f64;
     let (y, scale) = match reduction {
         Reduction::None => (x.array().binary(BinaryOp::SquaredDifference, target.array())?, 2.0),
@@ -131,7 +142,7 @@ impl Function for MseLossBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let (x, target) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("mse_loss_backward");
+        let _op = context::op("mse_loss_backward>zeros_like");
         let mut out: Grads = smallvec![None, None];
         for (i, sign) in [1.0, -1.0].into_iter().enumerate() {
             if needs.input(i) {

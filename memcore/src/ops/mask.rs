@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Shape`] when the mask does not fit; those of the device.
 pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
-    let _op = context::op("masked_fill");
+    let _op = context::op("masked_fill>clone");
     let y = x.array().masked_fill(mask.array(), value)?;
     record(y, &[x], |saved| {
         saved.save("mask", mask.array())?;
@@ -32,6 +32,7 @@ impl Function for MaskedFillBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let mask = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("masked_fill>clone");
         let out = grad.masked_fill(&mask, 0.0)?;
         saved.done();
         Ok(smallvec![Some(out)])

@@ -172,7 +172,7 @@ impl Function for AddmmBackward {
         drop((rhs, lhs));
         saved.done();
         if needs.input(0) {
-            let _sum = context::op("sum");
+            let _sum = context::op(".>sum");
             out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());
         }
         Ok(out)
@@ -194,13 +194,17 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         return Err(Error::shape("linear", detail));
     }
     let out = *out;
+    let _op = context::op("linear");
     let bias = bias.map(lower).transpose()?;
     let (weight, x) = (&lower(weight)?, &lower(x)?);
     let product = |x: &Tensor| {
         let weight = t(weight)?;
         match &bias {
             Some(bias) => addmm(bias, x, &weight),
-            None => mm(x, &weight),
+            None => {
+                let _op = context::op("matmul");
+                mm(x, &weight)
+            }
         }
     };
     if x.rank() == 2 {
@@ -210,5 +214,5 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let mut dims: SmallVec<[usize; 6]> = lead.into();
     dims.push(out);
     let y = product(&super::shape::reshape(x, &[rows, inner])?)?;
-    super::shape::view(&y, &dims)
+    if bias.is_some() { super::shape::view(&y, &dims) } else { super::shape::unsafe_view(&y, &dims) }
 }

@@ -4,8 +4,9 @@ use smallvec::SmallVec;
 
 use super::autocast::lower;
 use super::matmul::{bmm, mm};
-use super::shape::{expand, reshape, view};
+use super::shape::{expand, reshape, unsafe_view};
 use crate::autograd::Tensor;
+use crate::context;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_dims;
 
@@ -25,6 +26,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if rows != k {
         return Err(misfit());
     }
+    let _op = context::op("matmul");
     let (b, a) = (&lower(b)?, &lower(a)?);
     if lead_a.is_empty() && lead_b.is_empty() {
         return mm(a, b);
@@ -33,14 +35,14 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let merged = [lead_a.iter().product::<usize>() * m, *k];
         if b.requires_grad() || a.array().layout().viewed(&merged).is_some() {
             let y = mm(&reshape(a, &merged)?, b)?;
-            return view(&y, &joined(lead_a, [*m, *n]));
+            return unsafe_view(&y, &joined(lead_a, [*m, *n]));
         }
     }
     let batch = broadcast_dims(lead_a, lead_b).map_err(|_| misfit())?;
     let count = batch.iter().product();
     let (dims_a, dims_b) = (joined(&batch, [*m, *k]), joined(&batch, [*k, *n]));
     let y = bmm(&reshape(&expand(a, &dims_a)?, &[count, *m, *k])?, &reshape(&expand(b, &dims_b)?, &[count, *k, *n])?)?;
-    view(&y, &joined(&batch, [*m, *n]))
+    unsafe_view(&y, &joined(&batch, [*m, *n]))
 }
 
 fn joined(batch: &[usize], matrix: [usize; 2]) -> Dims {

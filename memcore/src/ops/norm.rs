@@ -26,7 +26,7 @@ pub fn layer_norm(
     let bias = bias.map(full).transpose()?;
     let weight = weight.map(full).transpose()?;
     let (x, weight, bias) = (&full(x)?, weight.as_ref(), bias.as_ref());
-    let _op = context::op("native_layer_norm");
+    let _op = context::op("layer_norm>native_layer_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let mean = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -181,7 +181,7 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     // Autocast leaves it alone; see `batch_norm` for a weight of another type.
     let weight = weight.map(|w| cast(w, x.dtype())).transpose()?;
     let weight = weight.as_ref();
-    let _op = context::op("_fused_rms_norm");
+    let _op = context::op("rms_norm>_fused_rms_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let rstd = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -283,7 +283,7 @@ pub fn batch_norm(
     if !options.training && running.is_none() {
         return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
     }
-    let _op = context::op("native_batch_norm");
+    let _op = context::op("batch_norm>_batch_norm_impl_index>native_batch_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let statistic = || Array::empty(x.device(), &[planes.0[1]], x.dtype().accumulator());

@@ -19,6 +19,12 @@ pub fn view(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "ViewBackward0", dims: x.dims().into() })))
 }
 
+/// As [`view`], of a result that nobody else has: the end of a product in PyTorch.
+pub(super) fn unsafe_view(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let y = x.array().view(dims)?;
+    record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "UnsafeViewBackward0", dims: x.dims().into() })))
+}
+
 /// The same elements with other sizes, copied where a view is not possible.
 ///
 /// # Errors
@@ -27,7 +33,7 @@ pub fn reshape(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     match x.array().layout().viewed(dims) {
         Some(_) => view(x, dims),
         None => {
-            let _op = context::op("reshape");
+            let _op = context::op("reshape>clone");
             let y = x.array().reshape(dims)?;
             record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "UnsafeViewBackward0", dims: x.dims().into() })))
         }
@@ -59,6 +65,7 @@ impl Function for ViewBackward {
 
     fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        let _op = context::op("reshape>clone");
         let out = grad.reshape(&self.dims)?;
         let is_view = std::sync::Arc::ptr_eq(out.storage(), grad.storage());
         Ok(smallvec![Some(if is_view { out.keeping_base() } else { out })])
@@ -230,6 +237,7 @@ impl Function for ExpandBackward {
 
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("sum");
         Ok(smallvec![Some(grad.sum_to(&self.dims)?)])
     }
 }
@@ -299,7 +307,11 @@ pub fn clone(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Those of the device.
 pub fn contiguous(x: &Tensor) -> Result<Tensor> {
-    if x.array().layout().is_contiguous() { Ok(x.clone()) } else { clone(x) }
+    if x.array().layout().is_contiguous() {
+        return Ok(x.clone());
+    }
+    let _op = context::op("contiguous");
+    clone(x)
 }
 
 struct CloneBackward;

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; those of the device.
 pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let _op = context::op("softmax");
     let x = &widened(x)?;
-    over_axis("softmax", x, axis, false, full_type(x.dtype()))
+    over_axis("_softmax", x, axis, false, full_type(x.dtype()))
 }
 
 /// The logarithm of [`softmax`], without its overflow. Saves its result.
@@ -24,13 +25,15 @@ pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let _op = context::op("log_softmax");
     let x = &widened(x)?;
-    over_axis("log_softmax", x, axis, true, full_type(x.dtype()))
+    over_axis("_log_softmax", x, axis, true, full_type(x.dtype()))
 }
 
 /// [`log_softmax`] in the type of `x`, also under autocast: what cross entropy asks for.
 pub(super) fn in_own_type(x: &Tensor, axis: usize) -> Result<Tensor> {
-    over_axis("log_softmax", x, axis, true, x.dtype())
+    let _op = context::op("log_softmax");
+    over_axis("_log_softmax", x, axis, true, x.dtype())
 }
 
 /// What autocast makes of an operand: the kernel reads float16 and writes float32, bfloat16 is converted first, as in PyTorch.
@@ -107,7 +110,12 @@ impl Function for SoftmaxBackward {
         let grad = grad.contiguous()?;
         let out = Array::empty(y.device(), y.dims(), self.input)?;
         // PyTorch computes grad·y into a temporary before the row sums of softmax.
-        let product = if !self.log && y.device().profile().torch_temporaries { Some(y.empty_like()?) } else { None };
+        let product = if !self.log && y.device().profile().torch_temporaries {
+            let _op = context::op("mul");
+            Some(y.empty_like()?)
+        } else {
+            None
+        };
         let rows = |a: &Array| a.view(&row_dims(y.dims())).map(|a| a.operand());
         let workspace = product.as_ref().map(Array::operand);
         let (y_rows, grad_rows, out_rows) = (rows(&y)?, rows(&grad)?, rows(&out)?);

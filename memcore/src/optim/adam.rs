@@ -90,7 +90,6 @@ impl Adam {
     /// Makes missing state: the step counter (where it is on the device), first moment, second moment.
     fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
         let on_device = self.options.capturable || self.options.implementation == Implementation::Fused;
-        let _op = context::op("zeros_like");
         for (i, _) in gradients {
             if self.states[*i].is_some() {
                 continue;
@@ -98,10 +97,12 @@ impl Adam {
             let p = self.parameters[*i].array();
             let zeros = |p: &Array| Ok::<_, crate::Error>(p.zeros_like()?.with_category(Category::OptimizerState));
             let device_steps = if on_device {
+                let _op = context::op("zeros");
                 Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
             } else {
                 None
             };
+            let _op = context::op("zeros_like");
             let (exp_avg, exp_avg_sq) = (zeros(p)?, zeros(p)?);
             let max_exp_avg_sq = if self.options.amsgrad { Some(zeros(p)?) } else { None };
             self.states[*i] = Some(State { steps: 0, device_steps, exp_avg, exp_avg_sq, max_exp_avg_sq });
@@ -131,9 +132,15 @@ impl Adam {
                 }
             }
             o.update_moments(s, &grad)?;
-            let root = o.second_moment(s)?.unary(UnaryOp::Sqrt)?;
+            let root = {
+                let _op = context::op("sqrt");
+                o.second_moment(s)?.unary(UnaryOp::Sqrt)?
+            };
             let (step_size, root_correction) = o.corrections(s.steps);
-            let scaled = root.affine(1.0 / root_correction, 0.0)?;
+            let scaled = {
+                let _op = context::op("div");
+                root.affine(1.0 / root_correction, 0.0)?
+            };
             drop(root);
             scaled.unary_(UnaryOp::Affine { mul: 1.0, add: o.eps })?;
             let previous = denominator.replace(scaled);
@@ -167,9 +174,10 @@ impl Adam {
         }
         drop_reversed(grads);
         let corrections = self.corrections_on_device(&indices)?;
-        let _op = context::op("_foreach_sqrt");
-        let roots: Result<Vec<Array>> = rows().map(|(_, s)| o.second_moment(s)?.unary(UnaryOp::Sqrt)).collect();
-        let roots = roots?;
+        let roots = {
+            let _op = context::op("_foreach_sqrt");
+            rows().map(|(_, s)| o.second_moment(s)?.unary(UnaryOp::Sqrt)).collect::<Result<Vec<Array>>>()?
+        };
         for ((p, s), root) in rows().zip(&roots) {
             let (step_size, root_correction) = o.corrections(s.steps);
             root.unary_(UnaryOp::Affine { mul: 1.0 / root_correction, add: o.eps })?;
@@ -253,9 +261,9 @@ impl AdamOptions {
 
 impl Optimizer for Adam {
     fn step(&mut self) -> Result<()> {
+        let _op = context::op(if self.options.decoupled { "AdamW.step" } else { "Adam.step" });
         let gradients = with_gradients(&self.parameters);
         self.prepare(&gradients)?;
-        let _op = context::op(if self.options.decoupled { "AdamW.step" } else { "Adam.step" });
         match self.options.implementation {
             Implementation::Loop => self.step_loop(gradients),
             Implementation::Foreach => self.step_foreach(gradients),

@@ -30,14 +30,14 @@ pub fn clip_grad_norm_with(
     max_norm: f64,
     implementation: Implementation,
 ) -> Result<Option<Array>> {
-    let _op = context::op("clip_grad_norm_");
     let grads: Vec<Array> = parameters.iter().filter_map(Parameter::grad).collect();
     let Some(first) = grads.first() else { return Ok(None) };
     let norms = match implementation {
         Implementation::Loop => grads.iter().map(norm).collect::<Result<Vec<Array>>>()?,
         Implementation::Foreach | Implementation::Fused => foreach_norm(&grads)?,
     };
-    let stacked = Array::empty(first.device(), &[grads.len()], first.dtype())?;
+    let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
+    let stacked = context::within("stack>cat", make)?;
     for (i, norm) in norms.iter().enumerate() {
         stacked.narrow(0, i, 1)?.copy_(norm)?;
     }
@@ -45,11 +45,12 @@ pub fn clip_grad_norm_with(
     drop(stacked);
     drop_reversed(norms);
     let coefficient = {
-        let shifted = total.affine(1.0, 1e-6)?;
-        let inverse = shifted.unary(UnaryOp::Reciprocal)?;
-        inverse.affine(max_norm, 0.0)?
+        let shifted = context::within("add", || total.affine(1.0, 1e-6))?;
+        let inverse = context::within("reciprocal", || shifted.unary(UnaryOp::Reciprocal))?;
+        context::within("mul", || inverse.affine(max_norm, 0.0))?
     };
-    let clamped = coefficient.unary(UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 })?;
+    let bound = UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 };
+    let clamped = context::within("clamp", || coefficient.unary(bound))?;
     drop(coefficient);
     for grad in &grads {
         grad.binary_(BinaryOp::Mul, &clamped)?;
@@ -84,7 +85,8 @@ fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let device = first.device();
     let chunks = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).max().unwrap_or(0);
     let partial = if device.profile().torch_temporaries {
-        Some(Array::empty(device, &[arrays.len() * chunks], first.dtype().accumulator())?)
+        let count = arrays.len() * chunks;
+        Some(context::within("zeros", || Array::empty(device, &[count], first.dtype().accumulator()))?)
     } else {
         None
     };

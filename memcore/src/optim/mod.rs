@@ -87,6 +87,7 @@ fn with_gradients(parameters: &[Parameter]) -> Vec<(usize, Array)> {
 
 /// Every array negated, as new arrays: what `maximize` makes of the gradients.
 fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
+    let _op = crate::context::op("_foreach_neg");
     arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
 }
 
@@ -97,6 +98,7 @@ fn decayed<'a>(
     weight_decay: f64,
     own: bool,
 ) -> Result<Vec<Array>> {
+    let _op = crate::context::op("_foreach_add");
     let decay = BinaryOp::Add { alpha: weight_decay };
     let one = |(grad, p): (&Array, &Array)| {
         if own { grad.binary_(decay, p).map(|()| grad.clone()) } else { grad.binary(decay, p) }

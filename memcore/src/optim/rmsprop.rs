@@ -175,9 +175,9 @@ impl RmsPropOptions {
 
 impl Optimizer for RmsProp {
     fn step(&mut self) -> Result<()> {
+        let _op = context::op("RMSprop.step");
         let gradients = with_gradients(&self.parameters);
         self.prepare(&gradients)?;
-        let _op = context::op("RMSprop.step");
         match self.options.implementation {
             Implementation::Loop => self.step_loop(gradients),
             Implementation::Foreach | Implementation::Fused => self.step_foreach(gradients),

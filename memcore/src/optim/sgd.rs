@@ -74,7 +74,10 @@ impl Sgd {
             }
             if o.momentum != 0.0 {
                 let buffer = match &self.buffers[i] {
-                    None => self.buffers[i].insert(grad.copied()?.with_category(Category::OptimizerState)),
+                    None => {
+                        let copy = context::within("clone", || grad.copied())?;
+                        self.buffers[i].insert(copy.with_category(Category::OptimizerState))
+                    }
                     Some(buffer) => {
                         scale_add(buffer, o.momentum, &grad, 1.0 - o.dampening)?;
                         buffer
@@ -104,7 +107,10 @@ impl Sgd {
         if o.momentum != 0.0 {
             for (&i, grad) in indices.iter().zip(&grads) {
                 match &self.buffers[i] {
-                    None => self.buffers[i] = Some(grad.copied()?.with_category(Category::OptimizerState)),
+                    None => {
+                        let copy = context::within("clone", || grad.copied())?;
+                        self.buffers[i] = Some(copy.with_category(Category::OptimizerState));
+                    }
                     Some(buffer) => scale_add(buffer, o.momentum, grad, 1.0 - o.dampening)?,
                 }
             }
