@@ -100,6 +100,17 @@ impl Algorithm {
         row_statistic(q, if self == Self::Efficient { 32 } else { 1 })
     }
 
+    /// What memory-efficient attention returns beside its results, where it does: the state of the generator, made before them; in the order in
+    /// which it goes.
+    pub(super) fn seeds(self, device: &Device) -> Result<SmallVec<[Array; 2]>> {
+        if self != Self::Efficient || !device.profile().attention_seeds {
+            return Ok(SmallVec::new());
+        }
+        let word = || Array::empty(device, &[], DType::I64);
+        let (seed, offset) = (word()?, word()?);
+        Ok(smallvec![offset, seed])
+    }
+
     /// What flash attention returns beside its results: the state of the generator, and an unused word.
     pub(super) fn extras(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
         if self != Self::Flash {

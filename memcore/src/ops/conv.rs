@@ -50,6 +50,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         other => other,
     };
     let buffer = Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?;
+    algorithm.take_workspaces(x.device(), *n * geometry.groups)?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     drop(buffer);
@@ -114,11 +115,13 @@ struct Pass {
 
 impl Pass {
     fn buffer(&mut self, call: &KernelCall) -> Result<Buffer> {
-        if let Some(kept) = &self.kept {
-            return Ok(kept.clone());
-        }
-        let buffer = Buffer::new(self.x.device(), call, self.algorithm(), self.x.dtype())?;
-        if self.x.device().profile().convolution == Convolution::Native {
+        let device = self.x.device();
+        let buffer = match &self.kept {
+            Some(kept) => kept.clone(),
+            None => Buffer::new(device, call, self.algorithm(), self.x.dtype())?,
+        };
+        self.algorithm().take_workspaces(device, self.x.dims()[0] * self.geometry.groups)?;
+        if device.profile().convolution == Convolution::Native {
             self.kept = Some(buffer.clone());
         }
         Ok(buffer)
@@ -170,6 +173,14 @@ impl NativeAlgorithm {
         }
         Self::Im2col { len: weight[1..].iter().product::<usize>() * out[0] * out[1] }
     }
+
+    /// What the library takes for the products: one for each sample and group.
+    fn take_workspaces(self, device: &Device, products: usize) -> Result<()> {
+        match (device.profile().convolution, self) {
+            (Convolution::Native, Self::Im2col { .. }) => device.product_workspaces(WorkspaceKind::Gemm, products),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The temporary of a convolution call, as the profile says; freed when the last clone is dropped.
@@ -190,11 +201,8 @@ impl Buffer {
             Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
             Convolution::Native => match native {
                 NativeAlgorithm::Depthwise => None,
-                NativeAlgorithm::Im2col { len } => {
-                    let columns = if len > 0 { Some(Array::empty(device, &[len], dtype)?) } else { None };
-                    device.keep_workspace(WorkspaceKind::Gemm)?;
-                    columns
-                }
+                NativeAlgorithm::Im2col { len: 0 } => None,
+                NativeAlgorithm::Im2col { len } => Some(Array::empty(device, &[len], dtype)?),
             },
         };
         Ok(Self { array })

@@ -56,7 +56,7 @@ impl Function for EmbeddingBackward {
         let n = grad.dims()[grad.rank() - 1];
         let grad = grad.contiguous()?.view(&[flat.numel(), n])?;
         let sorted = grad.device().profile().torch_temporaries && flat.numel() > temporaries::UNSORTED_INDICES;
-        let sort = if sorted { Some(temporaries::sort(&flat)?) } else { None };
+        let sort = if sorted { Some(temporaries::sort(&flat, self.rows)?) } else { None };
         let out = Array::empty(grad.device(), &[self.rows, n], grad.dtype())?;
         let segments = if sorted { Some(temporaries::segments(&flat, &out)?) } else { None };
         out.device().launch(ScatterAdd {
