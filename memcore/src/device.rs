@@ -209,17 +209,32 @@ impl Device {
         self.state().ledger.record(Event::Retag { id, to });
     }
 
-    /// Makes sure that the workspace of a library is there, as the profile says: allocated at the first use in each role, then kept.
-    pub(crate) fn keep_workspace(&self, kind: WorkspaceKind) -> Result<()> {
-        let bytes = match kind {
+    /// The workspaces that `products` products one after the other take from the libraries, as the profile says: kept from the first use in each
+    /// role on, or there for the time of each product. A product with an epilogue needs the kept workspace of the plain ones as well.
+    pub(crate) fn product_workspaces(&self, kind: WorkspaceKind, products: usize) -> Result<()> {
+        if self.0.profile.keeps_workspaces {
+            self.keep_workspace(WorkspaceKind::Gemm)?;
+            return if kind == WorkspaceKind::Gemm { Ok(()) } else { self.keep_workspace(kind) };
+        }
+        let bytes = self.workspace_bytes(kind);
+        for _ in 0..if bytes == 0 { 0 } else { products } {
+            let (block, id) = self.allocate(bytes, Category::Workspace)?;
+            self.free(block, id);
+        }
+        Ok(())
+    }
+
+    fn workspace_bytes(&self, kind: WorkspaceKind) -> u64 {
+        match kind {
             WorkspaceKind::Gemm => self.0.profile.gemm_workspace_bytes,
             WorkspaceKind::GemmEpilogue => self.0.profile.gemm_epilogue_workspace_bytes,
-        };
-        if bytes == 0 {
-            return Ok(());
         }
+    }
+
+    fn keep_workspace(&self, kind: WorkspaceKind) -> Result<()> {
+        let bytes = self.workspace_bytes(kind);
         let role = context::current_role();
-        if self.state().workspaces.iter().any(|w| w.kind == kind && w.role == role) {
+        if bytes == 0 || self.state().workspaces.iter().any(|w| w.kind == kind && w.role == role) {
             return Ok(());
         }
         let (block, id) = self.allocate(bytes, Category::Workspace)?;

@@ -8,13 +8,13 @@ use memcore::Device;
 use crate::recording::{RecordedRow, Recording, Step, allocated_by, events};
 
 /// Fails with the rows and columns that differ, and with the first event that does.
-pub(crate) fn check(name: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
+pub(crate) fn check(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
     compare(name, run, <[Step]>::to_vec);
 }
 
 /// As [`check`], for runs under autocast. PyTorch keeps the cached casts in a table of addresses of host memory, and lets them go in the order of
 /// that table: the frees of one moment have no order there.
-pub(crate) fn check_unordered_frees(name: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
+pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
     compare(name, run, |events| {
         let mut events = events.to_vec();
         for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
@@ -26,7 +26,7 @@ pub(crate) fn check_unordered_frees(name: &str, run: impl FnOnce(&Device) -> Vec
 
 /// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the
 /// events between the row before them and the last of them.
-pub(crate) fn check_part(name: &str, part: &str, run: impl FnOnce(&Device) -> Vec<Row>) {
+pub(crate) fn check_part(name: &str, part: &str, run: impl Fn(&Device) -> Vec<Row>) {
     let recording = Recording::load(name);
     let device = recording.device();
     let mut rows = run(&device);
@@ -53,17 +53,28 @@ pub(crate) fn check_part(name: &str, part: &str, run: impl FnOnce(&Device) -> Ve
     assert!(until > from && differences.is_empty(), "{name}, {part}:\n{}", differences.join("\n"));
 }
 
-fn compare(name: &str, run: impl FnOnce(&Device) -> Vec<Row>, normalised: impl Fn(&[Step]) -> Vec<Step>) {
-    let recording = Recording::load(name);
+/// With each release of PyTorch that ran the program.
+fn compare(name: &str, run: impl Fn(&Device) -> Vec<Row>, normalised: impl Fn(&[Step]) -> Vec<Step>) {
+    for recording in [Some(Recording::load(name)), Recording::of_newer(name)].into_iter().flatten() {
+        compare_with(&recording, name, &run, &normalised);
+    }
+}
+
+fn compare_with(
+    recording: &Recording,
+    name: &str,
+    run: &dyn Fn(&Device) -> Vec<Row>,
+    normalised: &dyn Fn(&[Step]) -> Vec<Step>,
+) {
     let device = recording.device();
     let mut rows = run(&device);
     rows.push(Row::take(&device, "end"));
-    let mut differences = row_differences(&recording, &rows);
+    let mut differences = row_differences(recording, &rows);
     differences.truncate(20);
-    differences.extend(label_differences(&recording, &device));
+    differences.extend(label_differences(recording, &device));
     let theirs = normalised(&recording.events());
-    differences.extend(event_difference(&recording, 0, &theirs, &normalised(&events(&device))));
-    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    differences.extend(event_difference(recording, 0, &theirs, &normalised(&events(&device))));
+    assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
 }
 
 pub(crate) fn row_differences(recording: &Recording, rows: &[Row]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use memcore::backend::{DeviceProfile, Meta};
-use memcore::memory::caching::AllocatorConfig;
+use memcore::memory::caching::{AllocatorConfig, TorchVersion};
 use memcore::memory::{Caching, Event};
 use memcore::profile::Convolution;
 use memcore::{Device, Profile};
@@ -41,6 +41,17 @@ impl Recording {
         Self { file: serde_json::from_str(&text).unwrap() }
     }
 
+    /// The same program under PyTorch 2.15, where that was recorded.
+    pub(crate) fn of_newer(name: &str) -> Option<Self> {
+        let path = format!("{}/tests/golden/torch-2.15/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+        std::fs::exists(path).unwrap().then(|| Self::load(&format!("torch-2.15/{name}")))
+    }
+
+    /// Which PyTorch ran it.
+    pub(crate) fn release(&self) -> &str {
+        self.text("torch")
+    }
+
     fn text(&self, key: &str) -> &str {
         self.file[key].as_str().unwrap()
     }
@@ -50,7 +61,10 @@ impl Recording {
         let total_bytes = self.file["capacity"].as_u64().unwrap();
         let meta = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
         let sm = self.text("device").strip_prefix("FakeCUDA sm_").unwrap().parse().unwrap();
-        let mut profile = Profile::torch_2_11(sm);
+        let (mut profile, version) = match self.release() {
+            release if release.starts_with("2.15.") => (Profile::torch_2_15(sm), TorchVersion::V2_15),
+            _ => (Profile::torch_2_11(sm), TorchVersion::V2_11),
+        };
         for (variable, value) in self.file["env"].as_object().unwrap() {
             let value = value.as_str().unwrap();
             match variable.as_str() {
@@ -59,7 +73,9 @@ impl Recording {
                 _ => profile = profile.with_environment(variable, value).unwrap(),
             }
         }
-        let allocator = Caching::new(meta.clone(), AllocatorConfig::parse(self.text("alloc_conf")).unwrap()).unwrap();
+        let mut config = AllocatorConfig::for_version(version);
+        config.update(self.text("alloc_conf")).unwrap();
+        let allocator = Caching::new(meta.clone(), config).unwrap();
         Device::builder(meta).profile(profile).allocator(Box::new(allocator)).history(true).build()
     }
 

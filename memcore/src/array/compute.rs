@@ -324,11 +324,10 @@ impl Array {
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
         let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
-        self.device().keep_workspace(WorkspaceKind::Gemm)?;
         // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
-        if options.bias.is_some() && k > 1 && n > 1 {
-            self.device().keep_workspace(WorkspaceKind::GemmEpilogue)?;
-        }
+        let epilogue = options.bias.is_some() && k > 1 && n > 1;
+        let kind = if epilogue { WorkspaceKind::GemmEpilogue } else { WorkspaceKind::Gemm };
+        self.device().product_workspaces(kind, 1)?;
         let batched = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
         self.device().launch(Matmul {
             alpha: 1.0,

@@ -161,9 +161,12 @@ pub fn scaled_dot_product_attention(
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
+    let seeds = algorithm.seeds(q.device())?;
+    let _result = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in)?;
-    let extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
+    let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
+    extras.extend(seeds);
     let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,

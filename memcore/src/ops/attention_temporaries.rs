@@ -12,7 +12,7 @@ use crate::backend::kernel::AttentionGrad;
 use crate::context;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Category;
 
 /// Whose fused kernel.
@@ -57,10 +57,17 @@ impl Algorithm {
     pub(super) fn forward_op(self) -> &'static str {
         match self {
             Self::Native => "scaled_dot_product_attention",
-            Self::Efficient => {
-                "scaled_dot_product_attention>_scaled_dot_product_efficient_attention>_efficient_attention_forward"
-            }
-            Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention>_flash_attention_forward",
+            Self::Efficient => "scaled_dot_product_attention>_scaled_dot_product_efficient_attention",
+            Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention",
+        }
+    }
+
+    /// What makes the result inside of [`Self::forward_op`].
+    pub(super) fn result_op(self) -> &'static str {
+        match self {
+            Self::Native => "",
+            Self::Efficient => "_efficient_attention_forward",
+            Self::Flash => "_flash_attention_forward",
         }
     }
 
@@ -111,6 +118,17 @@ impl Algorithm {
     /// Memory for the logarithms of the denominators, `[b, h, t]`; the efficient kernel pads the rows of each head to a multiple of 32.
     pub(super) fn logsumexp(self, q: &Array) -> Result<Array> {
         row_statistic(q, if self == Self::Efficient { 32 } else { 1 })
+    }
+
+    /// What memory-efficient attention returns beside its results, where it does: the state of the generator, made before them; in the order in
+    /// which it goes.
+    pub(super) fn seeds(self, device: &Device) -> Result<SmallVec<[Array; 2]>> {
+        if self != Self::Efficient || !device.profile().attention_seeds {
+            return Ok(SmallVec::new());
+        }
+        let word = || Array::empty(device, &[], DType::I64);
+        let (seed, offset) = context::within("zeros", || Ok::<_, Error>((word()?, word()?)))?;
+        Ok(smallvec![offset, seed])
     }
 
     /// What flash attention returns beside its results: the state of the generator, and an unused word.

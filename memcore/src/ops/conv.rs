@@ -63,6 +63,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
             context::op(if algorithm.is_native_on(x.device()) { "_slow_conv2d_forward" } else { "cudnn_convolution" });
         Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?
     };
+    context::within("_slow_conv2d_forward", || algorithm.take_workspaces(x.device(), *n * geometry.groups))?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     drop(buffer);
@@ -131,13 +132,15 @@ struct Pass {
 
 impl Pass {
     fn buffer(&mut self, call: &KernelCall) -> Result<Buffer> {
-        if let Some(kept) = &self.kept {
-            return Ok(kept.clone());
-        }
+        let device = self.x.device();
         let maker = if self.result_maker().is_empty() { "" } else { "resize_" };
-        let make = || Buffer::new(self.x.device(), call, self.algorithm(), self.x.dtype());
-        let buffer = context::within(maker, make)?;
-        if self.x.device().profile().convolution == Convolution::Native {
+        let buffer = match &self.kept {
+            Some(kept) => kept.clone(),
+            None => context::within(maker, || Buffer::new(device, call, self.algorithm(), self.x.dtype()))?,
+        };
+        let products = self.x.dims()[0] * self.geometry.groups;
+        context::within("_slow_conv2d_backward", || self.algorithm().take_workspaces(device, products))?;
+        if device.profile().convolution == Convolution::Native {
             self.kept = Some(buffer.clone());
         }
         Ok(buffer)
@@ -189,11 +192,11 @@ impl Pass {
         let mut parts = [const { Vec::new() }; 3];
         let NativeAlgorithm::Grouped { len } = self.algorithm() else { return Ok(parts) };
         let groups = self.geometry.groups;
-        let columns = || {
-            let columns = Array::empty(self.x.device(), &[len], self.x.dtype())?;
-            self.x.device().keep_workspace(WorkspaceKind::Gemm)?;
-            Ok::<_, Error>(columns)
-        };
+        let device = self.x.device();
+        let columns = || context::within("resize_", || Array::empty(device, &[len], self.x.dtype()));
+        // The library takes one for each sample's product.
+        let workspaces = || device.product_workspaces(WorkspaceKind::Gemm, self.x.dims()[0]);
+        let part = |dims: &[usize]| context::within("resize_", || Array::empty(device, dims, self.x.dtype()));
         let mut weight_dims = self.weight.dims().to_vec();
         weight_dims[0] /= groups;
         for _ in 0..groups {
@@ -201,17 +204,19 @@ impl Pass {
             let _x = group_copy(&self.x, groups)?;
             let mut unfolded = None;
             if needs.input(0) {
-                parts[2].push(group_of(&self.x, groups)?);
+                parts[2].push(context::within("resize_", || group_of(&self.x, groups))?);
                 unfolded = Some(columns()?);
+                workspaces()?;
             }
             if needs.input(2) {
-                parts[0].push(Array::empty(self.x.device(), &weight_dims[..1], self.x.dtype())?);
+                parts[0].push(part(&weight_dims[..1])?);
             }
             if needs.input(1) {
-                parts[1].push(Array::empty(self.x.device(), &weight_dims, self.x.dtype())?);
+                parts[1].push(part(&weight_dims)?);
                 if unfolded.is_none() {
                     unfolded = Some(columns()?);
                 }
+                workspaces()?;
             }
             drop(unfolded);
         }
@@ -228,7 +233,7 @@ fn group_of(x: &Array, groups: usize) -> Result<Array> {
 
 /// The copy that PyTorch's native path makes of a group's channels. Of one example they lie together already.
 fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
-    if x.dims()[0] > 1 { group_of(x, groups).map(Some) } else { Ok(None) }
+    if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
 }
 
 /// How PyTorch convolves without cuDNN.
@@ -265,11 +270,20 @@ impl NativeAlgorithm {
         };
         for _ in 0..groups {
             let _x = group_copy(x, groups)?;
-            parts.push(Array::empty(x.device(), &[x.dims()[0], o / groups, oh, ow], x.dtype())?);
-            let _columns = if len > 0 { Some(Array::empty(x.device(), &[len], x.dtype())?) } else { None };
-            x.device().keep_workspace(WorkspaceKind::Gemm)?;
+            let empty = |maker, dims: &[usize]| context::within(maker, || Array::empty(x.device(), dims, x.dtype()));
+            parts.push(empty("resize_", &[x.dims()[0], o / groups, oh, ow])?);
+            let _columns = if len > 0 { Some(empty("_slow_conv2d_forward", &[len])?) } else { None };
+            x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
         }
         Ok(parts)
+    }
+
+    /// What the library takes for the products: one for each sample and group.
+    fn take_workspaces(self, device: &Device, products: usize) -> Result<()> {
+        match (device.profile().convolution, self) {
+            (Convolution::Native, Self::Im2col { .. }) => device.product_workspaces(WorkspaceKind::Gemm, products),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -292,11 +306,8 @@ impl Buffer {
             Convolution::Native => match native {
                 // The groups had theirs before.
                 NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
-                NativeAlgorithm::Im2col { len } => {
-                    let columns = if len > 0 { Some(Array::empty(device, &[len], dtype)?) } else { None };
-                    device.keep_workspace(WorkspaceKind::Gemm)?;
-                    columns
-                }
+                NativeAlgorithm::Im2col { len: 0 } => None,
+                NativeAlgorithm::Im2col { len } => Some(Array::empty(device, &[len], dtype)?),
             },
         };
         Ok(Self { array })

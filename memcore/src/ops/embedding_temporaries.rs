@@ -31,13 +31,13 @@ impl Drop for Held {
     }
 }
 
-/// The sorted indices and where each was; made before the gradient itself.
-pub(super) fn sort(indices: &Array) -> Result<Held> {
+/// The sorted indices of a table of `rows` rows and where each was; made before the gradient itself.
+pub(super) fn sort(indices: &Array, rows: usize) -> Result<Held> {
     let n = indices.numel();
     let sorted = indices.empty_like()?;
     let origins = indices.empty_like()?;
     let range = indices.empty_like()?;
-    let scratch = bytes(indices, radix_sort_bytes(n))?;
+    let scratch = bytes(indices, radix_sort_bytes(n, rows, indices.device().profile().sorts_needed_digits))?;
     drop(scratch);
     drop(range);
     Ok(Held(smallvec![sorted, origins]))
@@ -71,15 +71,32 @@ fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(256)
 }
 
-/// One histogram of 256 bins for each of 8 digits, a look-back word per tile and bin, second buffers of keys and values, and a counter per
-/// digit.
-fn radix_sort_bytes(n: usize) -> usize {
-    let bins = 8 * 256 * 8;
+/// A histogram of 256 bins for each digit of 8 bits (of all 8 digits of a word, or of those that the rows' numbers have), a look-back word per tile
+/// and bin, second buffers of keys and values where there is more than one digit, and a counter per digit.
+fn radix_sort_bytes(n: usize, rows: usize, needed_digits: bool) -> usize {
+    let bits = rows.max(1).ilog2() as usize + 1;
+    let digits = if needed_digits { bits.div_ceil(8) } else { 8 };
     let lookback = n.div_ceil(SORT_TILE) * 256 * 4;
-    aligned(bins) + aligned(lookback) + 2 * aligned(8 * n) + aligned(8 * 4) + 255
+    let buffers = if digits > 1 { 2 * aligned(8 * n) } else { 0 };
+    aligned(digits * 256 * 8) + aligned(lookback) + buffers + aligned(8 * 4) + 255
 }
 
 /// A descriptor per tile, and a second part of at most 256 bytes.
 fn scan_bytes(n: usize) -> usize {
     aligned(16 * (n.div_ceil(SCAN_TILE) + 32)) + 256 + 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sort_takes_what_was_recorded() {
+        // Rows, and the scratch of 4096 indices with torch 2.11 and with 2.15.
+        for (rows, [old, new]) in
+            [(200, [83_455, 3583]), (256, [83_455, 71_167]), (50_257, [83_455, 71_167]), (65_536, [83_455, 73_215])]
+        {
+            assert_eq!([false, true].map(|needed| radix_sort_bytes(4096, rows, needed)), [old, new], "{rows} rows");
+        }
+    }
 }

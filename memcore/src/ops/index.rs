@@ -57,7 +57,7 @@ impl Function for EmbeddingBackward {
         let grad = grad.contiguous()?.view(&[flat.numel(), n])?;
         let sorted = grad.device().profile().torch_temporaries && flat.numel() > temporaries::UNSORTED_INDICES;
         let dense = context::op("embedding_dense_backward");
-        let sort = if sorted { Some(temporaries::sort(&flat)?) } else { None };
+        let sort = if sorted { Some(temporaries::sort(&flat, self.rows)?) } else { None };
         drop(dense);
         let out = {
             let _op = context::op("zeros");
