@@ -5,8 +5,6 @@
 //! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted; there are few of
 //! them as a rule, and with a million blocks a class is cut into chunks, so that no change moves more than one of them.
 
-use arrayvec::ArrayVec;
-
 use super::block::Node;
 use super::sizes::BLOCK_BYTES;
 use crate::memory::Stream;
@@ -26,32 +24,106 @@ impl Key {
         Self { stream: node.stream, bytes: node.bytes, address: node.address }
     }
 
-    /// Size and address as one number, in the same order.
     #[inline]
     fn packed(&self) -> u128 {
-        u128::from(self.bytes) << 64 | u128::from(self.address)
+        packed(self.bytes, self.address)
     }
 
-    fn unpacked(stream: Stream, packed: u128) -> Self {
-        Self { stream, bytes: (packed >> 64) as u64, address: packed as u64 }
+    #[inline]
+    fn unpacked(stream: Stream, entry: &Entry) -> Self {
+        Self { stream, bytes: entry.bytes, address: entry.address }
     }
 }
 
 /// Entries of a chunk: the more, the longer a shift within one; the fewer, the longer the table of chunks.
 const CHUNK: usize = 32;
 
+/// A filed block. Size and address lie beside its number, so that looking at one costs one line of the cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    bytes: u64,
+    address: u64,
+    block: u32,
+}
+
+impl Entry {
+    /// Size and address as one number, in the same order.
+    #[inline]
+    fn key(&self) -> u128 {
+        packed(self.bytes, self.address)
+    }
+}
+
+#[inline]
+fn packed(bytes: u64, address: u64) -> u128 {
+    u128::from(bytes) << 64 | u128::from(address)
+}
+
 /// Some entries that follow each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Chunk {
-    keys: ArrayVec<u128, CHUNK>,
-    blocks: ArrayVec<u32, CHUNK>,
+    len: usize,
+    entries: [Entry; CHUNK],
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self { len: 0, entries: [Entry::default(); CHUNK] }
+    }
 }
 
 impl Chunk {
+    #[inline]
+    fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len]
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.len == CHUNK
+    }
+
     /// The first entry that is not below `key`; the length, if all are.
     #[inline]
     fn slot(&self, key: u128) -> usize {
-        self.keys.partition_point(|&other| other < key)
+        self.entries().partition_point(|entry| entry.key() < key)
+    }
+
+    /// Entries are few and most changes near the end: moving them one by one costs less than a call that moves memory.
+    #[inline]
+    fn insert(&mut self, slot: usize, entry: Entry) {
+        let mut at = self.len;
+        while at > slot {
+            self.entries[at] = self.entries[at - 1];
+            at -= 1;
+        }
+        self.entries[slot] = entry;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: usize) -> u32 {
+        let block = self.entries[slot].block;
+        self.len -= 1;
+        for at in slot..self.len {
+            self.entries[at] = self.entries[at + 1];
+        }
+        block
+    }
+
+    /// Moves everything from `slot` on into a chunk of its own.
+    fn split_off(&mut self, slot: usize) -> Self {
+        let mut upper = Self { len: self.len - slot, ..Self::default() };
+        upper.entries[..upper.len].copy_from_slice(&self.entries[slot..self.len]);
+        self.len = slot;
+        upper
+    }
+
+    /// Takes all of another chunk behind its own; there must be room.
+    fn append(&mut self, other: &Self) {
+        let end = self.len + other.len;
+        self.entries[self.len..end].copy_from_slice(other.entries());
+        self.len = end;
     }
 }
 
@@ -75,29 +147,26 @@ impl Class {
     }
 
     #[inline]
-    fn insert(&mut self, key: u128, block: u32) {
+    fn insert(&mut self, entry: Entry) {
+        let key = entry.key();
         if self.chunks.is_empty() {
             self.starts.push(0);
             self.chunks.push(Chunk::default());
         }
         let mut at = self.chunk(key);
-        if self.chunks[at].keys.is_full() {
+        if self.chunks[at].is_full() {
             self.cut(at);
             at += usize::from(self.starts[at + 1] <= key);
         }
         let chunk = &mut self.chunks[at];
-        let slot = chunk.slot(key);
-        chunk.keys.insert(slot, key);
-        chunk.blocks.insert(slot, block);
+        chunk.insert(chunk.slot(key), entry);
     }
 
     /// Makes two of a chunk.
     #[cold]
     fn cut(&mut self, at: usize) {
-        let chunk = &mut self.chunks[at];
-        let upper =
-            Chunk { keys: chunk.keys.drain(CHUNK / 2..).collect(), blocks: chunk.blocks.drain(CHUNK / 2..).collect() };
-        self.starts.insert(at + 1, upper.keys[0]);
+        let upper = self.chunks[at].split_off(CHUNK / 2);
+        self.starts.insert(at + 1, upper.entries[0].key());
         self.chunks.insert(at + 1, upper);
     }
 
@@ -109,11 +178,7 @@ impl Class {
         }
         let at = self.chunk(key);
         let slot = self.chunks[at].slot(key);
-        if slot < self.chunks[at].keys.len() {
-            Some((at, slot))
-        } else {
-            (at + 1 < self.chunks.len()).then_some((at + 1, 0))
-        }
+        if slot < self.chunks[at].len { Some((at, slot)) } else { (at + 1 < self.chunks.len()).then_some((at + 1, 0)) }
     }
 
     /// The last entry below `key`.
@@ -123,17 +188,15 @@ impl Class {
         }
         let at = self.chunk(key);
         match self.chunks[at].slot(key) {
-            0 => at.checked_sub(1).map(|at| (at, self.chunks[at].keys.len() - 1)),
+            0 => at.checked_sub(1).map(|at| (at, self.chunks[at].len - 1)),
             slot => Some((at, slot - 1)),
         }
     }
 
     #[inline]
     fn take(&mut self, at: usize, slot: usize) -> u32 {
-        let chunk = &mut self.chunks[at];
-        chunk.keys.remove(slot);
-        let block = chunk.blocks.remove(slot);
-        if chunk.keys.len() < CHUNK / 4 && self.chunks.len() > 1 {
+        let block = self.chunks[at].remove(slot);
+        if self.chunks[at].len < CHUNK / 4 && self.chunks.len() > 1 {
             self.join(at);
         }
         block
@@ -142,13 +205,11 @@ impl Class {
     /// Lets a chunk that has become small go up in the next one, if both fit with room to spare.
     #[cold]
     fn join(&mut self, at: usize) {
-        if at + 1 < self.chunks.len() && self.chunks[at].keys.len() + self.chunks[at + 1].keys.len() <= CHUNK / 2 {
+        if at + 1 < self.chunks.len() && self.chunks[at].len + self.chunks[at + 1].len <= CHUNK / 2 {
             let next = self.chunks.remove(at + 1);
             self.starts.remove(at + 1);
-            let chunk = &mut self.chunks[at];
-            chunk.keys.extend(next.keys);
-            chunk.blocks.extend(next.blocks);
-        } else if self.chunks[at].keys.is_empty() {
+            self.chunks[at].append(&next);
+        } else if self.chunks[at].len == 0 {
             self.chunks.remove(at);
             self.starts.remove(at);
             self.starts[0] = 0;
@@ -156,11 +217,10 @@ impl Class {
     }
 
     /// Places, keys and blocks from a place on.
-    fn entries(&self, from: (usize, usize)) -> impl Iterator<Item = ((usize, usize), u128, u32)> + Clone {
+    fn entries(&self, from: (usize, usize)) -> impl Iterator<Item = ((usize, usize), &Entry)> + Clone {
         self.chunks.iter().enumerate().skip(from.0).flat_map(move |(at, chunk)| {
             let first = if at == from.0 { from.1 } else { 0 };
-            let entries = chunk.keys.iter().zip(&chunk.blocks).enumerate().skip(first);
-            entries.map(move |(slot, (&key, &block))| ((at, slot), key, block))
+            chunk.entries().iter().enumerate().skip(first).map(move |(slot, entry)| ((at, slot), entry))
         })
     }
 }
@@ -241,17 +301,17 @@ impl Shelf {
     }
 
     #[inline]
-    fn insert(&mut self, bytes: u64, key: u128, block: u32) {
-        let class = class_of(bytes);
+    fn insert(&mut self, entry: Entry) {
+        let class = class_of(entry.bytes);
         if class >= self.classes.len() {
             self.classes.resize_with(class + 1, Class::default);
         }
-        self.classes[class].insert(key, block);
+        self.classes[class].insert(entry);
         self.mark(class);
     }
 
     /// The first entry with at least this size.
-    #[inline]
+    #[inline(always)]
     fn at_least(&self, bytes: u64) -> Option<(usize, usize, usize)> {
         let class = class_of(bytes);
         if self.is_marked(class)
@@ -266,7 +326,7 @@ impl Shelf {
     fn take(&mut self, class: usize, chunk: usize, slot: usize) -> u32 {
         let entries = &mut self.classes[class];
         let block = entries.take(chunk, slot);
-        if entries.chunks.len() == 1 && entries.chunks[0].keys.is_empty() {
+        if entries.chunks.len() == 1 && entries.chunks[0].len == 0 {
             self.unmark(class);
         }
         block
@@ -276,10 +336,18 @@ impl Shelf {
 /// Where an entry is, until the list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    shelf: usize,
-    class: usize,
-    chunk: usize,
-    slot: usize,
+    shelf: u32,
+    class: u32,
+    chunk: u32,
+    slot: u32,
+}
+
+impl Place {
+    #[inline]
+    fn new(shelf: usize, (class, chunk, slot): (usize, usize, usize)) -> Self {
+        // None of them comes near 2³²: the blocks are numbered with 32 bits.
+        Self { shelf: shelf as u32, class: class as u32, chunk: chunk as u32, slot: slot as u32 }
+    }
 }
 
 /// Free blocks with memory behind them, of one pool.
@@ -305,7 +373,7 @@ impl FreeList {
             self.shelves.insert(at, Shelf::new(key.stream));
             at
         });
-        self.shelves[at].insert(key.bytes, key.packed(), block);
+        self.shelves[at].insert(Entry { bytes: key.bytes, address: key.address, block });
     }
 
     /// Takes the block with exactly this key out.
@@ -315,31 +383,35 @@ impl FreeList {
         let (shelf, packed, class) = (&mut self.shelves[at], key.packed(), class_of(key.bytes));
         let entries = shelf.classes.get(class)?;
         let (chunk, slot) = entries.at_least(packed)?;
-        (entries.chunks[chunk].keys.get(slot) == Some(&packed)).then(|| shelf.take(class, chunk, slot))
+        let found = entries.chunks[chunk].entries().get(slot);
+        found.is_some_and(|entry| entry.key() == packed).then(|| shelf.take(class, chunk, slot))
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&self, place: Place) -> (Place, Key, u32) {
-        let shelf = &self.shelves[place.shelf];
-        let chunk = &shelf.classes[place.class].chunks[place.chunk];
-        (place, Key::unpacked(shelf.stream, chunk.keys[place.slot]), chunk.blocks[place.slot])
+        let shelf = &self.shelves[place.shelf as usize];
+        let chunk = &shelf.classes[place.class as usize].chunks[place.chunk as usize];
+        let entry = &chunk.entries[place.slot as usize];
+        (place, Key::unpacked(shelf.stream, entry), entry.block)
     }
 
     /// The smallest block of the stream with at least `bytes`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn best_fit(&self, stream: Stream, bytes: u64) -> Option<(Place, Key, u32)> {
         let shelf = self.shelf(stream).ok()?;
-        let (class, chunk, slot) = self.shelves[shelf].at_least(bytes)?;
-        Some(self.entry(Place { shelf, class, chunk, slot }))
+        let found = self.shelves[shelf].at_least(bytes)?;
+        Some(self.entry(Place::new(shelf, found)))
     }
 
     /// What follows an entry in its stream.
     pub(super) fn after(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
-        let shelf = &self.shelves[place.shelf];
-        shelf.filled_from(place.class).flat_map(move |class| {
-            let from = if class == place.class { (place.chunk, place.slot + 1) } else { (0, 0) };
-            shelf.classes[class].entries(from).map(move |((chunk, slot), key, block)| {
-                (Place { class, chunk, slot, ..place }, Key::unpacked(shelf.stream, key), block)
+        let at = place.shelf as usize;
+        let shelf = &self.shelves[at];
+        let own = place.class as usize;
+        shelf.filled_from(own).flat_map(move |class| {
+            let from = if class == own { (place.chunk as usize, place.slot as usize + 1) } else { (0, 0) };
+            shelf.classes[class].entries(from).map(move |((chunk, slot), entry)| {
+                (Place::new(at, (class, chunk, slot)), Key::unpacked(shelf.stream, entry), entry.block)
             })
         })
     }
@@ -347,7 +419,8 @@ impl FreeList {
     /// Takes out what was found. The list must not have changed since.
     #[inline]
     pub(super) fn take(&mut self, place: Place) -> u32 {
-        self.shelves[place.shelf].take(place.class, place.chunk, place.slot)
+        let shelf = &mut self.shelves[place.shelf as usize];
+        shelf.take(place.class as usize, place.chunk as usize, place.slot as usize)
     }
 
     /// The last block below a key in its stream.
@@ -362,7 +435,7 @@ impl FreeList {
                 (class, shelf.classes[class].below(u128::MAX)?)
             }
         };
-        let (_, key, block) = self.entry(Place { shelf: at, class, chunk, slot });
+        let (_, key, block) = self.entry(Place::new(at, (class, chunk, slot)));
         Some((key, block))
     }
 
@@ -370,7 +443,7 @@ impl FreeList {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, u32)> + Clone {
         self.shelves.iter().flat_map(|shelf| {
             let entries = shelf.filled_from(0).flat_map(|class| shelf.classes[class].entries((0, 0)));
-            entries.map(|(_, key, block)| (Key::unpacked(shelf.stream, key), block))
+            entries.map(|(_, entry)| (Key::unpacked(shelf.stream, entry), entry.block))
         })
     }
 
@@ -382,7 +455,7 @@ impl FreeList {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         let chunks = self.shelves.iter().flat_map(|shelf| &shelf.classes).flat_map(|class| &class.chunks);
-        chunks.map(|chunk| chunk.keys.len()).sum()
+        chunks.map(|chunk| chunk.len).sum()
     }
 }
 
