@@ -8,12 +8,12 @@ use wgpu::{Buffer, BufferDescriptor};
 
 use crate::NAME;
 use crate::adapter::{AdapterInfo, DTYPES};
-use crate::elementwise;
 use crate::gpu::Gpu;
 use crate::job::{Context, DUMMY_BYTES, SCRATCH_BYTES};
 use crate::pipelines::Pipelines;
 use crate::queue::{FIXED_BYTES, Queue};
 use crate::segments::{STORAGE, Segments};
+use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
 /// A graphics card, or what stands in for one: see the crate's text.
 pub struct Wgpu {
@@ -241,9 +241,10 @@ fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
         KernelCall::Binary(k) => elementwise::supports_binary(k),
-        KernelCall::Fill(_) | KernelCall::Copy(_) | KernelCall::UnaryGrad(_) | KernelCall::Ternary(_) => true,
-        KernelCall::Select(_) | KernelCall::MaskedFill(_) | KernelCall::Triangle(_) => true,
-        _ => false,
+        KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.v),
+        _ => true,
     }
 }
 
@@ -258,11 +259,37 @@ fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Select(k) => elementwise::select(cx, k),
         KernelCall::MaskedFill(k) => elementwise::masked_fill(cx, k),
         KernelCall::Triangle(k) => elementwise::triangle(cx, k),
-        _ => unsupported(call),
+        KernelCall::Random(k) => random::random(cx, k),
+        KernelCall::Dropout(k) => random::dropout(cx, k),
+        KernelCall::DropoutGrad(k) => random::dropout_grad(cx, k),
+        KernelCall::Reduce(k) => reduce::reduce(cx, k),
+        KernelCall::Softmax(k) => softmax::softmax(cx, k),
+        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(cx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(cx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(cx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(cx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(cx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(cx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(cx, k),
+        KernelCall::NllLoss(k) => loss::nll_loss(cx, k),
+        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(cx, k),
+        KernelCall::Gather(k) => index::gather(cx, k),
+        KernelCall::ScatterAdd(k) => index::scatter_add(cx, k),
+        KernelCall::SgdStep(k) => optim::sgd_step(cx, k),
+        KernelCall::AdamStep(k) => optim::adam_step(cx, k),
+        KernelCall::Unscale(k) => optim::unscale(cx, k),
+        KernelCall::UpdateScale(k) => optim::update_scale(cx, k),
+        KernelCall::Attention(k) => attention::attention(cx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(cx, k),
+        KernelCall::Rope(k) => attention::rope(cx, k),
+        KernelCall::Pool2d(k) => pool::pool2d(cx, k),
+        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(cx, k),
+        KernelCall::QuantizeInt8(k) => quant::quantize_int8(cx, k),
+        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(cx, k),
+        KernelCall::Matmul(k) => matmul::matmul(cx, k),
+        KernelCall::MatmulInt8(k) => quant::matmul_int8(cx, k),
+        KernelCall::Conv2d(k) => conv::conv2d(cx, k),
+        KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(cx, k),
+        KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(cx, k),
     }
-}
-
-/// The answer for a kernel or type that a family does not have.
-pub(crate) fn unsupported(call: &KernelCall) -> Result<()> {
-    Err(Error::Unsupported { backend: NAME.into(), kernel: call.name(), dtype: call.dtype() })
 }
