@@ -155,15 +155,12 @@ fn keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> {
         slots.push(Slot::write("out", elem));
         let wide = if values { "p.dv" } else { "p.d" };
         let factor = if values { "probability" } else { "p.scale * probability * (through - delta_at(row))" };
-        let other = if values {
-            "grad_at(place(b, head, i, e, p.e_strides))"
-        } else {
-            "q_at(place(b, head, i, e, p.q_strides))"
-        };
+        let (other, strides) = if values { ("grad", "e_strides") } else { ("q", "q_strides") };
         let texts = [
             ("$WIDE", wide),
             ("$FACTOR", factor),
             ("$OTHER", other),
+            ("$STRIDES", strides),
             ("$THROUGH", if values { "false" } else { "true" }),
         ];
         declare(&slots, FIELDS)

@@ -57,8 +57,9 @@ impl Context<'_> {
         if groups == 0 {
             return Ok(());
         }
-        let x = groups.min(MAX_GROUPS);
-        let y = groups.div_ceil(x);
+        // As few rows as can be, of equal length: what is left over at the end does nothing.
+        let y = groups.div_ceil(MAX_GROUPS);
+        let x = groups.div_ceil(y);
         if y > MAX_GROUPS {
             return Err(self.gpu.error(format!("kernel {}: {groups} workgroups are too many", key.name)));
         }

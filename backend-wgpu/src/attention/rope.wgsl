@@ -7,12 +7,12 @@ fn main(grid: Grid) {
     let position = at / (p.half * p.h) % p.t;
     let b = at / (p.half * p.h * p.t);
     let place = vec4<u32>(b, position, head, i);
-    let from = dot(place, p.x_strides);
+    let begin = dot(place, p.x_strides);
     let to = dot(place, p.out_strides);
     let c = cosines_at(position * p.half + i);
     let s = p.sign * sines_at(position * p.half + i);
-    let low = x_at(from);
-    let high = x_at(from + p.half * p.x_strides.w);
+    let low = x_at(begin);
+    let high = x_at(begin + p.half * p.x_strides.w);
     out_put(to, low * c - high * s);
     out_put(to + p.half * p.out_strides.w, high * c + low * s);
 }

@@ -1,6 +1,5 @@
-// The places of elements, and the score of a query and a key.
-
-const ROWS = 4u;
+// The places of elements, and the scores of four queries or four keys at once, one in each lane of a vector. Those beyond the last one are
+// computed too, on whatever lies at the last, and not stored.
 
 fn place(b: u32, h: u32, row: u32, column: u32, strides: vec4<u32>) -> u32 {
     return dot(vec4<u32>(b, h, row, column), strides);

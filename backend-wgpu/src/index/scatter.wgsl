@@ -1,10 +1,19 @@
 // A workgroup of 64 looks through the indices, 64 at a time, for those that name its row, and adds their rows in their order. Each of
 // its threads owns four columns.
-var<workgroup> named: array<u32, 64>;
-var<workgroup> earlier: u32;
+var<workgroup> named: array<atomic<u32>, 2>;
 
 fn is_row(i: u32, row: vec2<u32>) -> bool {
     return all(indices_at(i) == row);
+}
+
+fn src_or_0(i: u32, j: u32) -> f32 {
+    if (j >= p.n) { return 0.0; }
+    return src_at(i * p.n + j);
+}
+
+fn held_or_0(row: u32, j: u32, exists: bool) -> f32 {
+    if (!exists || j >= p.n) { return 0.0; }
+    return $HELD;
 }
 
 @compute @workgroup_size(64)
@@ -23,36 +32,39 @@ fn main(grid: Grid) {
     let is_padding = wanted.x == p.padding_low && wanted.y == p.padding_high;
     if ($BY_INDEX) {
         // Only the first index of its kind adds.
-        named[lane] = 0u;
+        if (lane < 2u) { atomicStore(&named[lane], 0u); }
+        workgroupBarrier();
         for (var i = lane; i < group && i < p.count; i += 64u) {
-            if (is_row(i, wanted)) { named[lane] = 1u; }
+            if (is_row(i, wanted)) { atomicStore(&named[0], 1u); }
         }
         workgroupBarrier();
-        if (lane == 0u) {
-            var any = 0u;
-            for (var i = 0u; i < 64u; i += 1u) { any = any | named[i]; }
-            earlier = any;
-        }
-        workgroupBarrier();
-        exists = exists && earlier == 0u;
+        exists = exists && atomicLoad(&named[0]) == 0u;
         workgroupBarrier();
     }
-    var sums: array<f32, 4>;
-    for (var c = 0u; c < 4u; c += 1u) {
-        let j = column + 64u * c;
-        sums[c] = 0.0;
-        if (exists && j < p.n) { sums[c] = $HELD; }
-    }
+    var sums = vec4<f32>(
+        held_or_0(row, column, exists),
+        held_or_0(row, column + 64u, exists),
+        held_or_0(row, column + 128u, exists),
+        held_or_0(row, column + 192u, exists),
+    );
     for (var base = 0u; base < p.count; base += 64u) {
-        named[lane] = 0u;
-        if (exists && !is_padding && base + lane < p.count && is_row(base + lane, wanted)) { named[lane] = 1u; }
+        if (lane < 2u) { atomicStore(&named[lane], 0u); }
         workgroupBarrier();
-        for (var i = 0u; i < 64u; i += 1u) {
-            if (named[i] != 0u) {
-                for (var c = 0u; c < 4u; c += 1u) {
-                    let j = column + 64u * c;
-                    if (j < p.n) { sums[c] += src_at((base + i) * p.n + j); }
-                }
+        if (exists && !is_padding && base + lane < p.count && is_row(base + lane, wanted)) {
+            atomicOr(&named[lane / 32u], 1u << (lane % 32u));
+        }
+        workgroupBarrier();
+        for (var word = 0u; word < 2u; word += 1u) {
+            // One step for each index found, in their order.
+            var bits = atomicLoad(&named[word]);
+            for (; bits != 0u; bits &= bits - 1u) {
+                let i = base + 32u * word + countTrailingZeros(bits);
+                sums += vec4<f32>(
+                    src_or_0(i, column),
+                    src_or_0(i, column + 64u),
+                    src_or_0(i, column + 128u),
+                    src_or_0(i, column + 192u),
+                );
             }
         }
         workgroupBarrier();

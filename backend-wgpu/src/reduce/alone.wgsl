@@ -8,11 +8,11 @@ fn main(grid: Grid) {
     let base = kept_x_offset(o);
     let end = min((part + 1u) * p.length, p.total);
     var best = $START;
-    for (var from = part * p.length; from < end; from += 64u) {
+    for (var begin = part * p.length; begin < end; begin += 64u) {
         var block = $START;
-        let stop = min(from + 64u, end);
-        for (var r = from; r < stop; r += 1u) {
-            var one = $LOAD;
+        let stop = min(begin + 64u, end);
+        for (var r = begin; r < stop; r += 1u) {
+            $LOAD
             let x = one.x;
             one.x = $VALUE;
             block = join(block, one);

@@ -36,11 +36,7 @@ pub(crate) fn reduce(cx: &mut Context<'_>, k: &Reduce) -> Result<()> {
     if axes.outs() == 0 {
         return Ok(());
     }
-    let mut plan = Plan::new(&axes);
-    if !k.x.dtype.is_float() {
-        // Partial results in the scratch are floats.
-        (plan.parts, plan.length) = (1, axes.total().max(1));
-    }
+    let plan = Plan::new(&axes);
     if plan.parts == 1 {
         return launch(cx, k, &axes, Stage::Whole, &plan);
     }
@@ -81,25 +77,32 @@ fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> 
         (Stage::Join, _) | (_, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min) => "x",
         (_, ReduceOp::SumSquares) => "x * x",
     };
+    // A partial result is two words and a place.
+    let (from_words, to_words) = match elem {
+        Elem::I64 => ("vec2<u32>(scratch_at(w), scratch_at(w + 1u))", ["best.x.x", "best.x.y"]),
+        Elem::I32 => ("bitcast<i32>(scratch_at(w))", ["bitcast<u32>(best.x)", "0u"]),
+        _ => ("bitcast<f32>(scratch_at(w))", ["bitcast<u32>(best.x)", "0u"]),
+    };
     let load = if stage == Stage::Join {
-        "Best(bitcast<f32>(scratch_at(2u * (r * p.outs + o))), scratch_at(2u * (r * p.outs + o) + 1u))"
+        format!("let w = 3u * (r * p.outs + o); var one = Best({from_words}, scratch_at(w + 2u));")
     } else {
-        "Best(x_at(base + reduced_offset(r)), r)"
+        "var one = Best(x_at(base + reduced_offset(r)), r);".to_string()
     };
     let put = match (stage, k.op) {
-        (Stage::Parts, _) => {
-            "scratch_put(2u * (part * p.outs + o), bitcast<u32>(best.x)); scratch_put(2u * (part * p.outs + o) + 1u, best.at);"
-        }
-        (_, ReduceOp::Mean) => "out_put(kept_out_offset(o), best.x / p.count);",
-        _ => "out_put(kept_out_offset(o), best.x);",
+        (Stage::Parts, _) => format!(
+            "let w = 3u * (part * p.outs + o); scratch_put(w, {}); scratch_put(w + 1u, {}); scratch_put(w + 2u, best.at);",
+            to_words[0], to_words[1]
+        ),
+        (_, ReduceOp::Mean) => "out_put(kept_out_offset(o), best.x / p.count);".to_string(),
+        _ => "out_put(kept_out_offset(o), best.x);".to_string(),
     };
     let indices = if stage != Stage::Parts && k.indices.is_some() { "indices_put(o, vec2<u32>(best.at, 0u));" } else { "" };
     let texts = [
         ("$VALUE", value),
         ("$START", start),
         ("$JOIN", better),
-        ("$LOAD", load),
-        ("$PUT", put),
+        ("$LOAD", load.as_str()),
+        ("$PUT", put.as_str()),
         ("$INDICES", indices),
         ("$T", t),
     ];

@@ -101,7 +101,7 @@ const ENOUGH: usize = 4096;
 /// A part is at least so long.
 const SHORTEST: usize = 256;
 /// Bytes of a partial result.
-const PARTIAL_BYTES: usize = 8;
+const PARTIAL_BYTES: usize = 12;
 
 impl Plan {
     pub(super) fn new(axes: &Axes) -> Self {

@@ -9,11 +9,11 @@ fn main(grid: Grid) {
     let base = kept_x_offset(o);
     let end = min((part + 1u) * p.length, p.total);
     var best = $START;
-    for (var from = part * p.length + lane; from < end; from += 4096u) {
+    for (var begin = part * p.length + lane; begin < end; begin += 4096u) {
         var block = $START;
-        let stop = min(from + 4096u, end);
-        for (var r = from; r < stop; r += 64u) {
-            var one = $LOAD;
+        let stop = min(begin + 4096u, end);
+        for (var r = begin; r < stop; r += 64u) {
+            $LOAD
             let x = one.x;
             one.x = $VALUE;
             block = join(block, one);
