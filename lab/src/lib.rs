@@ -1,20 +1,23 @@
 //! The laboratory: what one can train, how a step goes, what is asked of it and how it is answered.
 //!
 //! ```text
-//! experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
+pub mod cards;
 pub mod data;
 pub mod error;
 pub mod experiments;
+pub mod fit;
 pub mod huggingface;
 pub mod model_file;
 pub mod models;
 pub mod predict;
 pub mod record;
 pub mod replay;
+pub mod summits;
 pub mod training;
 
 pub use error::{Error, Result};

@@ -170,6 +170,19 @@ fn sequence_length() {
 }
 
 #[test]
+fn fit() {
+    for profile in PROFILES {
+        let outcome = run("fit", profile);
+        check("fit", &outcome);
+        let fits: Vec<Option<i64>> = outcome.rows.iter().map(|row| row.measured["fits"]).collect();
+        assert_eq!(fits, [Some(1), Some(0)], "{profile}");
+    }
+    let larger = run_with("fit", "native", &[("memory_mib", &[128])], None);
+    let batch = |outcome: &Outcome| outcome.rows[0].setting["batch"].as_u64();
+    assert!(batch(&larger) > batch(&run("fit", "native")));
+}
+
+#[test]
 fn cache() {
     for profile in PROFILES {
         let outcome = run("cache", profile);

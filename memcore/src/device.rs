@@ -153,6 +153,11 @@ impl Device {
         &*self.0.backend
     }
 
+    /// The same, to build another device on.
+    pub fn shared_backend(&self) -> Arc<dyn Backend> {
+        self.0.backend.clone()
+    }
+
     /// The memory profile.
     pub fn profile(&self) -> &Profile {
         &self.0.profile

@@ -7,6 +7,7 @@ mod config;
 mod device;
 mod model;
 mod output;
+mod paper;
 mod replay;
 mod run;
 pub(crate) mod scan;
@@ -19,11 +20,12 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
-pub(crate) use model::{AttentionName, KeepName, ModelArgs};
+pub(crate) use model::{AttentionName, CheckpointName, KeepName, ModelArgs};
 pub(crate) use output::OutputArgs;
+pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
-pub(crate) use training::{ImplementationName, PredictArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
+pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
 use crate::exit::Failure;
 
@@ -91,10 +93,14 @@ pub(crate) enum Command {
             Example: the peak for three batch sizes\n  \
             vramlab train --model simple-cnn -L batch 32,64,128")]
     Train(TrainArgs),
-    /// Predict what the same training takes in PyTorch, without a device.
+    /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
     #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
             vramlab predict --model gpt2 --batch 8 --gpu 24GiB")]
     Predict(PredictArgs),
+    /// Find the largest batch (or sequence) for a card, with the law of the peak, verified.
+    #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
+            vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
+    Fit(FitArgs),
     /// Run a recorded allocation trace through any allocator, or several side by side.
     #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
             vramlab replay run.json --compare caching,expandable,planned\n\n\

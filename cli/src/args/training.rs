@@ -1,4 +1,4 @@
-//! `train` and `predict`: one run, on a device or on paper.
+//! `train`: one run on a device.
 
 use std::path::PathBuf;
 
@@ -69,8 +69,21 @@ pub(crate) struct TrainingArgs {
     pub config: Option<PathBuf>,
 }
 
-/// What else is written down.
+/// Whose temporaries and workspaces.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Memory")]
+pub(crate) struct ProfileArgs {
+    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release
+    /// [default: native; for predict and fit the card's, or torch-2.11-sm90].
+    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(Profile::NAMES))]
+    pub like: Option<String>,
+    /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
+    #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
+    pub cudnn_workspace: Option<u64>,
+}
+
+/// What else is written down.
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct RecordArgs {
     /// Write every allocation and free as JSON, with who made it; `-` for standard output.
@@ -92,40 +105,8 @@ pub(crate) struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub allocator: AllocatorArgs,
-    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release.
-    #[arg(long, value_name = "PROFILE", default_value = "native", help_heading = "Memory",
-        value_parser = PossibleValuesParser::new(Profile::NAMES))]
-    pub like: String,
-    /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
-    #[arg(long, value_name = "BYTES", help_heading = "Memory", value_parser = values::byte_count)]
-    pub cudnn_workspace: Option<u64>,
     #[command(flatten)]
-    pub output: OutputArgs,
-    #[command(flatten)]
-    pub record: RecordArgs,
-    #[command(flatten)]
-    pub scan: ScanArgs,
-}
-
-/// `vramlab predict`
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PredictArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub training: TrainingArgs,
-    /// Memory of the card (24GiB, bytes) [default: more than any has].
-    #[arg(long, value_name = "SIZE", help_heading = "Device", value_parser = values::memory_size)]
-    pub gpu: Option<u64>,
-    #[command(flatten)]
-    pub allocator: AllocatorArgs,
-    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release.
-    #[arg(long, value_name = "PROFILE", default_value = "torch-2.11-sm90", help_heading = "Memory",
-        value_parser = PossibleValuesParser::new(Profile::NAMES))]
-    pub like: String,
-    /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
-    #[arg(long, value_name = "BYTES", help_heading = "Memory", value_parser = values::byte_count)]
-    pub cudnn_workspace: Option<u64>,
+    pub profile: ProfileArgs,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

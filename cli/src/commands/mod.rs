@@ -3,14 +3,17 @@
 mod devices;
 mod docs;
 mod events;
+pub(crate) mod fit;
 mod list;
 mod opening;
 pub(crate) mod outcome;
 mod plan;
+pub(crate) mod predict;
 pub(crate) mod replay;
 mod run;
 mod scan;
 mod subject;
+pub(crate) mod techniques;
 mod train;
 
 use crate::args::{Command, Invocation};
@@ -29,11 +32,10 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Train(args) if invocation.axes.is_empty() => {
             train::run(&plan::Plan::train(args, ui)?, &args.output, ui)
         }
-        Command::Predict(args) if invocation.axes.is_empty() => {
-            train::run(&plan::Plan::predict(args)?, &args.output, ui)
-        }
+        Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, ui),
         Command::Train(args) => scan::run(invocation, &args.output, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Fit(args) => fit::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use lab::cards::CONTEXT_BYTES;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta};
 use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct};
 use memcore::{Device, Profile};
 
-use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs};
+use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs, Gpu};
 use crate::backends::{self, DeviceInfo, Entry};
 use crate::exit::{Failure, Result};
 use crate::ui::Ui;
@@ -41,17 +42,22 @@ impl Opening {
         Ok(Self::new(Source::Backend(entry, device.device), allocator, caching, seed))
     }
 
-    /// On a card of `bytes`, without one.
+    /// On a card that is not there; without one, on a device without end.
     ///
     /// # Errors
     /// Settings that the allocator does not understand.
-    pub(super) fn on_paper(bytes: Option<u64>, allocator: &AllocatorArgs, seed: u64) -> Result<Self> {
+    pub(super) fn on_paper(gpu: Option<Gpu>, allocator: &AllocatorArgs, seed: u64) -> Result<Self> {
         let mut card = DeviceProfile::default();
-        if let Some(bytes) = bytes {
-            card.total_bytes = bytes;
+        match gpu {
+            Some(Gpu::Named(named)) => {
+                card.name = named.title.into();
+                (card.total_bytes, card.context_bytes) = (named.total_bytes(), CONTEXT_BYTES);
+            }
+            Some(Gpu::Bytes(bytes)) => card.total_bytes = bytes,
+            None => {}
         }
         let opening = Self::new(Source::Card(card), allocator, caching(allocator)?, seed);
-        Ok(Self { limited: opening.limited || bytes.is_some(), ..opening })
+        Ok(Self { limited: opening.limited || gpu.is_some(), ..opening })
     }
 
     fn new(source: Source, args: &AllocatorArgs, caching: Option<AllocatorConfig>, seed: u64) -> Self {
@@ -81,6 +87,20 @@ impl Opening {
     /// Whether the user said how much memory there is to be.
     pub(super) fn limited(&self) -> bool {
         self.limited
+    }
+
+    /// What a process may take of a fresh device, where the user said how much memory there is to be.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn budget_bytes(&self) -> memcore::Result<Option<u64>> {
+        if !self.limited {
+            return Ok(None);
+        }
+        let own = self.caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
+        let fraction = self.memory_fraction.unwrap_or(own);
+        let memory = self.open()?.memory_info();
+        Ok(memory.map(|memory| memory.free_bytes.min((memory.total_bytes as f64 * fraction) as u64)))
     }
 
     /// The backend's name, as typed.

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
+use lab::summits::{Summit, summits};
 use lab::training::{Progress as Step, RunResult};
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId};
@@ -34,6 +35,8 @@ pub(crate) struct Outcome {
     pub maker: Maker,
     /// The scopes that held most at the peak, most first.
     pub scopes: Vec<(String, CategoryBytes)>,
+    /// The peak and the next moments below it; empty unless the events were kept.
+    pub summits: Vec<Summit>,
 }
 
 /// A run and what came of it.
@@ -56,6 +59,9 @@ pub(crate) struct Report {
 
 /// How many scopes are named.
 const TOP_SCOPES: usize = 6;
+
+/// How many moments are named.
+const TOP_SUMMITS: usize = 5;
 
 /// Runs a plan on a fresh device.
 ///
@@ -127,7 +133,7 @@ fn name(result: RunResult, device: &Device) -> Outcome {
             rows.map(|(id, bytes)| (ledger.scope_path(ScopeId(id as u32)).to_string(), *bytes)).collect();
         scopes.sort_by(|a, b| held(&b.1).cmp(&held(&a.1)).then_with(|| a.0.cmp(&b.0)));
         scopes.truncate(TOP_SCOPES);
-        Outcome { result, maker, scopes }
+        Outcome { result, maker, scopes, summits: summits(ledger, TOP_SUMMITS) }
     })
 }
 

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::opening::Opening;
 use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, ImplementationName, KeepName, ModelArgs, PredictArgs, RecordArgs, TrainArgs,
-    TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, Gpu, ImplementationName, KeepName, ModelArgs, PaperArgs, ProfileArgs, RecordArgs,
+    TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -50,8 +50,9 @@ struct Common<'a> {
     model: &'a ModelArgs,
     training: &'a TrainingArgs,
     allocator: &'a AllocatorArgs,
+    profile: &'a ProfileArgs,
+    /// The profile, unless said.
     like: &'a str,
-    cudnn_workspace: Option<u64>,
     record: &'a RecordArgs,
 }
 
@@ -65,8 +66,8 @@ impl Plan {
             model: &args.model,
             training: &args.training,
             allocator: &args.allocator,
-            like: &args.like,
-            cudnn_workspace: args.cudnn_workspace,
+            profile: &args.profile,
+            like: "native",
             record: &args.record,
         };
         common.plan(|seed| {
@@ -80,19 +81,46 @@ impl Plan {
     ///
     /// # Errors
     /// Settings that cannot work.
-    pub(super) fn predict(args: &PredictArgs) -> Result<Self> {
+    pub(super) fn predict(args: &PaperArgs, record: &RecordArgs) -> Result<Self> {
         let common = Common {
             model: &args.model,
             training: &args.training,
             allocator: &args.allocator,
-            like: &args.like,
-            cudnn_workspace: args.cudnn_workspace,
-            record: &args.record,
+            profile: &args.profile,
+            like: Self::default_like(args),
+            record,
         };
         common.plan(|seed| {
             let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
-            Ok((opening, json!({ "gpu": args.gpu })))
+            Ok((opening, json!({ "gpu": args.gpu.map(Gpu::setting) })))
         })
+    }
+
+    /// The profile of a run on paper, unless said: the card's.
+    pub(super) fn default_like(args: &PaperArgs) -> &'static str {
+        match args.gpu {
+            Some(Gpu::Named(card)) => card.profile(),
+            _ => "torch-2.11-sm90",
+        }
+    }
+
+    /// The same, keeping every event on the way.
+    pub(super) fn with_history(self) -> Self {
+        Self { opening: self.opening.history(true), ..self }
+    }
+
+    /// Trains on an opened device, for what it leaves in the device's books.
+    ///
+    /// # Errors
+    /// Settings that cannot work; those of the device, running out of memory among them.
+    pub(super) fn train_on(&self, device: &Device) -> lab::Result<()> {
+        self.subject.train(device, &self.run, &self.source, &mut |_| crate::interrupt::flow()).map(drop)
+    }
+
+    /// The same for this many steps at most.
+    pub(super) fn at_most(mut self, steps: usize) -> Self {
+        self.run.steps = self.run.steps.min(steps);
+        self
     }
 
     /// Refuses a batch that no device of this size can hold, before the host tries to make it.
@@ -249,10 +277,15 @@ impl Common<'_> {
         Ok(settings)
     }
 
+    fn like(&self) -> &str {
+        self.profile.like.as_deref().unwrap_or(self.like)
+    }
+
     fn profile(&self) -> Result<Profile> {
-        let mut profile = Profile::named(self.like)
-            .ok_or_else(|| Failure::usage(format!("--like: unknown profile {:?}", self.like)))?;
-        if let Some(workspace_bytes) = self.cudnn_workspace {
+        let name = self.like();
+        let mut profile =
+            Profile::named(name).ok_or_else(|| Failure::usage(format!("--like: unknown profile {name:?}")))?;
+        if let Some(workspace_bytes) = self.profile.cudnn_workspace {
             profile.convolution = Convolution::Cudnn { workspace_bytes };
         }
         Ok(profile)
@@ -331,8 +364,8 @@ impl Common<'_> {
     fn memory_settings(&self) -> Value {
         let allocator = self.allocator;
         json!({
-            "like": self.like,
-            "cudnn-workspace": self.cudnn_workspace,
+            "like": self.like(),
+            "cudnn-workspace": self.profile.cudnn_workspace,
             "allocator": allocator.allocator.name(),
             "alloc-conf": allocator.alloc_conf,
             "memory-limit": allocator.memory_limit,

@@ -53,7 +53,7 @@ pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArg
 fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
     match &cli.command {
         Command::Train(args) => Plan::train(args, ui),
-        Command::Predict(args) => Plan::predict(args),
+        Command::Predict(args) => Plan::predict(&args.paper, &args.record),
         _ => Err(Failure::usage("scan: only train and predict have one")),
     }
 }

@@ -1,4 +1,7 @@
-//! `vramlab train` and `vramlab predict`: one run.
+//! `vramlab train`: one run; and how the report of a run is handed over.
+
+use lab::experiments::Table;
+use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
@@ -10,34 +13,62 @@ use crate::progress::Progress;
 use crate::render::memory;
 use crate::ui::Ui;
 
+/// What a command has to say beyond the report of its run.
+#[derive(Default)]
+pub(super) struct Extra {
+    /// Further keys.
+    pub json: Map<String, Value>,
+    /// Further tables.
+    pub tables: Vec<Table>,
+    /// For people: stands between the header and the tables.
+    pub text: String,
+}
+
 /// Runs a plan and reports.
 ///
 /// # Errors
 /// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
 pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    let report = measured(plan, args, ui)?;
+    deliver(plan, report, Extra::default(), args, ui)
+}
+
+/// Checks that everything can be written in the end, and runs.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     output::check(args.destinations().chain(&plan.events))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
-    let report = {
-        let progress = Progress::new(ui, plan.run.steps as u64);
-        execute(plan, ui, Some(&progress))?
-    };
-    let json = report.json();
+    let progress = Progress::new(ui, plan.run.steps as u64);
+    execute(plan, ui, Some(&progress))
+}
+
+/// Writes and prints a report.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    let mut json = report.json();
+    if let Value::Object(json) = &mut json {
+        json.extend(extra.json);
+    }
     let events_take_stdout = plan.events == Some(Destination::Stdout);
     if let (Some(destination), Some(events)) = (&plan.events, &report.events) {
         destination.write(ui, &output::json_line(events)?)?;
     }
-    let (tables, text) = match &report.outcome {
-        Ok(outcome) => {
-            (vec![memory::rows(outcome), memory::composition(outcome)], memory::text(&report, outcome, ui.style))
-        }
-        Err(_) => (Vec::new(), memory::header(&report, ui.style)),
+    let mut tables = match &report.outcome {
+        Ok(outcome) => vec![memory::rows(outcome), memory::composition(outcome)],
+        Err(_) => Vec::new(),
     };
-    let text = if events_take_stdout { String::new() } else { text };
+    tables.extend(extra.tables);
+    let text = memory::header(&report, ui.style) + &extra.text;
+    let text = match &report.outcome {
+        _ if events_take_stdout => String::new(),
+        Ok(outcome) => text + "\n" + &memory::text(&report, outcome, ui.style),
+        Err(_) => text,
+    };
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
-    end(report)
-}
-
-fn end(report: Report) -> Result<Code> {
     report.outcome?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }

@@ -12,10 +12,9 @@ use crate::commands::outcome::{Outcome, Report};
 const HEAD: usize = 13;
 const TAIL: usize = 7;
 
-/// Everything about a finished run.
+/// Everything about a finished run, but for its header.
 pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
-    let mut out = header(report, style) + "\n";
-    out += &table::titled(&shortened(rows(outcome)), style);
+    let mut out = table::titled(&shortened(rows(outcome)), style);
     out += &format!("\n{}", table::titled(&composition(outcome), style));
     out += &made_by(outcome);
     if outcome.scopes.iter().any(|(path, _)| !path.is_empty()) {

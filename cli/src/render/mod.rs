@@ -3,9 +3,11 @@
 pub(crate) mod bytes;
 pub(crate) mod chart;
 pub(crate) mod experiment;
+pub(crate) mod fit;
 pub(crate) mod markdown;
 pub(crate) mod memory;
 pub(crate) mod oom;
+pub(crate) mod prediction;
 pub(crate) mod replay;
 pub(crate) mod style;
 pub(crate) mod table;

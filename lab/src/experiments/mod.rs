@@ -8,6 +8,7 @@ mod batch_size;
 mod cache;
 mod contest;
 mod equation;
+mod fit;
 mod fragmentation;
 mod leak;
 mod network_size;
@@ -41,6 +42,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &optimizer::OptimizerChoice,
     &accumulation::Accumulation,
     &sequence_length::SequenceLength,
+    &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
 ];

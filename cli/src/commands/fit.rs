@@ -1,0 +1,187 @@
+//! `vramlab fit`: the largest batch or sequence for a card, with the law of the peak.
+
+use lab::cards::CONTEXT_BYTES;
+use lab::experiments::Table;
+use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
+use lab::models::Input;
+use memcore::Device;
+use serde_json::{Map, Value, json};
+
+use super::plan::Plan;
+use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
+use crate::exit::{Code, Failure, Result};
+use crate::output::{self, Results};
+use crate::progress::Progress;
+use crate::render::fit as render;
+use crate::ui::Ui;
+
+/// Steps of each run, unless said: after the second nothing changes any more.
+const STEPS: usize = 3;
+
+/// Where a search ends, unless said.
+const MOST_EXAMPLES: usize = 1 << 20;
+const MOST_TOKENS: usize = 1 << 17;
+
+/// What was found.
+pub(crate) struct Found {
+    /// What was made as large as fits.
+    pub of: Quantity,
+    /// The network.
+    pub model: String,
+    /// The card, where one was named.
+    pub gpu: Option<Gpu>,
+    /// What a process may take of it.
+    pub budget_bytes: u64,
+    /// What fits.
+    pub fit: Fit,
+    /// The law up to the first size that does not.
+    pub law: Law,
+    /// Every setting in force.
+    pub settings: Map<String, Value>,
+}
+
+/// Searches, explains, verifies.
+///
+/// # Errors
+/// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
+pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
+    output::check(args.output.destinations())?;
+    let paper = with_steps(&args.paper);
+    let plan = Plan::predict(&paper, &RecordArgs::default())?;
+    let budget_bytes = plan.opening.budget_bytes()?.ok_or_else(|| {
+        Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
+    })?;
+    let maximum = args.maximum.map_or_else(|| most(args.of, &paper, &plan), Ok)?;
+    let mut settings = plan.settings.clone();
+    settings.insert("of".into(), args.of.name().into());
+    settings.remove(args.of.name());
+    ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
+    for warning in plan.subject.warnings() {
+        ui.tell(warning);
+    }
+    let (fit, law) = solve(args.of, &paper, budget_bytes, maximum, ui)?;
+    let model = format!("{}: {}", plan.subject.name(), plan.subject.description());
+    let found = Found { of: args.of, model, gpu: paper.gpu, budget_bytes, fit, law, settings };
+    deliver(&found, args, ui)
+}
+
+fn with_steps(paper: &PaperArgs) -> PaperArgs {
+    let mut paper = paper.clone();
+    paper.training.steps.get_or_insert(STEPS);
+    paper
+}
+
+/// The same run with another size.
+fn sized(of: Quantity, paper: &PaperArgs, size: usize) -> PaperArgs {
+    let mut paper = paper.clone();
+    match of {
+        Quantity::Batch => paper.training.batch = Some(size),
+        Quantity::Sequence => paper.model.sequence = Some(size),
+    }
+    paper
+}
+
+/// Where the search ends, unless said: what the network itself can take.
+fn most(of: Quantity, paper: &PaperArgs, plan: &Plan) -> Result<usize> {
+    if of == Quantity::Batch {
+        return Ok(MOST_EXAMPLES);
+    }
+    // A pretrained network has as many positions as it takes tokens when nothing is said.
+    let mut longest = paper.clone();
+    longest.model.sequence = None;
+    match Plan::predict(&longest, &RecordArgs::default())?.subject.task().input {
+        Input::Tokens { length, .. } if !plan.subject.takes_data() => Ok(length.max(2)),
+        Input::Tokens { .. } => Ok(MOST_TOKENS),
+        Input::Values(_) => Err(Failure::usage("--of sequence: this network takes no tokens")),
+    }
+}
+
+fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui: &Ui) -> Result<(Fit, Law)> {
+    // Spins: how many runs it takes is not known.
+    let progress = Progress::new(ui, 0);
+    let mut endless = paper.clone();
+    endless.profile.like.get_or_insert(Plan::default_like(paper).into());
+    (endless.gpu, endless.allocator.memory_limit, endless.allocator.memory_fraction) = (None, None, None);
+    let run = |size: usize, room: Room| -> lab::Result<Device> {
+        progress.set(0, format!("{} {size}", of.name()));
+        if crate::interrupt::asked() {
+            return Err(lab::Error::Interrupted);
+        }
+        let base = if room == Room::Endless { &endless } else { paper };
+        // What a flag asks for was understood already; a size that the network refuses is the user's.
+        let plan = Plan::predict(&sized(of, base, size), &RecordArgs::default())
+            .map_err(|failure| lab::Error::usage(format!("{} {size}", of.name()), format!("{:#}", failure.error)))?;
+        let plan = if room == Room::Endless { plan.with_history() } else { plan };
+        let device = plan.opening.open()?;
+        plan.train_on(&device)?;
+        Ok(device)
+    };
+    let fit = largest(&run, budget_bytes, maximum)?;
+    let end = fit.largest.map_or(1, |largest| (largest + 1).min(maximum));
+    let law = Law::of(&run, 1, end)?;
+    Ok((fit, law))
+}
+
+fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
+    let tables: Vec<Table> = vec![render::pieces(found), render::runs(found)];
+    let text = render::text(found, &tables, ui.style);
+    output::deliver(ui, &args.output, &Results { json: &as_json(found), tables: &tables, text: &text })?;
+    match found.fit.largest {
+        Some(_) => Ok(Code::Done),
+        None => Err(Failure::new(
+            Code::Check,
+            anyhow::Error::msg(format!("{} 1 does not fit into {} bytes", found.of.name(), found.budget_bytes)),
+        )),
+    }
+}
+
+fn as_json(found: &Found) -> Value {
+    let Found { of, model, gpu, budget_bytes, fit, law, settings } = found;
+    let card = match gpu {
+        Some(Gpu::Named(card)) => json!({
+            "name": card.name,
+            "title": card.title,
+            "total_bytes": card.total_bytes(),
+            "context_bytes": CONTEXT_BYTES,
+        }),
+        _ => Value::Null,
+    };
+    json!({
+        "schema": "vramlab-fit-1",
+        "settings": settings,
+        "model": model,
+        "of": of.name(),
+        "card": card,
+        "budget_bytes": budget_bytes,
+        "largest": fit.largest,
+        "at_maximum": fit.at_maximum,
+        "gaps": fit.gaps(),
+        "law": { "complete": law.complete, "runs": law.runs, "pieces": law.pieces.iter().map(piece).collect::<Vec<_>>() },
+        "runs": fit.tried.iter().map(|tried| tried_json(tried, law)).collect::<Vec<_>>(),
+    })
+}
+
+fn piece(piece: &Piece) -> Value {
+    json!({
+        "from": piece.from,
+        "to": piece.to,
+        "constant": piece.constant,
+        "slope": piece.slope,
+        "square": piece.square,
+        "phase": piece.phase,
+        "op": piece.op,
+        "scope": piece.scope,
+    })
+}
+
+fn tried_json(tried: &Tried, law: &Law) -> Value {
+    json!({
+        "size": tried.size,
+        "fits": tried.fits(),
+        "peak_allocated_bytes": tried.allocated_bytes,
+        "peak_reserved_bytes": tried.reserved_bytes,
+        "retries": tried.retries,
+        "law_requested_bytes": law.at(tried.size),
+        "out_of_memory_bytes": tried.out_of_memory.as_ref().map(|report| report.requested_bytes),
+    })
+}

@@ -1,0 +1,75 @@
+//! `vramlab predict`: one run on paper, whether it fits, and what would change it.
+
+use lab::cards::CONTEXT_BYTES;
+use lab::experiments::Table;
+use serde_json::{Value, json};
+
+use super::plan::Plan;
+use super::techniques::{self, Figures, Technique};
+use super::train::{self, Extra};
+use crate::args::{Gpu, PredictArgs};
+use crate::exit::Result;
+use crate::render::prediction as render;
+use crate::ui::Ui;
+
+/// What was found out beside the run itself.
+pub(crate) struct Prediction {
+    /// The card, where one was named.
+    pub gpu: Option<Gpu>,
+    /// What a process may take of it, where there is a limit.
+    pub budget_bytes: Option<u64>,
+    /// What the run takes with memory enough.
+    pub needs: Figures,
+    /// What it would take with each technique.
+    pub techniques: Vec<Technique>,
+}
+
+/// Predicts and reports.
+///
+/// # Errors
+/// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
+pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
+    let plan = Plan::predict(&args.paper, &args.record)?.with_history();
+    let report = train::measured(&plan, &args.output, ui)?;
+    let needs = match &report.outcome {
+        Ok(outcome) => Figures {
+            allocated_bytes: outcome.result.peak.allocated_bytes,
+            reserved_bytes: outcome.max_reserved(),
+            fits: plan.opening.limited().then_some(true),
+        },
+        Err(_) => techniques::figures(&args.paper)?,
+    };
+    let prediction = Prediction {
+        gpu: args.paper.gpu,
+        budget_bytes: plan.opening.budget_bytes()?,
+        needs,
+        techniques: techniques::all(&args.paper, &plan)?,
+    };
+    let table: Table = render::techniques(&prediction);
+    let text = render::text(&prediction, report.outcome.as_ref().ok(), ui.style);
+    let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
+    train::deliver(&plan, report, extra, &args.output, ui)
+}
+
+/// Further keys of `vramlab-train-1`.
+fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
+    let Prediction { gpu, budget_bytes, needs, techniques } = prediction;
+    let card = match gpu {
+        Some(Gpu::Named(card)) => json!({
+            "name": card.name,
+            "title": card.title,
+            "total_bytes": card.total_bytes(),
+            "context_bytes": CONTEXT_BYTES,
+        }),
+        _ => Value::Null,
+    };
+    let keys = [
+        ("card", card),
+        ("budget_bytes", json!(budget_bytes)),
+        ("fits", json!(needs.fits)),
+        ("needs", json!({ "allocated_bytes": needs.allocated_bytes, "reserved_bytes": needs.reserved_bytes })),
+        ("summits", json!(outcome.map(|outcome| &outcome.summits))),
+        ("techniques", techniques.iter().map(Technique::json).collect()),
+    ];
+    keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}

@@ -1,0 +1,245 @@
+//! What each technique would change: the same run on paper, once more for each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use lab::training::Precision;
+use memcore::optim::Implementation;
+use serde_json::{Value, json};
+
+use super::plan::Plan;
+use crate::args::{AttentionName, CheckpointName, ImplementationName, PaperArgs};
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+
+/// Steps of each run: after the second nothing changes any more, and the peak of a first one may be the highest.
+const STEPS: usize = 3;
+
+/// The name of the run without any change.
+pub(crate) const AS_IT_IS: &str = "as it is";
+
+/// The most threads that predict side by side.
+const MOST_THREADS: usize = 8;
+
+/// What a run takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// The most that is allocated at once.
+    pub allocated_bytes: u64,
+    /// The most that is reserved, with memory enough.
+    pub reserved_bytes: u64,
+    /// Whether it goes through in the memory that there is; `None` where nothing was said about that.
+    pub fits: Option<bool>,
+}
+
+/// A technique, and what the run takes with it.
+pub(crate) struct Technique {
+    /// What it is.
+    pub name: String,
+    /// The run, or why this network cannot have it.
+    pub figures: Result<Figures, String>,
+}
+
+impl Technique {
+    /// For other programs.
+    pub(crate) fn json(&self) -> Value {
+        match &self.figures {
+            Ok(figures) => json!({
+                "name": self.name,
+                "peak_bytes": figures.allocated_bytes,
+                "reserved_bytes": figures.reserved_bytes,
+                "fits": figures.fits,
+                "reason": null,
+            }),
+            Err(reason) => {
+                json!({ "name": self.name, "peak_bytes": null, "reserved_bytes": null, "fits": null, "reason": reason })
+            }
+        }
+    }
+}
+
+/// What a run on paper takes: on a device without end, and, where there is a limit, on one of that size.
+///
+/// # Errors
+/// Settings that cannot work.
+pub(super) fn figures(paper: &PaperArgs) -> Result<Figures> {
+    let mut endless = paper.clone();
+    (endless.gpu, endless.allocator.memory_limit, endless.allocator.memory_fraction) = (None, None, None);
+    // The card's profile, not the one of no card.
+    endless.profile.like.get_or_insert(Plan::default_like(paper).into());
+    let plan = plan(&endless)?;
+    let device = plan.opening.open()?;
+    plan.train_on(&device)?;
+    let (allocated_bytes, reserved_bytes) = (device.usage().peak_bytes(), device.stats().reserved_bytes.all.peak);
+    let limited = self::plan(paper)?;
+    let fits = match limited.opening.budget_bytes()? {
+        None => None,
+        Some(budget) if reserved_bytes <= budget => Some(true),
+        Some(budget) if allocated_bytes > budget => Some(false),
+        // What is reserved beyond need is given back before memory runs out: the run itself tells.
+        Some(_) => match limited.train_on(&limited.opening.open()?).map_err(Failure::from) {
+            Ok(()) => Some(true),
+            Err(failure) if failure.is_out_of_memory() => Some(false),
+            Err(failure) => return Err(failure),
+        },
+    };
+    Ok(Figures { allocated_bytes, reserved_bytes, fits })
+}
+
+fn plan(paper: &PaperArgs) -> Result<Plan> {
+    Ok(Plan::predict(paper, &crate::args::RecordArgs::default())?.at_most(STEPS))
+}
+
+/// The run as it is, every technique that is not in force, alone, and those that this network can have in the pairs that matter, each predicted; in the order of the
+/// table.
+///
+/// # Errors
+/// Anything but a technique that this network cannot have.
+pub(super) fn all(paper: &PaperArgs, plan: &Plan) -> Result<Vec<Technique>> {
+    let mut options = Options::of(paper, plan);
+    // For as many steps as the others, so that they can be compared: what is reserved may grow a little with each.
+    let mut variants = vec![(AS_IT_IS.to_string(), paper.clone())];
+    variants.extend(options.singles().map(|single| with(paper, &[single])));
+    let mut found = predicted(variants)?;
+    let works = |change: &Change| found.iter().any(|one| one.name == change.0 && one.figures.is_ok());
+    options.keep(works);
+    found.extend(predicted(options.combinations(paper))?);
+    Ok(found)
+}
+
+/// A run for each, side by side.
+fn predicted(variants: Vec<(String, PaperArgs)>) -> Result<Vec<Technique>> {
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(variants.len()) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((name, variant)) = variants.get(i).filter(|_| !interrupt::asked()) else { break };
+                    let technique = attempt(name, variant);
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(i, _)| *i);
+    found.into_iter().map(|(_, technique)| technique).collect()
+}
+
+fn attempt(name: &str, variant: &PaperArgs) -> Result<Technique> {
+    let name = name.to_string();
+    match figures(variant) {
+        Ok(figures) => Ok(Technique { name, figures: Ok(figures) }),
+        Err(Failure { code: Code::Usage, error }) => Ok(Technique { name, figures: Err(error.to_string()) }),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// A change of the flags.
+type Change = (String, Box<dyn Fn(&mut PaperArgs)>);
+
+fn change(name: impl Into<String>, apply: impl Fn(&mut PaperArgs) + 'static) -> Change {
+    (name.into(), Box::new(apply))
+}
+
+/// The same run with these changes.
+fn with(paper: &PaperArgs, changes: &[&Change]) -> (String, PaperArgs) {
+    let mut variant = paper.clone();
+    changes.iter().for_each(|(_, apply)| apply(&mut variant));
+    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    (names.join(" + "), variant)
+}
+
+/// What can be changed in a run; `None` where it is in force already.
+struct Options {
+    amp: Option<Change>,
+    checkpoint: Option<Change>,
+    attention: Option<Change>,
+    halves: Option<Change>,
+    ones: Option<Change>,
+    fused: Option<Change>,
+    optimizers: Vec<Change>,
+}
+
+impl Options {
+    fn of(paper: &PaperArgs, plan: &Plan) -> Self {
+        let run = &plan.run;
+        // Networks of transformers are fused unless said, ours are written out unless said.
+        let written_out = match paper.model.attention {
+            Some(kind) => kind == AttentionName::Eager,
+            None => plan.subject.takes_data(),
+        };
+        Self {
+            amp: (run.precision == Precision::Fp32).then(|| amp(paper)),
+            checkpoint: paper.model.checkpoint.is_none().then(|| {
+                change("checkpointing, each block", |args| args.model.checkpoint = Some(CheckpointName::Blocks))
+            }),
+            attention: written_out
+                .then(|| change("fused attention", |args| args.model.attention = Some(AttentionName::Sdpa))),
+            halves: micro_batches(run.batch, run.accumulate, 2),
+            ones: micro_batches(run.batch, run.accumulate, run.batch).filter(|_| run.batch > 2),
+            fused: (run.optimizer.implementation != Implementation::Fused).then(|| {
+                change("fused optimizer", |args| args.training.optimizer_impl = Some(ImplementationName::Fused))
+            }),
+            optimizers: optimizers(run.optimizer.kind.name()),
+        }
+    }
+
+    fn singles(&self) -> impl Iterator<Item = &Change> {
+        let options = [&self.amp, &self.checkpoint, &self.attention, &self.halves, &self.ones, &self.fused];
+        options.into_iter().flatten().chain(&self.optimizers)
+    }
+
+    /// Without those that this network cannot have.
+    fn keep(&mut self, works: impl Fn(&Change) -> bool) {
+        for option in [&mut self.amp, &mut self.checkpoint, &mut self.attention, &mut self.halves, &mut self.fused] {
+            option.take_if(|change| !works(change));
+        }
+    }
+
+    fn combinations(&self, paper: &PaperArgs) -> Vec<(String, PaperArgs)> {
+        let Self { amp, checkpoint, attention, halves, ones, fused, .. } = self;
+        let pairs = [[amp, checkpoint], [amp, attention], [attention, checkpoint], [checkpoint, halves], [amp, halves]];
+        let pairs = pairs.iter().filter_map(|[a, b]| Some([a.as_ref()?, b.as_ref()?]));
+        let mut combinations: Vec<(String, PaperArgs)> = pairs.map(|pair| with(paper, &pair)).collect();
+        let everything: Vec<&Change> = [amp, attention, checkpoint, ones, fused].into_iter().flatten().collect();
+        if everything.len() > 2 {
+            combinations.push(("all of these, the optimizer kept".into(), with(paper, &everything).1));
+        }
+        combinations
+    }
+}
+
+/// Another optimizer with its own settings.
+fn optimizers(kind: &'static str) -> Vec<Change> {
+    // Adam holds what AdamW holds.
+    let others = ["sgd", "momentum", "adamw"].into_iter().filter(|name| !kind.starts_with("adam") || *name != "adamw");
+    let to = |name: &'static str| {
+        change(format!("{name} for {kind}"), move |args| {
+            args.training.optimizer = Some(name.into());
+            (args.training.optimizer_impl, args.training.capturable) = (None, false);
+            (args.training.amsgrad, args.training.nesterov) = (false, false);
+        })
+    };
+    others.filter(|name| *name != kind).map(to).collect()
+}
+
+/// bfloat16 where the card computes it, float16 with a loss scaler where not.
+fn amp(paper: &PaperArgs) -> Change {
+    let old = paper.profile.like.clone().unwrap_or_else(|| Plan::default_like(paper).into()).ends_with("sm75");
+    let precision = if old { "autocast-fp16" } else { "autocast-bf16" };
+    change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
+}
+
+/// The same examples per step in `parts` parts.
+fn micro_batches(batch: usize, accumulate: usize, parts: usize) -> Option<Change> {
+    (parts > 1 && batch.is_multiple_of(parts)).then(|| {
+        let (size, times) = (batch / parts, accumulate * parts);
+        change(format!("accumulation, {times} × {size}"), move |args| {
+            (args.training.batch, args.training.accumulate) = (Some(size), Some(times));
+        })
+    })
+}

@@ -1,0 +1,75 @@
+//! `fit`: the largest batch or sequence for a card.
+
+mod common;
+use common::{done, fits, json, refused, run};
+
+const CNN: [&str; 7] = ["fit", "--model", "simple-cnn", "--optimizer", "adam", "--gpu", "128MiB"];
+
+#[test]
+fn the_answer_is_borne_out_by_predictions_of_both_sizes() {
+    let found = json(&CNN);
+    assert_eq!((&found["schema"], &found["of"]), (&"vramlab-fit-1".into(), &"batch".into()));
+    assert_eq!(found["budget_bytes"], 128 << 20);
+    let largest = found["largest"].as_u64().unwrap();
+    let predict = |batch: u64| {
+        let batch = batch.to_string();
+        run(&[
+            "predict",
+            "--model",
+            "simple-cnn",
+            "--optimizer",
+            "adam",
+            "--gpu",
+            "128MiB",
+            "--steps",
+            "3",
+            "--batch",
+            &batch,
+        ])
+    };
+    assert_eq!((predict(largest).code, predict(largest + 1).code), (Some(0), Some(1)));
+    let runs = found["runs"].as_array().unwrap();
+    let of = |size: u64| runs.iter().find(|run| run["size"] == size).unwrap();
+    assert_eq!((&of(largest)["fits"], &of(largest + 1)["fits"]), (&true.into(), &false.into()));
+    let asked_for = of(largest)["law_requested_bytes"].as_u64().unwrap();
+    let allocated = of(largest)["peak_allocated_bytes"].as_u64().unwrap();
+    assert!(asked_for <= allocated && allocated < asked_for + (8 << 20), "{asked_for} {allocated}");
+}
+
+#[test]
+fn a_card_has_a_name_a_context_and_a_profile_of_its_own() {
+    let card = ["fit", "--model", "gpt2", "--optimizer", "adamw", "--gpu", "rtx4090"];
+    let found = json(&card);
+    assert_eq!(found["settings"]["like"], "torch-2.11-sm80");
+    let total = found["card"]["total_bytes"].as_u64().unwrap();
+    assert_eq!(found["budget_bytes"].as_u64(), Some(total - found["card"]["context_bytes"].as_u64().unwrap()));
+    let text = done(&card);
+    fits(&text);
+    for part in ["examples fit into GeForce RTX 4090", "do not", "per example", "Verified"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_sequence_can_be_fitted_too() {
+    let gpt = ["fit", "--of", "sequence", "--model", "gpt", "--batch", "2", "--gpu", "1GiB"];
+    let found = json(&gpt);
+    let largest = found["largest"].as_u64().unwrap();
+    assert!(largest > 64, "{largest}");
+    let pieces = found["law"]["pieces"].as_array().unwrap();
+    assert!(pieces.last().unwrap()["square"].as_u64().unwrap() > 0);
+    assert!(done(&gpt).contains("squared"));
+    assert!(refused(2, &["fit", "--of", "sequence", "--model", "mlp", "--gpu", "1GiB"]).contains("--of sequence"));
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused() {
+    assert!(refused(2, &["fit", "--model", "mlp"]).contains("--gpu"));
+    assert!(refused(2, &["fit", "--gpu", "rtx9999"]).contains("rtx4090"));
+    assert!(refused(2, &["fit", "--gpu", "1GiB", "--maximum", "1"]).contains("--maximum"));
+    let tiny = run(&["fit", "--gpu", "1MiB"]);
+    assert_eq!(tiny.code, Some(1));
+    assert!(tiny.stdout.contains("Not even one example fits"), "{}", tiny.stdout);
+    let enough = json(&["fit", "--model", "linear", "--gpu", "h200", "--maximum", "64"]);
+    assert_eq!((&enough["largest"], &enough["at_maximum"]), (&64.into(), &true.into()));
+}

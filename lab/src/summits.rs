@@ -1,0 +1,175 @@
+//! The high moments of a run: its peak and the next ones below it, from the history of events.
+//!
+//! Reducing what makes the peak helps only down to the next summit; that is why they are shown together.
+
+use memcore::memory::{AllocId, Category, CategoryBytes, Event, Ledger, Origin};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// A moment at which more was allocated than a while before and a while after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summit {
+    /// Bytes allocated then.
+    pub allocated_bytes: u64,
+    /// The phase of the step.
+    pub phase: String,
+    /// The operator whose allocation reached it; with the autograd node that it ran in.
+    pub op: String,
+    /// The module that was running; empty outside of any.
+    pub scope: String,
+    /// The category that held most.
+    pub mostly: String,
+    /// How much that was.
+    pub mostly_bytes: u64,
+}
+
+/// How far memory has to fall, as a share of the whole peak, before the next rise counts as another summit.
+const DEPTH: f64 = 0.01;
+
+/// What a summit looks like before its names are looked up.
+#[derive(Clone, Copy)]
+struct Height {
+    bytes: u64,
+    origin: Origin,
+    by_category: CategoryBytes,
+}
+
+/// The highest summits of a history, highest first; of those that the same operator reaches in the same phase and kind of module (step after step,
+/// layer after layer) the highest. Empty while the history is off.
+pub fn summits(ledger: &Ledger, count: usize) -> Vec<Summit> {
+    let depth = (ledger.usage().peak_bytes() as f64 * DEPTH) as u64;
+    let mut highest: FxHashMap<Origin, Height> = FxHashMap::default();
+    for height in heights(ledger.history(), depth.max(1)) {
+        let best = highest.entry(height.origin).or_insert(height);
+        if height.bytes > best.bytes {
+            *best = height;
+        }
+    }
+    let mut found: Vec<Summit> = highest.values().map(|height| named(ledger, height)).collect();
+    found.sort_by(|a, b| b.allocated_bytes.cmp(&a.allocated_bytes).then_with(|| a.scope.cmp(&b.scope)));
+    let mut kept: Vec<Summit> = Vec::new();
+    for summit in found {
+        let is_like = |other: &Summit| {
+            (&summit.phase, &summit.op) == (&other.phase, &other.op) && kind(&summit.scope) == kind(&other.scope)
+        };
+        if !kept.iter().any(is_like) {
+            kept.push(summit);
+        }
+    }
+    kept.truncate(count);
+    kept
+}
+
+/// A module's path without the numbers of layers: `h.*.mlp`.
+fn kind(scope: &str) -> String {
+    let parts = scope.split('.').map(|part| if part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+fn named(ledger: &Ledger, height: &Height) -> Summit {
+    let Origin { scope, op, node, phase } = height.origin;
+    let mostly =
+        Category::ALL.into_iter().max_by_key(|c| height.by_category[*c as usize]).unwrap_or(Category::Temporary);
+    Summit {
+        allocated_bytes: height.bytes,
+        phase: ledger.phase_name(phase).to_string(),
+        op: node.map_or_else(|| op.to_string(), |node| format!("{node}>{op}")),
+        scope: ledger.scope_path(scope).to_string(),
+        mostly: mostly.name().replace('_', " "),
+        mostly_bytes: height.by_category[mostly as usize],
+    }
+}
+
+/// Every moment that is followed by a fall of at least `depth` and preceded by a rise of as much.
+fn heights(events: &[Event], depth: u64) -> Vec<Height> {
+    let mut live: FxHashMap<AllocId, (u64, Category)> = FxHashMap::default();
+    let mut now = Height { bytes: 0, origin: Origin::default(), by_category: CategoryBytes::default() };
+    let (mut top, mut valley, mut climbing) = (now, 0u64, true);
+    let mut found = Vec::new();
+    for event in events {
+        match *event {
+            Event::Alloc { id, bytes, category, origin, .. } => {
+                live.insert(id, (bytes, category));
+                now.bytes += bytes;
+                now.by_category[category as usize] += bytes;
+                now.origin = origin;
+                if climbing && now.bytes > top.bytes {
+                    top = now;
+                } else if !climbing && now.bytes >= valley + depth {
+                    (top, climbing) = (now, true);
+                }
+            }
+            Event::Free { id, .. } => {
+                let Some((bytes, category)) = live.remove(&id) else { continue };
+                now.bytes -= bytes;
+                now.by_category[category as usize] -= bytes;
+                if climbing && now.bytes + depth <= top.bytes {
+                    found.push(top);
+                    (valley, climbing) = (now.bytes, false);
+                }
+                valley = valley.min(now.bytes);
+            }
+            Event::Retag { id, to } => {
+                let Some((bytes, category)) = live.get_mut(&id) else { continue };
+                now.by_category[*category as usize] -= *bytes;
+                now.by_category[to as usize] += *bytes;
+                *category = to;
+            }
+            _ => {}
+        }
+    }
+    if climbing && top.bytes > 0 {
+        found.push(top);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use memcore::memory::{ScopeId, Stream};
+
+    use super::*;
+
+    fn alloc(id: u64, bytes: u64, scope: ScopeId, op: &'static str) -> Event {
+        let origin = Origin { scope, op, ..Origin::default() };
+        let (id, stream, category) = (AllocId(id), Stream::DEFAULT, Category::Activation);
+        Event::Alloc { id, requested_bytes: bytes, bytes, address: 0, stream, category, origin }
+    }
+
+    fn free(id: u64) -> Event {
+        Event::Free { id: AllocId(id), origin: Origin::default() }
+    }
+
+    #[test]
+    fn summits_are_what_lies_between_two_falls_and_the_same_place_counts_once() {
+        let mut ledger = Ledger::new();
+        ledger.set_history(true);
+        let (a, b, other) = (ledger.scope("a"), ledger.scope("b.0"), ledger.scope("b.1"));
+        let events = [
+            alloc(0, 1000, a, "mm"),
+            alloc(1, 5, a, "add"), // highest: 1005, the fall of 5 below is no valley
+            free(1),
+            alloc(2, 3, b, "relu"),
+            free(2),
+            free(0), // 0
+            alloc(3, 700, b, "mm"),
+            free(3),
+            alloc(4, 800, b, "mm"), // the same place, higher
+            free(4),
+            alloc(5, 600, other, "mm"), // the same in another layer
+            free(5),
+        ];
+        events.into_iter().for_each(|event| ledger.record(event));
+        let found = summits(&ledger, 9);
+        let seen: Vec<(u64, &str, &str)> =
+            found.iter().map(|s| (s.allocated_bytes, s.scope.as_str(), s.op.as_str())).collect();
+        assert_eq!(seen, [(1005, "a", "add"), (800, "b.0", "mm")]);
+        assert_eq!((found[0].mostly.as_str(), found[0].mostly_bytes), ("activation", 1005));
+        assert_eq!(summits(&ledger, 1).len(), 1);
+    }
+
+    #[test]
+    fn without_a_history_there_are_none() {
+        assert!(summits(&Ledger::new(), 3).is_empty());
+    }
+}
