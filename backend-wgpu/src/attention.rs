@@ -33,7 +33,7 @@ struct Problem<'a> {
 /// Sizes, and the strides of q, k, v, mask, and of two more operands; all but the mask have a last stride of 1.
 const FIELDS: &str = "b: u32, h: u32, hk: u32, t: u32, s: u32, d: u32, dv: u32, scale: f32, \
      q_strides: vec4<u32>, k_strides: vec4<u32>, v_strides: vec4<u32>, mask_strides: vec4<u32>, \
-     e_strides: vec4<u32>, f_strides: vec4<u32>";
+     e_strides: vec4<u32>, f_strides: vec4<u32>, half: u32";
 
 impl Problem<'_> {
     fn variant(&self) -> Variant {
@@ -49,6 +49,8 @@ impl Problem<'_> {
                 job.u(stride);
             }
         }
+        // The first step of a sum over the keys of a block.
+        job.u(k[2].clamp(1, 64).next_power_of_two() / 2);
     }
 
     fn texts(&self) -> [(&'static str, &'static str); 2] {
@@ -70,8 +72,7 @@ impl Problem<'_> {
 }
 
 pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
-    let problem =
-        Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal };
+    let problem = Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal };
     let mut job = cx.job();
     job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref()).bind(&k.out).bind(&k.logsumexp);
     problem.push(&mut job, &k.out, &k.out);

@@ -56,13 +56,23 @@ pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
     let gemm = problem.gemm("conv2d", variant, sizes, [true, false]);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind_opt(k.bias.as_ref()).bind(&k.out);
-    gemm.run(cx, job, |job| problem.push(job), FIELDS, || {
-        let elem = Elem::of(k.x.dtype);
-        let slots =
-            vec![Slot::read("x", elem), Slot::read("weight", elem), Slot::read("bias", elem), Slot::write("out", elem)];
-        let bias = if k.bias.is_some() { " + bias_at(o)" } else { "" };
-        (slots, include_str!("conv/forward.wgsl").replace("$BIAS", bias))
-    })
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.x.dtype);
+            let slots = vec![
+                Slot::read("x", elem),
+                Slot::read("weight", elem),
+                Slot::read("bias", elem),
+                Slot::write("out", elem),
+            ];
+            let bias = if k.bias.is_some() { " + bias_at(o)" } else { "" };
+            (slots, include_str!("conv/forward.wgsl").replace("$BIAS", bias))
+        },
+    )
 }
 
 pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Result<()> {
@@ -72,11 +82,17 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
     let gemm = problem.gemm("conv2d_input_grad", Variant::new(), sizes, [true, false]);
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.weight).bind(&k.out);
-    gemm.run(cx, job, |job| problem.push(job), FIELDS, || {
-        let elem = Elem::of(k.out.dtype);
-        let slots = vec![Slot::read("grad", elem), Slot::read("weight", elem), Slot::write("out", elem)];
-        (slots, include_str!("conv/input_grad.wgsl").into())
-    })
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.out.dtype);
+            let slots = vec![Slot::read("grad", elem), Slot::read("weight", elem), Slot::write("out", elem)];
+            (slots, include_str!("conv/input_grad.wgsl").into())
+        },
+    )
 }
 
 pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> Result<()> {
@@ -85,9 +101,15 @@ pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> 
     let gemm = problem.gemm("conv2d_weight_grad", Variant::new(), sizes, [true, true]);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.grad).bind(&k.out);
-    gemm.run(cx, job, |job| problem.push(job), FIELDS, || {
-        let elem = Elem::of(k.x.dtype);
-        let slots = vec![Slot::read("x", elem), Slot::read("grad", elem), Slot::write("out", elem)];
-        (slots, include_str!("conv/weight_grad.wgsl").into())
-    })
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.x.dtype);
+            let slots = vec![Slot::read("x", elem), Slot::read("grad", elem), Slot::write("out", elem)];
+            (slots, include_str!("conv/weight_grad.wgsl").into())
+        },
+    )
 }

@@ -17,6 +17,10 @@ use crate::job::{Context, Job, SCRATCH_BYTES, Variant};
 
 /// Threads along each side of a tile.
 const SIDE: usize = 8;
+/// Threads of a workgroup.
+const THREADS: usize = SIDE * SIDE;
+/// Rounds of a loop that are written out.
+const UNROLL: usize = 2;
 /// Inner size of a step.
 const DEPTH: usize = 16;
 /// Tiles that keep a device busy.
@@ -56,7 +60,15 @@ struct Tile {
 
 impl Tile {
     fn of(sizes: &Sizes) -> Self {
-        let fitting = |size: usize| if size <= SIDE { 1 } else if size <= 4 * SIDE { 4 } else { 8 };
+        let fitting = |size: usize| {
+            if size <= SIDE {
+                1
+            } else if size <= 4 * SIDE {
+                4
+            } else {
+                8
+            }
+        };
         Self { rows: fitting(sizes.m), columns: fitting(sizes.n) }
     }
 
@@ -78,6 +90,8 @@ enum Stage {
     Parts,
     /// From the scratch to the caller.
     Join,
+    /// To the caller, a thread for each element: for results too small for a tile.
+    Alone,
 }
 
 impl Gemm {
@@ -112,67 +126,76 @@ impl Gemm {
                 let fields = format!(
                     "m: u32, n: u32, k: u32, batch: u32, tiles_m: u32, tiles_n: u32, parts: u32, length: u32, {fields}"
                 );
-                let main = if stage == Stage::Join { JOIN.to_string() } else { self.source(tile, stage) };
+                let main = match stage {
+                    Stage::Join => JOIN.to_string(),
+                    Stage::Alone => ALONE.to_string(),
+                    Stage::Whole | Stage::Parts => self.source(tile, stage),
+                };
                 declare(&slots, &fields) + &code + &main
             })
         };
+        if m <= SIDE && n <= SIDE && k <= SHORTEST {
+            return launch(Stage::Alone, (batch * m * n).div_ceil(THREADS));
+        }
         if parts == 1 {
             return launch(Stage::Whole, tiles);
         }
         launch(Stage::Parts, tiles * parts)?;
-        launch(Stage::Join, (batch * m * n).div_ceil(64))
+        launch(Stage::Join, (batch * m * n).div_ceil(THREADS))
     }
 
     fn source(&self, tile: Tile, stage: Stage) -> String {
         let (height, width) = (tile.height(), tile.width());
+        // The operands' tiles, later the result's.
+        let shared = (DEPTH * (height + width)).max(height * width);
         let mut out = format!(
-            "var<workgroup> a_tile: array<f32, {}>;\nvar<workgroup> b_tile: array<f32, {}>;\n\
-             @compute @workgroup_size({})\nfn main(grid: Grid) {{\n    let lane = grid.lane;\n    \
+            "var<workgroup> tile: array<f32, {shared}>;\n\
+             @compute @workgroup_size({THREADS})\nfn main(grid: Grid) {{\n    let lane = grid.lane;\n    \
              let n0 = group_of(grid) % p.tiles_n * {width}u;\n    var rest = group_of(grid) / p.tiles_n;\n    \
              let m0 = rest % p.tiles_m * {height}u;\n    rest = rest / p.tiles_m;\n    \
              let part = rest % p.parts;\n    rest = rest / p.parts;\n    \
              let exists = rest < p.batch;\n    let z = min(rest, p.batch - 1u);\n    \
              let ty = lane / {SIDE}u * {}u;\n    let tx = lane % {SIDE}u * {}u;\n    \
              let end = min((part + 1u) * p.length, p.k);\n",
-            DEPTH * height,
-            DEPTH * width,
-            SIDE * SIDE,
-            tile.rows,
-            tile.columns,
+            tile.rows, tile.columns,
         );
         for (i, j) in places(tile) {
             let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
         }
         let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {DEPTH}u) {{");
-        load(&mut out, "a", "m", height, self.a_along_k, "a_value(z, m0 + at, k0 + step)");
-        load(&mut out, "b", "n", width, self.b_along_k, "b_value(z, k0 + step, n0 + at)");
-        // Four at a time: fewer rounds.
-        let _ = writeln!(out, "        workgroupBarrier();\n        for (var s0 = 0u; s0 < {DEPTH}u; s0 += 4u) {{");
-        for s in 0..4 {
+        load(&mut out, 0, "m", height, self.a_along_k, "a_value(z, m0 + at, k0 + step)");
+        load(&mut out, DEPTH * height, "n", width, self.b_along_k, "b_value(z, k0 + step, n0 + at)");
+        let _ =
+            writeln!(out, "        workgroupBarrier();\n        for (var s0 = 0u; s0 < {DEPTH}u; s0 += {UNROLL}u) {{");
+        for s in 0..UNROLL {
             let _ = writeln!(out, "          {{\n            let s = s0 + {s}u;");
             for i in 0..tile.rows {
-                let _ = writeln!(out, "            let a{i} = a_tile[s * {height}u + ty + {i}u];");
+                let _ = writeln!(out, "            let a{i} = tile[s * {height}u + ty + {i}u];");
             }
             for j in 0..tile.columns {
-                let _ = writeln!(out, "            let b{j} = b_tile[s * {width}u + tx + {j}u];");
+                let _ = writeln!(out, "            let b{j} = tile[{}u + s * {width}u + tx + {j}u];", DEPTH * height);
             }
             for (i, j) in places(tile) {
                 let _ = writeln!(out, "            c{i}_{j} += a{i} * b{j};");
             }
             out += "          }\n";
         }
-        out += "        }\n        workgroupBarrier();\n    }\n    if (!exists) { return; }\n";
+        out += "        }\n        workgroupBarrier();\n    }\n";
         for (i, j) in places(tile) {
-            let (m, n) = (format!("m0 + ty + {i}u"), format!("n0 + tx + {j}u"));
-            let put = match stage {
-                Stage::Parts => {
-                    format!("scratch_put(((part * p.batch + z) * p.m + {m}) * p.n + {n}, c{i}_{j});")
-                }
-                _ => format!("store(z, {m}, {n}, c{i}_{j});"),
-            };
-            let _ = writeln!(out, "    if ({m} < p.m && {n} < p.n) {{ {put} }}");
+            let _ = writeln!(out, "    tile[(ty + {i}u) * {width}u + tx + {j}u] = c{i}_{j};");
         }
-        out + "}\n"
+        let put = match stage {
+            Stage::Parts => "scratch_put(((part * p.batch + z) * p.m + m) * p.n + n, tile[e]);",
+            _ => "store(z, m, n, tile[e]);",
+        };
+        let _ = writeln!(
+            out,
+            "    workgroupBarrier();\n    for (var e = lane; e < {}u; e += {THREADS}u) {{\n        \
+             let m = m0 + e / {width}u;\n        let n = n0 + e % {width}u;\n        \
+             if (exists && m < p.m && n < p.n) {{ {put} }}\n    }}\n}}",
+            height * width,
+        );
+        out
     }
 }
 
@@ -185,6 +208,20 @@ fn main(grid: Grid) {
     var sum = 0.0;
     for (var part = 0u; part < p.parts; part += 1u) { sum += scratch_at(part * size + at); }
     store(at / (p.m * p.n), at / p.n % p.m, at % p.n, sum);
+}
+";
+
+/// A sum for each thread.
+const ALONE: &str = "@compute @workgroup_size(64)
+fn main(grid: Grid) {
+    let at = group_of(grid) * 64u + grid.lane;
+    if (at >= p.batch * p.m * p.n) { return; }
+    let z = at / (p.m * p.n);
+    let m = at / p.n % p.m;
+    let n = at % p.n;
+    var sum = 0.0;
+    for (var k = 0u; k < p.k; k += 1u) { sum += a_value(z, m, k) * b_value(z, k, n); }
+    store(z, m, n, sum);
 }
 ";
 
@@ -201,21 +238,24 @@ fn places(tile: Tile) -> impl Iterator<Item = (usize, usize)> {
     (0..tile.rows).flat_map(move |i| (0..tile.columns).map(move |j| (i, j)))
 }
 
-/// Brings one operand's part of a step into workgroup memory, `[step][at]`; 0 outside its sizes.
-fn load(out: &mut String, name: &str, side: &str, length: usize, along_k: bool, value: &str) {
-    let threads = SIDE * SIDE;
-    for round in 0..DEPTH * length / threads {
-        let (step, at) = if along_k {
-            (format!("e % {DEPTH}u"), format!("e / {DEPTH}u"))
-        } else {
-            (format!("e / {length}u"), format!("e % {length}u"))
-        };
+/// Brings one operand's part of a step into workgroup memory behind `base`, `[step][at]`; 0 outside its sizes.
+fn load(out: &mut String, base: usize, side: &str, length: usize, along_k: bool, value: &str) {
+    let (step, at) = if along_k {
+        (format!("e % {DEPTH}u"), format!("e / {DEPTH}u"))
+    } else {
+        (format!("e / {length}u"), format!("e % {length}u"))
+    };
+    let count = DEPTH * length;
+    let unroll = (count / THREADS).min(UNROLL);
+    let _ = writeln!(out, "        for (var e0 = lane; e0 < {count}u; e0 += {}u) {{", unroll * THREADS);
+    for i in 0..unroll {
         let _ = writeln!(
             out,
-            "        {{\n            let e = lane + {}u;\n            let step = {step};\n            let at = {at};\n            \
+            "          {{\n            let e = e0 + {}u;\n            let step = {step};\n            let at = {at};\n            \
              var v = 0.0;\n            if ({side}0 + at < p.{side} && k0 + step < end) {{ v = {value}; }}\n            \
-             {name}_tile[step * {length}u + at] = v;\n        }}",
-            round * threads,
+             tile[{base}u + step * {length}u + at] = v;\n          }}",
+            i * THREADS,
         );
     }
+    *out += "        }\n";
 }

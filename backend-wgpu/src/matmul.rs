@@ -40,14 +40,11 @@ pub(crate) fn matmul(cx: &mut Context<'_>, k: &Matmul) -> Result<()> {
             strides(job, x);
         }
     };
-    let fields = "alpha: f32, beta: f32, az: u32, am: u32, ak: u32, bz: u32, bk: u32, bn: u32, oz: u32, om: u32, on: u32";
+    let fields =
+        "alpha: f32, beta: f32, az: u32, am: u32, ak: u32, bz: u32, bk: u32, bn: u32, oz: u32, om: u32, on: u32";
     gemm.run(cx, job, more, fields, || {
-        let slots = vec![
-            Slot::read("a", elem),
-            Slot::read("b", elem),
-            Slot::read("bias", elem),
-            Slot::write("out", elem),
-        ];
+        let slots =
+            vec![Slot::read("a", elem), Slot::read("b", elem), Slot::read("bias", elem), Slot::write("out", elem)];
         let held = if accumulates { " + p.beta * out_at(at)" } else { "" };
         let bias = if biased { " + bias_at(n)" } else { "" };
         let code = format!(

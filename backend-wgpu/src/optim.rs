@@ -136,11 +136,8 @@ pub(crate) fn update_scale(cx: &mut Context<'_>, k: &UpdateScale) -> Result<()> 
     job.bind(&k.scale).bind(&k.growth_tracker).bind(&k.found_inf);
     job.f(k.growth_factor).f(k.backoff_factor).word(k.growth_interval as u32);
     cx.run(&job, Variant::new().key("update_scale"), 1, || {
-        let slots = [
-            Slot::write("scale", Elem::F32),
-            Slot::write("tracker", Elem::I32),
-            Slot::read("found_inf", Elem::F32),
-        ];
+        let slots =
+            [Slot::write("scale", Elem::F32), Slot::write("tracker", Elem::I32), Slot::read("found_inf", Elem::F32)];
         declare(&slots, "growth: f32, backoff: f32, interval: i32") + include_str!("optim/update_scale.wgsl")
     })
 }

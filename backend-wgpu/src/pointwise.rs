@@ -122,12 +122,14 @@ impl Pointwise<'_> {
 
     fn source(&self, rank: usize, wide: bool, repeats: [bool; MAX_OPERANDS], function: &str) -> String {
         let count = self.operands.len();
-        let width = if wide { Width::Four } else { Width::One };
         let slots: Vec<Slot> = self
             .operands
             .iter()
             .enumerate()
-            .map(|(i, (_, elem))| Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 })
+            .map(|(i, (_, elem))| {
+                let width = if wide && !repeats[i] { Width::Four } else { Width::One };
+                Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 }
+            })
             .collect();
         let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, pad0: u32, pad1: u32, pad2: u32, \
              dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 8>";

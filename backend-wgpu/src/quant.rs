@@ -45,20 +45,26 @@ pub(crate) fn matmul_int8(cx: &mut Context<'_>, k: &MatmulInt8) -> Result<()> {
     };
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind(&k.scale).bind_opt(k.bias.as_ref()).bind(&k.out);
-    gemm.run(cx, job, |_| {}, "", || {
-        let slots = vec![
-            Slot::read("x", elem),
-            Slot::read("weight", Elem::I8),
-            Slot::read("scale", Elem::F32),
-            Slot::read("bias", elem),
-            Slot::write("out", elem),
-        ];
-        let bias = if k.bias.is_some() { " + bias_at(n)" } else { "" };
-        let code = format!(
-            "fn a_value(z: u32, m: u32, k: u32) -> f32 {{ return x_at(m * p.k + k); }}\n\
+    gemm.run(
+        cx,
+        job,
+        |_| {},
+        "",
+        || {
+            let slots = vec![
+                Slot::read("x", elem),
+                Slot::read("weight", Elem::I8),
+                Slot::read("scale", Elem::F32),
+                Slot::read("bias", elem),
+                Slot::write("out", elem),
+            ];
+            let bias = if k.bias.is_some() { " + bias_at(n)" } else { "" };
+            let code = format!(
+                "fn a_value(z: u32, m: u32, k: u32) -> f32 {{ return x_at(m * p.k + k); }}\n\
              fn b_value(z: u32, k: u32, n: u32) -> f32 {{ return f32(weight_at(n * p.k + k)); }}\n\
              fn store(z: u32, m: u32, n: u32, v: f32) {{ out_put(m * p.n + n, v * scale_at(n){bias}); }}\n"
-        );
-        (slots, code)
-    })
+            );
+            (slots, code)
+        },
+    )
 }

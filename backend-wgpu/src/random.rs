@@ -9,7 +9,8 @@ use crate::job::{Context, Job, Variant};
 use crate::pointwise::Pointwise;
 
 const PHILOX: &str = include_str!("random/philox.wgsl");
-const FIELDS: &str = "n: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32, a: f32, b: f32, zero: u32";
+const FIELDS: &str =
+    "n: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32, a: f32, b: f32, zero: u32";
 
 /// The parameters of the generator: a thread makes the four words of one counter.
 fn generator(job: &mut Job, n: usize, seed: u64, offset: u64, scalars: [f32; 2]) {

@@ -49,7 +49,7 @@ fn main(grid: Grid) {
         }
         weights[lane] = scores;
         workgroupBarrier();
-        for (var step = 32u; step > 0u; step = step >> 1u) {
+        for (var step = p.half; step > 0u; step = step >> 1u) {
             if (lane < step) { weights[lane] = max(weights[lane], weights[lane + step]); }
             workgroupBarrier();
         }
@@ -71,7 +71,7 @@ fn main(grid: Grid) {
         weights[lane] = weight;
         halves[lane] = weight;
         workgroupBarrier();
-        for (var step = 32u; step > 0u; step = step >> 1u) {
+        for (var step = p.half; step > 0u; step = step >> 1u) {
             if (lane < step) { halves[lane] = halves[lane] + halves[lane + step]; }
             workgroupBarrier();
         }

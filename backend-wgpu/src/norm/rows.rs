@@ -159,11 +159,6 @@ impl Backward<'_> {
     }
 
     fn slots(&self, elem: Elem) -> [Slot; 4] {
-        [
-            Slot::read("grad", elem),
-            Slot::read("x", elem),
-            Slot::read("mean", Elem::F32),
-            Slot::read("rstd", Elem::F32),
-        ]
+        [Slot::read("grad", elem), Slot::read("x", elem), Slot::read("mean", Elem::F32), Slot::read("rstd", Elem::F32)]
     }
 }

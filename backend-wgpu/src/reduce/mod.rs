@@ -96,7 +96,8 @@ fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> 
         (_, ReduceOp::Mean) => "out_put(kept_out_offset(o), best.x / p.count);".to_string(),
         _ => "out_put(kept_out_offset(o), best.x);".to_string(),
     };
-    let indices = if stage != Stage::Parts && k.indices.is_some() { "indices_put(o, vec2<u32>(best.at, 0u));" } else { "" };
+    let indices =
+        if stage != Stage::Parts && k.indices.is_some() { "indices_put(o, vec2<u32>(best.at, 0u));" } else { "" };
     let texts = [
         ("$VALUE", value),
         ("$START", start),
