@@ -24,8 +24,8 @@ pub(crate) struct Pointwise<'a> {
     pub(crate) op: u64,
     /// The output, then the inputs.
     pub(crate) operands: &'a [(&'a Operand, Elem)],
-    /// Numbers that the function may use, as `p.a`, `p.b` (f32), `p.c`, `p.d` (u32).
-    pub(crate) scalars: [u32; 4],
+    /// Numbers that the function may use, as `p.a`, `p.b` (f32), `p.c` to `p.f` (u32).
+    pub(crate) scalars: [u32; 6],
     /// Whether the function takes the last two indices as well, `row` and `column`; dimensions are not merged then.
     pub(crate) indexed: bool,
 }
@@ -106,7 +106,7 @@ impl Pointwise<'_> {
         self.scalars.iter().for_each(|word| {
             job.word(*word);
         });
-        job.u(0).u(0).u(0);
+        job.u(0);
         for size in walk.dims.into_iter().chain([0, 0]) {
             job.u(size);
         }
@@ -131,7 +131,7 @@ impl Pointwise<'_> {
                 Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 }
             })
             .collect();
-        let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, pad0: u32, pad1: u32, pad2: u32, \
+        let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, e: u32, f: u32, pad: u32, \
              dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 8>";
         let mut out = declare(&slots, fields);
         out += function;

@@ -65,7 +65,7 @@ pub(crate) fn dropout(cx: &mut Context<'_>, k: &Dropout) -> Result<()> {
 pub(crate) fn dropout_grad(cx: &mut Context<'_>, k: &DropoutGrad) -> Result<()> {
     let elem = Elem::of(k.out.dtype);
     let operands = [(&k.out, elem), (&k.grad, elem), (&k.mask, Elem::B1)];
-    let scalars = [(k.scale as f32).to_bits(), 0, 0, 0];
+    let scalars = [(k.scale as f32).to_bits(), 0, 0, 0, 0, 0];
     let kernel = Pointwise { name: "dropout_grad", op: 0, operands: &operands, scalars, indexed: false };
     kernel.run(cx, || "fn op(x: f32, mask: u32) -> f32 { if (mask != 0u) { return p.a * x; } return 0.0; }".into())
 }

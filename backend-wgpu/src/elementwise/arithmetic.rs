@@ -15,8 +15,8 @@ pub(crate) fn supports_binary(k: &Binary) -> bool {
         || k.op.is_comparison()
         || match k.op {
             BinaryOp::Add { alpha } => k.lhs.dtype != DType::Bool && alpha.fract() == 0.0,
-            BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Maximum | BinaryOp::Minimum => true,
-            _ => false,
+            BinaryOp::Div | BinaryOp::Pow => false,
+            _ => true,
         }
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary) -> Result<()> {
         _ => 1.0,
     };
     let whole = alpha as i64 as u64;
-    let scalars = [f(alpha), 0, whole as u32, (whole >> 32) as u32];
+    let scalars = [f(alpha), 0, whole as u32, (whole >> 32) as u32, 0, 0];
     let operands = [typed(&k.out), typed(&k.lhs), typed(&k.rhs)];
     let kernel = Pointwise { name: "binary", op, operands: &operands, scalars, indexed: false };
     let (from, to) = (elem.wgsl(), Elem::of(k.out.dtype).wgsl());
@@ -60,7 +60,8 @@ fn i32s(op: BinaryOp) -> (u64, &'static str) {
         BinaryOp::Sub => (2, "x - y"),
         BinaryOp::Mul => (3, "x * y"),
         BinaryOp::Maximum => (5, "max(x, y)"),
-        _ => (6, "min(x, y)"),
+        BinaryOp::Minimum => (6, "min(x, y)"),
+        _ => (8, "(x - y) * (x - y)"),
     }
 }
 
@@ -70,7 +71,8 @@ fn i64s(op: BinaryOp) -> (u64, &'static str) {
         BinaryOp::Sub => (2, "i64_sub(x, y)"),
         BinaryOp::Mul => (3, "i64_mul(x, y)"),
         BinaryOp::Maximum => (5, "select(x, y, i64_less(x, y))"),
-        _ => (6, "select(y, x, i64_less(x, y))"),
+        BinaryOp::Minimum => (6, "select(y, x, i64_less(x, y))"),
+        _ => (8, "i64_mul(i64_sub(x, y), i64_sub(x, y))"),
     }
 }
 
@@ -99,6 +101,7 @@ pub(crate) fn ternary(cx: &mut Context<'_>, k: &Ternary) -> Result<()> {
         TernaryOp::MseGrad { scale } => (3, scale, "p.a * x * (y - z)"),
     };
     let operands = [typed(&k.out), typed(&k.a), typed(&k.b), typed(&k.c)];
-    let kernel = Pointwise { name: "ternary", op, operands: &operands, scalars: [f(scalar), 0, 0, 0], indexed: false };
+    let kernel =
+        Pointwise { name: "ternary", op, operands: &operands, scalars: [f(scalar), 0, 0, 0, 0, 0], indexed: false };
     kernel.run(cx, || format!("fn op(x: f32, y: f32, z: f32) -> f32 {{ return {body}; }}"))
 }

@@ -11,7 +11,7 @@ use crate::pointwise::Pointwise;
 pub(crate) fn fill(cx: &mut Context<'_>, k: &Fill) -> Result<()> {
     let [low, high] = bits_of(k.value, k.out.dtype);
     let kernel =
-        Pointwise { name: "fill", op: 0, operands: &[moved(&k.out)], scalars: [0, 0, low, high], indexed: false };
+        Pointwise { name: "fill", op: 0, operands: &[moved(&k.out)], scalars: [0, 0, low, high, 0, 0], indexed: false };
     kernel.run(cx, || match Elem::bits(k.out.dtype) {
         Elem::B8 => "fn op() -> vec2<u32> { return vec2<u32>(p.c, p.d); }".into(),
         _ => "fn op() -> u32 { return p.c; }".into(),
@@ -22,7 +22,7 @@ pub(crate) fn copy(cx: &mut Context<'_>, k: &Copy) -> Result<()> {
     let alike = k.src.dtype == k.out.dtype;
     let operands = if alike { [moved(&k.out), moved(&k.src)] } else { [typed(&k.out), typed(&k.src)] };
     let kernel =
-        Pointwise { name: "copy", op: u64::from(!alike), operands: &operands, scalars: [0; 4], indexed: false };
+        Pointwise { name: "copy", op: u64::from(!alike), operands: &operands, scalars: [0; 6], indexed: false };
     kernel.run(cx, || {
         let (from, to) = (operands[1].1, operands[0].1);
         let body = if alike { "x" } else { conversion(from, to) };

@@ -26,7 +26,7 @@ pub(crate) fn unary_grad(cx: &mut Context<'_>, k: &UnaryGrad) -> Result<()> {
         name: "unary_grad",
         op,
         operands: &[typed(&k.out), typed(&k.saved), typed(&k.grad)],
-        scalars: [f(slope), 0, 0, 0],
+        scalars: [f(slope), 0, 0, 0, 0, 0],
         indexed: false,
     };
     kernel.run(cx, || format!("{FUNCTIONS}fn op(s: f32, g: f32) -> f32 {{ {body} }}"))

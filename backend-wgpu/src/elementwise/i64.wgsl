@@ -69,3 +69,9 @@ fn f32_of_i64(a: vec2<u32>) -> f32 {
     }
     return select(x, -x, negative);
 }
+
+fn i64_clamp(x: vec2<u32>, low: vec2<u32>, high: vec2<u32>) -> vec2<u32> {
+    if (i64_less(x, low)) { return low; }
+    if (i64_less(high, x)) { return high; }
+    return x;
+}

@@ -21,9 +21,9 @@ pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary) -> Result<()> {
             Elem::F32 | Elem::F16 | Elem::BF16 => "select(0, 1, x == 0.0)",
             _ => "select(0, 1, x == 0)",
         };
-        (63, [0; 4], body)
-    } else if let Some((code, body)) = integer(k.op, k.x.dtype) {
-        (code, [0; 4], body)
+        (63, [0; 6], body)
+    } else if let Some(found) = integer(k.op, k.x.dtype) {
+        found
     } else {
         float(k.op)
     };
@@ -34,8 +34,8 @@ pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary) -> Result<()> {
 }
 
 /// Code, scalars and expression of a function of floats.
-fn float(op: UnaryOp) -> (u64, [u32; 4], &'static str) {
-    let plain = |code, body| (code, [0; 4], body);
+fn float(op: UnaryOp) -> (u64, [u32; 6], &'static str) {
+    let plain = |code, body| (code, [0; 6], body);
     match op {
         UnaryOp::Neg => plain(0, "bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u)"),
         UnaryOp::Abs => plain(1, "bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu)"),
@@ -51,39 +51,66 @@ fn float(op: UnaryOp) -> (u64, [u32; 4], &'static str) {
         UnaryOp::Tanh => plain(11, "tanh_of(x)"),
         UnaryOp::Sigmoid => plain(12, "sigmoid(x)"),
         UnaryOp::Relu => plain(13, "select(x, 0.0, x <= 0.0)"),
-        UnaryOp::LeakyRelu { slope } => (14, [f(slope), 0, 0, 0], "select(p.a * x, x, x > 0.0)"),
+        UnaryOp::LeakyRelu { slope } => (14, [f(slope), 0, 0, 0, 0, 0], "select(p.a * x, x, x > 0.0)"),
         UnaryOp::Gelu => plain(15, "x * normal_cdf(x)"),
         UnaryOp::GeluTanh => plain(16, "0.5 * x * (1.0 + tanh_of(gelu_inner(x)))"),
         UnaryOp::Silu => plain(17, "x * sigmoid(x)"),
-        UnaryOp::Affine { mul, add } => (18, [f(mul), f(add), 0, 0], "p.a * x + p.b"),
+        UnaryOp::Affine { mul, add } => (18, [f(mul), f(add), 0, 0, 0, 0], "p.a * x + p.b"),
         UnaryOp::Pow { exponent } => power(exponent),
-        UnaryOp::Clamp { min, max } => (20, [f(min), f(max), 0, 0], "select(select(x, p.b, x > p.b), p.a, x < p.a)"),
+        UnaryOp::Clamp { min, max } => {
+            (20, [f(min), f(max), 0, 0, 0, 0], "select(select(x, p.b, x > p.b), p.a, x < p.a)")
+        }
         UnaryOp::IsZero => plain(63, "select(0.0, 1.0, x == 0.0)"),
     }
 }
 
 /// The usual exponents have better forms than the general one.
-fn power(exponent: f64) -> (u64, [u32; 4], &'static str) {
-    let plain = |code, body| (code, [0; 4], body);
+fn power(exponent: f64) -> (u64, [u32; 6], &'static str) {
+    let plain = |code, body| (code, [0; 6], body);
     match exponent {
         2.0 => plain(8, "x * x"),
         3.0 => plain(21, "x * x * x"),
         0.5 => plain(5, "sqrt(x)"),
         -0.5 => plain(6, "1.0 / sqrt(x)"),
         -1.0 => plain(7, "1.0 / x"),
-        _ => (19, [f(exponent), 0, 0, 0], "power(x, p.a)"),
+        _ => (19, [f(exponent), 0, 0, 0, 0, 0], "power(x, p.a)"),
     }
 }
 
-/// Code and expression of a function of integers.
-fn integer(op: UnaryOp, dtype: DType) -> Option<(u64, &'static str)> {
+/// Code, scalars and expression of a function of integers.
+fn integer(op: UnaryOp, dtype: DType) -> Option<(u64, [u32; 6], &'static str)> {
+    let plain = |code, body| Some((code, [0; 6], body));
+    let words = |a: f64, b: f64| {
+        let (a, b) = (a as i64 as u64, b as i64 as u64);
+        [0, 0, a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32]
+    };
     match (dtype, op) {
-        (DType::I64, UnaryOp::Neg) => Some((32, "i64_neg(x)")),
-        (DType::I64, UnaryOp::Abs) => Some((33, "select(x, i64_neg(x), i64_is_negative(x))")),
-        (DType::I64, UnaryOp::Square) => Some((34, "i64_mul(x, x)")),
-        (DType::I32 | DType::I8 | DType::U8, UnaryOp::Neg) => Some((32, "-x")),
-        (DType::I32 | DType::I8 | DType::U8, UnaryOp::Abs) => Some((33, "abs(x)")),
-        (DType::I32 | DType::I8 | DType::U8, UnaryOp::Square) => Some((34, "x * x")),
+        (dtype, _) if dtype.is_float() => None,
+        (DType::I64, UnaryOp::Neg) => plain(32, "i64_neg(x)"),
+        (DType::I64, UnaryOp::Abs) => plain(33, "select(x, i64_neg(x), i64_is_negative(x))"),
+        (DType::I64, UnaryOp::Square) => plain(34, "i64_mul(x, x)"),
+        (DType::I64, UnaryOp::Sign) => {
+            plain(35, "i64_of_i32(select(select(0, 1, any(x != vec2<u32>(0u))), -1, i64_is_negative(x)))")
+        }
+        (DType::I64, UnaryOp::Relu) => plain(36, "select(x, vec2<u32>(0u), i64_is_negative(x))"),
+        (DType::I64, UnaryOp::Affine { mul, add }) if mul.fract() == 0.0 && add.fract() == 0.0 => {
+            Some((37, words(mul, add), "i64_add(i64_mul(x, vec2<u32>(p.c, p.d)), vec2<u32>(p.e, p.f))"))
+        }
+        (DType::I64, UnaryOp::Clamp { min, max }) => {
+            Some((38, words(min, max), "i64_clamp(x, vec2<u32>(p.c, p.d), vec2<u32>(p.e, p.f))"))
+        }
+        (_, UnaryOp::Neg) => plain(32, "-x"),
+        (_, UnaryOp::Abs) => plain(33, "abs(x)"),
+        (_, UnaryOp::Square) => plain(34, "x * x"),
+        (_, UnaryOp::Sign) => plain(35, "sign(x)"),
+        (_, UnaryOp::Relu) => plain(36, "max(x, 0)"),
+        (_, UnaryOp::Affine { mul, add }) if mul.fract() == 0.0 && add.fract() == 0.0 => {
+            Some((37, words(mul, add), "x * bitcast<i32>(p.c) + bitcast<i32>(p.e)"))
+        }
+        (_, UnaryOp::Clamp { min, max }) => {
+            let inside = |bound: f64| bound.clamp(i32::MIN.into(), i32::MAX.into());
+            Some((38, words(inside(min), inside(max)), "min(max(x, bitcast<i32>(p.c)), bitcast<i32>(p.e))"))
+        }
         _ => None,
     }
 }
