@@ -19,14 +19,56 @@ pub(crate) struct Entry {
     pub count: fn() -> Result<usize>,
     /// Opens the device of that number, which is below the count.
     pub open: fn(usize) -> Result<Arc<dyn Backend>>,
+    /// What can be said of the device of that number without opening it.
+    pub about: fn(usize) -> About,
+}
+
+/// What kind of device it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    /// `processor`, `discrete`, `integrated`, `software`, … Empty where there is nothing to say.
+    pub kind: &'static str,
+    /// What else it can do that kernels may use.
+    pub features: Vec<&'static str>,
+    /// Why [`AUTO`] passes it over, where it does.
+    pub passed_over: Option<String>,
 }
 
 /// Every backend, the one to prefer first.
 pub(crate) const ALL: &[Entry] = &[
+    #[cfg(feature = "wgpu")]
+    Entry { name: "wgpu", count: wgpu_count, open: |i| Ok(Arc::new(backend_wgpu::Wgpu::open(i)?)), about: wgpu_about },
     #[cfg(feature = "cpu")]
-    Entry { name: "cpu", count: || Ok(1), open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)) },
-    Entry { name: "meta", count: || Ok(1), open: |_| Ok(Arc::new(Meta::default())) },
+    Entry {
+        name: "cpu",
+        count: || Ok(1),
+        open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)),
+        about: |_| About { kind: "processor", ..About::default() },
+    },
+    Entry {
+        name: "meta",
+        count: || Ok(1),
+        open: |_| Ok(Arc::new(Meta::default())),
+        about: |_| About { kind: "none", ..About::default() },
+    },
 ];
+
+/// Adapters of all drivers.
+#[cfg(feature = "wgpu")]
+fn wgpu_count() -> Result<usize> {
+    match backend_wgpu::adapters().len() {
+        0 => Err(Error::backend("wgpu", backend_wgpu::NO_ADAPTER)),
+        count => Ok(count),
+    }
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu_about(index: usize) -> About {
+    let Some(adapter) = backend_wgpu::adapters().into_iter().nth(index) else { return About::default() };
+    let passed_over =
+        (!adapter.is_discrete).then(|| format!("{} is no discrete GPU; --backend wgpu takes it", adapter.name));
+    About { kind: adapter.kind, features: adapter.features, passed_over }
+}
 
 /// What `--backend` takes.
 pub(crate) fn names() -> Vec<&'static str> {
@@ -59,7 +101,12 @@ pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry
     }
     let mut reasons: Vec<String> = Vec::new();
     for entry in ALL {
-        match entry.device(index) {
+        let passed_over = (entry.about)(index).passed_over;
+        let device = match passed_over {
+            Some(reason) => Err(Error::backend(entry.name, reason)),
+            None => entry.device(index),
+        };
+        match device {
             Ok(backend) => {
                 let why = match reasons.as_slice() {
                     [] => "it comes first".to_string(),
@@ -94,6 +141,10 @@ pub(crate) struct DeviceInfo {
     pub total_bytes: Option<u64>,
     /// Memory that is free.
     pub free_bytes: Option<u64>,
+    /// The largest piece of memory that can be taken at once; `None` for all of it.
+    pub max_segment_bytes: Option<u64>,
+    /// The largest operand of a kernel; `None` for any.
+    pub max_binding_bytes: Option<u64>,
     /// Types that it computes with.
     pub dtypes: Vec<DType>,
 }
@@ -101,7 +152,7 @@ pub(crate) struct DeviceInfo {
 impl DeviceInfo {
     /// Asks the device.
     pub(crate) fn of(backend: &dyn Backend, index: usize) -> Self {
-        let memory = backend.memory_info();
+        let (memory, limits) = (backend.memory_info(), backend.limits());
         Self {
             backend: backend.name().to_string(),
             index,
@@ -109,7 +160,10 @@ impl DeviceInfo {
             computes: backend.computes(),
             total_bytes: memory.map(|m| m.total_bytes),
             free_bytes: memory.map(|m| m.free_bytes),
-            dtypes: backend.limits().dtypes.clone(),
+            max_segment_bytes: Some(limits.max_segment_bytes)
+                .filter(|&bytes| memory.is_none_or(|m| bytes < m.total_bytes)),
+            max_binding_bytes: Some(limits.max_binding_bytes).filter(|&bytes| bytes < u64::MAX),
+            dtypes: limits.dtypes.clone(),
         }
     }
 
@@ -123,6 +177,8 @@ impl DeviceInfo {
             "computes": self.computes,
             "total_bytes": self.total_bytes,
             "free_bytes": self.free_bytes,
+            "max_segment_bytes": self.max_segment_bytes,
+            "max_binding_bytes": self.max_binding_bytes,
             "dtypes": dtypes,
         })
     }

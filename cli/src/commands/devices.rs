@@ -5,7 +5,7 @@ use memcore::DType;
 use serde_json::{Value, json};
 
 use crate::args::DevicesArgs;
-use crate::backends::{self, DeviceInfo};
+use crate::backends::{self, About, DeviceInfo};
 use crate::exit::{Code, Result};
 use crate::output::{self, Results};
 use crate::render::{self, WIDTH, bytes, table};
@@ -15,6 +15,7 @@ use crate::ui::Ui;
 struct Seen {
     backend: &'static str,
     index: Option<usize>,
+    about: About,
     found: Result<DeviceInfo, String>,
 }
 
@@ -27,7 +28,8 @@ pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
     let seen: Vec<Seen> = backends::ALL.iter().flat_map(look).collect();
     let devices: Vec<Value> = seen.iter().map(Seen::json).collect();
     let json = json!({ "schema": "vramlab-devices-1", "devices": devices });
-    let columns = ["backend", "device", "name", "memory", "free", "types"].map(String::from).to_vec();
+    let columns =
+        ["backend", "device", "name", "kind", "memory", "free", "operand", "types"].map(String::from).to_vec();
     let rows = seen.iter().map(Seen::row).collect();
     let main = Table { title: "Devices".into(), columns, rows };
     let mut text = table::text(&main);
@@ -41,14 +43,16 @@ pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn look(entry: &backends::Entry) -> Vec<Seen> {
+    let absent = |reason| vec![Seen { backend: entry.name, index: None, about: About::default(), found: Err(reason) }];
     let count = match (entry.count)() {
-        Ok(0) => return vec![Seen { backend: entry.name, index: None, found: Err("it sees no device".into()) }],
+        Ok(0) => return absent("it sees no device".into()),
         Ok(count) => count,
-        Err(error) => return vec![Seen { backend: entry.name, index: None, found: Err(error.to_string()) }],
+        Err(error) => return absent(error.to_string()),
     };
     let device = |index| {
         let found = (entry.open)(index).map(|backend| DeviceInfo::of(&*backend, index));
-        Seen { backend: entry.name, index: Some(index), found: found.map_err(|error| error.to_string()) }
+        let found = found.map_err(|error| error.to_string());
+        Seen { backend: entry.name, index: Some(index), about: (entry.about)(index), found }
     };
     (0..count).map(device).collect()
 }
@@ -63,9 +67,13 @@ impl Seen {
                 "name": null,
                 "total_bytes": null,
                 "free_bytes": null,
+                "max_segment_bytes": null,
+                "max_binding_bytes": null,
                 "dtypes": [],
             }),
         };
+        json["kind"] = if self.about.kind.is_empty() { Value::Null } else { self.about.kind.into() };
+        json["features"] = self.about.features.clone().into();
         json["available"] = self.found.is_ok().into();
         json["reason"] = self.found.as_ref().err().cloned().into();
         json
@@ -78,9 +86,19 @@ impl Seen {
         let rest = match &self.found {
             Ok(info) => {
                 let types: Vec<&str> = info.dtypes.iter().map(|dtype| short_name(*dtype)).collect();
-                [text(info.name.clone()), memory(info.total_bytes), memory(info.free_bytes), text(types.join(" "))]
+                [
+                    text(info.name.clone()),
+                    text(self.about.kind.into()),
+                    memory(info.total_bytes),
+                    memory(info.free_bytes),
+                    text(info.max_binding_bytes.map_or("any".into(), |bytes| format!("≤ {}", bytes::short(bytes)))),
+                    text(types.join(" ")),
+                ]
             }
-            Err(_) => [text("absent".into()), memory(None), memory(None), text(String::new())],
+            Err(_) => {
+                let nothing = || text(String::new());
+                [text("absent".into()), nothing(), memory(None), memory(None), nothing(), nothing()]
+            }
         };
         [text(self.backend.into()), text(index)].into_iter().chain(rest).collect()
     }

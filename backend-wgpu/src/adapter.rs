@@ -1,0 +1,112 @@
+//! The adapters that the drivers offer.
+
+use memcore::DType;
+use memcore::error::{Error, Result};
+use wgpu::{Adapter, Backends, DeviceType, Instance, InstanceDescriptor, InstanceFlags};
+
+use crate::NAME;
+
+/// What is known of an adapter before it is opened.
+#[derive(Clone, Debug)]
+pub struct AdapterInfo {
+    /// Its name, as the driver gives it, with the interface that it is reached through.
+    pub name: String,
+    /// `vulkan`, `metal`, `dx12`.
+    pub api: &'static str,
+    /// `discrete`, `integrated`, `virtual`, `software`, `other`.
+    pub kind: &'static str,
+    /// Whether it computes on the host's processor.
+    pub is_software: bool,
+    /// Whether it is a card of its own.
+    pub is_discrete: bool,
+    /// The largest buffer, hence the largest segment.
+    pub max_segment_bytes: u64,
+    /// The largest range that a kernel may see of one operand.
+    pub max_binding_bytes: u64,
+    /// Features that kernels could use: `f16`, `subgroup`, `timestamps`.
+    pub features: Vec<&'static str>,
+    /// Types that the backend computes with there.
+    pub dtypes: Vec<DType>,
+}
+
+/// Types that kernels exist for on every adapter: 16-bit floats are stored packed in words and computed in f32, so that they
+/// need no feature.
+pub(crate) const DTYPES: [DType; 8] =
+    [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
+
+impl AdapterInfo {
+    fn of(adapter: &Adapter) -> Self {
+        let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
+        let known = [
+            ("f16", wgpu::Features::SHADER_F16),
+            ("subgroup", wgpu::Features::SUBGROUP),
+            ("timestamps", wgpu::Features::TIMESTAMP_QUERY),
+        ];
+        let api = info.backend.to_str();
+        Self {
+            name: format!("{} ({api})", info.name),
+            api,
+            kind: match info.device_type {
+                DeviceType::DiscreteGpu => "discrete",
+                DeviceType::IntegratedGpu => "integrated",
+                DeviceType::VirtualGpu => "virtual",
+                DeviceType::Cpu => "software",
+                DeviceType::Other => "other",
+            },
+            is_software: info.device_type == DeviceType::Cpu,
+            is_discrete: info.device_type == DeviceType::DiscreteGpu,
+            max_segment_bytes: limits.max_buffer_size,
+            max_binding_bytes: limits.max_storage_buffer_binding_size,
+            features: known.iter().filter(|(_, f)| features.contains(*f)).map(|(name, _)| *name).collect(),
+            dtypes: DTYPES.to_vec(),
+        }
+    }
+}
+
+/// Discrete cards first, software last.
+fn rank(adapter: &Adapter) -> u8 {
+    match adapter.get_info().device_type {
+        DeviceType::DiscreteGpu => 0,
+        DeviceType::IntegratedGpu => 1,
+        DeviceType::VirtualGpu => 2,
+        DeviceType::Other => 3,
+        DeviceType::Cpu => 4,
+    }
+}
+
+pub(crate) fn enumerate() -> Vec<Adapter> {
+    let mut descriptor = InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+    descriptor.flags = InstanceFlags::empty().with_env();
+    let instance = Instance::new(descriptor);
+    let mut adapters = pollster::block_on(instance.enumerate_adapters(Backends::all()));
+    adapters.sort_by_key(rank);
+    adapters
+}
+
+/// Every adapter, in the order of the numbers that [`Wgpu::open`](crate::Wgpu::open) takes: discrete cards first, software last.
+/// Empty where there is no driver.
+pub fn adapters() -> Vec<AdapterInfo> {
+    enumerate().iter().map(AdapterInfo::of).collect()
+}
+
+/// The adapter of that number.
+pub(crate) fn at(index: usize) -> Result<(Adapter, AdapterInfo)> {
+    let mut all = enumerate();
+    if all.is_empty() {
+        return Err(Error::backend(NAME, NO_ADAPTER));
+    }
+    if index >= all.len() {
+        return Err(Error::backend(
+            NAME,
+            format!("there is no adapter {index}; numbers go from 0 to {}", all.len() - 1),
+        ));
+    }
+    let adapter = all.swap_remove(index);
+    let info = AdapterInfo::of(&adapter);
+    Ok((adapter, info))
+}
+
+/// What a machine without a driver is told.
+pub const NO_ADAPTER: &str = "no adapter: neither Vulkan, Metal nor DX12 found a device. Install the card's driver; for a \
+software device on Debian or Ubuntu: apt-get install mesa-vulkan-drivers libvulkan1";

@@ -1,0 +1,295 @@
+//! [`Wgpu`]: the backend's two traits, and the dispatch of kernels to their families.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId};
+use memcore::error::{Error, Result};
+use wgpu::{Buffer, BufferDescriptor};
+
+use crate::NAME;
+use crate::adapter::{AdapterInfo, DTYPES};
+use crate::gpu::Gpu;
+use crate::job::{Context, DUMMY_BYTES, SCRATCH_BYTES};
+use crate::pipelines::Pipelines;
+use crate::queue::{FIXED_BYTES, Queue};
+use crate::segments::{STORAGE, Segments};
+use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
+
+/// A graphics card, or what stands in for one: see the crate's text.
+pub struct Wgpu {
+    gpu: Gpu,
+    limits: Limits,
+    /// Where a binding may begin.
+    align: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    segments: Segments,
+    queue: Queue,
+    pipelines: Pipelines,
+    /// What is bound for nothing, and the scratch behind it.
+    fixed: Buffer,
+}
+
+/// What the backend did so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Command buffers handed to the device.
+    pub submissions: u64,
+    /// Kernels compiled.
+    pub pipelines: u64,
+    /// Bytes that the layer below has taken of the driver, where it says.
+    pub reserved_bytes: Option<u64>,
+}
+
+impl Wgpu {
+    /// Opens the adapter of that number in the order of [`adapters`](crate::adapters).
+    ///
+    /// # Errors
+    /// [`Error::Backend`] where there is no such adapter, or it lacks what every kernel needs.
+    pub fn open(index: usize) -> Result<Self> {
+        let gpu = Gpu::open(index)?;
+        let wanted = gpu.device.limits();
+        for (what, have, need) in [
+            ("storage buffers per kernel", wanted.max_storage_buffers_per_shader_stage, 8),
+            ("threads per workgroup", wanted.max_compute_invocations_per_workgroup, 256),
+            ("bytes of workgroup memory", wanted.max_compute_workgroup_storage_size, 16_384),
+        ] {
+            if have < need {
+                return Err(gpu.error(format!("{what}: {have}, and kernels need {need}")));
+            }
+        }
+        let align = u64::from(wanted.min_storage_buffer_offset_alignment).max(256);
+        let total = crate::driver::memory_info(&gpu, 0).map_or(u64::MAX, |info| info.total_bytes);
+        let limits = Limits {
+            alignment: 256,
+            max_segment_bytes: wanted.max_buffer_size.min(total) & !15,
+            // An operand is bound from the last place where a binding may begin.
+            max_binding_bytes: (wanted.max_storage_buffer_binding_size - align) & !15,
+            dtypes: DTYPES.to_vec(),
+        };
+        let queue = Queue::new(&gpu);
+        let pipelines = Pipelines::new(&gpu, &queue.params);
+        let fixed = gpu.device.create_buffer(&BufferDescriptor {
+            label: Some("scratch"),
+            size: DUMMY_BYTES.max(align) + SCRATCH_BYTES,
+            usage: STORAGE,
+            mapped_at_creation: false,
+        });
+        gpu.check()?;
+        let state = State { segments: Segments::default(), queue, pipelines, fixed };
+        Ok(Self { gpu, limits, align, state: Mutex::new(state) })
+    }
+
+    /// What is known of the adapter.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.gpu.info
+    }
+
+    /// What the backend did so far.
+    pub fn statistics(&self) -> Statistics {
+        let state = self.state();
+        Statistics {
+            submissions: state.queue.submissions(),
+            pipelines: state.pipelines.len() as u64,
+            reserved_bytes: self.gpu.device.generate_allocator_report().map(|report| report.total_reserved_bytes),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceMemory for Wgpu {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        if bytes > self.limits.max_segment_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.limits.max_segment_bytes });
+        }
+        self.gpu.check()?;
+        self.state().segments.alloc(&self.gpu, bytes)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        let state = &mut *self.state();
+        if !state.segments.contains(id) {
+            return;
+        }
+        // Work that uses it is completed; an error is told to the next call that can return one.
+        let finished = state.queue.finish(&self.gpu);
+        state.pipelines.forget(id);
+        if let Some(buffer) = state.segments.remove(id) {
+            buffer.destroy();
+            drop(buffer);
+        }
+        if finished.is_ok() {
+            // The memory goes back when the device is asked next.
+            let _ = self.gpu.device.poll(wgpu::PollType::Poll);
+        }
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let held = self.state().segments.held_bytes();
+        crate::driver::memory_info(&self.gpu, held)
+    }
+}
+
+impl Backend for Wgpu {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn device_name(&self) -> String {
+        self.gpu.info.name.clone()
+    }
+
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        check_len(src.len(), dst)?;
+        let state = &mut *self.state();
+        let buffer = state.segments.buffer(dst)?.clone();
+        self.gpu.check()?;
+        let head = (dst.offset.wrapping_neg() % 4).min(dst.len) as usize;
+        let body = (src.len() - head) & !3;
+        // Words that are not all ours: only our bytes of them change.
+        let (first, rest) = src.split_at(head);
+        let (middle, last) = rest.split_at(body);
+        let mut cx = self.context(state);
+        crate::transfer::patch(&mut cx, dst.part(0, head as u64), first)?;
+        crate::transfer::patch(&mut cx, dst.part((head + body) as u64, last.len() as u64), last)?;
+        state.queue.upload(&self.gpu, middle, &buffer, dst.offset + head as u64)
+    }
+
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        check_len(dst.len(), src)?;
+        let state = &mut *self.state();
+        let buffer = state.segments.buffer(src)?.clone();
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let lead = (src.offset % 4) as usize;
+        if lead == 0 && dst.len().is_multiple_of(4) {
+            return state.queue.download(&self.gpu, &buffer, src.offset, dst);
+        }
+        // Whole words, of which the region takes a part.
+        let mut words = vec![0; (lead + dst.len()).next_multiple_of(4)];
+        state.queue.download(&self.gpu, &buffer, src.offset - lead as u64, &mut words)?;
+        dst.copy_from_slice(&words[lead..lead + dst.len()]);
+        Ok(())
+    }
+
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        let mut state = self.state();
+        let mut unknown = Ok(());
+        call.each_operand(&mut |_, _, operand| {
+            if let Err(error) = state.segments.buffer(operand.region) {
+                unknown = Err(error);
+            }
+        });
+        unknown?;
+        if self.gpu.is_lost() {
+            self.gpu.check()?;
+        }
+        dispatch(&mut self.context(&mut state), call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.state().queue.finish(&self.gpu)
+    }
+
+    fn supports(&self, call: &KernelCall) -> bool {
+        let mut fits = true;
+        call.each_operand(&mut |_, _, operand| {
+            // Shaders count in 32 bits.
+            fits &= operand.numel() < 1 << 32 && operand.layout.span() < 1 << 32;
+            fits &= DTYPES.contains(&operand.dtype);
+        });
+        fits && supports(call)
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        FIXED_BYTES + DUMMY_BYTES.max(self.align) + SCRATCH_BYTES
+    }
+}
+
+impl Wgpu {
+    fn context<'a>(&'a self, state: &'a mut State) -> Context<'a> {
+        Context {
+            gpu: &self.gpu,
+            queue: &mut state.queue,
+            pipelines: &mut state.pipelines,
+            segments: &state.segments,
+            fixed: &state.fixed,
+            align: self.align,
+        }
+    }
+}
+
+fn check_len(host: usize, region: Region) -> Result<()> {
+    if host as u64 == region.len {
+        return Ok(());
+    }
+    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
+}
+
+/// Whether a family has the kernel for these types and shapes.
+fn supports(call: &KernelCall) -> bool {
+    match call {
+        KernelCall::Unary(k) => elementwise::supports_unary(k),
+        KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.v),
+        _ => true,
+    }
+}
+
+fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
+    match call {
+        KernelCall::Fill(k) => elementwise::fill(cx, k),
+        KernelCall::Copy(k) => elementwise::copy(cx, k),
+        KernelCall::Unary(k) => elementwise::unary(cx, k),
+        KernelCall::UnaryGrad(k) => elementwise::unary_grad(cx, k),
+        KernelCall::Binary(k) => elementwise::binary(cx, k),
+        KernelCall::Ternary(k) => elementwise::ternary(cx, k),
+        KernelCall::Select(k) => elementwise::select(cx, k),
+        KernelCall::MaskedFill(k) => elementwise::masked_fill(cx, k),
+        KernelCall::Triangle(k) => elementwise::triangle(cx, k),
+        KernelCall::Random(k) => random::random(cx, k),
+        KernelCall::Dropout(k) => random::dropout(cx, k),
+        KernelCall::DropoutGrad(k) => random::dropout_grad(cx, k),
+        KernelCall::Reduce(k) => reduce::reduce(cx, k),
+        KernelCall::Softmax(k) => softmax::softmax(cx, k),
+        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(cx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(cx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(cx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(cx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(cx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(cx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(cx, k),
+        KernelCall::NllLoss(k) => loss::nll_loss(cx, k),
+        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(cx, k),
+        KernelCall::Gather(k) => index::gather(cx, k),
+        KernelCall::ScatterAdd(k) => index::scatter_add(cx, k),
+        KernelCall::SgdStep(k) => optim::sgd_step(cx, k),
+        KernelCall::AdamStep(k) => optim::adam_step(cx, k),
+        KernelCall::Unscale(k) => optim::unscale(cx, k),
+        KernelCall::UpdateScale(k) => optim::update_scale(cx, k),
+        KernelCall::Attention(k) => attention::attention(cx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(cx, k),
+        KernelCall::Rope(k) => attention::rope(cx, k),
+        KernelCall::Pool2d(k) => pool::pool2d(cx, k),
+        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(cx, k),
+        KernelCall::QuantizeInt8(k) => quant::quantize_int8(cx, k),
+        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(cx, k),
+        KernelCall::Matmul(k) => matmul::matmul(cx, k),
+        KernelCall::MatmulInt8(k) => quant::matmul_int8(cx, k),
+        KernelCall::Conv2d(k) => conv::conv2d(cx, k),
+        KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(cx, k),
+        KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(cx, k),
+    }
+}

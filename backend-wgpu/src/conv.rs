@@ -1,0 +1,115 @@
+//! Convolution and its gradients as products whose operands are computed places in the images: no patches are stored.
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+use memcore::error::Result;
+
+use crate::element::{Elem, Slot};
+use crate::gemm::{Gemm, Sizes};
+use crate::job::{Context, Job, Variant};
+
+const FIELDS: &str = "h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, channels: u32, outputs: u32, groups: u32, \
+     sh: u32, sw: u32, ph: u32, pw: u32, dh: u32, dw: u32";
+
+/// Sizes that all three kernels know: the images, the window, the result.
+struct Problem<'a> {
+    geometry: &'a Conv2dGeometry,
+    x: &'a Operand,
+    weight: &'a Operand,
+    y: &'a Operand,
+}
+
+impl Problem<'_> {
+    fn push(&self, job: &mut Job) {
+        let (x, w, y, g) = (self.x.dims(), self.weight.dims(), self.y.dims(), self.geometry);
+        job.u(x[2]).u(x[3]).u(y[2]).u(y[3]).u(w[2]).u(w[3]).u(w[1]).u(w[0] / g.groups).u(g.groups);
+        for pair in [g.stride, g.padding, g.dilation] {
+            job.u(pair[0]).u(pair[1]);
+        }
+    }
+
+    /// Elements of a window over all channels of a group.
+    fn window(&self) -> usize {
+        self.weight.dims()[1..].iter().product()
+    }
+
+    /// Outputs of a group.
+    fn outputs(&self) -> usize {
+        self.weight.dims()[0] / self.geometry.groups
+    }
+
+    fn pixels(&self) -> usize {
+        self.y.dims()[2] * self.y.dims()[3]
+    }
+
+    fn gemm(&self, name: &'static str, variant: Variant, [m, n, k]: [usize; 3], along_k: [bool; 2]) -> Gemm {
+        let variant = variant.with(4, Elem::of(self.x.dtype).code());
+        let sizes = Sizes { batch: self.geometry.groups, m, n, k };
+        Gemm { name, variant, sizes, a_along_k: along_k[0], b_along_k: along_k[1] }
+    }
+}
+
+pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
+    let problem = Problem { geometry: &k.geometry, x: &k.x, weight: &k.weight, y: &k.out };
+    let sizes = [problem.outputs(), k.out.dims()[0] * problem.pixels(), problem.window()];
+    let variant = Variant::new().with(1, k.bias.is_some().into());
+    let gemm = problem.gemm("conv2d", variant, sizes, [true, false]);
+    let mut job = cx.job();
+    job.bind(&k.x).bind(&k.weight).bind_opt(k.bias.as_ref()).bind(&k.out);
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.x.dtype);
+            let slots = vec![
+                Slot::read("x", elem),
+                Slot::read("weight", elem),
+                Slot::read("bias", elem),
+                Slot::write("out", elem),
+            ];
+            let bias = if k.bias.is_some() { " + bias_at(o)" } else { "" };
+            (slots, include_str!("conv/forward.wgsl").replace("$BIAS", bias))
+        },
+    )
+}
+
+pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Result<()> {
+    let problem = Problem { geometry: &k.geometry, x: &k.out, weight: &k.weight, y: &k.grad };
+    let (x, w) = (k.out.dims(), k.weight.dims());
+    let sizes = [w[1], x[0] * x[2] * x[3], problem.outputs() * w[2] * w[3]];
+    let gemm = problem.gemm("conv2d_input_grad", Variant::new(), sizes, [true, false]);
+    let mut job = cx.job();
+    job.bind(&k.grad).bind(&k.weight).bind(&k.out);
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.out.dtype);
+            let slots = vec![Slot::read("grad", elem), Slot::read("weight", elem), Slot::write("out", elem)];
+            (slots, include_str!("conv/input_grad.wgsl").into())
+        },
+    )
+}
+
+pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> Result<()> {
+    let problem = Problem { geometry: &k.geometry, x: &k.x, weight: &k.out, y: &k.grad };
+    let sizes = [problem.outputs(), problem.window(), k.grad.dims()[0] * problem.pixels()];
+    let gemm = problem.gemm("conv2d_weight_grad", Variant::new(), sizes, [true, true]);
+    let mut job = cx.job();
+    job.bind(&k.x).bind(&k.grad).bind(&k.out);
+    gemm.run(
+        cx,
+        job,
+        |job| problem.push(job),
+        FIELDS,
+        || {
+            let elem = Elem::of(k.x.dtype);
+            let slots = vec![Slot::read("x", elem), Slot::read("grad", elem), Slot::write("out", elem)];
+            (slots, include_str!("conv/weight_grad.wgsl").into())
+        },
+    )
+}

@@ -1,0 +1,257 @@
+//! How WGSL gets at elements: the accessor functions of an operand, generated for its type.
+//!
+//! Every operand is bound as an array of words. Elements of less than a word share one: whoever writes such an element writes its own bits
+//! alone, by an atomic exclusive-or with what they change. (Only the owner changes those bits, so what it read of them is still true.)
+//! *Quads* of four elements that begin at a multiple of four own their words and need no atomics.
+//!
+//! For an operand `x` these are declared, `i` counting elements from its first one and `q` quads:
+//! `x_at(i)`, `x_put(i, value)`, or in a kernel of quads `x_at4(q)`, `x_put4(q, values)` and, where it repeats, `x_at(i)`.
+
+use memcore::DType;
+
+/// How the bits of an element are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elem {
+    F32,
+    F16,
+    BF16,
+    I64,
+    I32,
+    I8,
+    U8,
+    Bool,
+    /// Bits that are moved and not computed with, by size in bytes.
+    B1,
+    B2,
+    B4,
+    B8,
+}
+
+impl Elem {
+    /// The type that arithmetic on `dtype` has.
+    pub(crate) fn of(dtype: DType) -> Elem {
+        match dtype {
+            DType::F32 => Elem::F32,
+            DType::F16 => Elem::F16,
+            DType::BF16 => Elem::BF16,
+            DType::I64 => Elem::I64,
+            DType::I32 => Elem::I32,
+            DType::I8 => Elem::I8,
+            DType::U8 => Elem::U8,
+            DType::Bool => Elem::Bool,
+            DType::F64 => Elem::B8,
+        }
+    }
+
+    /// The bits of `dtype`.
+    pub(crate) fn bits(dtype: DType) -> Elem {
+        match dtype.size() {
+            1 => Elem::B1,
+            2 => Elem::B2,
+            4 => Elem::B4,
+            _ => Elem::B8,
+        }
+    }
+
+    pub(crate) fn code(self) -> u64 {
+        self as u64
+    }
+
+    pub(crate) fn size(self) -> u32 {
+        match self {
+            Elem::I8 | Elem::U8 | Elem::Bool | Elem::B1 => 1,
+            Elem::F16 | Elem::BF16 | Elem::B2 => 2,
+            Elem::F32 | Elem::I32 | Elem::B4 => 4,
+            Elem::I64 | Elem::B8 => 8,
+        }
+    }
+
+    /// The WGSL type of a value: f32, i32, or words.
+    pub(crate) fn wgsl(self) -> &'static str {
+        match self {
+            Elem::F32 | Elem::F16 | Elem::BF16 => "f32",
+            Elem::I32 | Elem::I8 | Elem::U8 | Elem::Bool => "i32",
+            Elem::B1 | Elem::B2 | Elem::B4 => "u32",
+            Elem::I64 | Elem::B8 => "vec2<u32>",
+        }
+    }
+
+    /// A value from its bits, which are the low ones of `h` (both words for 8 bytes).
+    fn decode(self, h: &str) -> String {
+        match self {
+            Elem::F32 => format!("bitcast<f32>({h})"),
+            Elem::F16 => format!("f16_value({h})"),
+            Elem::BF16 => format!("bitcast<f32>(({h}) << 16u)"),
+            Elem::I32 => format!("bitcast<i32>({h})"),
+            Elem::I8 => format!("extractBits(bitcast<i32>({h}), 0u, 8u)"),
+            Elem::U8 | Elem::Bool => format!("bitcast<i32>(({h}) & 0xffu)"),
+            Elem::B1 => format!("(({h}) & 0xffu)"),
+            Elem::B2 => format!("(({h}) & 0xffffu)"),
+            Elem::B4 | Elem::I64 | Elem::B8 => h.to_string(),
+        }
+    }
+
+    /// The bits of a value, with none above them.
+    fn encode(self, v: &str) -> String {
+        match self {
+            Elem::F32 | Elem::I32 => format!("bitcast<u32>({v})"),
+            Elem::F16 => format!("f16_bits({v})"),
+            Elem::BF16 => format!("bf16_bits({v})"),
+            Elem::I8 | Elem::U8 => format!("(bitcast<u32>({v}) & 0xffu)"),
+            Elem::Bool => format!("select(0u, 1u, {v} != 0)"),
+            Elem::B1 | Elem::B2 | Elem::B4 | Elem::I64 | Elem::B8 => v.to_string(),
+        }
+    }
+}
+
+/// How many elements an access takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    One,
+    Four,
+}
+
+/// An operand as a kernel declares it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) name: &'static str,
+    pub(crate) elem: Elem,
+    pub(crate) width: Width,
+    /// Whether the kernel writes it.
+    pub(crate) writes: bool,
+}
+
+impl Slot {
+    pub(crate) fn read(name: &'static str, elem: Elem) -> Slot {
+        Slot { name, elem, width: Width::One, writes: false }
+    }
+
+    pub(crate) fn write(name: &'static str, elem: Elem) -> Slot {
+        Slot { name, elem, width: Width::One, writes: true }
+    }
+
+    #[must_use]
+    pub(crate) fn wide(self, width: Width) -> Slot {
+        Slot { width, ..self }
+    }
+}
+
+const F16: &str = include_str!("f16.wgsl");
+const BF16: &str = include_str!("bf16.wgsl");
+
+/// The declarations of a kernel: common functions, `Params` with these fields behind the offsets, operands with their accessors.
+/// A field is written as in WGSL, `name: type`.
+pub(crate) fn declare(slots: &[Slot], fields: &str) -> String {
+    let mut out = String::from(include_str!("common.wgsl"));
+    if slots.iter().any(|slot| slot.elem == Elem::F16) {
+        out += F16;
+    }
+    if slots.iter().any(|slot| slot.elem == Elem::BF16) {
+        out += BF16;
+    }
+    out += &format!(
+        "struct Params {{ first: array<vec4<u32>, 2>, {fields} }}\n@group(1) @binding(0) var<uniform> p: Params;\n"
+    );
+    for (i, slot) in slots.iter().enumerate() {
+        match slot.width {
+            Width::One => declare_one(&mut out, i, slot),
+            Width::Four => declare_four(&mut out, i, slot),
+        }
+    }
+    out
+}
+
+/// Where the first element of operand `i` lies.
+fn first(i: usize) -> String {
+    format!("p.first[{}].{}", i / 4, ["x", "y", "z", "w"][i % 4])
+}
+
+fn declare_one(out: &mut String, i: usize, slot: &Slot) {
+    let Slot { name, elem, writes, .. } = *slot;
+    let (first, size, t) = (first(i), elem.size(), elem.wgsl());
+    let atomic = writes && size < 4;
+    let word = if atomic { "atomic<u32>" } else { "u32" };
+    *out += &format!("@group(0) @binding({i}) var<storage, read_write> {name}_buf: array<{word}>;\n");
+    let load = |at: &str| if atomic { format!("atomicLoad(&{name}_buf[{at}])") } else { format!("{name}_buf[{at}]") };
+    let (at, put) = match size {
+        8 => (
+            format!("let k = 2u * ({first} + i); return vec2<u32>({name}_buf[k], {name}_buf[k + 1u]);"),
+            format!("let k = 2u * ({first} + i); {name}_buf[k] = v.x; {name}_buf[k + 1u] = v.y;"),
+        ),
+        4 => (
+            format!("return {};", elem.decode(&format!("{name}_buf[{first} + i]"))),
+            format!("{name}_buf[{first} + i] = {};", elem.encode("v")),
+        ),
+        _ => {
+            // 1 or 2 bytes: the word, and how far the element is shifted in it.
+            let (log, lanes, bits, mask) = if size == 2 { (1, 1, 16, "0xffffu") } else { (2, 3, 8, "0xffu") };
+            let place = format!("let k = {first} + i; let w = k >> {log}u; let s = (k & {lanes}u) * {bits}u;");
+            (
+                format!("{place} return {};", elem.decode(&format!("({} >> s)", load("w")))),
+                format!(
+                    "{place} let was = {}; atomicXor(&{name}_buf[w], (was ^ ({} << s)) & ({mask} << s));",
+                    load("w"),
+                    elem.encode("v")
+                ),
+            )
+        }
+    };
+    *out += &format!("fn {name}_at(i: u32) -> {t} {{ {at} }}\n");
+    if writes {
+        *out += &format!("fn {name}_put(i: u32, v: {t}) {{ {put} }}\n");
+    }
+}
+
+fn declare_four(out: &mut String, i: usize, slot: &Slot) {
+    let Slot { name, elem, writes, .. } = *slot;
+    let (first, t) = (first(i), elem.wgsl());
+    let lanes = ["x", "y", "z", "w"];
+    let (words, four, one, put) = match elem.size() {
+        4 => {
+            let cast = |w: &str| match elem {
+                Elem::F32 => format!("bitcast<vec4<f32>>({w})"),
+                Elem::I32 => format!("bitcast<vec4<i32>>({w})"),
+                _ => w.to_string(),
+            };
+            let bits = if elem == Elem::B4 { "v".to_string() } else { "bitcast<vec4<u32>>(v)".to_string() };
+            ("vec4<u32>", cast("w"), elem.decode(&format!("{name}_buf[k >> 2u][k & 3u]")), bits)
+        }
+        2 => {
+            let part = |lane: usize| {
+                let word = ["w.x", "w.y"][lane / 2];
+                elem.decode(&format!("({word} >> {}u)", 16 * (lane % 2)))
+            };
+            let four = format!("vec4<{t}>({}, {}, {}, {})", part(0), part(1), part(2), part(3));
+            let bits = |lane: &str| elem.encode(&format!("v.{lane}"));
+            let put =
+                format!("vec2<u32>({} | ({} << 16u), {} | ({} << 16u))", bits("x"), bits("y"), bits("z"), bits("w"));
+            let one = elem.decode(&format!("({name}_buf[k >> 2u][(k >> 1u) & 1u] >> ((k & 1u) * 16u))"));
+            ("vec2<u32>", four, one, put)
+        }
+        _ => {
+            let part = |lane: usize| elem.decode(&format!("(w >> {}u)", 8 * lane));
+            let four = format!("vec4<{t}>({}, {}, {}, {})", part(0), part(1), part(2), part(3));
+            let bits: Vec<String> = lanes
+                .iter()
+                .enumerate()
+                .map(|(lane, c)| format!("({} << {}u)", elem.encode(&format!("v.{c}")), 8 * lane))
+                .collect();
+            let one = elem.decode(&format!("({name}_buf[k >> 2u] >> ((k & 3u) * 8u))"));
+            ("u32", four, one, bits.join(" | "))
+        }
+    };
+    *out += &format!("@group(0) @binding({i}) var<storage, read_write> {name}_buf: array<{words}>;\n");
+    *out +=
+        &format!("fn {name}_at4(q: u32) -> vec4<{t}> {{ let w = {name}_buf[({first} >> 2u) + q]; return {four}; }}\n");
+    *out += &format!("fn {name}_at(i: u32) -> {t} {{ let k = {first} + i; return {one}; }}\n");
+    if writes {
+        *out += &format!("fn {name}_put4(q: u32, v: vec4<{t}>) {{ {name}_buf[({first} >> 2u) + q] = {put}; }}\n");
+    }
+}
+
+/// Replaces each `$NAME` of a template by its text. Longer names go first, so that none is taken for another's beginning.
+pub(crate) fn fill_in(template: &str, texts: &[(&str, &str)]) -> String {
+    let mut texts = texts.to_vec();
+    texts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    texts.iter().fold(template.to_string(), |out, (name, text)| out.replace(name, text))
+}

@@ -1,0 +1,92 @@
+//! An opened device, and what went wrong on it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memcore::error::{Error, Result};
+use wgpu::{
+    Adapter, Device, DeviceDescriptor, DeviceLostReason, ExperimentalFeatures, Features, MemoryHints, Queue, Trace,
+};
+
+use crate::NAME;
+use crate::adapter::AdapterInfo;
+
+/// The first error that the driver reported and nobody has heard of yet. A lost device stays lost.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Failure>>);
+
+#[derive(Default)]
+struct Failure {
+    error: Option<String>,
+    lost: Option<String>,
+}
+
+impl Sink {
+    fn with<T>(&self, f: impl FnOnce(&mut Failure) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A device with its queue.
+pub(crate) struct Gpu {
+    pub(crate) adapter: Adapter,
+    pub(crate) device: Device,
+    pub(crate) queue: Queue,
+    pub(crate) info: AdapterInfo,
+    sink: Sink,
+}
+
+impl Gpu {
+    /// Opens the adapter of that number with all that it can do.
+    pub(crate) fn open(index: usize) -> Result<Self> {
+        let (adapter, info) = crate::adapter::at(index)?;
+        let wanted = adapter.features() & Features::SUBGROUP;
+        let request = adapter.request_device(&DeviceDescriptor {
+            label: Some("vramlab"),
+            required_features: wanted,
+            required_limits: adapter.limits(),
+            experimental_features: ExperimentalFeatures::disabled(),
+            // Small blocks below us: what a segment takes of the driver is nearly what it asks for.
+            memory_hints: MemoryHints::MemoryUsage,
+            trace: Trace::Off,
+        });
+        let (device, queue) = pollster::block_on(request)
+            .map_err(|error| Error::backend(NAME, format!("{} could not be opened: {error}", info.name)))?;
+        let sink = Sink::default();
+        let on_error = sink.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            on_error.with(|failure| failure.error.get_or_insert_with(|| one_line(&error.to_string())).len());
+        }));
+        let on_loss = sink.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            if reason != DeviceLostReason::Destroyed {
+                on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
+            }
+        });
+        Ok(Self { adapter, device, queue, info, sink })
+    }
+
+    /// An error of this device's, which it names.
+    pub(crate) fn error(&self, what: impl std::fmt::Display) -> Error {
+        Error::backend(NAME, format!("{}: {what}", self.info.name))
+    }
+
+    /// What the driver reported since it was last asked.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sink.with(|failure| {
+            if let Some(lost) = &failure.lost {
+                return Err(self.error(format!("the device was lost: {lost}")));
+            }
+            failure.error.take().map_or(Ok(()), |error| Err(self.error(error)))
+        })
+    }
+
+    /// Whether the device is gone for good.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.sink.with(|failure| failure.lost.is_some())
+    }
+}
+
+/// wgpu's messages run over several lines.
+pub(crate) fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,11 @@
+@compute @workgroup_size(256)
+fn main(grid: Grid) {
+    let at = group_of(grid) * 256u + grid.lane;
+    if (at >= p.count) { return; }
+    let i = at / p.classes;
+    let label = labels_at(i);
+    var value = 0.0;
+    let ignored = label.x == p.ignored_low && label.y == p.ignored_high;
+    if (!ignored && label.y == 0u && label.x == at % p.classes) { value = $VALUE; }
+    out_put(at, value);
+}

@@ -1,0 +1,47 @@
+//! Max and average pooling over two dimensions, and their gradients.
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
+use memcore::error::Result;
+
+use crate::element::{Elem, Slot, declare, fill_in};
+use crate::job::{Context, Job, Variant};
+
+const FIELDS: &str = "count: u32, h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, sh: u32, sw: u32, ph: u32, pw: u32, \
+     size: f32";
+
+fn geometry(job: &mut Job, count: usize, x: &Operand, y: &Operand, g: &Pool2dGeometry) {
+    job.u(count).u(x.dims()[2]).u(x.dims()[3]).u(y.dims()[2]).u(y.dims()[3]);
+    for pair in [g.window, g.stride, g.padding] {
+        job.u(pair[0]).u(pair[1]);
+    }
+    job.f((g.window[0] * g.window[1]) as f64);
+}
+
+fn flag(op: PoolOp) -> &'static str {
+    if op == PoolOp::Max { "true" } else { "false" }
+}
+
+pub(crate) fn pool2d(cx: &mut Context<'_>, k: &Pool2d) -> Result<()> {
+    let elem = Elem::of(k.x.dtype);
+    let mut job = cx.job();
+    job.bind(&k.x).bind(&k.out).bind_opt(k.indices.as_ref());
+    geometry(&mut job, k.out.numel(), &k.x, &k.out, &k.geometry);
+    let variant = Variant::new().with(4, elem.code()).with(1, k.op as u64);
+    cx.run(&job, variant.key("pool2d"), (k.out.numel() as u64).div_ceil(256), || {
+        let slots = [Slot::read("x", elem), Slot::write("out", elem), Slot::write("indices", Elem::I64)];
+        declare(&slots, FIELDS) + &fill_in(include_str!("pool/pool.wgsl"), &[("$MAX", flag(k.op))])
+    })
+}
+
+pub(crate) fn pool2d_grad(cx: &mut Context<'_>, k: &Pool2dGrad) -> Result<()> {
+    let elem = Elem::of(k.out.dtype);
+    let mut job = cx.job();
+    job.bind(&k.grad).bind_opt(k.indices.as_ref()).bind(&k.out);
+    geometry(&mut job, k.out.numel(), &k.out, &k.grad, &k.geometry);
+    let variant = Variant::new().with(4, elem.code()).with(1, k.op as u64);
+    cx.run(&job, variant.key("pool2d_grad"), (k.out.numel() as u64).div_ceil(256), || {
+        let slots = [Slot::read("grad", elem), Slot::read("indices", Elem::I64), Slot::write("out", elem)];
+        declare(&slots, FIELDS) + &fill_in(include_str!("pool/gradient.wgsl"), &[("$MAX", flag(k.op))])
+    })
+}

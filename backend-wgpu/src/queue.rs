@@ -1,0 +1,249 @@
+//! The one queue: commands are recorded into an open encoder and submitted together.
+//!
+//! A submission costs some 700 µs on a software driver, a dispatch in an open pass 20 µs. So an encoder stays open until
+//! something is read, a segment is given back, or its [`SLOTS`] parameter slots are used up.
+//!
+//! Everything that goes to the device passes through a *chunk* of mapped staging memory that belongs to the open encoder: first the
+//! parameters of its dispatches, one slot each, then the bytes of uploads. The encoder copies them in the order of the calls; a chunk is
+//! mapped again when its submission has completed. So nothing is allocated after construction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memcore::error::Result;
+use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, MapMode, PollType, SubmissionIndex};
+
+use crate::gpu::Gpu;
+
+/// Dispatches per submission, at most.
+pub(crate) const SLOTS: usize = 512;
+/// Bytes of a dispatch's parameters: the largest alignment that a uniform's offset may need.
+pub(crate) const SLOT_BYTES: u64 = 256;
+/// The same in words.
+pub(crate) const SLOT_WORDS: usize = SLOT_BYTES as usize / 4;
+
+const PARAMS_BYTES: u64 = SLOTS as u64 * SLOT_BYTES;
+/// Bytes of uploads per submission.
+const UPLOAD_BYTES: u64 = 2 << 20;
+const CHUNK_BYTES: u64 = PARAMS_BYTES + UPLOAD_BYTES;
+/// One is recorded while others run.
+const CHUNKS: usize = 3;
+/// Bytes that one read brings back.
+const DOWNLOAD_BYTES: u64 = 4 << 20;
+
+/// Device memory that the queue holds from construction on.
+pub(crate) const FIXED_BYTES: u64 = PARAMS_BYTES + CHUNKS as u64 * CHUNK_BYTES + DOWNLOAD_BYTES;
+
+/// Staging memory of one submission.
+struct Chunk {
+    buffer: Buffer,
+    mapped: Arc<AtomicBool>,
+    /// The submission that reads it.
+    submission: Option<SubmissionIndex>,
+}
+
+/// An encoder with commands that were not submitted yet.
+struct Open {
+    encoder: CommandEncoder,
+    pass: Option<ComputePass<'static>>,
+    chunk: usize,
+    upload_bytes: u64,
+    slots: usize,
+    /// The pipeline that the pass has set.
+    pipeline: usize,
+}
+
+/// The queue's state.
+pub(crate) struct Queue {
+    /// Parameters, one slot per dispatch of the open encoder.
+    pub(crate) params: Buffer,
+    words: Vec<u32>,
+    chunks: Vec<Chunk>,
+    next_chunk: usize,
+    download: Buffer,
+    open: Option<Open>,
+    submissions: u64,
+}
+
+const NO_PIPELINE: usize = usize::MAX;
+
+impl Queue {
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        let buffer = |label, size, usage, mapped_at_creation| {
+            gpu.device.create_buffer(&BufferDescriptor { label: Some(label), size, usage, mapped_at_creation })
+        };
+        let staging = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
+        let chunk = |_| Chunk {
+            buffer: buffer("staging", CHUNK_BYTES, staging, true),
+            mapped: Arc::new(AtomicBool::new(true)),
+            submission: None,
+        };
+        Self {
+            params: buffer("parameters", PARAMS_BYTES, BufferUsages::UNIFORM | BufferUsages::COPY_DST, false),
+            words: vec![0; SLOTS * SLOT_WORDS],
+            chunks: (0..CHUNKS).map(chunk).collect(),
+            next_chunk: 0,
+            download: buffer("download", DOWNLOAD_BYTES, BufferUsages::MAP_READ | BufferUsages::COPY_DST, false),
+            open: None,
+            submissions: 0,
+        }
+    }
+
+    /// Submissions so far.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.submissions
+    }
+
+    fn open(&mut self, gpu: &Gpu) -> Result<&mut Open> {
+        if self.open.is_none() {
+            let chunk = self.next_chunk;
+            self.next_chunk = (chunk + 1) % CHUNKS;
+            self.await_chunk(gpu, chunk)?;
+            let mut encoder = gpu.device.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(&self.chunks[chunk].buffer, 0, &self.params, 0, PARAMS_BYTES);
+            self.open = Some(Open { encoder, pass: None, chunk, upload_bytes: 0, slots: 0, pipeline: NO_PIPELINE });
+        }
+        self.open.as_mut().ok_or_else(|| gpu.error("no encoder"))
+    }
+
+    /// Waits until a chunk's last submission has read it.
+    fn await_chunk(&mut self, gpu: &Gpu, chunk: usize) -> Result<()> {
+        let chunk = &mut self.chunks[chunk];
+        if chunk.mapped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        wait(gpu, chunk.submission.take())?;
+        if !chunk.mapped.load(Ordering::Acquire) {
+            gpu.check()?;
+            return Err(gpu.error("staging memory could not be mapped"));
+        }
+        Ok(())
+    }
+
+    /// Records a dispatch. `words` are its parameters, `bind` sets its bind groups given the slot's offset.
+    pub(crate) fn dispatch(
+        &mut self,
+        gpu: &Gpu,
+        pipeline: (usize, &wgpu::ComputePipeline),
+        bind_group: &wgpu::BindGroup,
+        params: &wgpu::BindGroup,
+        words: &[u32],
+        groups: [u32; 2],
+    ) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.slots == SLOTS) {
+            self.submit(gpu)?;
+        }
+        let open = self.open(gpu)?;
+        let slot = open.slots;
+        open.slots += 1;
+        let pass = open.pass.get_or_insert_with(|| {
+            open.pipeline = NO_PIPELINE;
+            open.encoder.begin_compute_pass(&Default::default()).forget_lifetime()
+        });
+        if open.pipeline != pipeline.0 {
+            pass.set_pipeline(pipeline.1);
+            open.pipeline = pipeline.0;
+        }
+        pass.set_bind_group(0, bind_group, &[]);
+        pass.set_bind_group(1, params, &[(slot as u64 * SLOT_BYTES) as u32]);
+        pass.dispatch_workgroups(groups[0], groups[1], 1);
+        self.words[slot * SLOT_WORDS..slot * SLOT_WORDS + words.len()].copy_from_slice(words);
+        Ok(())
+    }
+
+    /// Copies host bytes to `offset` of a buffer, both multiples of 4, after everything recorded so far.
+    pub(crate) fn upload(&mut self, gpu: &Gpu, mut src: &[u8], buffer: &Buffer, mut offset: u64) -> Result<()> {
+        while !src.is_empty() {
+            if self.open.as_ref().is_some_and(|open| open.upload_bytes == UPLOAD_BYTES) {
+                self.submit(gpu)?;
+            }
+            let open = self.open(gpu)?;
+            let (chunk, at) = (open.chunk, PARAMS_BYTES + open.upload_bytes);
+            let len = (src.len() as u64).min(UPLOAD_BYTES - open.upload_bytes);
+            open.pass = None;
+            // Mapped ranges begin at multiples of 8.
+            open.upload_bytes += len.next_multiple_of(8);
+            let staging = self.chunks[chunk].buffer.clone();
+            let mut view = staging
+                .get_mapped_range_mut(at..at + len)
+                .map_err(|error| gpu.error(format!("staging memory: {error}")))?;
+            let (now, rest) = src.split_at(len as usize);
+            view.copy_from_slice(now);
+            drop(view);
+            let open = self.open(gpu)?;
+            open.encoder.copy_buffer_to_buffer(&staging, at, buffer, offset, len);
+            src = rest;
+            offset += len;
+        }
+        Ok(())
+    }
+
+    /// Reads `dst.len()` bytes at `offset` of a buffer, both multiples of 4, after everything recorded so far.
+    pub(crate) fn download(&mut self, gpu: &Gpu, buffer: &Buffer, mut offset: u64, dst: &mut [u8]) -> Result<()> {
+        for part in dst.chunks_mut(DOWNLOAD_BYTES as usize) {
+            let len = part.len() as u64;
+            let download = self.download.clone();
+            let open = self.open(gpu)?;
+            open.pass = None;
+            open.encoder.copy_buffer_to_buffer(buffer, offset, &download, 0, len);
+            let submission = self.submit(gpu)?;
+            let outcome = Arc::new(AtomicBool::new(false));
+            let mapped = Arc::clone(&outcome);
+            download.map_async(MapMode::Read, 0..len, move |result| mapped.store(result.is_ok(), Ordering::Release));
+            wait(gpu, submission)?;
+            if !outcome.load(Ordering::Acquire) {
+                gpu.check()?;
+                return Err(gpu.error("what was read could not be mapped"));
+            }
+            let view = download.get_mapped_range(0..len).map_err(|error| gpu.error(format!("reading: {error}")))?;
+            part.copy_from_slice(&view);
+            drop(view);
+            download.unmap();
+            offset += len;
+        }
+        Ok(())
+    }
+
+    /// Hands what was recorded to the device.
+    pub(crate) fn submit(&mut self, gpu: &Gpu) -> Result<Option<SubmissionIndex>> {
+        let Some(mut open) = self.open.take() else { return Ok(None) };
+        open.pass = None;
+        let chunk = &mut self.chunks[open.chunk];
+        if open.slots > 0 {
+            let words = &self.words[..open.slots * SLOT_WORDS];
+            let mut view = chunk
+                .buffer
+                .get_mapped_range_mut(0..words.len() as u64 * 4)
+                .map_err(|error| gpu.error(format!("staging memory: {error}")))?;
+            view.copy_from_slice(bytes_of(words));
+        }
+        chunk.buffer.unmap();
+        chunk.mapped.store(false, Ordering::Release);
+        let submission = gpu.queue.submit([open.encoder.finish()]);
+        self.submissions += 1;
+        let mapped = Arc::clone(&chunk.mapped);
+        chunk.buffer.map_async(MapMode::Write, .., move |result| mapped.store(result.is_ok(), Ordering::Release));
+        chunk.submission = Some(submission.clone());
+        gpu.check()?;
+        Ok(Some(submission))
+    }
+
+    /// Submits, and waits until the device has nothing left to do.
+    pub(crate) fn finish(&mut self, gpu: &Gpu) -> Result<()> {
+        self.submit(gpu)?;
+        wait(gpu, None)
+    }
+}
+
+/// Waits for a submission, or for all.
+fn wait(gpu: &Gpu, submission_index: Option<SubmissionIndex>) -> Result<()> {
+    let waited = gpu.device.poll(PollType::Wait { submission_index, timeout: None });
+    gpu.check()?;
+    waited.map(|_| ()).map_err(|error| gpu.error(error))
+}
+
+/// Words as the device sees them.
+fn bytes_of(words: &[u32]) -> &[u8] {
+    // SAFETY: any word is four valid bytes, and the slice covers the same memory.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
