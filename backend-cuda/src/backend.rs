@@ -1,0 +1,266 @@
+//! [`Cuda`]: the backend's traits, and the dispatch of kernels to their families.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memcore::DType;
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use memcore::error::{Error, Result};
+
+use crate::compile::{Compiler, Nvrtc};
+use crate::driver::{Driver, NAME, Properties, Queue};
+use crate::elementwise;
+use crate::kernels::Modules;
+use crate::launch::{Context, Scratch};
+use crate::memory::{ALIGNMENT, Table};
+
+/// Room for partial results between the launches of one call: taken once, when the device is opened.
+const SCRATCH_BYTES: u64 = 16 << 20;
+
+/// The oldest compute capability whose instructions the kernels use.
+const OLDEST: (u32, u32) = (7, 5);
+
+/// The element types that kernels know.
+const DTYPES: [DType; 8] =
+    [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
+
+/// An NVIDIA GPU as a device: see the crate's text.
+pub struct Cuda {
+    limits: Limits,
+    properties: Properties,
+    modules: Modules,
+    table: Mutex<Table>,
+    scratch: Scratch,
+    /// Declared last: what is above is given back while the context lives.
+    queue: Queue,
+}
+
+impl Cuda {
+    /// How many devices the driver has.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] with what is missing and how to get it.
+    pub fn count() -> Result<usize> {
+        Ok(Driver::load()?.count()?)
+    }
+
+    /// Opens device `ordinal`, below [`Cuda::count`]. Kernels are compiled when they are first used, or read from the
+    /// cache on disk.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] when driver, compiler or device are missing or too old: says which, and how to get it.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let driver = Driver::load()?;
+        Self::build(driver, ordinal, Box::new(Nvrtc::load()?))
+    }
+
+    /// As [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
+    ///
+    /// # Errors
+    /// As [`Cuda::open`].
+    #[doc(hidden)]
+    pub fn open_for_test(ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
+        Self::build(Driver::load()?, ordinal, compiler)
+    }
+
+    fn build(driver: Driver, ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
+        let properties = Properties::read(driver, ordinal)?;
+        if properties.capability < OLDEST {
+            let ((major, minor), (least, minus)) = (properties.capability, OLDEST);
+            let text = format!(
+                "{} has compute capability {major}.{minor}; the kernels need {least}.{minus} (Turing, 2018) or later",
+                properties.name
+            );
+            return Err(Error::backend(NAME, text));
+        }
+        let queue = Queue::new(properties.device)?;
+        let address = queue.allocate(SCRATCH_BYTES).map_err(|error| {
+            let text = format!("{} has no room for {SCRATCH_BYTES} bytes of scratch: {error}", properties.name);
+            Error::backend(NAME, text)
+        })?;
+        let limits = Limits {
+            alignment: ALIGNMENT,
+            max_segment_bytes: properties.total_bytes,
+            max_binding_bytes: u64::MAX,
+            dtypes: DTYPES.to_vec(),
+        };
+        Ok(Self {
+            limits,
+            modules: Modules::new(driver, properties.capability, compiler),
+            properties,
+            table: Mutex::default(),
+            scratch: Scratch { address, bytes: SCRATCH_BYTES },
+            queue,
+        })
+    }
+
+    /// Compiles and loads every kernel now, instead of when it is first used.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] with the compiler's log, or when the device has no room for them.
+    pub fn load_kernels(&self) -> Result<()> {
+        self.modules.load_all(&self.queue)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Where this fails the device is lost, and what it held with it.
+        let _ = self.queue.synchronize();
+        let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
+        table.clear(&self.queue);
+        let _ = self.queue.free(self.scratch.address);
+        self.modules.unload();
+    }
+}
+
+impl DeviceMemory for Cuda {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        self.table().alloc(&self.queue, bytes, self.limits.max_segment_bytes)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        self.table().free(&self.queue, id);
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let (free_bytes, total_bytes) = self.queue.memory_info().ok()?;
+        Some(MemoryInfo { free_bytes, total_bytes })
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        if self.properties.virtual_memory { Some(self) } else { None }
+    }
+}
+
+impl VirtualMemory for Cuda {
+    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+        self.table().reserve(&self.queue, self.properties.device, bytes)
+    }
+
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        self.table().map(&self.queue, self.properties.device, id, offset, bytes)
+    }
+
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        self.table().unmap(&self.queue, id, offset, bytes);
+    }
+
+    fn release(&self, id: SegmentId) {
+        self.table().free(&self.queue, id);
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn device_name(&self) -> String {
+        let (major, minor) = self.properties.capability;
+        format!("{}, compute capability {major}.{minor}", self.properties.name)
+    }
+
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        let table = self.table();
+        check_len(src.len(), dst)?;
+        if src.is_empty() {
+            return Ok(());
+        }
+        let to = table.address(dst)?;
+        // SAFETY: `address` has checked that the region lies in a live segment, which the table keeps during the call.
+        Ok(unsafe { self.queue.upload(src, to) }?)
+    }
+
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        let table = self.table();
+        check_len(dst.len(), src)?;
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let from = table.address(src)?;
+        // SAFETY: as in `upload`.
+        Ok(unsafe { self.queue.download(from, dst) }?)
+    }
+
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        let table = self.table();
+        self.queue.bind()?;
+        let ctx = Context {
+            queue: &self.queue,
+            properties: &self.properties,
+            modules: &self.modules,
+            table,
+            scratch: self.scratch,
+        };
+        dispatch(&ctx, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(self.queue.synchronize()?)
+    }
+
+    fn supports(&self, call: &KernelCall) -> bool {
+        let mut known = true;
+        call.each_operand(&mut |_, _, operand| known &= DTYPES.contains(&operand.dtype));
+        known && supports(call)
+    }
+
+    fn workspace_bytes(&self, _: &KernelCall) -> u64 {
+        0
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        SCRATCH_BYTES
+    }
+}
+
+fn check_len(host: usize, region: Region) -> Result<()> {
+    if host as u64 == region.len {
+        return Ok(());
+    }
+    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
+}
+
+/// Whether a family has the kernel for these types and shapes.
+fn supports(call: &KernelCall) -> bool {
+    match call {
+        KernelCall::Unary(k) => elementwise::supports_unary(k),
+        KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Triangle(k) => elementwise::supports_triangle(k),
+        KernelCall::Fill(_)
+        | KernelCall::Copy(_)
+        | KernelCall::UnaryGrad(_)
+        | KernelCall::Ternary(_)
+        | KernelCall::Select(_)
+        | KernelCall::MaskedFill(_) => true,
+        _ => false,
+    }
+}
+
+fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
+    match call {
+        KernelCall::Fill(k) => elementwise::fill(ctx, k),
+        KernelCall::Copy(k) => elementwise::copy(ctx, k),
+        KernelCall::Unary(k) => elementwise::unary(ctx, k),
+        KernelCall::UnaryGrad(k) => elementwise::unary_grad(ctx, k),
+        KernelCall::Binary(k) => elementwise::binary(ctx, k),
+        KernelCall::Ternary(k) => elementwise::ternary(ctx, k),
+        KernelCall::Select(k) => elementwise::select(ctx, k),
+        KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
+        KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
+        _ => unsupported(call),
+    }
+}
+
+/// The answer for a kernel or type that a family does not have.
+fn unsupported(call: &KernelCall) -> Result<()> {
+    Err(Error::Unsupported { backend: NAME.into(), kernel: call.name(), dtype: call.dtype() })
+}
