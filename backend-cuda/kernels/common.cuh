@@ -94,6 +94,9 @@ DEVICE bool is_nan(i64) { return false; }
 DEVICE bool is_nan(i32) { return false; }
 DEVICE bool is_finite(float x) { return (float_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+// The numbers of the element types, for arguments that choose one at run time.
+enum Type { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_I64, TYPE_I32, TYPE_I8, TYPE_U8, TYPE_BOOL };
+
 // The type in which a kernel computes with elements of type T.
 template <typename T>
 struct Compute {

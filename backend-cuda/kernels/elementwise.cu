@@ -44,8 +44,6 @@ DEVICE void copy(const CopyArgs& a) {
     each_pack<V, 2, CopyBody<T>>(a.walk, a);
 }
 
-enum Type { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_I64, TYPE_I32, TYPE_I8, TYPE_U8, TYPE_BOOL };
-
 template <typename T, typename S, int V>
 DEVICE void cast_from(const CopyArgs& a, const i64* at) {
     const Pack<S, V> src = fetch<V>(a.walk, 1, static_cast<const S*>(a.src), at);

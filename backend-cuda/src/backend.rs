@@ -8,10 +8,10 @@ use memcore::error::{Error, Result};
 
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties, Queue};
-use crate::elementwise;
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
+use crate::{elementwise, index, loss, norm, optim, pool, quant, random, reduce, softmax};
 
 /// Room for partial results between the launches of one call: taken once, when the device is opened.
 const SCRATCH_BYTES: u64 = 16 << 20;
@@ -235,13 +235,19 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
         KernelCall::Binary(k) => elementwise::supports_binary(k),
         KernelCall::Triangle(k) => elementwise::supports_triangle(k),
-        KernelCall::Fill(_)
-        | KernelCall::Copy(_)
-        | KernelCall::UnaryGrad(_)
-        | KernelCall::Ternary(_)
-        | KernelCall::Select(_)
-        | KernelCall::MaskedFill(_) => true,
-        _ => false,
+        KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::SoftmaxGrad(k) => softmax::supports_grad(k),
+        KernelCall::LayerNormGrad(k) => norm::supports_row_grad(&k.x),
+        KernelCall::RmsNormGrad(k) => norm::supports_row_grad(&k.x),
+        KernelCall::BatchNorm(k) => norm::supports_channels(&k.x),
+        KernelCall::BatchNormGrad(k) => norm::supports_channels(&k.x),
+        KernelCall::Pool2d(k) => pool::supports(&k.x, &k.out),
+        KernelCall::Pool2dGrad(k) => pool::supports(&k.out, &k.grad),
+        KernelCall::ScatterAdd(k) => index::supports_scatter(k),
+        KernelCall::Matmul(_) | KernelCall::MatmulInt8(_) => false,
+        KernelCall::Conv2d(_) | KernelCall::Conv2dInputGrad(_) | KernelCall::Conv2dWeightGrad(_) => false,
+        KernelCall::Attention(_) | KernelCall::AttentionGrad(_) | KernelCall::Rope(_) => false,
+        _ => true,
     }
 }
 
@@ -256,6 +262,30 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Select(k) => elementwise::select(ctx, k),
         KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
         KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
+        KernelCall::Random(k) => random::random(ctx, k),
+        KernelCall::Dropout(k) => random::dropout(ctx, k),
+        KernelCall::DropoutGrad(k) => random::dropout_grad(ctx, k),
+        KernelCall::Reduce(k) => reduce::reduce(ctx, k),
+        KernelCall::Softmax(k) => softmax::softmax(ctx, k),
+        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(ctx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(ctx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(ctx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(ctx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(ctx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(ctx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(ctx, k),
+        KernelCall::NllLoss(k) => loss::nll_loss(ctx, k),
+        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(ctx, k),
+        KernelCall::Gather(k) => index::gather(ctx, k),
+        KernelCall::ScatterAdd(k) => index::scatter_add(ctx, k),
+        KernelCall::SgdStep(k) => optim::sgd_step(ctx, k),
+        KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
+        KernelCall::Unscale(k) => optim::unscale(ctx, k),
+        KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::Pool2d(k) => pool::pool2d(ctx, k),
+        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
+        KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
+        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
         _ => unsupported(call),
     }
 }

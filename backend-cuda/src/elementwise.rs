@@ -145,7 +145,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
 }
 
 /// `Type` of the kernels.
-fn type_number(dtype: DType) -> u32 {
+pub(crate) fn type_number(dtype: DType) -> u32 {
     match dtype {
         DType::F32 | DType::F64 => 0,
         DType::F16 => 1,
@@ -309,7 +309,7 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
 }
 
 /// The bits of `value` as an element of `dtype`, in the low bytes. 16-bit floats round once, from f64.
-fn scalar_bits(dtype: DType, value: f64) -> u64 {
+pub(crate) fn scalar_bits(dtype: DType, value: f64) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),
         DType::F32 => u64::from((value as f32).to_bits()),

@@ -15,10 +15,30 @@ use crate::driver::{Driver, NAME, Queue, driven};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Elementwise,
+    Reduce,
+    Softmax,
+    Norm,
+    Loss,
+    Index,
+    Optim,
+    Random,
+    Pool,
+    Quant,
 }
 
 impl Family {
-    const ALL: [Family; 1] = [Family::Elementwise];
+    const ALL: [Family; 10] = [
+        Family::Elementwise,
+        Family::Reduce,
+        Family::Softmax,
+        Family::Norm,
+        Family::Loss,
+        Family::Index,
+        Family::Optim,
+        Family::Random,
+        Family::Pool,
+        Family::Quant,
+    ];
 
     /// File name and text.
     fn source(self) -> (&'static str, &'static str) {
@@ -29,6 +49,15 @@ impl Family {
         }
         match self {
             Family::Elementwise => file!("elementwise.cu"),
+            Family::Reduce => file!("reduce.cu"),
+            Family::Softmax => file!("softmax.cu"),
+            Family::Norm => file!("norm.cu"),
+            Family::Loss => file!("loss.cu"),
+            Family::Index => file!("index.cu"),
+            Family::Optim => file!("optim.cu"),
+            Family::Random => file!("random.cu"),
+            Family::Pool => file!("pool.cu"),
+            Family::Quant => file!("quant.cu"),
         }
     }
 }
@@ -131,6 +160,8 @@ macro_rules! kernels {
 const FLOATS: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16];
 const NUMBERS: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32, Tag::I8, Tag::U8];
 const ALL: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32, Tag::I8, Tag::U8, Tag::Bool];
+const SUMMED: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32];
+const ONLY: &[Tag] = &[Tag::Only];
 const BITS: &[Tag] = &[Tag::B8, Tag::B16, Tag::B32, Tag::B64];
 
 kernels! {
@@ -145,6 +176,37 @@ kernels! {
     Compare: Elementwise "compare" ALL ["_one", "_wide"] crate::elementwise::BinaryArgs;
     UnaryGrad: Elementwise "unary_grad" FLOATS ["_one", "_wide"] crate::elementwise::BinaryArgs;
     Ternary: Elementwise "ternary" FLOATS ["_one", "_wide"] crate::elementwise::TernaryArgs;
+    Reduce: Reduce "reduce" SUMMED ["_thread", "_warp", "_block", "_chunks"] crate::reduce::ReduceArgs;
+    Softmax: Softmax "softmax" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxArgs;
+    SoftmaxGrad: Softmax "softmax_grad" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxGradArgs;
+    RowNorm: Norm "row_norm" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormArgs;
+    RowNormGrad: Norm "row_norm_grad" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormGradArgs;
+    ParameterGrad: Norm "parameter_grad" FLOATS [""] crate::norm::ParameterGradArgs;
+    ColumnSums: Norm "column_sums" FLOATS [""] crate::norm::ColumnSumsArgs;
+    ChannelMoments: Norm "channel_moments" FLOATS [""] crate::norm::ChannelArgs;
+    ChannelSums: Norm "channel_sums" FLOATS [""] crate::norm::ChannelArgs;
+    ChannelFinish: Norm "channel_finish" FLOATS [""] crate::norm::ChannelFinishArgs;
+    ChannelFinishGrad: Norm "channel_finish_grad" FLOATS [""] crate::norm::ChannelFinishArgs;
+    ChannelApply: Norm "channel_apply" FLOATS ["_one", "_wide"] crate::norm::ChannelApplyArgs;
+    ChannelApplyGrad: Norm "channel_apply_grad" FLOATS ["_one", "_wide"] crate::norm::ChannelApplyArgs;
+    NllLoss: Loss "nll_loss" FLOATS [""] crate::loss::NllLossArgs;
+    NllLossGrad: Loss "nll_loss_grad" FLOATS [""] crate::loss::NllLossGradArgs;
+    Gather: Index "gather" BITS ["_one", "_wide"] crate::index::GatherArgs;
+    ClearNamed: Index "clear_named" ONLY [""] crate::index::ScatterArgs;
+    MarkNamed: Index "mark_named" ONLY [""] crate::index::ScatterArgs;
+    ScatterAdd: Index "scatter_add" FLOATS [""] crate::index::ScatterArgs;
+    RandomWords: Random "random_words" ONLY [""] crate::random::RandomArgs;
+    RandomUniform: Random "random_uniform" FLOATS [""] crate::random::RandomArgs;
+    Dropout: Random "dropout" FLOATS ["_one", "_wide"] crate::random::DropoutArgs;
+    DropoutGrad: Random "dropout_grad" FLOATS ["_one", "_wide"] crate::random::DropoutGradArgs;
+    Pool2d: Pool "pool2d" FLOATS [""] crate::pool::PoolArgs;
+    Pool2dGrad: Pool "pool2d_grad" FLOATS [""] crate::pool::PoolArgs;
+    SgdStep: Optim "sgd_step" FLOATS [""] crate::optim::SgdArgs;
+    AdamStep: Optim "adam_step" FLOATS [""] crate::optim::AdamArgs;
+    Unscale: Optim "unscale" FLOATS [""] crate::optim::UnscaleArgs;
+    UpdateScale: Optim "update_scale" ONLY [""] crate::optim::UpdateScaleArgs;
+    QuantizeInt8: Quant "quantize_int8" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::quant::QuantizeArgs;
+    DequantizeInt8: Quant "dequantize_int8" FLOATS ["_one", "_wide"] crate::quant::DequantizeArgs;
 }
 
 impl Spec {

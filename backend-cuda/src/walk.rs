@@ -68,6 +68,19 @@ impl<const N: usize> Dims<N> {
         dims
     }
 
+    /// As [`Dims::merged`], in the order that they have: element `i` of a walk is the `i`-th in row-major order.
+    pub(crate) fn ordered(layouts: [&Layout; N]) -> Self {
+        let mut dims = Self::plain(layouts);
+        dims.drop_ones();
+        dims.merge();
+        dims
+    }
+
+    /// Operand `k`'s stride along the innermost dimension; 0 where there is none.
+    pub(crate) fn inner_stride(&self, k: usize) -> u64 {
+        if self.rank == 0 { 0 } else { self.strides[k][self.innermost()] }
+    }
+
     fn set(&mut self, to: usize, from: usize) {
         self.sizes[to] = self.sizes[from];
         for strides in &mut self.strides {
@@ -179,7 +192,8 @@ impl<const N: usize> Dims<N> {
         high.split(pack, std::array::from_fn(|k| offsets[k] + half * whole.strides[k][cut]), launch)
     }
 
-    fn walk(&self, pack: u64, elements: u64) -> Walk<N> {
+    /// The walk over all `elements`, of which there are fewer than 2³¹ packs where it has several dimensions.
+    pub(crate) fn walk(&self, pack: u64, elements: u64) -> Walk<N> {
         let mut walk = Walk {
             packs: if self.rank <= 1 { elements.div_ceil(pack) } else { elements / pack },
             elements,

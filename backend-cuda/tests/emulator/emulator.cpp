@@ -198,6 +198,18 @@ uint64_t exchange(uint64_t mine, unsigned source) {
     return exchanged[turn][from];
 }
 
+unsigned ballot(bool holds) {
+    const unsigned me = current, turn = fibres[me].turn, first = me / LANES * LANES;
+    fibres[me].turn ^= 1;
+    exchanged[turn][me] = holds;
+    warp_barrier();
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < LANES && first + lane < blockDim.x; lane++) {
+        bits |= static_cast<unsigned>(exchanged[turn][first + lane]) << lane;
+    }
+    return bits;
+}
+
 void* fresh(void* array, size_t bytes) {
     uint64_t& last = poisoned[array];
     if (last != block_number) {

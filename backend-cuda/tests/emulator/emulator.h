@@ -39,6 +39,8 @@ void block_barrier();
 void warp_barrier();
 // Exchanges 64 bits within the warp: what lane `source` has put there. Every lane of the warp calls.
 uint64_t exchange(uint64_t mine, unsigned source);
+// A bit for every lane for which it holds.
+unsigned ballot(bool holds);
 // Poisons a shared array the first time that a block comes by; returns it.
 void* fresh(void* array, size_t bytes);
 // The shared memory that the launch gave.
@@ -116,3 +118,9 @@ template <typename T>
 T __ldg(const T* at) {
     return *at;
 }
+
+inline unsigned __ballot_sync(unsigned, bool holds) { return emu::ballot(holds); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+// Separate roundings: nothing is contracted on the host.
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
