@@ -212,51 +212,55 @@ DEVICE u64 channel_place(const ChannelArgs& a, u64 channel, u64 i) {
     return (image * a.channels + channel) * a.length + (i - image * a.length);
 }
 
-// A block per channel and chunk: the mean of the chunk, then the squares beside it; chunks are merged afterwards
+// A team per channel and chunk: the mean of the chunk, then the squares beside it; chunks are merged afterwards
 // (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
-template <typename T>
+template <typename T, int Group>
 DEVICE void channel_moments(const ChannelArgs& a) {
     SHARED(float, scratch, WARP);
     const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
-    const u64 channel = blockIdx.x, begin = blockIdx.y * part, end = least(begin + part, all);
+    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
     const T* x = static_cast<const T*>(a.x);
-    float sum = 0.0f;
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) sum += widen(x[channel_place(a, channel, i)]);
-    const float count = begin < end ? static_cast<float>(end - begin) : 0.0f;
-    const float mean = count > 0.0f ? block_sum(sum, scratch) / count : 0.0f;
-    float squares = 0.0f;
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        const float d = widen(x[channel_place(a, channel, i)]) - mean;
-        squares += d * d;
-    }
-    squares = block_sum(squares, scratch);
-    if (threadIdx.x == 0) {
-        float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
-        to[0] = count;
-        to[1] = mean;
-        to[2] = squares;
+    for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
+        float sum = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) sum += widen(x[channel_place(a, channel, i)]);
+        const float count = begin < end ? static_cast<float>(end - begin) : 0.0f;
+        const float mean = count > 0.0f ? Team<Group>::sum(sum, scratch) / count : 0.0f;
+        float squares = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
+            const float d = widen(x[channel_place(a, channel, i)]) - mean;
+            squares += d * d;
+        }
+        squares = Team<Group>::sum(squares, scratch);
+        if (Team<Group>::rank() == 0) {
+            float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
+            to[0] = count;
+            to[1] = mean;
+            to[2] = squares;
+        }
     }
 }
 
-template <typename T>
+template <typename T, int Group>
 DEVICE void channel_sums(const ChannelArgs& a) {
     SHARED(float, scratch, WARP);
     const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
-    const u64 channel = blockIdx.x, begin = blockIdx.y * part, end = least(begin + part, all);
-    const float mean = a.mean[channel], invstd = a.invstd[channel];
-    float sum = 0.0f, product = 0.0f;
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        const u64 at = channel_place(a, channel, i);
-        const float g = widen(static_cast<const T*>(a.grad)[at]);
-        sum += g;
-        product += g * (widen(static_cast<const T*>(a.x)[at]) - mean) * invstd;
-    }
-    sum = block_sum(sum, scratch);
-    product = block_sum(product, scratch);
-    if (threadIdx.x == 0) {
-        float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
-        to[0] = sum;
-        to[1] = product;
+    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
+    for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
+        const float mean = a.mean[channel], invstd = a.invstd[channel];
+        float sum = 0.0f, product = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
+            const u64 at = channel_place(a, channel, i);
+            const float g = widen(static_cast<const T*>(a.grad)[at]);
+            sum += g;
+            product += g * (widen(static_cast<const T*>(a.x)[at]) - mean) * invstd;
+        }
+        sum = Team<Group>::sum(sum, scratch);
+        product = Team<Group>::sum(product, scratch);
+        if (Team<Group>::rank() == 0) {
+            float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
+            to[0] = sum;
+            to[1] = product;
+        }
     }
 }
 
@@ -382,13 +386,17 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     }
 }
 
+#define CHANNEL_FORMS(function, T, tag)                                               \
+    FLAT_KERNEL(function##_##tag##_thread, ChannelArgs, THREADS, function<T, 1>)      \
+    BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP>)    \
+    BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS>)
 #define INSTANCES(T, tag)                                                                       \
     ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                    \
     ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                           \
     BLOCK_KERNEL(parameter_grad_##tag, ParameterGradArgs, THREADS, parameter_grad<T>)           \
     FLAT_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                     \
-    BLOCK_KERNEL(channel_moments_##tag, ChannelArgs, THREADS, channel_moments<T>)               \
-    BLOCK_KERNEL(channel_sums_##tag, ChannelArgs, THREADS, channel_sums<T>)                     \
+    CHANNEL_FORMS(channel_moments, T, tag)                                                      \
+    CHANNEL_FORMS(channel_sums, T, tag)                                                         \
     FLAT_KERNEL(channel_finish_##tag, ChannelFinishArgs, THREADS, channel_finish<T>)            \
     FLAT_KERNEL(channel_finish_grad_##tag, ChannelFinishArgs, THREADS, channel_finish_grad<T>)  \
     FLAT_KERNEL(channel_apply_##tag##_one, ChannelApplyArgs, THREADS, channel_apply<T, 1>)      \

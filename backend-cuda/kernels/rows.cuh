@@ -5,22 +5,28 @@
 // Packs of a row that a thread keeps.
 #define HELD 4
 
-// The threads that share a row: 32 (a warp; a block has several) or all of a block.
+// The threads that share a row: one, 32 (a warp; a block has several) or all of a block.
 template <int Group>
 struct Team {
     // Position of the thread in the team.
-    DEVICE static u32 rank() { return Group == WARP ? lane() : threadIdx.x; }
+    DEVICE static u32 rank() { return Group == 1 ? 0 : Group == WARP ? lane() : threadIdx.x; }
     // The team's number in the launch, and the number of teams.
     DEVICE static u64 index() {
+        if (Group == 1) return thread_index();
         return Group == WARP ? static_cast<u64>(blockIdx.x) * (blockDim.x / WARP) + threadIdx.x / WARP : blockIdx.x;
     }
-    DEVICE static u64 count() { return Group == WARP ? static_cast<u64>(gridDim.x) * (blockDim.x / WARP) : gridDim.x; }
+    DEVICE static u64 count() {
+        if (Group == 1) return thread_count();
+        return Group == WARP ? static_cast<u64>(gridDim.x) * (blockDim.x / WARP) : gridDim.x;
+    }
     DEVICE static float sum(float x, float* scratch) {
-        if constexpr (Group == WARP) return warp_sum(x);
+        if constexpr (Group == 1) return x;
+        else if constexpr (Group == WARP) return warp_sum(x);
         else return block_sum(x, scratch);
     }
     DEVICE static float max(float x, float* scratch) {
-        if constexpr (Group == WARP) return warp_max(x);
+        if constexpr (Group == 1) return x;
+        else if constexpr (Group == WARP) return warp_max(x);
         else return block_max(x, scratch);
     }
 };
@@ -79,8 +85,9 @@ struct Row {
     }
 };
 
-// The four forms of a row kernel.
+// The forms of a row kernel.
 #define ROW_FORMS(function, T, tag, Args)                                             \
+    FLAT_KERNEL(function##_##tag##_thread, Args, THREADS, function<T, 1, 1>)          \
     BLOCK_KERNEL(function##_##tag##_warp, Args, THREADS, function<T, WARP, 1>)        \
     BLOCK_KERNEL(function##_##tag##_warp_wide, Args, THREADS, function<T, WARP, 4>)   \
     BLOCK_KERNEL(function##_##tag##_block, Args, THREADS, function<T, THREADS, 1>)    \

@@ -177,14 +177,14 @@ kernels! {
     UnaryGrad: Elementwise "unary_grad" FLOATS ["_one", "_wide"] crate::elementwise::BinaryArgs;
     Ternary: Elementwise "ternary" FLOATS ["_one", "_wide"] crate::elementwise::TernaryArgs;
     Reduce: Reduce "reduce" SUMMED ["_thread", "_warp", "_block", "_chunks"] crate::reduce::ReduceArgs;
-    Softmax: Softmax "softmax" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxArgs;
-    SoftmaxGrad: Softmax "softmax_grad" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxGradArgs;
-    RowNorm: Norm "row_norm" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormArgs;
-    RowNormGrad: Norm "row_norm_grad" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormGradArgs;
+    Softmax: Softmax "softmax" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxArgs;
+    SoftmaxGrad: Softmax "softmax_grad" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxGradArgs;
+    RowNorm: Norm "row_norm" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormArgs;
+    RowNormGrad: Norm "row_norm_grad" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormGradArgs;
     ParameterGrad: Norm "parameter_grad" FLOATS [""] crate::norm::ParameterGradArgs;
     ColumnSums: Norm "column_sums" FLOATS [""] crate::norm::ColumnSumsArgs;
-    ChannelMoments: Norm "channel_moments" FLOATS [""] crate::norm::ChannelArgs;
-    ChannelSums: Norm "channel_sums" FLOATS [""] crate::norm::ChannelArgs;
+    ChannelMoments: Norm "channel_moments" FLOATS ["_thread", "_warp", "_block"] crate::norm::ChannelArgs;
+    ChannelSums: Norm "channel_sums" FLOATS ["_thread", "_warp", "_block"] crate::norm::ChannelArgs;
     ChannelFinish: Norm "channel_finish" FLOATS [""] crate::norm::ChannelFinishArgs;
     ChannelFinishGrad: Norm "channel_finish_grad" FLOATS [""] crate::norm::ChannelFinishArgs;
     ChannelApply: Norm "channel_apply" FLOATS ["_one", "_wide"] crate::norm::ChannelApplyArgs;
@@ -205,7 +205,7 @@ kernels! {
     AdamStep: Optim "adam_step" FLOATS [""] crate::optim::AdamArgs;
     Unscale: Optim "unscale" FLOATS [""] crate::optim::UnscaleArgs;
     UpdateScale: Optim "update_scale" ONLY [""] crate::optim::UpdateScaleArgs;
-    QuantizeInt8: Quant "quantize_int8" FLOATS ["_warp", "_warp_wide", "_block", "_block_wide"] crate::quant::QuantizeArgs;
+    QuantizeInt8: Quant "quantize_int8" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::quant::QuantizeArgs;
     DequantizeInt8: Quant "dequantize_int8" FLOATS ["_one", "_wide"] crate::quant::DequantizeArgs;
 }
 

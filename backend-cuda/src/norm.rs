@@ -5,7 +5,7 @@ use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGra
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid, ONE, WIDE};
+use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
 use crate::rows;
 use crate::walk::Divider;
 
@@ -298,8 +298,15 @@ impl Channels {
             by_length: Divider::new(self.length as u32),
             unused: 0,
         };
-        let grid = Grid { blocks: [self.channels as u32, self.chunks as u32, 1], ..Grid::of(1) };
-        ctx.launch(kernel, Tag::of(dtype), 0, grid, &args)
+        // A thread, a warp or a block per channel and chunk.
+        let (form, team) = match self.images * self.length {
+            0..=8 => (0, 1),
+            9..=1024 => (1, 32),
+            _ => (2, u64::from(THREADS)),
+        };
+        let along = ctx.grid(self.channels * team);
+        let grid = Grid { blocks: [along.blocks[0], self.chunks as u32, 1], ..along };
+        ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
     }
 
     /// The last pass: one element or four of one plane at a time.
