@@ -11,7 +11,7 @@ use crate::driver::{Driver, NAME, Properties, Queue};
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
-use crate::{elementwise, index, loss, norm, optim, pool, quant, random, reduce, softmax};
+use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
 /// Room for partial results between the launches of one call: taken once, when the device is opened.
 const SCRATCH_BYTES: u64 = 16 << 20;
@@ -244,9 +244,13 @@ fn supports(call: &KernelCall) -> bool {
         KernelCall::Pool2d(k) => pool::supports(&k.x, &k.out),
         KernelCall::Pool2dGrad(k) => pool::supports(&k.out, &k.grad),
         KernelCall::ScatterAdd(k) => index::supports_scatter(k),
-        KernelCall::Matmul(_) | KernelCall::MatmulInt8(_) => false,
-        KernelCall::Conv2d(_) | KernelCall::Conv2dInputGrad(_) | KernelCall::Conv2dWeightGrad(_) => false,
-        KernelCall::Attention(_) | KernelCall::AttentionGrad(_) | KernelCall::Rope(_) => false,
+        KernelCall::Matmul(k) => matmul::supports(k),
+        KernelCall::MatmulInt8(k) => matmul::supports_int8(k),
+        KernelCall::Conv2d(k) => conv::supports(k),
+        KernelCall::Conv2dInputGrad(k) => conv::supports_input_grad(k),
+        KernelCall::Conv2dWeightGrad(k) => conv::supports_weight_grad(k),
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.k, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.k, &k.v),
         _ => true,
     }
 }
@@ -286,11 +290,13 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
         KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
         KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
-        _ => unsupported(call),
+        KernelCall::Matmul(k) => matmul::matmul(ctx, k),
+        KernelCall::MatmulInt8(k) => matmul::matmul_int8(ctx, k),
+        KernelCall::Conv2d(k) => conv::conv2d(ctx, k),
+        KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(ctx, k),
+        KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(ctx, k),
+        KernelCall::Attention(k) => attention::attention(ctx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(ctx, k),
+        KernelCall::Rope(k) => attention::rope(ctx, k),
     }
-}
-
-/// The answer for a kernel or type that a family does not have.
-fn unsupported(call: &KernelCall) -> Result<()> {
-    Err(Error::Unsupported { backend: NAME.into(), kernel: call.name(), dtype: call.dtype() })
 }

@@ -24,10 +24,13 @@ pub(crate) enum Family {
     Random,
     Pool,
     Quant,
+    Matmul,
+    Conv,
+    Attention,
 }
 
 impl Family {
-    const ALL: [Family; 10] = [
+    const ALL: [Family; 13] = [
         Family::Elementwise,
         Family::Reduce,
         Family::Softmax,
@@ -38,6 +41,9 @@ impl Family {
         Family::Random,
         Family::Pool,
         Family::Quant,
+        Family::Matmul,
+        Family::Conv,
+        Family::Attention,
     ];
 
     /// File name and text.
@@ -58,6 +64,9 @@ impl Family {
             Family::Random => file!("random.cu"),
             Family::Pool => file!("pool.cu"),
             Family::Quant => file!("quant.cu"),
+            Family::Matmul => file!("matmul.cu"),
+            Family::Conv => file!("conv.cu"),
+            Family::Attention => file!("attention.cu"),
         }
     }
 }
@@ -160,6 +169,7 @@ macro_rules! kernels {
 const FLOATS: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16];
 const NUMBERS: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32, Tag::I8, Tag::U8];
 const ALL: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32, Tag::I8, Tag::U8, Tag::Bool];
+const HALVES: &[Tag] = &[Tag::F16, Tag::Bf16];
 const SUMMED: &[Tag] = &[Tag::F32, Tag::F16, Tag::Bf16, Tag::I64, Tag::I32];
 const ONLY: &[Tag] = &[Tag::Only];
 const BITS: &[Tag] = &[Tag::B8, Tag::B16, Tag::B32, Tag::B64];
@@ -207,6 +217,21 @@ kernels! {
     UpdateScale: Optim "update_scale" ONLY [""] crate::optim::UpdateScaleArgs;
     QuantizeInt8: Quant "quantize_int8" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::quant::QuantizeArgs;
     DequantizeInt8: Quant "dequantize_int8" FLOATS ["_one", "_wide"] crate::quant::DequantizeArgs;
+    Matmul: Matmul "matmul" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::matmul::MatmulArgs;
+    MatmulTensor: Matmul "matmul" HALVES ["_tensor"] crate::matmul::MatmulArgs;
+    MatmulInt8: Matmul "matmul_int8" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::matmul::MatmulArgs;
+    MatmulInt8Tensor: Matmul "matmul_int8" HALVES ["_tensor"] crate::matmul::MatmulArgs;
+    Conv2d: Conv "conv2d" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
+    Conv2dTensor: Conv "conv2d" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Conv2dInputGrad: Conv "conv2d_input_grad" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
+    Conv2dInputGradTensor: Conv "conv2d_input_grad" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Conv2dWeightGrad: Conv "conv2d_weight_grad" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
+    Conv2dWeightGradTensor: Conv "conv2d_weight_grad" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Attention: Attention "attention" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
+    AttentionDelta: Attention "attention_delta" FLOATS [""] crate::attention::AttentionArgs;
+    AttentionDq: Attention "attention_dq" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
+    AttentionDkv: Attention "attention_dkv" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
+    Rope: Attention "rope" FLOATS [""] crate::attention::RopeArgs;
 }
 
 impl Spec {

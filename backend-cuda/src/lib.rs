@@ -17,15 +17,19 @@
 //!
 //! `tests/emulator` runs the very kernel files on the host, behind a stand-in driver.
 
+mod attention;
 mod backend;
 mod cache;
 mod compile;
+mod conv;
 mod driver;
 mod elementwise;
+mod gemm;
 mod index;
 mod kernels;
 mod launch;
 mod loss;
+mod matmul;
 mod memory;
 mod norm;
 mod optim;
