@@ -143,6 +143,8 @@ DEVICE void attention(const AttentionArgs& a) {
         if (busy) {
             dot<ROWS>(w, rows, tile, a.depth);
             UNROLL for (int r = 0; r < ROWS; r++) {
+                // The same for the whole warp; the sums of a row that does not exist are never stored.
+                if (p.first + r >= a.queries) continue;
                 const float value = score<T>(a, p.batch, p.head, p.first + r, j + lane(), w[r]);
                 const float next = fmaxf(top[r], warp_max(value));
                 // A row that has seen nothing yet keeps nothing.

@@ -83,6 +83,59 @@ impl Nvrtc {
     }
 }
 
+/// What the assembler says of the kernels of a file: for checks that need no GPU.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The file.
+    pub file: &'static str,
+    /// How many kernels it has.
+    pub kernels: usize,
+    /// The most registers that a thread of one takes.
+    pub registers: u32,
+    /// Bytes of machine code.
+    pub bytes: usize,
+    /// Kernels that keep registers in memory, with the bytes that they store.
+    pub spills: Vec<(String, u32)>,
+}
+
+impl Nvrtc {
+    /// Compiles a file and reads the assembler's figures.
+    pub(crate) fn report(
+        &self,
+        (file, source): (&'static str, &str),
+        headers: &[(&str, &str)],
+        (major, minor): (u32, u32),
+    ) -> Result<Report, String> {
+        let program = Program::new(file, source, headers)?;
+        let architecture = format!("--gpu-architecture=sm_{major}{minor}");
+        let options = [architecture, "--std=c++17".into(), "--ptxas-options=-v".into()];
+        program.build(&options).map_err(|code| format!("{file}: {code:?}\n{}", program.log()))?;
+        let mut report =
+            Report { file, bytes: program.cubin().map_err(|code| format!("{code:?}"))?.len(), ..Report::default() };
+        let (log, mut kernel) = (program.log(), String::new());
+        for line in log.lines() {
+            // "… Compiling entry function 'NAME' for 'sm_80'"
+            if let Some((_, rest)) = line.split_once("entry function '") {
+                kernel = rest.split('\'').next().unwrap_or_default().to_string();
+                report.kernels += 1;
+            }
+            // "N bytes stack frame, N bytes spill stores, N bytes spill loads"; "Used N registers, …"
+            let number = |text: &str| text.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or(0);
+            if let Some((before, _)) = line.split_once(" bytes spill stores") {
+                let stored = number(before);
+                if stored > 0 {
+                    report.spills.push((kernel.clone(), stored));
+                }
+            }
+            if let Some((before, _)) = line.split_once(" registers") {
+                report.registers = report.registers.max(number(before));
+            }
+        }
+        Ok(report)
+    }
+}
+
 impl Compiler for Nvrtc {
     fn version(&self) -> String {
         format!("nvrtc-{}.{}", self.major, self.minor)
@@ -96,11 +149,7 @@ impl Compiler for Nvrtc {
         (major, minor): (u32, u32),
     ) -> Result<Vec<u8>, String> {
         let program = Program::new(name, source, headers)?;
-        let options = [
-            format!("--gpu-architecture=sm_{major}{minor}"),
-            "--std=c++17".into(),
-            "--extra-device-vectorization".into(),
-        ];
+        let options = [format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".into()];
         program.build(&options).map_err(|code| format!("{code:?}\n{}", program.log()))?;
         program.cubin().map_err(|code| format!("{code:?}"))
     }

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction};
 use memcore::{DType, Error, Result};
 
 use crate::cache;
-use crate::compile::Compiler;
+use crate::compile::{Compiler, Nvrtc, Report};
 use crate::driver::{Driver, NAME, Queue, driven};
 
 /// A file of kernels, compiled and loaded as one module.
@@ -244,6 +244,16 @@ impl Spec {
 /// The names of all functions of all modules.
 pub(crate) fn names() -> Vec<String> {
     KERNELS.iter().flat_map(Spec::names).collect()
+}
+
+/// Compiles every file for an architecture, without a GPU.
+///
+/// # Errors
+/// The compiler's log, or that it is not there.
+pub(crate) fn reports(capability: (u32, u32)) -> Result<Vec<Report>> {
+    let nvrtc = Nvrtc::load()?;
+    let report = |family: Family| nvrtc.report(family.source(), HEADERS, capability);
+    Family::ALL.into_iter().map(|family| report(family).map_err(|log| Error::backend(NAME, log))).collect()
 }
 
 /// The newest driver that can say how large a kernel's argument is: CUDA 12.4.

@@ -43,10 +43,19 @@ mod walk;
 
 pub use backend::Cuda;
 #[doc(hidden)]
-pub use compile::Compiler;
+pub use compile::{Compiler, Report};
 
 /// The names of all functions in the kernel files, for the tests.
 #[doc(hidden)]
 pub fn kernel_names() -> Vec<String> {
     kernels::names()
+}
+
+/// Compiles every kernel file for compute capability `major.minor`, without a GPU, and says what the assembler says.
+///
+/// # Errors
+/// The compiler's log, or that it is not there.
+#[doc(hidden)]
+pub fn compile_reports(capability: (u32, u32)) -> memcore::Result<Vec<Report>> {
+    kernels::reports(capability)
 }

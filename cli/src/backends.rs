@@ -23,10 +23,18 @@ pub(crate) struct Entry {
 
 /// Every backend, the one to prefer first.
 pub(crate) const ALL: &[Entry] = &[
+    #[cfg(feature = "cuda")]
+    Entry { name: "cuda", count: backend_cuda::Cuda::count, open: open_cuda },
     #[cfg(feature = "cpu")]
     Entry { name: "cpu", count: || Ok(1), open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)) },
     Entry { name: "meta", count: || Ok(1), open: |_| Ok(Arc::new(Meta::default())) },
 ];
+
+/// Opens an NVIDIA GPU.
+#[cfg(feature = "cuda")]
+fn open_cuda(index: usize) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(backend_cuda::Cuda::open(index)?))
+}
 
 /// What `--backend` takes.
 pub(crate) fn names() -> Vec<&'static str> {

@@ -4,7 +4,7 @@
 //! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
 //! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString, c_char};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -40,6 +40,24 @@ pub(crate) fn is_here() -> bool {
 /// The backend's.
 pub(crate) fn open() -> Result<Cuda, String> {
     Cuda::open_for_test(0, Box::new(Emulated)).map_err(|error| error.to_string())
+}
+
+/// The names of all kernels that the emulator was built from.
+///
+/// # Errors
+/// When this process has another driver.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn kernel_names() -> Result<Vec<String>, String> {
+    // SAFETY: the library is in this process already; opening it again only finds it.
+    let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
+    // SAFETY: the function has this type; see `driver.cpp`.
+    let count = unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"emulator_kernel_count") };
+    // SAFETY: as above.
+    let name = unsafe { library.get::<unsafe extern "C" fn(usize) -> *const c_char>(b"emulator_kernel_name") };
+    let (count, name) = (count.map_err(|error| error.to_string())?, name.map_err(|error| error.to_string())?);
+    // SAFETY: numbers below the count have a name, a string that ends with 0 and lives as long as the library.
+    let names = (0..unsafe { count() }).map(|i| unsafe { CStr::from_ptr(name(i)) }.to_string_lossy().into_owned());
+    Ok(names.collect())
 }
 
 /// Runs this very process again, arguments and all, with the emulator for a driver.
