@@ -36,6 +36,13 @@ pub(crate) struct About {
 
 /// Every backend, the one to prefer first.
 pub(crate) const ALL: &[Entry] = &[
+    #[cfg(feature = "cuda")]
+    Entry {
+        name: "cuda",
+        count: backend_cuda::Cuda::count,
+        open: |i| Ok(Arc::new(backend_cuda::Cuda::open(i)?)),
+        about: |_| About { kind: "discrete", ..About::default() },
+    },
     #[cfg(feature = "wgpu")]
     Entry { name: "wgpu", count: wgpu_count, open: |i| Ok(Arc::new(backend_wgpu::Wgpu::open(i)?)), about: wgpu_about },
     #[cfg(feature = "cpu")]

@@ -1,0 +1,320 @@
+// Scaled dot-product attention without the score matrix, its gradients, and rotary embedding.
+//
+// Forward as in FlashAttention (Dao et al., 2022; backward with the logarithm of the denominators, Dao, 2023): a block has
+// some rows, a warp ROWS of them, and goes over tiles of 32 of the other side in shared memory. In the scores a lane has
+// one of the 32; in the sums it has columns lane, lane + 32, … Every sum has one owner: nothing is added atomically.
+#include "common.cuh"
+
+#define TILE 32
+
+// A matrix per batch and head; its columns lie next to each other.
+struct Heads {
+    void* base;
+    i64 batch, head, row;
+};
+template <typename T>
+DEVICE T* row_of(const Heads& m, u32 b, u32 h, u32 i) {
+    return static_cast<T*>(m.base) + b * m.batch + h * m.head + i * m.row;
+}
+
+struct AttentionArgs {
+    Heads q, k, v, out;
+    // Gradients: of the result, and what is wanted.
+    Heads grad, dq, dk, dv;
+    const void* mask;
+    i64 mask_strides[4];
+    // [batch, head, query]
+    float* logsumexp;
+    float* delta;
+    u32 batches, heads, key_heads;
+    u32 queries, keys, depth, value_depth;
+    u32 causal;
+    float scale;
+    u32 unused;
+};
+
+// The score of query i and key j from their product; -inf where it is hidden.
+template <typename T>
+DEVICE float score(const AttentionArgs& a, u32 b, u32 h, u32 i, u32 j, float product) {
+    if (j >= a.keys || i >= a.queries || (a.causal && j > i)) return -infinity();
+    float value = a.scale * product;
+    if (a.mask != nullptr) {
+        const i64* s = a.mask_strides;
+        value += widen(static_cast<const T*>(a.mask)[b * s[0] + h * s[1] + i * s[2] + j * s[3]]);
+    }
+    return value;
+}
+
+// Copies rows first.. of a matrix into shared memory, `depth + 1` apart; zeros beyond `count`.
+template <typename T>
+DEVICE void load_tile(float* tile, const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth) {
+    __syncthreads();
+    for (u32 e = threadIdx.x; e < TILE * depth; e += blockDim.x) {
+        const u32 r = e / depth, c = e - r * depth;
+        tile[r * (depth + 1) + c] = first + r < count ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
+    }
+    __syncthreads();
+}
+
+// Copies a warp's own rows.
+template <typename T, int ROWS>
+DEVICE void load_rows(float* rows, const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth) {
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        for (u32 c = lane(); c < depth; c += WARP) {
+            rows[r * depth + c] = first + r < count ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
+        }
+    }
+    __syncwarp();
+}
+
+// The products of a warp's rows with the lane's row of the tile.
+template <int ROWS>
+DEVICE void dot(float* products, const float* rows, const float* tile, u32 depth) {
+    UNROLL for (int r = 0; r < ROWS; r++) products[r] = 0.0f;
+    const float* mine = tile + lane() * (depth + 1);
+    for (u32 c = 0; c < depth; c++) {
+        const float x = mine[c];
+        UNROLL for (int r = 0; r < ROWS; r++) products[r] += rows[r * depth + c] * x;
+    }
+}
+
+// sums[r] += Σ_j weights[r] of lane j · row j of the tile, for the `count` rows that there are.
+template <int ROWS, int COLUMNS>
+DEVICE void add_weighted(float (*sums)[COLUMNS], const float* weights, const float* tile, u32 count, u32 depth) {
+    for (u32 j = 0; j < count; j++) {
+        float x[COLUMNS];
+        UNROLL for (int c = 0; c < COLUMNS; c++) {
+            const u32 column = lane() + c * WARP;
+            x[c] = column < depth ? tile[j * (depth + 1) + column] : 0.0f;
+        }
+        UNROLL for (int r = 0; r < ROWS; r++) {
+            const float w = __shfl_sync(ALL_LANES, weights[r], static_cast<i32>(j));
+            UNROLL for (int c = 0; c < COLUMNS; c++) sums[r][c] += w * x[c];
+        }
+    }
+}
+
+template <typename T, int ROWS, int COLUMNS>
+DEVICE void store_rows(const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth, float (*sums)[COLUMNS], const float* factors) {
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        if (first + r >= count) continue;
+        UNROLL for (int c = 0; c < COLUMNS; c++) {
+            const u32 column = lane() + c * WARP;
+            if (column < depth) row_of<T>(m, b, h, first + r)[column] = narrow<T>(sums[r][c] * factors[r]);
+        }
+    }
+}
+
+// Where a block and its warps work: `rows` rows for each of `heads` heads of each batch.
+struct Place {
+    u32 batch, head, block_first, first;
+};
+template <int ROWS>
+DEVICE Place place_of(u32 rows, u32 heads) {
+    const u32 per_block = blockDim.x / WARP * ROWS, blocks = (rows + per_block - 1) / per_block;
+    const u32 above = blockIdx.x / blocks;
+    Place p;
+    p.block_first = blockIdx.x % blocks * per_block;
+    p.first = p.block_first + threadIdx.x / WARP * ROWS;
+    p.head = above % heads;
+    p.batch = above / heads;
+    return p;
+}
+
+template <typename T, int ROWS, int COLUMNS>
+DEVICE void attention(const AttentionArgs& a) {
+    DYNAMIC_SHARED(float, shared);
+    const Place p = place_of<ROWS>(a.queries, a.heads);
+    const u32 key_head = p.head / (a.heads / a.key_heads);
+    float* tile = shared;
+    float* rows = shared + TILE * (largest(a.depth, a.value_depth) + 1) + threadIdx.x / WARP * ROWS * a.depth;
+    load_rows<T, ROWS>(rows, a.q, p.batch, p.head, p.first, a.queries, a.depth);
+    float top[ROWS], sum[ROWS], sums[ROWS][COLUMNS] = {};
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        top[r] = -infinity();
+        sum[r] = 0.0f;
+    }
+    const bool busy = p.first < a.queries;
+    const u32 block_end = p.block_first + blockDim.x / WARP * ROWS;
+    const u32 end = a.causal ? least(a.keys, block_end) : a.keys;
+    for (u32 j = 0; j < end; j += TILE) {
+        float w[ROWS];
+        load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
+        if (busy) {
+            dot<ROWS>(w, rows, tile, a.depth);
+            UNROLL for (int r = 0; r < ROWS; r++) {
+                // The same for the whole warp; the sums of a row that does not exist are never stored.
+                if (p.first + r >= a.queries) continue;
+                const float value = score<T>(a, p.batch, p.head, p.first + r, j + lane(), w[r]);
+                const float next = fmaxf(top[r], warp_max(value));
+                // A row that has seen nothing yet keeps nothing.
+                const float kept = next == -infinity() ? 1.0f : expf(top[r] - next);
+                w[r] = value == -infinity() ? 0.0f : expf(value - next);
+                sum[r] = sum[r] * kept + warp_sum(w[r]);
+                top[r] = next;
+                UNROLL for (int c = 0; c < COLUMNS; c++) sums[r][c] *= kept;
+            }
+        }
+        load_tile<T>(tile, a.v, p.batch, key_head, j, a.keys, a.value_depth);
+        if (busy) add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.value_depth);
+    }
+    float factors[ROWS];
+    UNROLL for (int r = 0; r < ROWS; r++) factors[r] = sum[r] > 0.0f ? 1.0f / sum[r] : sum[r] == 0.0f ? 0.0f : sum[r];
+    store_rows<T, ROWS, COLUMNS>(a.out, p.batch, p.head, p.first, a.queries, a.value_depth, sums, factors);
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        if (lane() == 0 && p.first + r < a.queries) {
+            const u64 at = (static_cast<u64>(p.batch) * a.heads + p.head) * a.queries + p.first + r;
+            a.logsumexp[at] = top[r] == -infinity() ? -infinity() : top[r] + logf(sum[r]);
+        }
+    }
+}
+
+// delta[row] = Σ grad · out
+template <typename T>
+DEVICE void attention_delta(const AttentionArgs& a) {
+    const u64 all = static_cast<u64>(a.batches) * a.heads * a.queries;
+    for (u64 i = thread_index(); i < all; i += thread_count()) {
+        const u64 above = i / a.queries;
+        const u32 row = static_cast<u32>(i - above * a.queries);
+        const u32 b = static_cast<u32>(above / a.heads), h = static_cast<u32>(above % a.heads);
+        const T *grad = row_of<T>(a.grad, b, h, row), *out = row_of<T>(a.out, b, h, row);
+        float sum = 0.0f;
+        for (u32 c = 0; c < a.value_depth; c++) sum += widen(grad[c]) * widen(out[c]);
+        a.delta[i] = sum;
+    }
+}
+
+// e^(score − logsumexp); 0 where the score is hidden.
+DEVICE float probability(float value, float logsumexp) { return value == -infinity() ? 0.0f : expf(value - logsumexp); }
+
+template <typename T, int ROWS, int COLUMNS>
+DEVICE void attention_dq(const AttentionArgs& a) {
+    DYNAMIC_SHARED(float, shared);
+    const Place p = place_of<ROWS>(a.queries, a.heads);
+    const u32 key_head = p.head / (a.heads / a.key_heads);
+    float* tile = shared;
+    float* rows = shared + TILE * (largest(a.depth, a.value_depth) + 1);
+    rows += threadIdx.x / WARP * ROWS * (a.depth + a.value_depth);
+    float* grads = rows + ROWS * a.depth;
+    load_rows<T, ROWS>(rows, a.q, p.batch, p.head, p.first, a.queries, a.depth);
+    load_rows<T, ROWS>(grads, a.grad, p.batch, p.head, p.first, a.queries, a.value_depth);
+    float logsumexp[ROWS], delta[ROWS], sums[ROWS][COLUMNS] = {}, factors[ROWS];
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        const u32 row = least(p.first + r, a.queries - 1);
+        const u64 at = (static_cast<u64>(p.batch) * a.heads + p.head) * a.queries + row;
+        logsumexp[r] = a.logsumexp[at];
+        delta[r] = a.delta[at];
+        factors[r] = a.scale;
+    }
+    const bool busy = p.first < a.queries;
+    const u32 block_end = p.block_first + blockDim.x / WARP * ROWS;
+    const u32 end = a.causal ? least(a.keys, block_end) : a.keys;
+    for (u32 j = 0; j < end; j += TILE) {
+        float w[ROWS], through[ROWS];
+        load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
+        if (busy) {
+            dot<ROWS>(w, rows, tile, a.depth);
+            UNROLL for (int r = 0; r < ROWS; r++) {
+                w[r] = probability(score<T>(a, p.batch, p.head, p.first + r, j + lane(), w[r]), logsumexp[r]);
+            }
+        }
+        load_tile<T>(tile, a.v, p.batch, key_head, j, a.keys, a.value_depth);
+        if (busy) {
+            dot<ROWS>(through, grads, tile, a.value_depth);
+            UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - delta[r];
+        }
+        load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
+        if (busy) add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.depth);
+    }
+    store_rows<T, ROWS, COLUMNS>(a.dq, p.batch, p.head, p.first, a.queries, a.depth, sums, factors);
+}
+
+template <typename T, int ROWS, int COLUMNS>
+DEVICE void attention_dkv(const AttentionArgs& a) {
+    DYNAMIC_SHARED(float, shared);
+    const Place p = place_of<ROWS>(a.keys, a.key_heads);
+    float* tile = shared;
+    float* keys = shared + TILE * (largest(a.depth, a.value_depth) + 1);
+    keys += threadIdx.x / WARP * ROWS * (a.depth + a.value_depth);
+    float* values = keys + ROWS * a.depth;
+    load_rows<T, ROWS>(keys, a.k, p.batch, p.head, p.first, a.keys, a.depth);
+    load_rows<T, ROWS>(values, a.v, p.batch, p.head, p.first, a.keys, a.value_depth);
+    float dk[ROWS][COLUMNS] = {}, dv[ROWS][COLUMNS] = {}, scales[ROWS], ones[ROWS];
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        scales[r] = a.scale;
+        ones[r] = 1.0f;
+    }
+    const bool busy = p.first < a.keys;
+    const u32 group = a.heads / a.key_heads;
+    for (u32 head = p.head * group; head < (p.head + 1) * group; head++) {
+        // Earlier queries do not see these keys.
+        for (u32 i = a.causal ? p.block_first / TILE * TILE : 0; i < a.queries; i += TILE) {
+            const u32 query = i + lane(), row = least(query, a.queries - 1), count = least(a.queries - i, u32(TILE));
+            const u64 at = (static_cast<u64>(p.batch) * a.heads + head) * a.queries + row;
+            float w[ROWS], through[ROWS];
+            load_tile<T>(tile, a.q, p.batch, head, i, a.queries, a.depth);
+            if (busy) {
+                dot<ROWS>(w, keys, tile, a.depth);
+                UNROLL for (int r = 0; r < ROWS; r++) {
+                    w[r] = probability(score<T>(a, p.batch, head, query, p.first + r, w[r]), a.logsumexp[at]);
+                }
+            }
+            load_tile<T>(tile, a.grad, p.batch, head, i, a.queries, a.value_depth);
+            if (busy) {
+                add_weighted<ROWS, COLUMNS>(dv, w, tile, count, a.value_depth);
+                dot<ROWS>(through, values, tile, a.value_depth);
+                UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - a.delta[at];
+            }
+            load_tile<T>(tile, a.q, p.batch, head, i, a.queries, a.depth);
+            if (busy) add_weighted<ROWS, COLUMNS>(dk, w, tile, count, a.depth);
+        }
+    }
+    store_rows<T, ROWS, COLUMNS>(a.dk, p.batch, p.head, p.first, a.keys, a.depth, dk, scales);
+    store_rows<T, ROWS, COLUMNS>(a.dv, p.batch, p.head, p.first, a.keys, a.value_depth, dv, ones);
+}
+
+// ---- rotary embedding ----
+
+struct RopeArgs {
+    void* out;
+    const void* x;
+    const float* cos;
+    const float* sin;
+    // Batch, position, head, element.
+    i64 out_strides[4];
+    i64 x_strides[4];
+    u64 pairs;
+    u32 positions, heads, half;
+    float sign;
+};
+
+template <typename T>
+DEVICE void rope(const RopeArgs& a) {
+    for (u64 i = thread_index(); i < a.pairs; i += thread_count()) {
+        const u64 vector = i / a.half, above = vector / a.heads;
+        const i64 e = static_cast<i64>(i - vector * a.half), h = static_cast<i64>(vector - above * a.heads);
+        const i64 t = static_cast<i64>(above % a.positions), b = static_cast<i64>(above / a.positions);
+        const i64 *xs = a.x_strides, *os = a.out_strides;
+        const T* x = static_cast<const T*>(a.x) + b * xs[0] + t * xs[1] + h * xs[2] + e * xs[3];
+        T* out = static_cast<T*>(a.out) + b * os[0] + t * os[1] + h * os[2] + e * os[3];
+        const float c = a.cos[t * a.half + e], s = a.sign * a.sin[t * a.half + e];
+        const float low = widen(x[0]), high = widen(x[a.half * xs[3]]);
+        out[0] = narrow<T>(low * c - high * s);
+        out[a.half * os[3]] = narrow<T>(high * c + low * s);
+    }
+}
+
+// Up to 64, 128 and 256 columns of a head.
+#define INSTANCES(T, tag)                                                                          \
+    BLOCK_KERNEL(attention_##tag##_64, AttentionArgs, THREADS, attention<T, 4, 2>)                 \
+    BLOCK_KERNEL(attention_##tag##_128, AttentionArgs, THREADS, attention<T, 4, 4>)                \
+    BLOCK_KERNEL(attention_##tag##_256, AttentionArgs, THREADS, attention<T, 2, 8>)                \
+    FLAT_KERNEL(attention_delta_##tag, AttentionArgs, THREADS, attention_delta<T>)                 \
+    BLOCK_KERNEL(attention_dq_##tag##_64, AttentionArgs, THREADS, attention_dq<T, 4, 2>)           \
+    BLOCK_KERNEL(attention_dq_##tag##_128, AttentionArgs, THREADS, attention_dq<T, 2, 4>)          \
+    BLOCK_KERNEL(attention_dq_##tag##_256, AttentionArgs, THREADS, attention_dq<T, 1, 8>)          \
+    BLOCK_KERNEL(attention_dkv_##tag##_64, AttentionArgs, THREADS, attention_dkv<T, 4, 2>)         \
+    BLOCK_KERNEL(attention_dkv_##tag##_128, AttentionArgs, THREADS, attention_dkv<T, 2, 4>)        \
+    BLOCK_KERNEL(attention_dkv_##tag##_256, AttentionArgs, THREADS, attention_dkv<T, 1, 8>)        \
+    FLAT_KERNEL(rope_##tag, RopeArgs, THREADS, rope<T>)
+FLOAT_TYPES(INSTANCES)

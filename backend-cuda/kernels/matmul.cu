@@ -1,0 +1,75 @@
+// Batched matrix products of strided matrices, and products with an int8 weight.
+#include "gemm.cuh"
+
+struct MatmulArgs {
+    Sizes sizes;
+    const void* a;
+    const void* b;
+    const void* bias;
+    void* out;
+    // Batch, row, column.
+    i64 a_strides[3];
+    i64 b_strides[3];
+    i64 out_strides[2];
+    // Of the columns of an int8 weight.
+    const float* scale;
+    float alpha;
+    float beta;
+};
+
+template <typename T>
+struct Matmul {
+    typedef T Element;
+    typedef const T* Row;
+    typedef const T* Column;
+    const MatmulArgs& args;
+
+    DEVICE bool a_along_k() const { return args.a_strides[2] == 1; }
+    DEVICE bool b_along_k() const { return args.b_strides[1] == 1; }
+    DEVICE Row a_row(u32 batch, u32 m) const {
+        return static_cast<const T*>(args.a) + batch * args.a_strides[0] + m * args.a_strides[1];
+    }
+    DEVICE Column b_column(u32 batch, u32 n) const {
+        return static_cast<const T*>(args.b) + batch * args.b_strides[0] + n * args.b_strides[2];
+    }
+    DEVICE T a(Row row, u32 k) const { return row[k * args.a_strides[2]]; }
+    DEVICE T b(Column column, u32 k) const { return column[k * args.b_strides[1]]; }
+    DEVICE void store(u32 batch, u32 m, u32 n, float sum) const {
+        T* out = static_cast<T*>(args.out) + batch * args.out_strides[0] + m * args.out_strides[1] + n;
+        float value = args.alpha * sum;
+        if (args.beta != 0.0f) value += args.beta * widen(*out);
+        if (args.bias != nullptr) value += widen(static_cast<const T*>(args.bias)[n]);
+        *out = narrow<T>(value);
+    }
+};
+
+// b is the weight's transpose, its columns one scale each.
+template <typename T>
+struct MatmulInt8 {
+    typedef T Element;
+    typedef const T* Row;
+    typedef const i8* Column;
+    const MatmulArgs& args;
+
+    DEVICE bool a_along_k() const { return true; }
+    DEVICE bool b_along_k() const { return true; }
+    DEVICE Row a_row(u32, u32 m) const { return static_cast<const T*>(args.a) + m * args.a_strides[1]; }
+    DEVICE Column b_column(u32, u32 n) const { return static_cast<const i8*>(args.b) + n * args.b_strides[2]; }
+    DEVICE T a(Row row, u32 k) const { return row[k]; }
+    DEVICE T b(Column column, u32 k) const { return narrow<T>(static_cast<float>(column[k])); }
+    DEVICE void store(u32, u32 m, u32 n, float sum) const {
+        float value = sum * args.scale[n];
+        if (args.bias != nullptr) value += widen(static_cast<const T*>(args.bias)[n]);
+        static_cast<T*>(args.out)[m * args.out_strides[1] + n] = narrow<T>(value);
+    }
+};
+
+#define INSTANCES(T, tag)                              \
+    GEMM_FORMS(matmul, Matmul, T, tag, MatmulArgs)     \
+    GEMM_FORMS(matmul_int8, MatmulInt8, T, tag, MatmulArgs)
+FLOAT_TYPES(INSTANCES)
+#define TENSORS(T, tag)                                \
+    TENSOR_FORM(matmul, Matmul, T, tag, MatmulArgs)    \
+    TENSOR_FORM(matmul_int8, MatmulInt8, T, tag, MatmulArgs)
+TENSORS(f16, f16)
+TENSORS(bf16, bf16)

@@ -1,0 +1,406 @@
+// Layer, root-mean-square and batch normalisation, and their gradients. Statistics are f32.
+#include "rows.cuh"
+#include "walk.cuh"
+
+// ---- rows ----
+
+struct RowNormArgs {
+    void* out;
+    const void* x;
+    const void* weight;
+    const void* bias;
+    // Null for root-mean-square.
+    float* mean;
+    float* rstd;
+    u64 rows;
+    u64 n;
+    float eps;
+    u32 unused;
+};
+
+template <int V, typename T>
+DEVICE void load_parameter(const void* parameter, u64 i, float missing, float* v) {
+    if (parameter == nullptr) {
+        UNROLL for (int j = 0; j < V; j++) v[j] = missing;
+    } else {
+        load_floats<V>(static_cast<const T*>(parameter) + i, v);
+    }
+}
+
+// The row is read once, where it fits into registers: mean, then the squares of what lies beside it.
+template <typename T, int Group, int V>
+DEVICE void row_norm(const RowNormArgs& a) {
+    SHARED(float, scratch, WARP);
+    const float length = static_cast<float>(a.n);
+    for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
+        const u64 start = r * a.n;
+        auto load = [&](u64 i, float* v) { load_floats<V>(static_cast<const T*>(a.x) + start + i, v); };
+        Row<Group, V> row;
+        row.read(a.n, load);
+        float mean = 0.0f;
+        if (a.mean != nullptr) {
+            row.each(load, [&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) mean += v[j]; });
+            mean = Team<Group>::sum(mean, scratch) / length;
+        }
+        float squares = 0.0f;
+        row.each(load, [&](u64, const float* v) {
+            UNROLL for (int j = 0; j < V; j++) squares += (v[j] - mean) * (v[j] - mean);
+        });
+        const float rstd = 1.0f / sqrtf(Team<Group>::sum(squares, scratch) / length + a.eps);
+        row.each(load, [&](u64 i, const float* v) {
+            float w[V], b[V], y[V];
+            load_parameter<V, T>(a.weight, i, 1.0f, w);
+            load_parameter<V, T>(a.bias, i, 0.0f, b);
+            UNROLL for (int j = 0; j < V; j++) y[j] = (v[j] - mean) * rstd * w[j] + b[j];
+            store_floats<V>(static_cast<T*>(a.out) + start + i, y);
+        });
+        if (Team<Group>::rank() == 0) {
+            if (a.mean != nullptr) a.mean[r] = mean;
+            a.rstd[r] = rstd;
+        }
+    }
+}
+
+struct RowNormGradArgs {
+    void* out;
+    const void* grad;
+    const void* x;
+    const void* weight;
+    const float* mean;
+    const float* rstd;
+    u64 rows;
+    u64 n;
+};
+
+template <typename T, int Group, int V>
+DEVICE void row_norm_grad(const RowNormGradArgs& a) {
+    SHARED(float, scratch, WARP);
+    const float length = static_cast<float>(a.n);
+    for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
+        const u64 start = r * a.n;
+        const float mean = a.mean != nullptr ? a.mean[r] : 0.0f, rstd = a.rstd[r];
+        // The normalised input and the gradient times the weight.
+        auto load_x = [&](u64 i, float* v) {
+            load_floats<V>(static_cast<const T*>(a.x) + start + i, v);
+            UNROLL for (int j = 0; j < V; j++) v[j] = (v[j] - mean) * rstd;
+        };
+        auto load_g = [&](u64 i, float* v) {
+            float w[V];
+            load_parameter<V, T>(a.weight, i, 1.0f, w);
+            load_floats<V>(static_cast<const T*>(a.grad) + start + i, v);
+            UNROLL for (int j = 0; j < V; j++) v[j] *= w[j];
+        };
+        Row<Group, V> x, g;
+        x.read(a.n, load_x);
+        g.read(a.n, load_g);
+        float sum_g = 0.0f, sum_gx = 0.0f;
+        auto add = [&](const float* xs, const float* gs) {
+            UNROLL for (int j = 0; j < V; j++) {
+                sum_g += gs[j];
+                sum_gx += gs[j] * xs[j];
+            }
+        };
+        UNROLL for (int p = 0; p < HELD; p++) if (x.first() + p * x.step() < a.n) add(x.held[p], g.held[p]);
+        for (u64 i = x.first() + HELD * x.step(); i < a.n; i += x.step()) {
+            float xs[V], gs[V];
+            load_x(i, xs);
+            load_g(i, gs);
+            add(xs, gs);
+        }
+        sum_g = a.mean != nullptr ? Team<Group>::sum(sum_g, scratch) / length : 0.0f;
+        sum_gx = Team<Group>::sum(sum_gx, scratch) / length;
+        auto write = [&](u64 i, const float* xs, const float* gs) {
+            float y[V];
+            UNROLL for (int j = 0; j < V; j++) y[j] = rstd * (gs[j] - sum_g - xs[j] * sum_gx);
+            store_floats<V>(static_cast<T*>(a.out) + start + i, y);
+        };
+        UNROLL for (int p = 0; p < HELD; p++) {
+            const u64 i = x.first() + p * x.step();
+            if (i < a.n) write(i, x.held[p], g.held[p]);
+        }
+        for (u64 i = x.first() + HELD * x.step(); i < a.n; i += x.step()) {
+            float xs[V], gs[V];
+            load_x(i, xs);
+            load_g(i, gs);
+            write(i, xs, gs);
+        }
+    }
+}
+
+// Gradients of the parameters: sums over rows. A block has 32 columns and 8 rows at a time of one chunk of rows; chunks
+// leave partial sums, which `column_sums` adds up in order.
+struct ParameterGradArgs {
+    const void* grad;
+    const void* x;
+    const float* mean;
+    const float* rstd;
+    // [chunks, n] each.
+    float* weight_sums;
+    float* bias_sums;
+    u64 rows;
+    u64 n;
+    u64 chunk_rows;
+};
+
+#define STRIPES (THREADS / WARP)
+
+template <typename T>
+DEVICE void parameter_grad(const ParameterGradArgs& a) {
+    SHARED(float, sums, 2 * THREADS);
+    const u64 column = static_cast<u64>(blockIdx.x) * WARP + lane();
+    const u64 end = least((blockIdx.y + 1) * a.chunk_rows, a.rows);
+    float weight = 0.0f, bias = 0.0f;
+    if (column < a.n) {
+        for (u64 r = blockIdx.y * a.chunk_rows + threadIdx.x / WARP; r < end; r += STRIPES) {
+            const float g = widen(static_cast<const T*>(a.grad)[r * a.n + column]);
+            const float mean = a.mean != nullptr ? a.mean[r] : 0.0f;
+            weight += g * (widen(static_cast<const T*>(a.x)[r * a.n + column]) - mean) * a.rstd[r];
+            bias += g;
+        }
+    }
+    sums[threadIdx.x] = weight;
+    sums[THREADS + threadIdx.x] = bias;
+    __syncthreads();
+    if (threadIdx.x >= WARP || column >= a.n) return;
+    weight = bias = 0.0f;
+    for (u32 s = 0; s < STRIPES; s++) {
+        weight += sums[s * WARP + lane()];
+        bias += sums[THREADS + s * WARP + lane()];
+    }
+    const u64 at = blockIdx.y * a.n + column;
+    if (a.weight_sums != nullptr) a.weight_sums[at] = weight;
+    if (a.bias_sums != nullptr) a.bias_sums[at] = bias;
+}
+
+struct ColumnSumsArgs {
+    void* out;
+    const float* partial;
+    u64 n;
+    u64 chunks;
+};
+template <typename T>
+DEVICE void column_sums(const ColumnSumsArgs& a) {
+    for (u64 i = thread_index(); i < a.n; i += thread_count()) {
+        float sum = 0.0f;
+        for (u64 c = 0; c < a.chunks; c++) sum += a.partial[c * a.n + i];
+        static_cast<T*>(a.out)[i] = narrow<T>(sum);
+    }
+}
+
+// ---- channels ----
+
+// What a chunk of a channel holds: count, mean and sum of squares beside it; or the sums of a gradient.
+struct ChannelArgs {
+    const void* x;
+    const void* grad;
+    const float* mean;
+    const float* invstd;
+    // [channels, chunks, 3]
+    float* partial;
+    u64 channels;
+    // Images, and elements of one image's channel.
+    u64 images;
+    u64 length;
+    u64 chunks;
+    Divider by_length;
+    u32 unused;
+};
+
+// Element i of a channel, in its images.
+DEVICE u64 channel_place(const ChannelArgs& a, u64 channel, u64 i) {
+    const u64 image = divide(static_cast<u32>(i), a.by_length);
+    return (image * a.channels + channel) * a.length + (i - image * a.length);
+}
+
+// A team per channel and chunk: the mean of the chunk, then the squares beside it; chunks are merged afterwards
+// (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+template <typename T, int Group>
+DEVICE void channel_moments(const ChannelArgs& a) {
+    SHARED(float, scratch, WARP);
+    const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
+    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
+    const T* x = static_cast<const T*>(a.x);
+    for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
+        float sum = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) sum += widen(x[channel_place(a, channel, i)]);
+        const float count = begin < end ? static_cast<float>(end - begin) : 0.0f;
+        const float mean = count > 0.0f ? Team<Group>::sum(sum, scratch) / count : 0.0f;
+        float squares = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
+            const float d = widen(x[channel_place(a, channel, i)]) - mean;
+            squares += d * d;
+        }
+        squares = Team<Group>::sum(squares, scratch);
+        if (Team<Group>::rank() == 0) {
+            float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
+            to[0] = count;
+            to[1] = mean;
+            to[2] = squares;
+        }
+    }
+}
+
+template <typename T, int Group>
+DEVICE void channel_sums(const ChannelArgs& a) {
+    SHARED(float, scratch, WARP);
+    const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
+    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
+    for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
+        const float mean = a.mean[channel], invstd = a.invstd[channel];
+        float sum = 0.0f, product = 0.0f;
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
+            const u64 at = channel_place(a, channel, i);
+            const float g = widen(static_cast<const T*>(a.grad)[at]);
+            sum += g;
+            product += g * (widen(static_cast<const T*>(a.x)[at]) - mean) * invstd;
+        }
+        sum = Team<Group>::sum(sum, scratch);
+        product = Team<Group>::sum(product, scratch);
+        if (Team<Group>::rank() == 0) {
+            float* to = a.partial + (channel * a.chunks + blockIdx.y) * 3;
+            to[0] = sum;
+            to[1] = product;
+        }
+    }
+}
+
+// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds.
+struct ChannelFinishArgs {
+    const float* partial;
+    const void* weight;
+    const void* bias;
+    float* running_mean;
+    float* running_var;
+    float* save_mean;
+    float* save_invstd;
+    // Gradients: what forward used, and what is wanted.
+    const float* mean;
+    const float* invstd;
+    void* out_weight;
+    void* out_bias;
+    // [channels, 3]
+    float* factors;
+    u64 channels;
+    u64 chunks;
+    float count;
+    float momentum;
+    float eps;
+    u32 training;
+};
+
+template <typename T>
+DEVICE float parameter(const void* p, u64 i, float missing) {
+    return p != nullptr ? widen(static_cast<const T*>(p)[i]) : missing;
+}
+
+template <typename T>
+DEVICE void channel_finish(const ChannelFinishArgs& a) {
+    for (u64 c = thread_index(); c < a.channels; c += thread_count()) {
+        float count = 0.0f, mean = 0.0f, squares = 0.0f;
+        if (a.training) {
+            for (u64 k = 0; k < a.chunks; k++) {
+                const float* p = a.partial + (c * a.chunks + k) * 3;
+                if (p[0] == 0.0f) continue;
+                const float all = count + p[0], delta = p[1] - mean;
+                mean += delta * (p[0] / all);
+                squares += p[2] + delta * delta * (count * (p[0] / all));
+                count = all;
+            }
+        }
+        const float var = a.training ? squares / a.count : a.running_var[c];
+        if (a.training) {
+            const float unbiased = squares / (a.count - 1.0f), kept = 1.0f - a.momentum;
+            if (a.running_mean != nullptr) a.running_mean[c] = kept * a.running_mean[c] + a.momentum * mean;
+            if (a.running_var != nullptr) a.running_var[c] = kept * a.running_var[c] + a.momentum * unbiased;
+        } else {
+            mean = a.running_mean[c];
+        }
+        const float invstd = 1.0f / sqrtf(var + a.eps);
+        if (a.training) {
+            a.save_mean[c] = mean;
+            a.save_invstd[c] = invstd;
+        }
+        a.factors[c * 3] = mean;
+        a.factors[c * 3 + 1] = invstd * parameter<T>(a.weight, c, 1.0f);
+        a.factors[c * 3 + 2] = parameter<T>(a.bias, c, 0.0f);
+    }
+}
+
+template <typename T>
+DEVICE void channel_finish_grad(const ChannelFinishArgs& a) {
+    for (u64 c = thread_index(); c < a.channels; c += thread_count()) {
+        float sum = 0.0f, product = 0.0f;
+        for (u64 k = 0; k < a.chunks; k++) {
+            sum += a.partial[(c * a.chunks + k) * 3];
+            product += a.partial[(c * a.chunks + k) * 3 + 1];
+        }
+        if (a.out_weight != nullptr) static_cast<T*>(a.out_weight)[c] = narrow<T>(product);
+        if (a.out_bias != nullptr) static_cast<T*>(a.out_bias)[c] = narrow<T>(sum);
+        a.factors[c * 3] = a.training ? sum / a.count : 0.0f;
+        a.factors[c * 3 + 1] = a.training ? product / a.count : 0.0f;
+        a.factors[c * 3 + 2] = parameter<T>(a.weight, c, 1.0f) * a.invstd[c];
+    }
+}
+
+struct ChannelApplyArgs {
+    void* out;
+    const void* x;
+    const void* grad;
+    const float* factors;
+    const float* mean;
+    const float* invstd;
+    u64 packs;
+    u64 channels;
+    Divider by_length;
+    Divider by_channels;
+};
+
+// The channel of a pack.
+DEVICE u32 channel_of(const ChannelApplyArgs& a, u64 pack) {
+    const u32 plane = divide(static_cast<u32>(pack), a.by_length);
+    return plane - divide(plane, a.by_channels) * a.by_channels.divisor;
+}
+
+template <typename T, int V>
+DEVICE void channel_apply(const ChannelApplyArgs& a) {
+    for (u64 pack = thread_index(); pack < a.packs; pack += thread_count()) {
+        const float* f = a.factors + static_cast<u64>(channel_of(a, pack)) * 3;
+        float v[V];
+        load_floats<V>(static_cast<const T*>(a.x) + pack * V, v);
+        UNROLL for (int j = 0; j < V; j++) v[j] = (v[j] - f[0]) * f[1] + f[2];
+        store_floats<V>(static_cast<T*>(a.out) + pack * V, v);
+    }
+}
+
+template <typename T, int V>
+DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
+    for (u64 pack = thread_index(); pack < a.packs; pack += thread_count()) {
+        const u32 c = channel_of(a, pack);
+        const float* f = a.factors + static_cast<u64>(c) * 3;
+        const float mean = a.mean[c], invstd = a.invstd[c];
+        float x[V], g[V];
+        load_floats<V>(static_cast<const T*>(a.x) + pack * V, x);
+        load_floats<V>(static_cast<const T*>(a.grad) + pack * V, g);
+        UNROLL for (int j = 0; j < V; j++) g[j] = f[2] * (g[j] - f[0] - (x[j] - mean) * invstd * f[1]);
+        store_floats<V>(static_cast<T*>(a.out) + pack * V, g);
+    }
+}
+
+#define CHANNEL_FORMS(function, T, tag)                                               \
+    FLAT_KERNEL(function##_##tag##_thread, ChannelArgs, THREADS, function<T, 1>)      \
+    BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP>)    \
+    BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS>)
+#define INSTANCES(T, tag)                                                                       \
+    ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                    \
+    ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                           \
+    BLOCK_KERNEL(parameter_grad_##tag, ParameterGradArgs, THREADS, parameter_grad<T>)           \
+    FLAT_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                     \
+    CHANNEL_FORMS(channel_moments, T, tag)                                                      \
+    CHANNEL_FORMS(channel_sums, T, tag)                                                         \
+    FLAT_KERNEL(channel_finish_##tag, ChannelFinishArgs, THREADS, channel_finish<T>)            \
+    FLAT_KERNEL(channel_finish_grad_##tag, ChannelFinishArgs, THREADS, channel_finish_grad<T>)  \
+    FLAT_KERNEL(channel_apply_##tag##_one, ChannelApplyArgs, THREADS, channel_apply<T, 1>)      \
+    FLAT_KERNEL(channel_apply_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply<T, 4>)     \
+    FLAT_KERNEL(channel_apply_grad_##tag##_one, ChannelApplyArgs, THREADS, channel_apply_grad<T, 1>) \
+    FLAT_KERNEL(channel_apply_grad_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply_grad<T, 4>)
+FLOAT_TYPES(INSTANCES)

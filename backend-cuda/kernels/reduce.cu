@@ -1,0 +1,187 @@
+// Reductions over any axes: a thread, a warp or a block per result; long groups in chunks, merged in order.
+#include "walk.cuh"
+
+enum Reduction { SUM, MEAN, SUM_SQUARES, MAX, MIN };
+
+// Elements that a thread adds up before it adds their sum to its total: the error of a long sum stays that of a short one.
+#define RUN 64
+
+// What a group came to so far: value, and the place of an extremum (-1: none yet).
+struct Partial {
+    union {
+        float real;
+        i64 integer;
+    };
+    i64 place;
+};
+
+struct ReduceArgs {
+    void* out;
+    const void* x;
+    i64* indices;
+    // [chunks, results]; null where there is one chunk.
+    Partial* partial;
+    // Result, then the first element of its group.
+    Walk<2> results;
+    // Elements of a group.
+    Walk<1> group;
+    u64 chunks;
+    u64 chunk_length;
+    u32 op;
+    u32 unused;
+};
+
+DEVICE void put(Partial& p, float x) { p.real = x; }
+DEVICE void put(Partial& p, i64 x) { p.integer = x; }
+DEVICE void get(const Partial& p, float& x) { x = p.real; }
+DEVICE void get(const Partial& p, i64& x) { x = p.integer; }
+
+// The type of sums of elements of T.
+template <typename T>
+struct Sum {
+    typedef i64 type;
+};
+template <>
+struct Sum<float> {
+    typedef float type;
+};
+template <>
+struct Sum<f16> {
+    typedef float type;
+};
+template <>
+struct Sum<bf16> {
+    typedef float type;
+};
+
+// Whether (b, j) comes before (a, i): NaN wins, then the extremum, then the first.
+template <typename C>
+DEVICE bool better(u32 op, C a, i64 i, C b, i64 j) {
+    if (j < 0) return false;
+    if (i < 0) return true;
+    const bool a_nan = is_nan(a), b_nan = is_nan(b);
+    if (a_nan || b_nan) return b_nan && (!a_nan || j < i);
+    if (a == b) return j < i;
+    return op == MAX ? b > a : b < a;
+}
+
+template <typename C>
+DEVICE void merge(u32 op, C& a, i64& i, C b, i64 j) {
+    if (op <= SUM_SQUARES) {
+        a += b;
+    } else if (better(op, a, i, b, j)) {
+        a = b;
+        i = j;
+    }
+}
+
+template <typename T>
+DEVICE void finish(const ReduceArgs& a, u64 result, const i64* at, typename Sum<T>::type value, i64 place) {
+    typedef typename Sum<T>::type C;
+    if (a.op == MEAN) value = value / static_cast<C>(a.group.elements);
+    static_cast<T*>(a.out)[at[0]] = narrow<T>(value);
+    if (a.indices != nullptr) a.indices[result] = place;
+}
+
+// One thread's share of a group: elements `first`, `first + step`, … below `end`.
+template <typename T>
+DEVICE void gather(const ReduceArgs& a, i64 base, u64 first, u64 end, u64 step, typename Sum<T>::type& value, i64& place) {
+    typedef typename Sum<T>::type C;
+    const T* x = static_cast<const T*>(a.x);
+    value = 0;
+    place = -1;
+    C run = 0;
+    u32 length = 0;
+    for (u64 e = first; e < end; e += step) {
+        i64 at[1];
+        places(a.group, e, at);
+        const C v = widen(x[base + at[0]]);
+        if (a.op > SUM_SQUARES) {
+            if (better(a.op, value, place, v, static_cast<i64>(e))) {
+                value = v;
+                place = static_cast<i64>(e);
+            }
+            continue;
+        }
+        run += a.op == SUM_SQUARES ? v * v : v;
+        if (++length == RUN) {
+            value += run;
+            run = 0;
+            length = 0;
+        }
+    }
+    value += run;
+}
+
+template <typename T, int Group>
+DEVICE void reduce(const ReduceArgs& a) {
+    typedef typename Sum<T>::type C;
+    const u64 results = a.results.packs, all = results * a.chunks;
+    const u64 teams = Group == 1 ? thread_count() : Group == WARP ? thread_count() / WARP : gridDim.x;
+    const u64 team = Group == 1 ? thread_index() : Group == WARP ? thread_index() / WARP : blockIdx.x;
+    const u64 rank = Group == 1 ? 0 : Group == WARP ? lane() : threadIdx.x;
+    for (u64 i = team; i < all; i += teams) {
+        const u64 chunk = a.chunks == 1 ? 0 : i / results, result = i - chunk * results;
+        const u64 begin = chunk * a.chunk_length, end = least(begin + a.chunk_length, a.group.elements);
+        i64 at[2];
+        places(a.results, result, at);
+        C value;
+        i64 place;
+        gather<T>(a, at[1], begin + rank, end, Group, value, place);
+        if constexpr (Group > 1) {
+            UNROLL for (int offset = WARP / 2; offset > 0; offset /= 2) {
+                const C other = __shfl_xor_sync(ALL_LANES, value, offset);
+                const i64 there = __shfl_xor_sync(ALL_LANES, place, offset);
+                merge(a.op, value, place, other, there);
+            }
+        }
+        if constexpr (Group > WARP) {
+            SHARED(C, values, Group / WARP);
+            SHARED(i64, spots, Group / WARP);
+            __syncthreads();
+            if (lane() == 0) {
+                values[threadIdx.x / WARP] = value;
+                spots[threadIdx.x / WARP] = place;
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                for (int w = 1; w < Group / WARP; w++) merge(a.op, value, place, values[w], spots[w]);
+            }
+        }
+        if (rank != 0) continue;
+        if (a.partial == nullptr) {
+            finish<T>(a, result, at, value, place);
+        } else {
+            put(a.partial[i], value);
+            a.partial[i].place = place;
+        }
+    }
+}
+
+// Merges the chunks of each result.
+template <typename T>
+DEVICE void reduce_chunks(const ReduceArgs& a) {
+    typedef typename Sum<T>::type C;
+    for (u64 result = thread_index(); result < a.results.packs; result += thread_count()) {
+        i64 at[2];
+        places(a.results, result, at);
+        C value = 0;
+        i64 place = -1;
+        for (u64 c = 0; c < a.chunks; c++) {
+            const Partial& p = a.partial[c * a.results.packs + result];
+            C part;
+            get(p, part);
+            merge(a.op, value, place, part, p.place);
+        }
+        finish<T>(a, result, at, value, place);
+    }
+}
+
+#define INSTANCES(T, tag)                                                       \
+    FLAT_KERNEL(reduce_##tag##_thread, ReduceArgs, THREADS, reduce<T, 1>)       \
+    BLOCK_KERNEL(reduce_##tag##_warp, ReduceArgs, THREADS, reduce<T, WARP>)     \
+    BLOCK_KERNEL(reduce_##tag##_block, ReduceArgs, THREADS, reduce<T, THREADS>) \
+    FLAT_KERNEL(reduce_##tag##_chunks, ReduceArgs, THREADS, reduce_chunks<T>)
+FLOAT_TYPES(INSTANCES)
+INSTANCES(i64, i64)
+INSTANCES(i32, i32)

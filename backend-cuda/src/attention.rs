@@ -1,0 +1,201 @@
+//! Fused attention, its gradients, and rotary embedding.
+
+use memcore::Result;
+use memcore::backend::Operand;
+use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, Grid};
+
+/// `Heads` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Heads {
+    base: u64,
+    batch: i64,
+    head: i64,
+    row: i64,
+}
+
+/// `AttentionArgs` of the kernels, as the struct below.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct AttentionArgs {
+    q: Heads,
+    k: Heads,
+    v: Heads,
+    out: Heads,
+    grad: Heads,
+    dq: Heads,
+    dk: Heads,
+    dv: Heads,
+    mask: u64,
+    mask_strides: [i64; 4],
+    logsumexp: u64,
+    delta: u64,
+    batches: u32,
+    heads: u32,
+    key_heads: u32,
+    queries: u32,
+    keys: u32,
+    depth: u32,
+    value_depth: u32,
+    causal: u32,
+    scale: f32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RopeArgs {
+    out: u64,
+    x: u64,
+    cos: u64,
+    sin: u64,
+    out_strides: [i64; 4],
+    x_strides: [i64; 4],
+    pairs: u64,
+    positions: u32,
+    heads: u32,
+    half: u32,
+    sign: f32,
+}
+
+/// The most columns of a head that the kernels have room for.
+const MOST_COLUMNS: usize = 256;
+
+/// Shared memory that every device gives a block.
+const SHARED_BYTES: u32 = 48 << 10;
+
+/// Whether heads fit, and rows can be counted.
+pub(crate) fn supports(q: &Operand, k: &Operand, v: &Operand) -> bool {
+    let columns = q.dims()[3].max(v.dims()[3]);
+    let rows = |x: &Operand| x.dims()[..3].iter().product::<usize>();
+    columns <= MOST_COLUMNS && rows(q) < 1 << 31 && rows(k) < 1 << 31
+}
+
+fn strides(operand: &Operand) -> [i64; 4] {
+    std::array::from_fn(|axis| operand.layout.strides()[axis] as i64)
+}
+
+fn heads(ctx: &Context<'_>, operand: &Operand) -> Result<Heads> {
+    let [batch, head, row, _] = strides(operand);
+    Ok(Heads { base: ctx.at(operand)?, batch, head, row })
+}
+
+/// What forward and backward share.
+fn common(
+    ctx: &Context<'_>,
+    [q, k, v, out]: [&Operand; 4],
+    mask: &Option<Operand>,
+    logsumexp: &Operand,
+    scale: f64,
+    causal: bool,
+) -> Result<AttentionArgs> {
+    let (qd, kd) = (q.dims(), k.dims());
+    let none = Heads::default();
+    Ok(AttentionArgs {
+        q: heads(ctx, q)?,
+        k: heads(ctx, k)?,
+        v: heads(ctx, v)?,
+        out: heads(ctx, out)?,
+        grad: none,
+        dq: none,
+        dk: none,
+        dv: none,
+        mask: ctx.at_optional(mask)?,
+        mask_strides: mask.as_ref().map_or([0; 4], strides),
+        logsumexp: ctx.at(logsumexp)?,
+        delta: 0,
+        batches: qd[0] as u32,
+        heads: qd[1] as u32,
+        key_heads: kd[1] as u32,
+        queries: qd[2] as u32,
+        keys: kd[2] as u32,
+        depth: qd[3] as u32,
+        value_depth: v.dims()[3] as u32,
+        causal: causal.into(),
+        scale: scale as f32,
+        unused: 0,
+    })
+}
+
+/// Rows that a warp has, by form: of forward, of backward.
+const FORWARD_ROWS: [u32; 3] = [4, 4, 2];
+const BACKWARD_ROWS: [u32; 3] = [4, 2, 1];
+
+/// Up to 64, 128, 256 columns.
+fn form(args: &AttentionArgs) -> usize {
+    match args.depth.max(args.value_depth) {
+        0..=64 => 0,
+        65..=128 => 1,
+        _ => 2,
+    }
+}
+
+/// A grid of blocks with as many warps as there are rows for, up to 8, and as shared memory has room for: a tile of 32
+/// rows, and `row_floats` for each row of a warp.
+fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floats: u32) -> Grid {
+    let tile_bytes = 32 * (args.depth.max(args.value_depth) + 1) * 4;
+    let warp_bytes = (warp_rows * row_floats * 4).max(1);
+    let warps = rows.div_ceil(warp_rows).min(8).min((SHARED_BYTES - tile_bytes) / warp_bytes).max(1);
+    let blocks = u64::from(rows.div_ceil(warps * warp_rows)) * u64::from(matrices);
+    Grid { threads: warps * 32, shared_bytes: tile_bytes + warps * warp_bytes, ..Grid::of(blocks) }
+}
+
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`.
+pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
+    let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &k.logsumexp, k.scale, k.causal)?;
+    if k.logsumexp.numel() == 0 {
+        return Ok(());
+    }
+    let form = form(&args);
+    let grid = grid(&args, args.queries, args.batches * args.heads, FORWARD_ROWS[form], args.depth);
+    ctx.launch(Kernel::Attention, Tag::of(k.q.dtype), form, grid, &args)
+}
+
+/// The gradients of [`Attention`].
+pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
+    let args = AttentionArgs {
+        grad: heads(ctx, &k.grad)?,
+        dq: heads(ctx, &k.dq)?,
+        dk: heads(ctx, &k.dk)?,
+        dv: heads(ctx, &k.dv)?,
+        delta: ctx.at(&k.delta)?,
+        ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &k.logsumexp, k.scale, k.causal)?
+    };
+    let (tag, form) = (Tag::of(k.q.dtype), form(&args));
+    let (rows, floats) = (BACKWARD_ROWS[form], args.depth + args.value_depth);
+    if k.logsumexp.numel() > 0 {
+        ctx.launch(Kernel::AttentionDelta, tag, 0, ctx.grid(k.logsumexp.numel() as u64), &args)?;
+        let queries = grid(&args, args.queries, args.batches * args.heads, rows, floats);
+        ctx.launch(Kernel::AttentionDq, tag, form, queries, &args)?;
+    }
+    if args.batches * args.keys > 0 {
+        let keys = grid(&args, args.keys, args.batches * args.key_heads, rows, floats);
+        ctx.launch(Kernel::AttentionDkv, tag, form, keys, &args)?;
+    }
+    Ok(())
+}
+
+/// Rotary position embedding by half-rotation.
+pub(crate) fn rope(ctx: &Context<'_>, k: &Rope) -> Result<()> {
+    if k.out.numel() == 0 {
+        return Ok(());
+    }
+    let d = k.x.dims();
+    let args = RopeArgs {
+        out: ctx.at(&k.out)?,
+        x: ctx.at(&k.x)?,
+        cos: ctx.at(&k.cos)?,
+        sin: ctx.at(&k.sin)?,
+        out_strides: strides(&k.out),
+        x_strides: strides(&k.x),
+        pairs: k.out.numel() as u64 / 2,
+        positions: d[1] as u32,
+        heads: d[2] as u32,
+        half: (d[3] / 2) as u32,
+        sign: if k.inverse { -1.0 } else { 1.0 },
+    };
+    ctx.launch(Kernel::Rope, Tag::of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
+}

@@ -1,0 +1,302 @@
+//! [`Cuda`]: the backend's traits, and the dispatch of kernels to their families.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memcore::DType;
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use memcore::error::{Error, Result};
+
+use crate::compile::{Compiler, Nvrtc};
+use crate::driver::{Driver, NAME, Properties, Queue};
+use crate::kernels::Modules;
+use crate::launch::{Context, Scratch};
+use crate::memory::{ALIGNMENT, Table};
+use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
+
+/// Room for partial results between the launches of one call: taken once, when the device is opened.
+const SCRATCH_BYTES: u64 = 16 << 20;
+
+/// The oldest compute capability whose instructions the kernels use.
+const OLDEST: (u32, u32) = (7, 5);
+
+/// The element types that kernels know.
+const DTYPES: [DType; 8] =
+    [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
+
+/// An NVIDIA GPU as a device: see the crate's text.
+pub struct Cuda {
+    limits: Limits,
+    properties: Properties,
+    modules: Modules,
+    table: Mutex<Table>,
+    scratch: Scratch,
+    /// Declared last: what is above is given back while the context lives.
+    queue: Queue,
+}
+
+impl Cuda {
+    /// How many devices the driver has.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] with what is missing and how to get it.
+    pub fn count() -> Result<usize> {
+        Ok(Driver::load()?.count()?)
+    }
+
+    /// Opens device `ordinal`, below [`Cuda::count`]. Kernels are compiled when they are first used, or read from the
+    /// cache on disk.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] when driver, compiler or device are missing or too old: says which, and how to get it.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let driver = Driver::load()?;
+        Self::build(driver, ordinal, Box::new(Nvrtc::load()?))
+    }
+
+    /// As [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
+    ///
+    /// # Errors
+    /// As [`Cuda::open`].
+    #[doc(hidden)]
+    pub fn open_for_test(ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
+        Self::build(Driver::load()?, ordinal, compiler)
+    }
+
+    fn build(driver: Driver, ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
+        let properties = Properties::read(driver, ordinal)?;
+        if properties.capability < OLDEST {
+            let ((major, minor), (least, minus)) = (properties.capability, OLDEST);
+            let text = format!(
+                "{} has compute capability {major}.{minor}; the kernels need {least}.{minus} (Turing, 2018) or later",
+                properties.name
+            );
+            return Err(Error::backend(NAME, text));
+        }
+        let queue = Queue::new(properties.device)?;
+        let address = queue.allocate(SCRATCH_BYTES).map_err(|error| {
+            let text = format!("{} has no room for {SCRATCH_BYTES} bytes of scratch: {error}", properties.name);
+            Error::backend(NAME, text)
+        })?;
+        let limits = Limits {
+            alignment: ALIGNMENT,
+            max_segment_bytes: properties.total_bytes,
+            max_binding_bytes: u64::MAX,
+            dtypes: DTYPES.to_vec(),
+        };
+        Ok(Self {
+            limits,
+            modules: Modules::new(driver, properties.capability, compiler),
+            properties,
+            table: Mutex::default(),
+            scratch: Scratch { address, bytes: SCRATCH_BYTES },
+            queue,
+        })
+    }
+
+    /// Compiles and loads every kernel now, instead of when it is first used.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] with the compiler's log, or when the device has no room for them.
+    pub fn load_kernels(&self) -> Result<()> {
+        self.modules.load_all(&self.queue)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Where this fails the device is lost, and what it held with it.
+        let _ = self.queue.synchronize();
+        let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
+        table.clear(&self.queue);
+        let _ = self.queue.free(self.scratch.address);
+        self.modules.unload();
+    }
+}
+
+impl DeviceMemory for Cuda {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
+        self.table().alloc(&self.queue, bytes, self.limits.max_segment_bytes)
+    }
+
+    fn free_segment(&self, id: SegmentId) {
+        self.table().free(&self.queue, id);
+    }
+
+    fn memory_info(&self) -> Option<MemoryInfo> {
+        let (free_bytes, total_bytes) = self.queue.memory_info().ok()?;
+        Some(MemoryInfo { free_bytes, total_bytes })
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        if self.properties.virtual_memory { Some(self) } else { None }
+    }
+}
+
+impl VirtualMemory for Cuda {
+    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+        self.table().reserve(&self.queue, self.properties.device, bytes)
+    }
+
+    fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        self.table().map(&self.queue, self.properties.device, id, offset, bytes)
+    }
+
+    fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        self.table().unmap(&self.queue, id, offset, bytes);
+    }
+
+    fn release(&self, id: SegmentId) {
+        self.table().free(&self.queue, id);
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn device_name(&self) -> String {
+        let (major, minor) = self.properties.capability;
+        format!("{}, compute capability {major}.{minor}", self.properties.name)
+    }
+
+    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        let table = self.table();
+        check_len(src.len(), dst)?;
+        if src.is_empty() {
+            return Ok(());
+        }
+        let to = table.address(dst)?;
+        // SAFETY: `address` has checked that the region lies in a live segment, which the table keeps during the call.
+        Ok(unsafe { self.queue.upload(src, to) }?)
+    }
+
+    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        let table = self.table();
+        check_len(dst.len(), src)?;
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let from = table.address(src)?;
+        // SAFETY: as in `upload`.
+        Ok(unsafe { self.queue.download(from, dst) }?)
+    }
+
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        let table = self.table();
+        self.queue.bind()?;
+        let ctx = Context {
+            queue: &self.queue,
+            properties: &self.properties,
+            modules: &self.modules,
+            table,
+            scratch: self.scratch,
+        };
+        dispatch(&ctx, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(self.queue.synchronize()?)
+    }
+
+    fn supports(&self, call: &KernelCall) -> bool {
+        let mut known = true;
+        call.each_operand(&mut |_, _, operand| known &= DTYPES.contains(&operand.dtype));
+        known && supports(call)
+    }
+
+    fn workspace_bytes(&self, _: &KernelCall) -> u64 {
+        0
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        SCRATCH_BYTES
+    }
+}
+
+fn check_len(host: usize, region: Region) -> Result<()> {
+    if host as u64 == region.len {
+        return Ok(());
+    }
+    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
+}
+
+/// Whether a family has the kernel for these types and shapes.
+fn supports(call: &KernelCall) -> bool {
+    match call {
+        KernelCall::Unary(k) => elementwise::supports_unary(k),
+        KernelCall::Binary(k) => elementwise::supports_binary(k),
+        KernelCall::Triangle(k) => elementwise::supports_triangle(k),
+        KernelCall::Reduce(k) => reduce::supports(k),
+        KernelCall::SoftmaxGrad(k) => softmax::supports_grad(k),
+        KernelCall::LayerNormGrad(k) => norm::supports_row_grad(&k.x),
+        KernelCall::RmsNormGrad(k) => norm::supports_row_grad(&k.x),
+        KernelCall::BatchNorm(k) => norm::supports_channels(&k.x),
+        KernelCall::BatchNormGrad(k) => norm::supports_channels(&k.x),
+        KernelCall::Pool2d(k) => pool::supports(&k.x, &k.out),
+        KernelCall::Pool2dGrad(k) => pool::supports(&k.out, &k.grad),
+        KernelCall::ScatterAdd(k) => index::supports_scatter(k),
+        KernelCall::Matmul(k) => matmul::supports(k),
+        KernelCall::MatmulInt8(k) => matmul::supports_int8(k),
+        KernelCall::Conv2d(k) => conv::supports(k),
+        KernelCall::Conv2dInputGrad(k) => conv::supports_input_grad(k),
+        KernelCall::Conv2dWeightGrad(k) => conv::supports_weight_grad(k),
+        KernelCall::Attention(k) => attention::supports(&k.q, &k.k, &k.v),
+        KernelCall::AttentionGrad(k) => attention::supports(&k.q, &k.k, &k.v),
+        _ => true,
+    }
+}
+
+fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
+    match call {
+        KernelCall::Fill(k) => elementwise::fill(ctx, k),
+        KernelCall::Copy(k) => elementwise::copy(ctx, k),
+        KernelCall::Unary(k) => elementwise::unary(ctx, k),
+        KernelCall::UnaryGrad(k) => elementwise::unary_grad(ctx, k),
+        KernelCall::Binary(k) => elementwise::binary(ctx, k),
+        KernelCall::Ternary(k) => elementwise::ternary(ctx, k),
+        KernelCall::Select(k) => elementwise::select(ctx, k),
+        KernelCall::MaskedFill(k) => elementwise::masked_fill(ctx, k),
+        KernelCall::Triangle(k) => elementwise::triangle(ctx, k),
+        KernelCall::Random(k) => random::random(ctx, k),
+        KernelCall::Dropout(k) => random::dropout(ctx, k),
+        KernelCall::DropoutGrad(k) => random::dropout_grad(ctx, k),
+        KernelCall::Reduce(k) => reduce::reduce(ctx, k),
+        KernelCall::Softmax(k) => softmax::softmax(ctx, k),
+        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(ctx, k),
+        KernelCall::LayerNorm(k) => norm::layer_norm(ctx, k),
+        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(ctx, k),
+        KernelCall::RmsNorm(k) => norm::rms_norm(ctx, k),
+        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(ctx, k),
+        KernelCall::BatchNorm(k) => norm::batch_norm(ctx, k),
+        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(ctx, k),
+        KernelCall::NllLoss(k) => loss::nll_loss(ctx, k),
+        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(ctx, k),
+        KernelCall::Gather(k) => index::gather(ctx, k),
+        KernelCall::ScatterAdd(k) => index::scatter_add(ctx, k),
+        KernelCall::SgdStep(k) => optim::sgd_step(ctx, k),
+        KernelCall::AdamStep(k) => optim::adam_step(ctx, k),
+        KernelCall::Unscale(k) => optim::unscale(ctx, k),
+        KernelCall::UpdateScale(k) => optim::update_scale(ctx, k),
+        KernelCall::Pool2d(k) => pool::pool2d(ctx, k),
+        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(ctx, k),
+        KernelCall::QuantizeInt8(k) => quant::quantize_int8(ctx, k),
+        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(ctx, k),
+        KernelCall::Matmul(k) => matmul::matmul(ctx, k),
+        KernelCall::MatmulInt8(k) => matmul::matmul_int8(ctx, k),
+        KernelCall::Conv2d(k) => conv::conv2d(ctx, k),
+        KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(ctx, k),
+        KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(ctx, k),
+        KernelCall::Attention(k) => attention::attention(ctx, k),
+        KernelCall::AttentionGrad(k) => attention::attention_grad(ctx, k),
+        KernelCall::Rope(k) => attention::rope(ctx, k),
+    }
+}

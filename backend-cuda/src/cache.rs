@@ -1,0 +1,69 @@
+//! Compiled kernels on disk: a start with a warm cache compiles nothing.
+//!
+//! A file is named by what it was made from — source, headers, architecture, compiler — and never changes: a new
+//! version of any is another file. The cache is only an acceleration: where it cannot be read or written, the kernels
+//! are compiled again.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The environment variable that names another folder; empty switches the cache off.
+pub(crate) const FOLDER_VARIABLE: &str = "VRAMLAB_KERNEL_CACHE";
+
+/// Where compiled kernels are kept: the user's cache folder.
+fn folder() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
+        return (!folder.is_empty()).then(|| PathBuf::from(folder));
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = set("XDG_CACHE_HOME")
+        .or_else(|| set("LOCALAPPDATA"))
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    Some(caches.join("vramlab").join("cuda"))
+}
+
+/// Two independent 64-bit FNV-1a sums: enough that two sources never meet by chance.
+pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    const PRIME: u64 = 0x0100_0000_01B3;
+    let (mut a, mut b) = (0xCBF2_9CE4_8422_2325u64, 0x6C62_272E_07BB_0142u64);
+    for part in parts {
+        // A separator that no text has: moving a byte from one part to the next is another sum.
+        for byte in part.bytes().chain([0xFF]) {
+            a = (a ^ u64::from(byte)).wrapping_mul(PRIME);
+            b = (b ^ u64::from(byte)).wrapping_mul(PRIME).rotate_left(23);
+        }
+    }
+    format!("{a:016x}{b:016x}")
+}
+
+/// What was compiled before under this key.
+pub(crate) fn load(key: &str) -> Option<Vec<u8>> {
+    fs::read(folder()?.join(key)).ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// Keeps what was compiled: written beside its place and moved there, so that no other process sees half of it.
+pub(crate) fn store(key: &str, bytes: &[u8]) {
+    let Some(folder) = folder() else { return };
+    let partial = folder.join(format!("{key}.{}", std::process::id()));
+    let written = fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&partial, bytes))
+        .and_then(|()| fs::rename(&partial, folder.join(key)));
+    if written.is_err() {
+        // The next start compiles again; nothing else is lost.
+        let _ = fs::remove_file(&partial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_and_its_place_counts() {
+        let of = |parts: &[&str]| fingerprint(parts.iter().copied());
+        assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+        assert_ne!(of(&["ab", "c"]), of(&["ab", "d"]));
+        assert_eq!(of(&[]).len(), 32);
+    }
+}

@@ -1,0 +1,341 @@
+//! The driver, behind safe calls: what the rest of the crate needs of it, with its errors told apart.
+//!
+//! cudarc's functions panic where the library or a symbol is missing. Nothing here is called before
+//! [`Driver::load`] has seen both.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys::{self, CUresult};
+use memcore::Error;
+
+/// The name that the command line uses.
+pub(crate) const NAME: &str = "cuda";
+
+/// What the driver answered instead of success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {} ({})", name(*.code), describe(*.code))]
+pub(crate) struct DriverError {
+    /// The call.
+    pub(crate) call: &'static str,
+    /// Its answer.
+    pub(crate) code: CUresult,
+}
+
+impl DriverError {
+    /// Whether memory ran out.
+    pub(crate) fn is_out_of_memory(self) -> bool {
+        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+
+    /// Whether the context is lost: nothing in this process can use the device again.
+    fn is_fatal(self) -> bool {
+        matches!(
+            self.code,
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+                | CUresult::CUDA_ERROR_LAUNCH_FAILED
+                | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+                | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+                | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+                | CUresult::CUDA_ERROR_INVALID_PC
+                | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        )
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        if error.is_fatal() {
+            let text =
+                format!("{error}; a kernel failed and the device is lost to this process: start the program again");
+            return Error::backend(NAME, text);
+        }
+        Error::backend(NAME, error)
+    }
+}
+
+/// A result of the driver's.
+pub(crate) type Driven<T> = Result<T, DriverError>;
+
+/// Calls the driver and names the call in its error.
+macro_rules! driven {
+    ($function:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: `Driver::load` has found the library and this symbol; what is passed is stated where this stands.
+        let code = unsafe { ::cudarc::driver::sys::$function($($argument),*) };
+        crate::driver::check(stringify!($function), code)
+    }};
+}
+pub(crate) use driven;
+
+/// Success, or the error with its call.
+pub(crate) fn check(call: &'static str, code: CUresult) -> Driven<()> {
+    if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(DriverError { call, code }) }
+}
+
+/// The driver's text for a code; the number where it has none.
+fn text(code: CUresult, get: unsafe fn(CUresult, *mut *const std::ffi::c_char) -> CUresult) -> String {
+    let mut text = std::ptr::null();
+    // SAFETY: the function only writes a pointer to a constant string of its own, or leaves it null.
+    let known = unsafe { get(code, &mut text) } == CUresult::CUDA_SUCCESS && !text.is_null();
+    if known {
+        // SAFETY: the driver gave a string that ends with 0 and lives as long as the library.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    } else {
+        format!("error {}", code as u32)
+    }
+}
+
+fn name(code: CUresult) -> String {
+    text(code, sys::cuGetErrorName)
+}
+
+fn describe(code: CUresult) -> String {
+    text(code, sys::cuGetErrorString)
+}
+
+/// Every symbol that this crate calls: an old driver without one of them is refused, not called.
+const SYMBOLS: &[&str] = &[
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetUuid_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxSetCurrent",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuFuncSetAttribute",
+    "cuLaunchKernel",
+];
+
+/// Proof that the driver is there, complete and initialised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driver {
+    /// As the driver says it: 1000·major + 10·minor of the newest CUDA that it knows.
+    pub(crate) version: i32,
+}
+
+impl Driver {
+    /// Finds and initialises the driver.
+    ///
+    /// # Errors
+    /// Says what is missing and how to get it.
+    pub(crate) fn load() -> Result<Self, Error> {
+        // SAFETY: only tries to open the library; its initialisers are the driver's own.
+        if !unsafe { sys::is_culib_present() } {
+            let help = "no NVIDIA driver: libcuda.so.1 was not found; it comes with the driver of an NVIDIA GPU \
+                        (Debian: apt install nvidia-driver; in a container: docker run --gpus all)";
+            return Err(Error::backend(NAME, help));
+        }
+        // SAFETY: the library was found just now, so that this does not panic.
+        let library = unsafe { sys::culib() };
+        for symbol in SYMBOLS {
+            // SAFETY: the symbol is looked up and not called.
+            if unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
+                let help = format!("the NVIDIA driver is too old: it has no {symbol}; version 470 or later is needed");
+                return Err(Error::backend(NAME, help));
+            }
+        }
+        let mut version = 0;
+        driven!(cuInit(0)).map_err(no_device)?;
+        driven!(cuDriverGetVersion(&mut version))?;
+        Ok(Self { version })
+    }
+
+    /// How many devices there are.
+    pub(crate) fn count(self) -> Driven<usize> {
+        let mut count = 0;
+        driven!(cuDeviceGetCount(&mut count))?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+}
+
+/// The driver starts and finds nothing: says what that means.
+fn no_device(error: DriverError) -> Error {
+    let help = match error.code {
+        CUresult::CUDA_ERROR_NO_DEVICE => {
+            "the NVIDIA driver is there and finds no GPU (CUDA_VISIBLE_DEVICES may hide it)"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the NVIDIA driver's library and its kernel module are of different versions: restart the machine"
+        }
+        CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            "libcuda.so is the toolkit's stub, not a driver: take it off the library path"
+        }
+        _ => return error.into(),
+    };
+    Error::backend(NAME, help)
+}
+
+/// A device's figures, read once.
+#[derive(Clone, Debug)]
+pub(crate) struct Properties {
+    pub(crate) device: sys::CUdevice,
+    pub(crate) name: String,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) total_bytes: u64,
+    /// Compute capability, major and minor.
+    pub(crate) capability: (u32, u32),
+    /// Multiprocessors.
+    pub(crate) processors: u32,
+    /// Shared memory that a block can have on request.
+    pub(crate) shared_bytes: u32,
+    /// Whether memory can be mapped into reserved addresses.
+    pub(crate) virtual_memory: bool,
+}
+
+impl Properties {
+    pub(crate) fn read(_: Driver, ordinal: usize) -> Driven<Self> {
+        let mut device = 0;
+        driven!(cuDeviceGet(&mut device, ordinal as c_int))?;
+        let mut name = [0; 128];
+        driven!(cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int - 1, device))?;
+        // SAFETY: the buffer is longer than what the driver may write, and was zero.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let mut total = 0;
+        driven!(cuDeviceTotalMem_v2(&mut total, device))?;
+        let mut uuid = MaybeUninit::<sys::CUuuid>::zeroed();
+        driven!(cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device))?;
+        // SAFETY: plain bytes, initialised to zero at the least.
+        let uuid = unsafe { uuid.assume_init() }.bytes.map(|byte| byte as u8);
+        use sys::CUdevice_attribute as A;
+        let get = |attribute| attribute_of(device, attribute);
+        Ok(Self {
+            device,
+            name,
+            uuid,
+            total_bytes: total as u64,
+            capability: (
+                get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            processors: get(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
+            shared_bytes: get(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            virtual_memory: get(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0,
+        })
+    }
+}
+
+fn attribute_of(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Driven<u32> {
+    let mut value = 0;
+    driven!(cuDeviceGetAttribute(&mut value, attribute, device))?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// The device's primary context and one stream in it: the one queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+}
+
+// SAFETY: the driver's handles may be used from any thread; each use makes the context current on its own thread first.
+unsafe impl Send for Queue {}
+// SAFETY: as above; the driver locks its own state.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    pub(crate) fn new(device: sys::CUdevice) -> Driven<Self> {
+        let mut context = std::ptr::null_mut();
+        driven!(cuDevicePrimaryCtxRetain(&mut context, device))?;
+        let mut queue = Self { device, context, stream: std::ptr::null_mut() };
+        queue.bind()?;
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        driven!(cuStreamCreate(&mut queue.stream, flags))?;
+        Ok(queue)
+    }
+
+    /// Makes the context current on this thread.
+    pub(crate) fn bind(&self) -> Driven<()> {
+        driven!(cuCtxSetCurrent(self.context))
+    }
+
+    /// The stream, for libraries.
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Waits until everything queued is done.
+    pub(crate) fn synchronize(&self) -> Driven<()> {
+        self.bind()?;
+        driven!(cuStreamSynchronize(self.stream))
+    }
+
+    /// What the driver says is free and total.
+    pub(crate) fn memory_info(&self) -> Driven<(u64, u64)> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        driven!(cuMemGetInfo_v2(&mut free, &mut total))?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Takes memory.
+    pub(crate) fn allocate(&self, bytes: u64) -> Driven<u64> {
+        self.bind()?;
+        let mut pointer = 0;
+        driven!(cuMemAlloc_v2(&mut pointer, bytes as usize))?;
+        Ok(pointer)
+    }
+
+    /// Gives memory back; waits for the queue first, since it may use the memory.
+    pub(crate) fn free(&self, pointer: u64) -> Driven<()> {
+        self.synchronize()?;
+        driven!(cuMemFree_v2(pointer))
+    }
+
+    /// Copies to the device, in the queue. The source may be reused on return: the driver stages pageable memory.
+    ///
+    /// # Safety
+    /// `to..to + from.len()` is device memory.
+    pub(crate) unsafe fn upload(&self, from: &[u8], to: u64) -> Driven<()> {
+        self.bind()?;
+        driven!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast::<c_void>(), from.len(), self.stream))
+    }
+
+    /// Copies to the host after everything queued, and waits for it.
+    ///
+    /// # Safety
+    /// `from..from + to.len()` is device memory.
+    pub(crate) unsafe fn download(&self, from: u64, to: &mut [u8]) -> Driven<()> {
+        self.bind()?;
+        driven!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast::<c_void>(), from, to.len(), self.stream))?;
+        driven!(cuStreamSynchronize(self.stream))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // A failure here has nobody to tell: the device is lost or the process ends.
+        let _ = self.bind();
+        if !self.stream.is_null() {
+            let _ = driven!(cuStreamSynchronize(self.stream));
+            let _ = driven!(cuStreamDestroy_v2(self.stream));
+        }
+        let _ = driven!(cuDevicePrimaryCtxRelease_v2(self.device));
+    }
+}

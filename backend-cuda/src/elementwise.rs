@@ -1,0 +1,324 @@
+//! Fill, copy, arithmetic, selection.
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{
+    Binary, BinaryOp, Copy, Fill, MaskedFill, Select, Ternary, TernaryOp, Triangle, Unary, UnaryGrad, UnaryGradOp,
+    UnaryOp,
+};
+use memcore::{DType, Result};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, ONE, WIDE};
+use crate::walk::{Dims, Walk};
+
+/// `FillArgs` of the kernels, as the structs below.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct FillArgs {
+    walk: Walk<1>,
+    out: u64,
+    bits: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CopyArgs {
+    walk: Walk<2>,
+    out: u64,
+    src: u64,
+    from: u32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct SelectArgs {
+    walk: Walk<4>,
+    out: u64,
+    mask: u64,
+    on_true: u64,
+    on_false: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct MaskedFillArgs {
+    walk: Walk<3>,
+    out: u64,
+    x: u64,
+    mask: u64,
+    bits: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct TriangleArgs {
+    walk: Walk<2>,
+    out: u64,
+    x: u64,
+    diagonal: i64,
+    upper: u32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct UnaryArgs {
+    walk: Walk<2>,
+    out: u64,
+    x: u64,
+    op: u32,
+    unused: u32,
+    scalars: [f64; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct BinaryArgs {
+    walk: Walk<3>,
+    out: u64,
+    lhs: u64,
+    rhs: u64,
+    op: u32,
+    unused: u32,
+    scalar: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct TernaryArgs {
+    walk: Walk<4>,
+    out: u64,
+    a: u64,
+    b: u64,
+    c: u64,
+    op: u32,
+    scalar: f32,
+}
+
+/// Goes over `operands`, the result first, in the widest form that they allow: `launch` gets the walk, the addresses
+/// and the form.
+pub(crate) fn walk<const N: usize>(
+    ctx: &Context<'_>,
+    operands: [&Operand; N],
+    pack: u64,
+    mut launch: impl FnMut(Walk<N>, [u64; N], usize) -> Result<()>,
+) -> Result<()> {
+    if operands[0].numel() == 0 {
+        return Ok(());
+    }
+    let mut bases = [0; N];
+    for (base, operand) in bases.iter_mut().zip(operands) {
+        *base = ctx.at(operand)?;
+    }
+    let sizes = operands.map(|operand| operand.dtype.size());
+    let dims = Dims::merged(operands.map(|operand| &operand.layout));
+    let (form, pack) = if dims.packs(bases, sizes, pack) { (WIDE, pack) } else { (ONE, 1) };
+    dims.each_walk(pack, &mut |walk, offsets| {
+        launch(*walk, std::array::from_fn(|k| bases[k] + offsets[k] * sizes[k]), form)
+    })
+}
+
+/// Elements in 16 bytes.
+pub(crate) fn wide(dtype: DType) -> u64 {
+    16 / dtype.size()
+}
+
+/// `out = value`.
+pub(crate) fn fill(ctx: &Context<'_>, k: &Fill) -> Result<()> {
+    let bits = scalar_bits(k.out.dtype, k.value);
+    walk(ctx, [&k.out], wide(k.out.dtype), |walk, [out], form| {
+        let args = FillArgs { walk, out, bits };
+        ctx.launch(Kernel::Fill, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `out = src`.
+pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
+    let (from, to) = (k.src.dtype, k.out.dtype);
+    let (kernel, tag, pack) =
+        if from == to { (Kernel::Copy, Tag::bits(to), wide(to)) } else { (Kernel::Cast, Tag::of(to), 4) };
+    walk(ctx, [&k.out, &k.src], pack, |walk, [out, src], form| {
+        let args = CopyArgs { walk, out, src, from: type_number(from), unused: 0 };
+        ctx.launch(kernel, tag, form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `Type` of the kernels.
+pub(crate) fn type_number(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 | DType::F64 => 0,
+        DType::F16 => 1,
+        DType::BF16 => 2,
+        DType::I64 => 3,
+        DType::I32 => 4,
+        DType::I8 => 5,
+        DType::U8 => 6,
+        DType::Bool => 7,
+    }
+}
+
+/// `out = mask ? on_true : on_false`.
+pub(crate) fn select(ctx: &Context<'_>, k: &Select) -> Result<()> {
+    let operands = [&k.out, &k.mask, &k.on_true, &k.on_false];
+    walk(ctx, operands, wide(k.out.dtype), |walk, [out, mask, on_true, on_false], form| {
+        let args = SelectArgs { walk, out, mask, on_true, on_false };
+        ctx.launch(Kernel::Select, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `out = mask ? value : x`.
+pub(crate) fn masked_fill(ctx: &Context<'_>, k: &MaskedFill) -> Result<()> {
+    let bits = scalar_bits(k.out.dtype, k.value);
+    walk(ctx, [&k.out, &k.x, &k.mask], wide(k.out.dtype), |walk, [out, x, mask], form| {
+        let args = MaskedFillArgs { walk, out, x, mask, bits };
+        ctx.launch(Kernel::MaskedFill, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `out = x` inside the triangle, 0 outside.
+pub(crate) fn triangle(ctx: &Context<'_>, k: &Triangle) -> Result<()> {
+    if k.out.numel() == 0 {
+        return Ok(());
+    }
+    let (out, x, size) = (ctx.at(&k.out)?, ctx.at(&k.x)?, k.out.dtype.size());
+    // The kernel needs rows and columns as they are, so that nothing is merged; where a launch is cut in two, it is cut
+    // in the longest dimension, whose row numbers would then be wrong: that many elements are refused in `supports`.
+    Dims::plain([&k.out.layout, &k.x.layout]).each_walk(1, &mut |walk, [to, from]| {
+        let (out, x) = (out + to * size, x + from * size);
+        let args = TriangleArgs { walk: *walk, out, x, diagonal: k.diagonal, upper: k.upper.into(), unused: 0 };
+        ctx.launch(Kernel::Triangle, Tag::bits(k.out.dtype), 0, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// Below what kernels count in 32 bits.
+pub(crate) fn supports_triangle(k: &Triangle) -> bool {
+    k.out.numel() < 1 << 31
+}
+
+/// Integers have the functions that stay among them.
+pub(crate) fn supports_unary(k: &Unary) -> bool {
+    use UnaryOp::{Abs, Affine, Clamp, IsZero, Neg, Relu, Sign, Square};
+    let integral = matches!(k.op, Neg | Abs | Sign | Square | Relu | Affine { .. } | Clamp { .. });
+    k.x.dtype.is_float() || k.op == IsZero || (integral && k.x.dtype != DType::Bool)
+}
+
+/// `out = op(x)`.
+pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
+    if k.op == UnaryOp::IsZero {
+        const IS_ZERO: u32 = 6;
+        return binary_kernel(ctx, Kernel::Compare, [&k.out, &k.x, &k.x], IS_ZERO, 0.0);
+    }
+    let (op, scalars) = unary_number(k.op);
+    walk(ctx, [&k.out, &k.x], wide(k.x.dtype), |walk, [out, x], form| {
+        let args = UnaryArgs { walk, out, x, op, unused: 0, scalars };
+        ctx.launch(Kernel::Unary, Tag::of(k.x.dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `Unary` of the kernels, with its scalars.
+fn unary_number(op: UnaryOp) -> (u32, [f64; 2]) {
+    match op {
+        UnaryOp::Neg => (0, [0.0; 2]),
+        UnaryOp::Abs => (1, [0.0; 2]),
+        UnaryOp::Sign => (2, [0.0; 2]),
+        UnaryOp::Exp => (3, [0.0; 2]),
+        UnaryOp::Log => (4, [0.0; 2]),
+        UnaryOp::Sqrt => (5, [0.0; 2]),
+        UnaryOp::Rsqrt => (6, [0.0; 2]),
+        UnaryOp::Reciprocal => (7, [0.0; 2]),
+        UnaryOp::Square => (8, [0.0; 2]),
+        UnaryOp::Sin => (9, [0.0; 2]),
+        UnaryOp::Cos => (10, [0.0; 2]),
+        UnaryOp::Tanh => (11, [0.0; 2]),
+        UnaryOp::Sigmoid => (12, [0.0; 2]),
+        UnaryOp::Relu => (13, [0.0; 2]),
+        UnaryOp::LeakyRelu { slope } => (14, [slope, 0.0]),
+        UnaryOp::Gelu => (15, [0.0; 2]),
+        UnaryOp::GeluTanh => (16, [0.0; 2]),
+        UnaryOp::Silu => (17, [0.0; 2]),
+        UnaryOp::Affine { mul, add } => (18, [mul, add]),
+        UnaryOp::Pow { exponent } => (19, [exponent, 0.0]),
+        // `IsZero` is a comparison.
+        UnaryOp::Clamp { min, max } => (20, [min, max]),
+        UnaryOp::IsZero => (20, [0.0; 2]),
+    }
+}
+
+/// `out = grad · f′`.
+pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
+    let (op, scalar) = match k.op {
+        UnaryGradOp::Relu => (0, 0.0),
+        UnaryGradOp::LeakyRelu { slope } => (1, slope),
+        UnaryGradOp::Gelu => (2, 0.0),
+        UnaryGradOp::GeluTanh => (3, 0.0),
+        UnaryGradOp::Silu => (4, 0.0),
+        UnaryGradOp::Tanh => (5, 0.0),
+        UnaryGradOp::Sigmoid => (6, 0.0),
+    };
+    binary_kernel(ctx, Kernel::UnaryGrad, [&k.out, &k.saved, &k.grad], op, scalar)
+}
+
+/// Integers are not divided or raised to powers.
+pub(crate) fn supports_binary(k: &Binary) -> bool {
+    let integral = !matches!(k.op, BinaryOp::Div | BinaryOp::Pow) && k.lhs.dtype != DType::Bool;
+    k.lhs.dtype.is_float() || k.op.is_comparison() || integral
+}
+
+/// `out = op(lhs, rhs)`.
+pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
+    let (kernel, op, scalar) = match k.op {
+        BinaryOp::Add { alpha } => (Kernel::Binary, 0, alpha),
+        BinaryOp::Sub => (Kernel::Binary, 1, 0.0),
+        BinaryOp::Mul => (Kernel::Binary, 2, 0.0),
+        BinaryOp::Div => (Kernel::Binary, 3, 0.0),
+        BinaryOp::Maximum => (Kernel::Binary, 4, 0.0),
+        BinaryOp::Minimum => (Kernel::Binary, 5, 0.0),
+        BinaryOp::Pow => (Kernel::Binary, 6, 0.0),
+        BinaryOp::SquaredDifference => (Kernel::Binary, 7, 0.0),
+        BinaryOp::Eq => (Kernel::Compare, 0, 0.0),
+        BinaryOp::Ne => (Kernel::Compare, 1, 0.0),
+        BinaryOp::Lt => (Kernel::Compare, 2, 0.0),
+        BinaryOp::Le => (Kernel::Compare, 3, 0.0),
+        BinaryOp::Gt => (Kernel::Compare, 4, 0.0),
+        BinaryOp::Ge => (Kernel::Compare, 5, 0.0),
+    };
+    binary_kernel(ctx, kernel, [&k.out, &k.lhs, &k.rhs], op, scalar)
+}
+
+fn binary_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op: u32, scalar: f64) -> Result<()> {
+    let dtype = operands[1].dtype;
+    walk(ctx, operands, wide(dtype), |walk, [out, lhs, rhs], form| {
+        let args = BinaryArgs { walk, out, lhs, rhs, op, unused: 0, scalar };
+        ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// `out = op(a, b, c)`.
+pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
+    let (op, scalar) = match k.op {
+        TernaryOp::Lerp { weight } => (0, weight),
+        TernaryOp::Addcmul { value } => (1, value),
+        TernaryOp::Addcdiv { value } => (2, value),
+        TernaryOp::MseGrad { scale } => (3, scale),
+    };
+    walk(ctx, [&k.out, &k.a, &k.b, &k.c], wide(k.out.dtype), |walk, [out, a, b, c], form| {
+        let args = TernaryArgs { walk, out, a, b, c, op, scalar: scalar as f32 };
+        ctx.launch(Kernel::Ternary, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
+    })
+}
+
+/// The bits of `value` as an element of `dtype`, in the low bytes. 16-bit floats round once, from f64.
+pub(crate) fn scalar_bits(dtype: DType, value: f64) -> u64 {
+    match dtype {
+        DType::F64 => value.to_bits(),
+        DType::F32 => u64::from((value as f32).to_bits()),
+        DType::F16 => u64::from(half::f16::from_f64(value).to_bits()),
+        DType::BF16 => u64::from(half::bf16::from_f64(value).to_bits()),
+        DType::I64 => value as i64 as u64,
+        DType::I32 => u64::from(value as i32 as u32),
+        DType::I8 => u64::from(value as i8 as u8),
+        DType::U8 => u64::from(value as u8),
+        DType::Bool => u64::from(value != 0.0),
+    }
+}

@@ -1,0 +1,131 @@
+//! Matrix products of whatever the kernels can read as matrices: which form, how many parts.
+
+use memcore::{DType, Result};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, Grid, THREADS};
+
+/// `Sizes` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) m: u32,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    pub(crate) batches: u32,
+    splits: u32,
+    split_k: u32,
+    partial: u64,
+}
+
+impl Sizes {
+    /// Sizes that fit 31 bits; see [`fits`].
+    pub(crate) fn new([m, n, k, batches]: [usize; 4]) -> Self {
+        let [m, n, k, batches] = [m, n, k, batches].map(|size| size as u32);
+        Self { m, n, k, batches, splits: 1, split_k: k, partial: 0 }
+    }
+
+    /// Results of all batches.
+    fn results(&self) -> u64 {
+        u64::from(self.m) * u64::from(self.n) * u64::from(self.batches)
+    }
+}
+
+/// Whether the kernels can count so far: sides and the number of tiles have 31 bits.
+pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
+    const MOST: usize = 1 << 31;
+    let tiles = m.div_ceil(64).checked_mul(n.div_ceil(64)).and_then(|tiles| tiles.checked_mul(batches));
+    [m, n, k, batches].iter().all(|&size| size < MOST) && tiles.is_some_and(|tiles| tiles < 1 << 24)
+}
+
+/// The forms of a product, in the kernels' order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Thread,
+    Warp,
+    Small,
+    Large,
+    Finish,
+    /// A kernel of its own, for 16-bit floats.
+    Tensor,
+}
+
+/// Rows and columns of a block's tile.
+fn tile(form: Form) -> (u32, u32) {
+    match form {
+        Form::Small => (64, 64),
+        Form::Large => (128, 128),
+        Form::Tensor => (64, 128),
+        Form::Thread | Form::Warp | Form::Finish => (1, 1),
+    }
+}
+
+/// Tensor cores multiply 16-bit floats by the instruction used since this compute capability.
+const TENSOR_CORES: (u32, u32) = (8, 0);
+
+fn form(ctx: &Context<'_>, dtype: DType, s: &Sizes) -> Form {
+    /// Results of a few elements' side do not fill a tile.
+    const NARROW: u32 = 8;
+    /// As many products as one launch of threads does at once without tiles.
+    const FEW_PRODUCTS: u64 = 1 << 12;
+    let side = s.m.min(s.n);
+    if side < NARROW || u64::from(s.m) * u64::from(s.n) * u64::from(s.k) <= FEW_PRODUCTS {
+        return if s.k <= 256 { Form::Thread } else { Form::Warp };
+    }
+    if dtype.is_half() && ctx.properties.capability >= TENSOR_CORES && side >= 16 {
+        return Form::Tensor;
+    }
+    // Large tiles when they alone keep the device busy.
+    let tiles = u64::from(s.m.div_ceil(128)) * u64::from(s.n.div_ceil(128)) * u64::from(s.batches);
+    if tiles >= u64::from(ctx.properties.processors) { Form::Large } else { Form::Small }
+}
+
+/// Parts of the inner dimension, so that a product with few results and a long sum keeps the device busy.
+fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
+    /// A part is at least this long: shorter ones cost more to add up than they save.
+    const LEAST_PART: u32 = 512;
+    let busy = match form {
+        Form::Thread => 1,
+        Form::Warp => u64::from(ctx.properties.processors) * 64,
+        _ => u64::from(ctx.properties.processors) * 2,
+    };
+    let room = ctx.scratch.bytes / 4 / s.results().max(1);
+    let wanted = busy.div_ceil(blocks.max(1)).min(u64::from(s.k / LEAST_PART)).min(room);
+    u32::try_from(wanted).unwrap_or(1).max(1)
+}
+
+/// Runs a product whose argument begins with its sizes: `args` makes it. `kernels` is the one with the forms, and the
+/// one on tensor cores.
+pub(crate) fn run<A: Copy>(
+    ctx: &Context<'_>,
+    kernels: [Kernel; 2],
+    dtype: DType,
+    mut sizes: Sizes,
+    args: impl Fn(Sizes) -> A,
+) -> Result<()> {
+    if sizes.results() == 0 {
+        return Ok(());
+    }
+    let form = form(ctx, dtype, &sizes);
+    let (rows, columns) = tile(form);
+    let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
+    let splits = splits(ctx, form, &sizes, blocks);
+    if splits > 1 {
+        sizes.split_k = sizes.k.div_ceil(splits);
+        sizes.splits = sizes.k.div_ceil(sizes.split_k);
+        sizes.partial = ctx.scratch.address;
+    }
+    let all = blocks * u64::from(sizes.splits);
+    let grid = match form {
+        Form::Thread => ctx.grid(all),
+        Form::Warp => ctx.grid(all * 32),
+        _ => Grid { threads: THREADS, ..Grid::of(all) },
+    };
+    let tag = Tag::of(dtype);
+    let (kernel, number) = if form == Form::Tensor { (kernels[1], 0) } else { (kernels[0], form as usize) };
+    ctx.launch(kernel, tag, number, grid, &args(sizes))?;
+    if sizes.partial != 0 {
+        ctx.launch(kernels[0], tag, Form::Finish as usize, ctx.grid(sizes.results()), &args(sizes))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Rows of a table by index, and back.
+
+use memcore::backend::kernel::{Gather, ScatterAdd};
+use memcore::{DType, Result};
+
+use crate::elementwise::{scalar_bits, wide};
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, Grid, ONE, WIDE};
+
+/// `GatherArgs` of the kernels, as the struct below.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct GatherArgs {
+    out: u64,
+    table: u64,
+    indices: u64,
+    rows: u64,
+    row_packs: u64,
+    packs: u64,
+    missing: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ScatterArgs {
+    out: u64,
+    src: u64,
+    indices: u64,
+    named: u64,
+    rows: u64,
+    n: u64,
+    count: u64,
+    padding_index: i64,
+    has_padding: u32,
+    accumulate: u32,
+}
+
+/// `out[i] = table[indices[i]]`.
+pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
+    if k.out.numel() == 0 {
+        return Ok(());
+    }
+    let (dtype, n) = (k.out.dtype, k.out.dims()[1] as u64);
+    let (out, table) = (ctx.at(&k.out)?, ctx.at(&k.table)?);
+    let aligned = [out, table].iter().all(|base| base.is_multiple_of(16));
+    let (form, pack) = if n.is_multiple_of(wide(dtype)) && aligned { (WIDE, wide(dtype)) } else { (ONE, 1) };
+    let args = GatherArgs {
+        out,
+        table,
+        indices: ctx.at(&k.indices)?,
+        rows: k.table.dims()[0] as u64,
+        row_packs: n / pack,
+        packs: k.out.numel() as u64 / pack,
+        missing: if dtype.is_float() { scalar_bits(dtype, f64::NAN) } else { scalar_bits(DType::I64, 0.0) },
+    };
+    ctx.launch(Kernel::Gather, Tag::bits(dtype), form, ctx.grid(args.packs), &args)
+}
+
+/// Columns that a warp adds up at a time.
+const WARP_COLUMNS: u64 = 128;
+
+/// `out[r] = Σ_{i: indices[i] = r} src[i]`, in the order of `i`.
+pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
+    let (rows, n) = (k.out.dims()[0] as u64, k.out.dims()[1] as u64);
+    if rows * n == 0 {
+        return Ok(());
+    }
+    let count = k.indices.numel() as u64;
+    let args = ScatterArgs {
+        out: ctx.at(&k.out)?,
+        src: ctx.at(&k.src)?,
+        indices: ctx.at(&k.indices)?,
+        // One byte per row: beyond the scratch every row is looked for.
+        named: if rows <= ctx.scratch.bytes { ctx.scratch.address } else { 0 },
+        rows,
+        n,
+        count,
+        padding_index: k.padding_index.unwrap_or(0),
+        has_padding: k.padding_index.is_some().into(),
+        accumulate: k.accumulate.into(),
+    };
+    if args.named != 0 {
+        ctx.launch(Kernel::ClearNamed, Tag::Only, 0, ctx.grid(rows), &args)?;
+        if count > 0 {
+            ctx.launch(Kernel::MarkNamed, Tag::Only, 0, ctx.grid(count), &args)?;
+        }
+    }
+    let columns = n.div_ceil(WARP_COLUMNS) as u32;
+    let along = ctx.grid(rows * 32);
+    let grid = Grid { blocks: [along.blocks[0], columns, 1], ..along };
+    ctx.launch(Kernel::ScatterAdd, Tag::of(k.out.dtype), 0, grid, &args)
+}
+
+/// Blocks of columns are the grid's second dimension.
+pub(crate) fn supports_scatter(k: &ScatterAdd) -> bool {
+    (k.out.dims()[1] as u64) < 65_535 * WARP_COLUMNS
+}

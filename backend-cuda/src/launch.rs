@@ -1,0 +1,95 @@
+//! One launch: addresses of operands, the function, the size of the grid.
+
+use std::ffi::c_void;
+use std::sync::MutexGuard;
+
+use memcore::backend::Operand;
+use memcore::{Error, Result};
+
+use crate::driver::{NAME, Properties, Queue, driven};
+use crate::kernels::{Kernel, Modules, Tag};
+use crate::memory::Table;
+
+/// Threads of a block, wherever a kernel does not say otherwise.
+pub(crate) const THREADS: u32 = 256;
+
+/// Forms of an elementwise kernel: any strides, or 16 bytes at a time.
+pub(crate) const ONE: usize = 0;
+/// See [`ONE`].
+pub(crate) const WIDE: usize = 1;
+
+/// What a kernel gets from the host besides its own argument.
+pub(crate) struct Context<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) properties: &'a Properties,
+    pub(crate) modules: &'a Modules,
+    pub(crate) table: MutexGuard<'a, Table>,
+    /// Room for partial results between the launches of one call.
+    pub(crate) scratch: Scratch,
+}
+
+/// The fixed room for partial results.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scratch {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Blocks of a launch, in three dimensions, and threads of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: u32,
+    /// Bytes of shared memory that the launch gives; at most 48 KiB, which every device has.
+    pub(crate) shared_bytes: u32,
+}
+
+impl Grid {
+    /// `blocks` blocks of [`THREADS`].
+    pub(crate) fn of(blocks: u64) -> Self {
+        Self { blocks: [blocks.min(i32::MAX as u64) as u32, 1, 1], threads: THREADS, shared_bytes: 0 }
+    }
+}
+
+impl Context<'_> {
+    /// The address of an operand.
+    pub(crate) fn at(&self, operand: &Operand) -> Result<u64> {
+        self.table.operand(operand)
+    }
+
+    /// The address of an operand, 0 where it is absent.
+    pub(crate) fn at_optional(&self, operand: &Option<Operand>) -> Result<u64> {
+        operand.as_ref().map_or(Ok(0), |operand| self.at(operand))
+    }
+
+    /// A grid for `items` independent pieces of work, one per thread: at most what keeps the device busy, since
+    /// kernels go on until all are done.
+    pub(crate) fn grid(&self, items: u64) -> Grid {
+        const BLOCKS_PER_PROCESSOR: u64 = 32;
+        let most = u64::from(self.properties.processors) * BLOCKS_PER_PROCESSOR;
+        Grid::of(items.div_ceil(u64::from(THREADS)).clamp(1, most))
+    }
+
+    /// Queues a kernel. `args` is the struct that the kernel takes, by value.
+    pub(crate) fn launch<A: Copy>(&self, kernel: Kernel, tag: Tag, form: usize, grid: Grid, args: &A) -> Result<()> {
+        let function = self.modules.function(self.queue, kernel, tag, form)?;
+        let [x, y, z] = grid.blocks;
+        let mut parameters = [std::ptr::from_ref(args).cast_mut().cast::<c_void>()];
+        // The one argument has the size that the function takes, which was compared when it was loaded; the driver copies
+        // it before it returns. Addresses in it were made by `at`, of operands whose bounds core has checked.
+        driven!(cuLaunchKernel(
+            function,
+            x,
+            y,
+            z,
+            grid.threads,
+            1,
+            1,
+            grid.shared_bytes,
+            self.queue.stream(),
+            parameters.as_mut_ptr(),
+            std::ptr::null_mut(),
+        ))
+        .map_err(|error| Error::backend(NAME, format!("kernel {kernel:?}: {error}")))
+    }
+}

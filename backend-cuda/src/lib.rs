@@ -1,0 +1,61 @@
+//! The NVIDIA backend: kernels in CUDA C, compiled for the device at hand.
+//!
+//! - It builds without a CUDA toolkit and starts on every machine: driver and compiler are loaded at run time, and
+//!   [`Cuda::open`] says which is missing and how to get it.
+//! - One stream is the one queue. A launch synchronises nothing, allocates nothing and handles no string: functions
+//!   are resolved when their family is first used.
+//! - Kernels are compiled by NVRTC to machine code of the device's own architecture and kept on disk (see `cache.rs`).
+//! - Results are the same to the bit in every run on one device: no kernel adds floats atomically.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `driver.rs` | the driver behind safe calls, and what its errors mean |
+//! | `memory.rs` | segments and reservations |
+//! | `compile.rs`, `cache.rs`, `kernels.rs` | compiler, disk cache, the table of kernels |
+//! | `launch.rs`, `walk.rs` | a launch; how elementwise kernels go over strided operands |
+//! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
+//!
+//! `tests/emulator` runs the very kernel files on the host, behind a stand-in driver.
+
+mod attention;
+mod backend;
+mod cache;
+mod compile;
+mod conv;
+mod driver;
+mod elementwise;
+mod gemm;
+mod index;
+mod kernels;
+mod launch;
+mod loss;
+mod matmul;
+mod memory;
+mod norm;
+mod optim;
+mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod rows;
+mod softmax;
+mod walk;
+
+pub use backend::Cuda;
+#[doc(hidden)]
+pub use compile::{Compiler, Report};
+
+/// The names of all functions in the kernel files, for the tests.
+#[doc(hidden)]
+pub fn kernel_names() -> Vec<String> {
+    kernels::names()
+}
+
+/// Compiles every kernel file for compute capability `major.minor`, without a GPU, and says what the assembler says.
+///
+/// # Errors
+/// The compiler's log, or that it is not there.
+#[doc(hidden)]
+pub fn compile_reports(capability: (u32, u32)) -> memcore::Result<Vec<Report>> {
+    kernels::reports(capability)
+}

@@ -1,0 +1,86 @@
+//! Batched matrix products.
+
+use memcore::backend::kernel::{Matmul, MatmulInt8};
+use memcore::{Layout, Result};
+
+use crate::gemm::{self, Sizes};
+use crate::kernels::Kernel;
+use crate::launch::Context;
+
+/// `MatmulArgs` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct MatmulArgs {
+    sizes: Sizes,
+    a: u64,
+    b: u64,
+    bias: u64,
+    out: u64,
+    a_strides: [i64; 3],
+    b_strides: [i64; 3],
+    out_strides: [i64; 2],
+    scale: u64,
+    alpha: f32,
+    beta: f32,
+}
+
+fn sizes(k: &Matmul) -> [usize; 4] {
+    let (batch, m, n, inner) = k.sizes();
+    [m, n, inner, batch]
+}
+
+/// What the kernels can count.
+pub(crate) fn supports(k: &Matmul) -> bool {
+    gemm::fits(sizes(k))
+}
+
+/// See [`supports`].
+pub(crate) fn supports_int8(k: &MatmulInt8) -> bool {
+    gemm::fits([k.x.dims()[0], k.weight.dims()[0], k.x.dims()[1], 1])
+}
+
+fn strides(layout: &Layout) -> [i64; 3] {
+    std::array::from_fn(|axis| layout.strides()[axis] as i64)
+}
+
+/// `out = alpha·(a @ b) + beta·out + bias`.
+pub(crate) fn matmul(ctx: &Context<'_>, k: &Matmul) -> Result<()> {
+    let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
+    let bias = ctx.at_optional(&k.bias)?;
+    let to = strides(&k.out.layout);
+    gemm::run(ctx, [Kernel::Matmul, Kernel::MatmulTensor], k.out.dtype, Sizes::new(sizes(k)), |sizes| MatmulArgs {
+        sizes,
+        a,
+        b,
+        bias,
+        out,
+        a_strides: strides(&k.a.layout),
+        b_strides: strides(&k.b.layout),
+        out_strides: [to[0], to[1]],
+        scale: 0,
+        alpha: k.alpha as f32,
+        beta: k.beta as f32,
+    })
+}
+
+/// `out = x @ (weight·scale)ᵀ + bias`.
+pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
+    let (m, inner, n) = (k.x.dims()[0], k.x.dims()[1], k.weight.dims()[0]);
+    let (x, weight, out) = (ctx.at(&k.x)?, ctx.at(&k.weight)?, ctx.at(&k.out)?);
+    let (bias, scale) = (ctx.at_optional(&k.bias)?, ctx.at(&k.scale)?);
+    gemm::run(ctx, [Kernel::MatmulInt8, Kernel::MatmulInt8Tensor], k.out.dtype, Sizes::new([m, n, inner, 1]), |sizes| {
+        MatmulArgs {
+            sizes,
+            a: x,
+            b: weight,
+            bias,
+            out,
+            a_strides: [0, inner as i64, 1],
+            b_strides: [0, 1, inner as i64],
+            out_strides: [0, n as i64],
+            scale,
+            alpha: 1.0,
+            beta: 0.0,
+        }
+    })
+}

@@ -1,0 +1,250 @@
+//! Segments: memory of the driver's, and reserved addresses that memory is mapped into piece by piece.
+
+use cudarc::driver::sys;
+use memcore::backend::{Operand, Region, SegmentId};
+use memcore::error::{Error, Result};
+
+use crate::driver::{Driven, Queue, driven};
+
+/// Every block starts at a multiple of this: what PyTorch rounds to, and more than `cuMemAlloc` promises (256) or a
+/// 16-byte access needs.
+pub(crate) const ALIGNMENT: u64 = 256;
+
+/// The lower bits of an id are its slot in the table, the upper ones count how often the slot was used before, so
+/// that a stale id does not name a newer segment.
+const SLOT_BITS: u32 = 20;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+struct Segment {
+    id: SegmentId,
+    base: u64,
+    bytes: u64,
+    /// What is mapped of a reservation; `None` for an ordinary segment.
+    granules: Option<Granules>,
+}
+
+/// A reservation is mapped granule by granule, each with memory of its own: the driver unmaps only what was mapped as
+/// one, and an allocator may give back any part of what it asked for at once.
+struct Granules {
+    bytes: u64,
+    mapped: Vec<bool>,
+}
+
+impl Granules {
+    /// The granules that `offset..offset + bytes` consists of.
+    fn range(&self, offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
+        let end = offset.checked_add(bytes)?;
+        let whole = bytes > 0 && offset.is_multiple_of(self.bytes) && bytes.is_multiple_of(self.bytes);
+        let range = (offset / self.bytes) as usize..(end / self.bytes) as usize;
+        (whole && range.end <= self.mapped.len()).then_some(range)
+    }
+
+    /// Unmaps granule `i` of the reservation at `base`, if it is mapped.
+    fn unmap(&mut self, base: u64, i: usize) -> Driven<()> {
+        if !std::mem::replace(&mut self.mapped[i], false) {
+            return Ok(());
+        }
+        driven!(cuMemUnmap(base + i as u64 * self.bytes, self.bytes as usize))
+    }
+}
+
+/// All segments, found by index.
+#[derive(Default)]
+pub(crate) struct Table {
+    slots: Vec<Option<Segment>>,
+    free_slots: Vec<u32>,
+    generations: Vec<u32>,
+}
+
+impl Table {
+    /// Takes `bytes` from the driver; `limit_bytes` is what the device has.
+    pub(crate) fn alloc(&mut self, queue: &Queue, bytes: u64, limit_bytes: u64) -> Result<SegmentId> {
+        if bytes > limit_bytes {
+            return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes });
+        }
+        let base = queue
+            .allocate(bytes)
+            .map_err(|error| if error.is_out_of_memory() { full(queue, bytes) } else { error.into() })?;
+        Ok(self.insert(base, bytes, None))
+    }
+
+    /// Gives a segment back; an unknown id is ignored.
+    pub(crate) fn free(&mut self, queue: &Queue, id: SegmentId) {
+        let Some(segment) = self.take(id) else { return };
+        // A failure means that the context is lost, and everything in it with it: the next call says so.
+        let _ = match segment.granules {
+            None => queue.free(segment.base),
+            Some(granules) => unreserve(queue, segment.base, segment.bytes, granules),
+        };
+    }
+
+    /// Gives everything back.
+    pub(crate) fn clear(&mut self, queue: &Queue) {
+        let ids: Vec<SegmentId> = self.slots.iter().flatten().map(|segment| segment.id).collect();
+        for id in ids {
+            self.free(queue, id);
+        }
+    }
+
+    /// Reserves addresses.
+    pub(crate) fn reserve(&mut self, queue: &Queue, device: sys::CUdevice, bytes: u64) -> Result<SegmentId> {
+        queue.bind()?;
+        let granularity = granularity(device)?;
+        let count = bytes.div_ceil(granularity);
+        let bytes = count.saturating_mul(granularity);
+        let mut base = 0;
+        driven!(cuMemAddressReserve(&mut base, bytes as usize, 0, 0, 0))?;
+        let granules = Granules { bytes: granularity, mapped: vec![false; count as usize] };
+        Ok(self.insert(base, bytes, Some(granules)))
+    }
+
+    /// Maps memory into a reservation: all of it or none.
+    pub(crate) fn map(
+        &mut self,
+        queue: &Queue,
+        device: sys::CUdevice,
+        id: SegmentId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        queue.bind()?;
+        let segment = self.segment_mut(id)?;
+        let (base, len) = (segment.base, segment.bytes);
+        let Some(granules) = &mut segment.granules else {
+            return Err(Error::invalid("map", format!("{id:?} is no reservation")));
+        };
+        let free = |range: &std::ops::Range<usize>| !granules.mapped[range.clone()].contains(&true);
+        let Some(range) = granules.range(offset, bytes).filter(free) else {
+            let problem = format!(
+                "{offset}+{bytes} of a reservation of {len} bytes: pieces are multiples of {} that are not mapped yet",
+                granules.bytes
+            );
+            return Err(Error::invalid("map", problem));
+        };
+        let mut outcome = Ok(());
+        for i in range.clone() {
+            outcome = map_granule(device, base + i as u64 * granules.bytes, granules.bytes);
+            if outcome.is_err() {
+                break;
+            }
+            granules.mapped[i] = true;
+        }
+        let access = sys::CUmemAccessDesc {
+            location: properties(device).location,
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        let outcome = outcome.and_then(|()| driven!(cuMemSetAccess(base + offset, bytes as usize, &access, 1)));
+        outcome.map_err(|error| {
+            for i in range {
+                // What was refused is told; a second failure on the way back adds nothing.
+                let _ = granules.unmap(base, i);
+            }
+            if error.is_out_of_memory() { full(queue, bytes) } else { error.into() }
+        })
+    }
+
+    /// Unmaps what is mapped of `offset..offset + bytes`.
+    pub(crate) fn unmap(&mut self, queue: &Queue, id: SegmentId, offset: u64, bytes: u64) {
+        let Ok(segment) = self.segment_mut(id) else { return };
+        let base = segment.base;
+        let Some(granules) = &mut segment.granules else { return };
+        let Some(range) = granules.range(offset, bytes) else { return };
+        // Kernels in the queue may use it. A failure means that the context is lost: the next call says so.
+        let _ = queue.synchronize();
+        for i in range {
+            let _ = granules.unmap(base, i);
+        }
+    }
+
+    /// The address of `region`, which lies inside its segment.
+    pub(crate) fn address(&self, region: Region) -> Result<u64> {
+        let segment = match self.slots.get((region.segment.0 & SLOT_MASK) as usize) {
+            Some(Some(segment)) if segment.id == region.segment => segment,
+            _ => return Err(Error::UnknownSegment(region.segment)),
+        };
+        match region.offset.checked_add(region.len) {
+            Some(end) if end <= segment.bytes => Ok(segment.base + region.offset),
+            _ => {
+                let problem = format!("{region:?} lies outside its segment of {} bytes", segment.bytes);
+                Err(Error::invalid("region", problem))
+            }
+        }
+    }
+
+    /// The address of an operand; 0 where it has no bytes.
+    pub(crate) fn operand(&self, operand: &Operand) -> Result<u64> {
+        if operand.region.len == 0 { Ok(0) } else { self.address(operand.region) }
+    }
+
+    fn segment_mut(&mut self, id: SegmentId) -> Result<&mut Segment> {
+        let slot = self.slots.get_mut((id.0 & SLOT_MASK) as usize).and_then(Option::as_mut);
+        slot.filter(|segment| segment.id == id).ok_or(Error::UnknownSegment(id))
+    }
+
+    fn take(&mut self, id: SegmentId) -> Option<Segment> {
+        let slot = id.0 & SLOT_MASK;
+        let entry = self.slots.get_mut(slot as usize)?;
+        if entry.as_ref().is_none_or(|segment| segment.id != id) {
+            return None;
+        }
+        self.free_slots.push(slot);
+        entry.take()
+    }
+
+    fn insert(&mut self, base: u64, bytes: u64, granules: Option<Granules>) -> SegmentId {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.generations.push(0);
+            self.slots.len() as u32 - 1
+        });
+        let generation = &mut self.generations[slot as usize];
+        *generation = generation.wrapping_add(1);
+        let id = SegmentId(*generation << SLOT_BITS | slot);
+        self.slots[slot as usize] = Some(Segment { id, base, bytes, granules });
+        id
+    }
+}
+
+/// The device is merely full.
+fn full(queue: &Queue, requested_bytes: u64) -> Error {
+    Error::DeviceFull { requested_bytes, free_bytes: queue.memory_info().ok().map(|(free, _)| free) }
+}
+
+/// Where and how granules are made.
+fn properties(device: sys::CUdevice) -> sys::CUmemAllocationProp {
+    // SAFETY: a plain struct of numbers and handles, for which zero means none.
+    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    properties
+}
+
+/// What the size and place of a granule are multiples of; 2 MiB on every device so far.
+fn granularity(device: sys::CUdevice) -> Driven<u64> {
+    let mut bytes = 0;
+    let properties = properties(device);
+    let least = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    driven!(cuMemGetAllocationGranularity(&mut bytes, &properties, least))?;
+    Ok(bytes.max(1) as u64)
+}
+
+/// Puts memory behind `at..at + bytes`, which is reserved and free. On failure nothing is mapped.
+fn map_granule(device: sys::CUdevice, at: u64, bytes: u64) -> Driven<()> {
+    let properties = properties(device);
+    let mut handle = 0;
+    driven!(cuMemCreate(&mut handle, bytes as usize, &properties, 0))?;
+    let mapped = driven!(cuMemMap(at, bytes as usize, 0, handle, 0));
+    // The mapping keeps the memory; without one, this gives it back.
+    let released = driven!(cuMemRelease(handle));
+    mapped.and(released)
+}
+
+/// Unmaps what is left and gives the addresses up.
+fn unreserve(queue: &Queue, base: u64, bytes: u64, mut granules: Granules) -> Driven<()> {
+    queue.synchronize()?;
+    for i in 0..granules.mapped.len() {
+        granules.unmap(base, i)?;
+    }
+    driven!(cuMemAddressFree(base, bytes as usize))
+}

@@ -1,0 +1,418 @@
+//! Layer, root-mean-square and batch normalisation.
+
+use memcore::backend::Operand;
+use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
+use memcore::{DType, Result};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
+use crate::rows;
+use crate::walk::Divider;
+
+/// `RowNormArgs` of the kernels, as the structs below.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RowNormArgs {
+    out: u64,
+    x: u64,
+    weight: u64,
+    bias: u64,
+    mean: u64,
+    rstd: u64,
+    rows: u64,
+    n: u64,
+    eps: f32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RowNormGradArgs {
+    out: u64,
+    grad: u64,
+    x: u64,
+    weight: u64,
+    mean: u64,
+    rstd: u64,
+    rows: u64,
+    n: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ParameterGradArgs {
+    grad: u64,
+    x: u64,
+    mean: u64,
+    rstd: u64,
+    weight_sums: u64,
+    bias_sums: u64,
+    rows: u64,
+    n: u64,
+    chunk_rows: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnSumsArgs {
+    out: u64,
+    partial: u64,
+    n: u64,
+    chunks: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ChannelArgs {
+    x: u64,
+    grad: u64,
+    mean: u64,
+    invstd: u64,
+    partial: u64,
+    channels: u64,
+    images: u64,
+    length: u64,
+    chunks: u64,
+    by_length: Divider,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ChannelFinishArgs {
+    partial: u64,
+    weight: u64,
+    bias: u64,
+    running_mean: u64,
+    running_var: u64,
+    save_mean: u64,
+    save_invstd: u64,
+    mean: u64,
+    invstd: u64,
+    out_weight: u64,
+    out_bias: u64,
+    factors: u64,
+    channels: u64,
+    chunks: u64,
+    count: f32,
+    momentum: f32,
+    eps: f32,
+    training: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ChannelApplyArgs {
+    out: u64,
+    x: u64,
+    grad: u64,
+    factors: u64,
+    mean: u64,
+    invstd: u64,
+    packs: u64,
+    channels: u64,
+    by_length: Divider,
+    by_channels: Divider,
+}
+
+// ---- rows ----
+
+/// `out = (x − mean)·rstd·weight + bias` over each row.
+pub(crate) fn layer_norm(ctx: &Context<'_>, k: &LayerNorm) -> Result<()> {
+    let args = RowNormArgs {
+        out: ctx.at(&k.out)?,
+        x: ctx.at(&k.x)?,
+        weight: ctx.at_optional(&k.weight)?,
+        bias: ctx.at_optional(&k.bias)?,
+        mean: ctx.at(&k.mean)?,
+        rstd: ctx.at(&k.rstd)?,
+        rows: k.x.dims()[0] as u64,
+        n: k.x.dims()[1] as u64,
+        eps: k.eps as f32,
+        unused: 0,
+    };
+    row_norm(ctx, k.x.dtype, &args)
+}
+
+/// `out = x·rstd·weight` over each row.
+pub(crate) fn rms_norm(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
+    let args = RowNormArgs {
+        out: ctx.at(&k.out)?,
+        x: ctx.at(&k.x)?,
+        weight: ctx.at_optional(&k.weight)?,
+        bias: 0,
+        mean: 0,
+        rstd: ctx.at(&k.rstd)?,
+        rows: k.x.dims()[0] as u64,
+        n: k.x.dims()[1] as u64,
+        eps: k.eps as f32,
+        unused: 0,
+    };
+    row_norm(ctx, k.x.dtype, &args)
+}
+
+fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
+    if a.rows == 0 {
+        return Ok(());
+    }
+    let size = dtype.size();
+    let bases = [(a.out, size), (a.x, size), (a.weight, size), (a.bias, size)];
+    let (form, grid) = rows::form(ctx, a.rows, a.n, &bases);
+    ctx.launch(Kernel::RowNorm, Tag::of(dtype), form, grid, a)
+}
+
+/// The gradients of [`LayerNorm`] that are present.
+pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()> {
+    let args = RowNormGradArgs {
+        out: ctx.at_optional(&k.out_x)?,
+        grad: ctx.at(&k.grad)?,
+        x: ctx.at(&k.x)?,
+        weight: ctx.at_optional(&k.weight)?,
+        mean: ctx.at(&k.mean)?,
+        rstd: ctx.at(&k.rstd)?,
+        rows: k.x.dims()[0] as u64,
+        n: k.x.dims()[1] as u64,
+    };
+    row_norm_grad(ctx, k.x.dtype, &args)?;
+    parameter_grads(ctx, k.x.dtype, &args, &k.out_weight, &k.out_bias)
+}
+
+/// The gradients of [`RmsNorm`] that are present.
+pub(crate) fn rms_norm_grad(ctx: &Context<'_>, k: &RmsNormGrad) -> Result<()> {
+    let args = RowNormGradArgs {
+        out: ctx.at_optional(&k.out_x)?,
+        grad: ctx.at(&k.grad)?,
+        x: ctx.at(&k.x)?,
+        weight: ctx.at_optional(&k.weight)?,
+        mean: 0,
+        rstd: ctx.at(&k.rstd)?,
+        rows: k.x.dims()[0] as u64,
+        n: k.x.dims()[1] as u64,
+    };
+    row_norm_grad(ctx, k.x.dtype, &args)?;
+    parameter_grads(ctx, k.x.dtype, &args, &k.out_weight, &None)
+}
+
+fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result<()> {
+    if a.rows * a.n == 0 || a.out == 0 {
+        return Ok(());
+    }
+    let size = dtype.size();
+    let (form, grid) = rows::form(ctx, a.rows, a.n, &[(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)]);
+    ctx.launch(Kernel::RowNormGrad, Tag::of(dtype), form, grid, a)
+}
+
+/// Rows that a block of the parameters' gradients takes at least, and chunks that it is worth having.
+const CHUNK_ROWS: u64 = 64;
+const MOST_CHUNKS: u64 = 256;
+
+/// Sums over rows, in chunks that leave their sums in the scratch.
+fn parameter_grads(
+    ctx: &Context<'_>,
+    dtype: DType,
+    a: &RowNormGradArgs,
+    out_weight: &Option<Operand>,
+    out_bias: &Option<Operand>,
+) -> Result<()> {
+    if a.n == 0 || (out_weight.is_none() && out_bias.is_none()) {
+        return Ok(());
+    }
+    // Both sums in one pass, as many columns at a time as the scratch holds.
+    let room = ctx.scratch.bytes / 8;
+    let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MOST_CHUNKS).min((room / a.n).max(1));
+    let partial = [ctx.scratch.address, ctx.scratch.address + chunks * a.n * 4];
+    let args = ParameterGradArgs {
+        grad: a.grad,
+        x: a.x,
+        mean: a.mean,
+        rstd: a.rstd,
+        weight_sums: if out_weight.is_some() { partial[0] } else { 0 },
+        bias_sums: if out_bias.is_some() { partial[1] } else { 0 },
+        rows: a.rows,
+        n: a.n,
+        chunk_rows: a.rows.div_ceil(chunks),
+    };
+    let grid = Grid { blocks: [a.n.div_ceil(32) as u32, chunks as u32, 1], ..Grid::of(1) };
+    ctx.launch(Kernel::ParameterGrad, Tag::of(dtype), 0, grid, &args)?;
+    for (out, partial) in [out_weight, out_bias].into_iter().zip(partial) {
+        if let Some(out) = out {
+            let args = ColumnSumsArgs { out: ctx.at(out)?, partial, n: a.n, chunks };
+            ctx.launch(Kernel::ColumnSums, Tag::of(dtype), 0, ctx.grid(a.n), &args)?;
+        }
+    }
+    Ok(())
+}
+
+/// Both sums of one chunk lie in the scratch.
+pub(crate) fn supports_row_grad(x: &Operand) -> bool {
+    x.dims()[1] <= 1 << 20
+}
+
+// ---- channels ----
+
+/// Three numbers per channel and chunk, and three per channel behind them, lie in the scratch; indices of a channel
+/// have 31 bits.
+pub(crate) fn supports_channels(x: &Operand) -> bool {
+    x.dims()[1] <= 1 << 18 && x.numel() < 1 << 31
+}
+
+/// Elements of a channel that a block takes at least.
+const CHUNK_ELEMENTS: u64 = 4096;
+
+/// `[n, c, l]`, and how its channels are cut into chunks.
+struct Channels {
+    images: u64,
+    channels: u64,
+    length: u64,
+    chunks: u64,
+    partial: u64,
+    factors: u64,
+}
+
+impl Channels {
+    fn new(ctx: &Context<'_>, x: &Operand) -> Self {
+        let [images, channels, length] = [0, 1, 2].map(|axis| x.dims()[axis] as u64);
+        let busy = (u64::from(ctx.properties.processors) * 8).div_ceil(channels.max(1));
+        let room = ctx.scratch.bytes / 12 / channels.max(1);
+        let chunks = (images * length).div_ceil(CHUNK_ELEMENTS).min(busy).min(room.saturating_sub(1)).clamp(1, 1024);
+        let partial = ctx.scratch.address;
+        Self { images, channels, length, chunks, partial, factors: partial + channels * chunks * 12 }
+    }
+
+    fn count(&self) -> f32 {
+        (self.images * self.length) as f32
+    }
+
+    /// A pass over every element of every channel.
+    fn pass(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, [x, grad, mean, invstd]: [u64; 4]) -> Result<()> {
+        let args = ChannelArgs {
+            x,
+            grad,
+            mean,
+            invstd,
+            partial: self.partial,
+            channels: self.channels,
+            images: self.images,
+            length: self.length,
+            chunks: self.chunks,
+            by_length: Divider::new(self.length as u32),
+            unused: 0,
+        };
+        // A thread, a warp or a block per channel and chunk.
+        let (form, team) = match self.images * self.length {
+            0..=8 => (0, 1),
+            9..=1024 => (1, 32),
+            _ => (2, u64::from(THREADS)),
+        };
+        let along = ctx.grid(self.channels * team);
+        let grid = Grid { blocks: [along.blocks[0], self.chunks as u32, 1], ..along };
+        ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
+    }
+
+    /// The last pass: one element or four of one plane at a time.
+    fn apply(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, mut args: ChannelApplyArgs) -> Result<()> {
+        let all = self.images * self.channels * self.length;
+        let aligned = [args.out, args.x, args.grad].iter().all(|base| base.is_multiple_of(4 * dtype.size()));
+        let wide = self.length.is_multiple_of(4) && aligned;
+        let pack = if wide { 4 } else { 1 };
+        args.packs = all / pack;
+        args.by_length = Divider::new((self.length / pack) as u32);
+        let form = if wide { WIDE } else { ONE };
+        ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(args.packs), &args)
+    }
+}
+
+/// `out = (x − mean)·invstd·weight + bias` over each channel.
+pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
+    let c = Channels::new(ctx, &k.x);
+    if c.channels == 0 || (k.x.numel() == 0 && !k.training) {
+        return Ok(());
+    }
+    let dtype = k.x.dtype;
+    let (x, out) = (ctx.at(&k.x)?, ctx.at(&k.out)?);
+    if k.training {
+        c.pass(ctx, Kernel::ChannelMoments, dtype, [x, 0, 0, 0])?;
+    }
+    let finish = ChannelFinishArgs {
+        partial: c.partial,
+        weight: ctx.at_optional(&k.weight)?,
+        bias: ctx.at_optional(&k.bias)?,
+        running_mean: ctx.at_optional(&k.running_mean)?,
+        running_var: ctx.at_optional(&k.running_var)?,
+        save_mean: ctx.at_optional(&k.save_mean)?,
+        save_invstd: ctx.at_optional(&k.save_invstd)?,
+        mean: 0,
+        invstd: 0,
+        out_weight: 0,
+        out_bias: 0,
+        factors: c.factors,
+        channels: c.channels,
+        chunks: c.chunks,
+        count: c.count(),
+        momentum: k.momentum as f32,
+        eps: k.eps as f32,
+        training: k.training.into(),
+    };
+    ctx.launch(Kernel::ChannelFinish, Tag::of(dtype), 0, ctx.grid(c.channels), &finish)?;
+    if k.x.numel() == 0 {
+        return Ok(());
+    }
+    let apply = c.apply_args([out, x, 0], [0, 0]);
+    c.apply(ctx, Kernel::ChannelApply, dtype, apply)
+}
+
+/// The gradients of [`BatchNorm`] that are present.
+pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
+    let c = Channels::new(ctx, &k.x);
+    if c.channels == 0 {
+        return Ok(());
+    }
+    let dtype = k.x.dtype;
+    let (x, grad, mean, invstd) = (ctx.at(&k.x)?, ctx.at(&k.grad)?, ctx.at(&k.mean)?, ctx.at(&k.invstd)?);
+    c.pass(ctx, Kernel::ChannelSums, dtype, [x, grad, mean, invstd])?;
+    let finish = ChannelFinishArgs {
+        partial: c.partial,
+        weight: ctx.at_optional(&k.weight)?,
+        bias: 0,
+        running_mean: 0,
+        running_var: 0,
+        save_mean: 0,
+        save_invstd: 0,
+        mean,
+        invstd,
+        out_weight: ctx.at_optional(&k.out_weight)?,
+        out_bias: ctx.at_optional(&k.out_bias)?,
+        factors: c.factors,
+        channels: c.channels,
+        chunks: c.chunks,
+        count: c.count(),
+        momentum: 0.0,
+        eps: 0.0,
+        training: k.training.into(),
+    };
+    ctx.launch(Kernel::ChannelFinishGrad, Tag::of(dtype), 0, ctx.grid(c.channels), &finish)?;
+    match &k.out_x {
+        Some(out) if out.numel() > 0 => {
+            let apply = c.apply_args([ctx.at(out)?, x, grad], [mean, invstd]);
+            c.apply(ctx, Kernel::ChannelApplyGrad, dtype, apply)
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Channels {
+    fn apply_args(&self, [out, x, grad]: [u64; 3], [mean, invstd]: [u64; 2]) -> ChannelApplyArgs {
+        ChannelApplyArgs {
+            out,
+            x,
+            grad,
+            factors: self.factors,
+            mean,
+            invstd,
+            packs: 0,
+            channels: self.channels,
+            by_length: Divider::new(1),
+            by_channels: Divider::new(self.channels as u32),
+        }
+    }
+}

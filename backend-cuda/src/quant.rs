@@ -1,0 +1,54 @@
+//! int8 with one scale per row.
+
+use memcore::Result;
+use memcore::backend::kernel::{DequantizeInt8, QuantizeInt8};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, ONE, WIDE};
+use crate::rows;
+
+/// `QuantizeArgs` of the kernels, as the struct below.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct QuantizeArgs {
+    out: u64,
+    scale: u64,
+    x: u64,
+    rows: u64,
+    n: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct DequantizeArgs {
+    out: u64,
+    scale: u64,
+    x: u64,
+    packs: u64,
+    row_packs: u64,
+}
+
+/// Each row to int8, by its largest magnitude.
+pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
+    let (rows, n) = (k.x.dims()[0] as u64, k.x.dims()[1] as u64);
+    if rows == 0 {
+        return Ok(());
+    }
+    let args = QuantizeArgs { out: ctx.at(&k.out)?, scale: ctx.at(&k.scale)?, x: ctx.at(&k.x)?, rows, n };
+    let (form, grid) = rows::form(ctx, rows, n, &[(args.out, 1), (args.x, k.x.dtype.size())]);
+    ctx.launch(Kernel::QuantizeInt8, Tag::of(k.x.dtype), form, grid, &args)
+}
+
+/// `out = x·scale[row]`.
+pub(crate) fn dequantize_int8(ctx: &Context<'_>, k: &DequantizeInt8) -> Result<()> {
+    let n = k.x.dims()[1] as u64;
+    if k.x.numel() == 0 {
+        return Ok(());
+    }
+    let (out, x) = (ctx.at(&k.out)?, ctx.at(&k.x)?);
+    let wide = n.is_multiple_of(4) && out.is_multiple_of(4 * k.out.dtype.size()) && x.is_multiple_of(4);
+    let (form, pack) = if wide { (WIDE, 4) } else { (ONE, 1) };
+    let packs = k.x.numel() as u64 / pack;
+    let args = DequantizeArgs { out, scale: ctx.at(&k.scale)?, x, packs, row_packs: n / pack };
+    ctx.launch(Kernel::DequantizeInt8, Tag::of(k.out.dtype), form, ctx.grid(packs), &args)
+}

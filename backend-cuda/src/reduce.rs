@@ -1,0 +1,125 @@
+//! Reductions over any axes.
+
+use memcore::backend::kernel::{Reduce, ReduceOp};
+use memcore::{Layout, MAX_RANK, Result};
+
+use crate::kernels::{Kernel, Tag};
+use crate::launch::{Context, Grid, THREADS};
+use crate::walk::{Dims, Walk};
+
+/// `ReduceArgs` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ReduceArgs {
+    out: u64,
+    x: u64,
+    indices: u64,
+    partial: u64,
+    results: Walk<2>,
+    group: Walk<1>,
+    chunks: u64,
+    chunk_length: u64,
+    op: u32,
+    unused: u32,
+}
+
+/// Bytes of a chunk's result in the scratch: a value and a place.
+const PARTIAL_BYTES: u64 = 16;
+
+/// Forms of the kernel: who has a result.
+const THREAD: usize = 0;
+const WARP: usize = 1;
+const BLOCK: usize = 2;
+const CHUNKS: usize = 3;
+
+/// Integers have no mean; indices have 31 bits where there is more than one dimension to divide by.
+pub(crate) fn supports(k: &Reduce) -> bool {
+    use memcore::DType::{I32, I64};
+    let known = k.x.dtype.is_float() || (matches!(k.x.dtype, I64 | I32) && k.op != ReduceOp::Mean);
+    known && k.x.numel() < 1 << 31
+}
+
+/// `out[kept] = op over reduced axes of x`.
+pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
+    if k.out.numel() == 0 {
+        return Ok(());
+    }
+    let (kept, group) = layouts(k)?;
+    let (results, inner) = (Dims::ordered([&k.out.layout, &kept]), Dims::merged([&group]));
+    let length = k.x.numel() as u64 / k.out.numel() as u64;
+    let count = k.out.numel() as u64;
+    let plan = Plan::new(ctx, count, length, results.inner_stride(1), inner.inner_stride(0));
+    let mut args = ReduceArgs {
+        out: ctx.at(&k.out)?,
+        x: ctx.at(&k.x)?,
+        indices: ctx.at_optional(&k.indices)?,
+        partial: if plan.chunks > 1 { ctx.scratch.address } else { 0 },
+        results: results.walk(1, count),
+        group: inner.walk(1, length),
+        chunks: plan.chunks,
+        chunk_length: length.div_ceil(plan.chunks).max(1),
+        op: match k.op {
+            ReduceOp::Sum => 0,
+            ReduceOp::Mean => 1,
+            ReduceOp::SumSquares => 2,
+            ReduceOp::Max => 3,
+            ReduceOp::Min => 4,
+        },
+        unused: 0,
+    };
+    let tag = Tag::of(k.x.dtype);
+    // A mean of chunks is taken when they are merged.
+    ctx.launch(Kernel::Reduce, tag, plan.form, plan.grid(ctx, count), &args)?;
+    if plan.chunks > 1 {
+        args.chunk_length = 0;
+        ctx.launch(Kernel::Reduce, tag, CHUNKS, ctx.grid(count), &args)?;
+    }
+    Ok(())
+}
+
+/// `x` with size 1 in the reduced axes, where a result's group begins, and with size 1 in the others, the group.
+fn layouts(k: &Reduce) -> Result<(Layout, Layout)> {
+    let (dims, strides) = (k.x.dims(), k.x.layout.strides());
+    let (mut kept, mut group) = ([1; MAX_RANK], [1; MAX_RANK]);
+    for (axis, &size) in dims.iter().enumerate() {
+        let sizes = if k.reduces(axis) { &mut group } else { &mut kept };
+        sizes[axis] = size;
+    }
+    Ok((Layout::strided(&kept[..dims.len()], strides)?, Layout::strided(&group[..dims.len()], strides)?))
+}
+
+/// Who has a result, and how many chunks a group is cut into.
+struct Plan {
+    form: usize,
+    chunks: u64,
+}
+
+impl Plan {
+    fn new(ctx: &Context<'_>, count: u64, length: u64, across: u64, along: u64) -> Self {
+        /// Longer groups are cut, so that no thread adds up more; shorter ones only to keep the device busy.
+        const LONGEST_SHARE: u64 = 4096;
+        const SHORTEST_SHARE: u64 = 32;
+        // Neighbouring threads read neighbouring elements: those of other results, or of the same.
+        let columns = across == 1 && along != 1;
+        let (form, team) = if columns || length < 16 {
+            (THREAD, 1)
+        } else if length <= 1024 {
+            (WARP, 32)
+        } else {
+            (BLOCK, u64::from(THREADS))
+        };
+        let busy = (u64::from(ctx.properties.processors) * 1024).div_ceil(count * team);
+        let wanted = length.div_ceil(team * LONGEST_SHARE).max(busy.min(length / (team * SHORTEST_SHARE)));
+        let room = ctx.scratch.bytes / PARTIAL_BYTES / count;
+        Self { form, chunks: wanted.min(room).max(1) }
+    }
+
+    fn grid(&self, ctx: &Context<'_>, count: u64) -> Grid {
+        let items = count * self.chunks;
+        match self.form {
+            THREAD => ctx.grid(items),
+            WARP => ctx.grid(items * 32),
+            _ => ctx.grid(items * u64::from(THREADS)),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Row kernels: a thread, a warp or a block per row, one element or four at a time.
+
+use crate::launch::{Context, Grid, THREADS};
+
+/// Lanes of a warp.
+const WARP: u64 = 32;
+
+/// Rows longer than this get a block each, shorter ones a warp.
+const WARP_ROW: u64 = 1024;
+
+/// Rows up to this get a thread each.
+const THREAD_ROW: u64 = 4;
+
+/// Elements that the wide form moves at once.
+const PACK: u64 = 4;
+
+/// The form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements; `bases` are the
+/// operands' addresses and element sizes.
+pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, bases: &[(u64, u64)]) -> (usize, Grid) {
+    if n <= THREAD_ROW {
+        return (0, ctx.grid(rows));
+    }
+    let wide = n.is_multiple_of(PACK) && bases.iter().all(|(base, size)| base.is_multiple_of(PACK * size));
+    let block = n > WARP_ROW;
+    let blocks = if block { rows } else { rows.div_ceil(u64::from(THREADS) / WARP) };
+    (1 + 2 * usize::from(block) + usize::from(wide), Grid::of(blocks.min(most_blocks(ctx))))
+}
+
+/// Blocks that keep the device busy many times over; kernels go on with the rows that are left.
+fn most_blocks(ctx: &Context<'_>) -> u64 {
+    u64::from(ctx.properties.processors) * 256
+}

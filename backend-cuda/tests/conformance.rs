@@ -1,0 +1,35 @@
+//! The conformance suites on the CUDA backend: on the GPU where `REQUIRE_DEVICE=cuda` demands one or one is found, else
+//! on the emulator, which runs the very kernel files on the host.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_cuda::Cuda;
+use conformance::Options;
+use memcore::backend::Backend;
+
+mod emulator;
+
+fn main() -> ExitCode {
+    if emulator::is_here() {
+        // The emulated device has a memory of its own size: it may be filled.
+        let options = Options { may_fill: true };
+        return conformance::main_with("cuda on the emulator", options, || Ok(Arc::new(emulator::open()?) as _));
+    }
+    let required =
+        std::env::var(conformance::REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == "cuda"));
+    let found = std::env::var_os("CUDA_EMULATOR").is_none() && Cuda::open(0).is_ok();
+    if required || found {
+        return conformance::main_with("cuda", Options { may_fill: true }, || {
+            let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
+            Ok(Arc::new(cuda) as Arc<dyn Backend>)
+        });
+    }
+    if !std::env::args().any(|argument| argument == "--list") {
+        eprintln!("no NVIDIA GPU here: the kernels run on the emulator, which shows nothing of a real GPU");
+    }
+    emulator::run_again().unwrap_or_else(|problem| {
+        eprintln!("the emulator does not start: {problem}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,292 @@
+// Fibres, barriers and launches: see emulator.h.
+#include "emulator.h"
+#include "runtime.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+emu::Index threadIdx, blockIdx, blockDim, gridDim;
+
+extern "C" void emu_switch(void** save, void* to);
+
+#if !defined(__x86_64__)
+#error "the emulator's fibres are written for x86-64"
+#endif
+// Callee-saved registers go onto the stack that is left, and come from the one that is entered.
+asm(R"(.text
+.globl emu_switch
+.type emu_switch,@function
+emu_switch:
+ push %rbp
+ push %rbx
+ push %r12
+ push %r13
+ push %r14
+ push %r15
+ mov %rsp,(%rdi)
+ mov %rsi,%rsp
+ pop %r15
+ pop %r14
+ pop %r13
+ pop %r12
+ pop %rbx
+ pop %rbp
+ ret
+.size emu_switch,.-emu_switch
+)");
+
+namespace emu {
+namespace {
+
+constexpr size_t STACK_BYTES = 128 << 10;
+constexpr size_t PAGE_BYTES = 4096;
+constexpr unsigned MAX_THREADS = 1024;
+constexpr unsigned LANES = 32;
+constexpr int POISON = 0xFF;
+
+enum class State { Ready, AtWarpBarrier, AtBlockBarrier, Done };
+
+struct Fibre {
+    void* sp = nullptr;
+    State state = State::Done;
+    // Which of the two exchange buffers comes next: a shuffle then needs one barrier, not two.
+    unsigned turn = 0;
+};
+
+std::map<std::string, Kernel>& kernels() {
+    static std::map<std::string, Kernel> all;
+    return all;
+}
+
+Fibre fibres[MAX_THREADS];
+uint64_t exchanged[2][MAX_THREADS];
+char* stacks = nullptr;
+void* scheduler = nullptr;
+unsigned current = 0;
+const Kernel* running = nullptr;
+const void* argument = nullptr;
+// Counts blocks: what a shared array was last poisoned for.
+uint64_t block_number = 0;
+std::map<void*, uint64_t> poisoned;
+std::vector<char> dynamic;
+
+void leave(State state) {
+    fibres[current].state = state;
+    emu_switch(&fibres[current].sp, scheduler);
+}
+
+void enter() {
+    running->run(argument);
+    leave(State::Done);
+}
+
+void start(unsigned thread) {
+    Fibre& fibre = fibres[thread];
+    // Stacks that all began at the same place of a page would share a few lines of the host's cache.
+    char* top = stacks + (thread + 1) * STACK_BYTES - thread % 64 * 192;
+    void** sp = reinterpret_cast<void**>(top);
+    *--sp = nullptr;
+    *--sp = reinterpret_cast<void*>(enter);
+    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    fibre = Fibre{sp, State::Ready, 0};
+}
+
+void resume(unsigned thread) {
+    current = thread;
+    threadIdx = Index{thread, 0, 0};
+    emu_switch(&scheduler, fibres[thread].sp);
+}
+
+// Runs a warp until all its lanes are done or wait for the block.
+void run_warp(unsigned first, unsigned end) {
+    for (;;) {
+        unsigned waiting = 0, live = 0;
+        for (unsigned t = first; t < end; t++) {
+            if (fibres[t].state == State::Ready) resume(t);
+            live += fibres[t].state != State::Done;
+            waiting += fibres[t].state == State::AtWarpBarrier;
+        }
+        if (waiting == 0) return;
+        if (waiting != live) fail("some lanes wait for their warp while others wait for the block");
+        for (unsigned t = first; t < end; t++) {
+            if (fibres[t].state == State::AtWarpBarrier) fibres[t].state = State::Ready;
+        }
+    }
+}
+
+void run_block(unsigned threads) {
+    for (unsigned t = 0; t < threads; t++) start(t);
+    const unsigned warps = (threads + LANES - 1) / LANES;
+    for (;;) {
+        // Backwards every other block: an order that a kernel relies upon is no order.
+        for (unsigned i = 0; i < warps; i++) {
+            const unsigned warp = block_number % 2 ? warps - 1 - i : i;
+            run_warp(warp * LANES, std::min(threads, (warp + 1) * LANES));
+        }
+        unsigned waiting = 0, done = 0;
+        for (unsigned t = 0; t < threads; t++) {
+            waiting += fibres[t].state == State::AtBlockBarrier;
+            done += fibres[t].state == State::Done;
+        }
+        if (done == threads) return;
+        if (waiting + done != threads) fail("threads are neither done nor at the barrier");
+        if (done > 0) fail("some threads ended while others wait at the block's barrier");
+        for (unsigned t = 0; t < threads; t++) fibres[t].state = State::Ready;
+    }
+}
+
+void run_flat(unsigned threads) {
+    for (unsigned t = 0; t < threads; t++) {
+        threadIdx = Index{t, 0, 0};
+        running->run(argument);
+    }
+}
+
+void make_stacks() {
+    if (stacks != nullptr) return;
+    const size_t bytes = MAX_THREADS * STACK_BYTES;
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) fail("no memory for stacks");
+    stacks = static_cast<char*>(at);
+    // The lowest page of each stack is a guard.
+    for (unsigned t = 0; t < MAX_THREADS; t++) mprotect(stacks + t * STACK_BYTES, PAGE_BYTES, PROT_NONE);
+}
+
+}  // namespace
+
+void add(const Kernel& kernel) { kernels()[kernel.name] = kernel; }
+
+const Kernel* find(const char* name) {
+    const auto at = kernels().find(name);
+    return at == kernels().end() ? nullptr : &at->second;
+}
+
+size_t count() { return kernels().size(); }
+
+const char* name_of(size_t index) {
+    auto at = kernels().begin();
+    std::advance(at, static_cast<long>(index));
+    return at->first.c_str();
+}
+
+void fail(const char* what) {
+    std::fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread %u: %s\n", running ? running->name : "none",
+                 blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, what);
+    std::abort();
+}
+
+void block_barrier() {
+    if (running->flat) fail("a flat kernel has a barrier");
+    leave(State::AtBlockBarrier);
+}
+
+void warp_barrier() {
+    if (running->flat) fail("a flat kernel waits for its warp");
+    leave(State::AtWarpBarrier);
+}
+
+uint64_t exchange(uint64_t mine, unsigned source) {
+    const unsigned me = current, turn = fibres[me].turn;
+    fibres[me].turn ^= 1;
+    exchanged[turn][me] = mine;
+    warp_barrier();
+    const unsigned from = me / LANES * LANES + source;
+    if (from >= blockDim.x) fail("a shuffle reads a lane that does not exist");
+    return exchanged[turn][from];
+}
+
+unsigned ballot(bool holds) {
+    const unsigned me = current, turn = fibres[me].turn, first = me / LANES * LANES;
+    fibres[me].turn ^= 1;
+    exchanged[turn][me] = holds;
+    warp_barrier();
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < LANES && first + lane < blockDim.x; lane++) {
+        bits |= static_cast<unsigned>(exchanged[turn][first + lane]) << lane;
+    }
+    return bits;
+}
+
+void* fresh(void* array, size_t bytes) {
+    uint64_t& last = poisoned[array];
+    if (last != block_number) {
+        last = block_number;
+        std::memset(array, POISON, bytes);
+    }
+    return array;
+}
+
+void* dynamic_shared() { return dynamic.data(); }
+
+// Host time by kernel, printed at the end where EMULATOR_PROFILE is set.
+struct Profile {
+    const bool wanted = std::getenv("EMULATOR_PROFILE") != nullptr;
+    std::map<std::string, double> seconds;
+    ~Profile() {
+        for (const auto& [name, time] : seconds) {
+            if (time > 0.05) std::fprintf(stderr, "%8.2f s %s\n", time, name.c_str());
+        }
+    }
+};
+
+void launch(const Kernel& kernel, Index grid, unsigned threads, size_t shared_bytes, const void* args) {
+    static Profile profile;
+    const auto begin = std::chrono::steady_clock::now();
+    make_stacks();
+    running = &kernel;
+    argument = args;
+    gridDim = grid;
+    blockDim = Index{threads, 1, 1};
+    dynamic.resize(shared_bytes);
+    for (unsigned z = 0; z < grid.z; z++) {
+        for (unsigned y = 0; y < grid.y; y++) {
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = Index{x, y, z};
+                block_number++;
+                if (kernel.flat) {
+                    run_flat(threads);
+                } else {
+                    std::fill(dynamic.begin(), dynamic.end(), static_cast<char>(POISON));
+                    run_block(threads);
+                }
+            }
+        }
+    }
+    running = nullptr;
+    if (profile.wanted) {
+        profile.seconds[kernel.name] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+}
+
+// ---- 16-bit floats ----
+
+float float_of_half(unsigned short bits) {
+    const unsigned sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
+    if (exponent == 31) return float_of(sign | 0x7f800000u | fraction << 13);
+    if (exponent == 0) {
+        const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+        return sign ? -magnitude : magnitude;
+    }
+    return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+unsigned short half_of_float(float x) {
+    const unsigned bits = bits_of(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<unsigned short>(sign | 0x7fffu);
+    // 65520 and above: beyond half a unit over the largest.
+    if (magnitude >= 0x477ff000u) return static_cast<unsigned short>(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {
+        // Subnormal: a multiple of 2⁻²⁴, to nearest even as the host rounds.
+        const float units = std::nearbyint(std::ldexp(float_of(magnitude), 24));
+        return static_cast<unsigned short>(sign | static_cast<unsigned>(units));
+    }
+    const unsigned rounded = magnitude + 0xfffu + (magnitude >> 13 & 1);
+    return static_cast<unsigned short>(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+}  // namespace emu

@@ -1,0 +1,215 @@
+//! Builds the emulator and starts the test again with it in front of the driver.
+//!
+//! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
+//! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
+//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer.
+
+use std::ffi::{CStr, OsString, c_char};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use backend_cuda::{Compiler, Cuda};
+
+/// Set in the child; holds what the parent chose.
+const CHILD: &str = "CUDA_EMULATOR_CHILD";
+
+/// `address` for AddressSanitizer.
+const MODE: &str = "CUDA_EMULATOR";
+
+/// The compiler of the emulator: everything is compiled already, a token says what.
+struct Emulated;
+
+impl Compiler for Emulated {
+    fn version(&self) -> String {
+        "emulator".into()
+    }
+
+    fn compile(&self, name: &str, _: &str, _: &[(&str, &str)], _: (u32, u32)) -> Result<Vec<u8>, String> {
+        Ok(format!("emulated:{name}\0").into_bytes())
+    }
+}
+
+/// Whether this process has the emulator for a driver.
+pub(crate) fn is_here() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Opens the emulated device.
+///
+/// # Errors
+/// The backend's.
+pub(crate) fn open() -> Result<Cuda, String> {
+    Cuda::open_for_test(0, Box::new(Emulated)).map_err(|error| error.to_string())
+}
+
+/// The names of all kernels that the emulator was built from.
+///
+/// # Errors
+/// When this process has another driver.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn kernel_names() -> Result<Vec<String>, String> {
+    // SAFETY: the library is in this process already; opening it again only finds it.
+    let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
+    // SAFETY: the function has this type; see `driver.cpp`.
+    let count = unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"emulator_kernel_count") };
+    // SAFETY: as above.
+    let name = unsafe { library.get::<unsafe extern "C" fn(usize) -> *const c_char>(b"emulator_kernel_name") };
+    let (count, name) = (count.map_err(|error| error.to_string())?, name.map_err(|error| error.to_string())?);
+    // SAFETY: numbers below the count have a name, a string that ends with 0 and lives as long as the library.
+    let names = (0..unsafe { count() }).map(|i| unsafe { CStr::from_ptr(name(i)) }.to_string_lossy().into_owned());
+    Ok(names.collect())
+}
+
+/// Runs this very process again, arguments and all, with the emulator for a driver.
+///
+/// # Errors
+/// When the emulator cannot be built.
+pub(crate) fn run_again() -> Result<ExitCode, String> {
+    let library = build()?;
+    let folder = library.parent().ok_or("the emulator has no folder")?;
+    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut path = OsString::from(folder);
+    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    let mut child = Command::new(itself);
+    child.args(std::env::args_os().skip(1)).env(CHILD, "1").env("LD_LIBRARY_PATH", path);
+    // Nothing is compiled, so that nothing is worth keeping.
+    child.env("VRAMLAB_KERNEL_CACHE", "");
+    if sanitized() {
+        child.env("LD_PRELOAD", sanitizer()?).env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
+    }
+    let status = child.status().map_err(|error| error.to_string())?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+fn sanitized() -> bool {
+    std::env::var_os(MODE).is_some_and(|mode| mode == "address")
+}
+
+/// Where g++ keeps the sanitizer's library: it must be the first in the process.
+fn sanitizer() -> Result<String, String> {
+    let output = Command::new("g++").arg("-print-file-name=libasan.so").output().map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// Compiles what changed; the library.
+fn build() -> Result<PathBuf, String> {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (kernels, emulator) = (crate_folder.join("kernels"), crate_folder.join("tests/emulator"));
+    let mode = if sanitized() { "emulator-address" } else { "emulator" };
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(mode);
+    std::fs::create_dir_all(&out).map_err(|error| error.to_string())?;
+    let _turn = Lock::take(&out)?;
+    let headers = newest(&[&kernels, &emulator], &["cuh", "h"])?;
+    let mut sources = files(&kernels, "cu")?;
+    sources.extend(files(&emulator, "cpp")?);
+    let library = out.join("libcuda.so.1");
+    let mut objects = Vec::new();
+    let mut running = Vec::new();
+    let mut changed = false;
+    for source in &sources {
+        let name = source.file_stem().unwrap_or_default().to_string_lossy();
+        let object = out.join(format!("{name}.o"));
+        if modified(&object) <= modified(source).max(headers) {
+            changed = true;
+            running.push((name.to_string(), compile(source, &object, &[&kernels, &emulator])?));
+            if running.len() >= 2 {
+                finish(running.remove(0))?;
+            }
+        }
+        objects.push(object);
+    }
+    running.into_iter().try_for_each(finish)?;
+    if changed || !library.exists() {
+        let partial = out.join("partial.so");
+        let mut link = Command::new("g++");
+        link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&partial).args(&objects);
+        if sanitized() {
+            link.arg("-fsanitize=address");
+        }
+        let status = link.status().map_err(|error| format!("g++: {error}"))?;
+        if !status.success() {
+            return Err("the emulator does not link".into());
+        }
+        std::fs::rename(&partial, &library).map_err(|error| error.to_string())?;
+    }
+    // The first name that is looked for, so that a real driver on the machine does not come before.
+    let first = out.join("libcuda.so");
+    if !first.exists() {
+        std::os::unix::fs::symlink("libcuda.so.1", &first).map_err(|error| error.to_string())?;
+    }
+    Ok(library)
+}
+
+fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::process::Child, String> {
+    let mut command = Command::new("g++");
+    // Not -ffast-math, and no contraction either way matters: results are compared with tolerances.
+    command.args(["-std=c++17", "-O2", "-g1", "-fPIC", "-DEMULATED", "-Wall", "-Wextra", "-Werror"]);
+    command.args(["-Wno-unknown-pragmas", "-Wno-unused-function"]);
+    if sanitized() {
+        command.arg("-fsanitize=address");
+    }
+    for include in includes {
+        command.arg("-I").arg(include);
+    }
+    command.args(["-x", "c++", "-c"]).arg(source).arg("-o").arg(object);
+    command.spawn().map_err(|error| format!("g++, which compiles the kernels for the host: {error}"))
+}
+
+fn finish((name, mut child): (String, std::process::Child)) -> Result<(), String> {
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("{name} does not compile for the host")) }
+}
+
+fn modified(file: &Path) -> std::time::SystemTime {
+    std::fs::metadata(file).and_then(|data| data.modified()).unwrap_or(std::time::UNIX_EPOCH)
+}
+
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn newest(folders: &[&PathBuf], extensions: &[&str]) -> Result<std::time::SystemTime, String> {
+    let mut newest = std::time::UNIX_EPOCH;
+    for folder in folders {
+        for extension in extensions {
+            newest = files(folder, extension)?.iter().map(|file| modified(file)).fold(newest, std::cmp::max);
+        }
+    }
+    Ok(newest)
+}
+
+/// One build at a time, though several tests start at once: a folder that only one can make.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(out: &Path) -> Result<Self, String> {
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
+        let folder = out.join("building");
+        loop {
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self(folder)),
+                // Left behind by a process that was killed.
+                Err(_) if modified(&folder).elapsed().is_ok_and(|age| age > PATIENCE) => {
+                    let _ = std::fs::remove_dir(&folder);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

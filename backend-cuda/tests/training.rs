@@ -1,0 +1,155 @@
+//! Training on the emulated device: its memory events are those of the CPU and of a device without values, and an
+//! experiment comes to the same figures.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_cpu::Cpu;
+use lab::experiments::{Setup, by_name};
+use lab::models::{ALL, ModelOptions, architecture};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use libtest_mimic::{Arguments, Failed, Trial};
+use memcore::backend::{Backend, DeviceProfile, Limited, Meta};
+use memcore::memory::Event;
+use memcore::optim::Implementation;
+use memcore::{Device, Profile};
+
+mod emulator;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if !emulator::is_here() && !arguments.list {
+        return emulator::run_again().unwrap_or_else(|problem| {
+            eprintln!("the emulator does not start: {problem}");
+            ExitCode::FAILURE
+        });
+    }
+    let mut trials: Vec<Trial> = ALL
+        .iter()
+        .filter(|(name, _)| !is_deep(name))
+        .map(|&(name, _)| trial(format!("events::{name}"), move || same_events(name, &small(name), None)))
+        .collect();
+    for kind in [OptimizerKind::Sgd, OptimizerKind::AdamW] {
+        for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
+            let settings = OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-3) };
+            let name = format!("events::mlp::{kind:?}_{implementation:?}");
+            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings.clone()))));
+        }
+    }
+    trials.push(trial("experiment::batch-size".into(), experiment));
+    trials.push(trial("out_of_memory::the_next_run_works".into(), out_of_memory));
+    trials.push(trial("kernels::each_in_the_table_is_in_a_file".into(), every_kernel_loads));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: String, run: impl Fn() -> Result<(), String> + Send + 'static) -> Trial {
+    Trial::test(name, move || run().map_err(Failed::from))
+}
+
+/// Networks whose smallest form is still too much for the emulator.
+fn is_deep(name: &str) -> bool {
+    ["resnet18", "resnet34", "resnet50", "vgg16"].contains(&name)
+}
+
+fn small(name: &str) -> ModelOptions {
+    match name {
+        "gpt" | "gpt2" => ModelOptions {
+            layers: Some(2),
+            width: Some(16),
+            heads: Some(2),
+            sequence: Some(8),
+            vocabulary: Some(24),
+            ..ModelOptions::default()
+        },
+        _ => ModelOptions::default(),
+    }
+}
+
+fn device(backend: Arc<dyn Backend>) -> Device {
+    Device::builder(backend).profile(Profile::torch_2_11(90)).history(true).build()
+}
+
+/// The events of two steps, and the losses where there are values.
+fn train(
+    name: &str,
+    options: &ModelOptions,
+    optimizer: Option<OptimizerSettings>,
+    backend: Arc<dyn Backend>,
+) -> lab::Result<(Vec<Event>, Vec<f64>)> {
+    let (network, device) = (architecture(name, options)?, device(backend));
+    let defaults = network.defaults();
+    let own = || Ok::<_, lab::Error>(OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr));
+    let settings = RunSettings { seed: 3, ..RunSettings::new(2, 2, optimizer.map_or_else(own, Ok)?) };
+    let mut trainer = Trainer::new(&*network, &device, &settings, Source::Synthetic { seed: 5 }, "")?;
+    let losses = (0..settings.steps).map(|step| trainer.step(step)).collect::<lab::Result<Vec<_>>>()?;
+    trainer.finish(Some("end"));
+    let events = device.with_ledger(|ledger| ledger.history().to_vec());
+    Ok((events, losses.into_iter().flatten().collect()))
+}
+
+fn same_events(name: &str, options: &ModelOptions, optimizer: Option<OptimizerSettings>) -> Result<(), String> {
+    let on = |backend: Arc<dyn Backend>| {
+        train(name, options, optimizer.clone(), backend).map_err(|error| format!("{name}: {error}"))
+    };
+    let meta = Meta::new(DeviceProfile { total_bytes: 2 << 30, ..DeviceProfile::default() });
+    let (dry, _) = on(Arc::new(meta))?;
+    let (cuda, losses) = on(Arc::new(emulator::open()?))?;
+    let (cpu, expected) = on(Arc::new(Cpu::new().map_err(|error| error.to_string())?))?;
+    for (other, events) in [("meta", &dry), ("cpu", &cpu)] {
+        if let Some(i) = (0..events.len().max(cuda.len())).find(|&i| events.get(i) != cuda.get(i)) {
+            return Err(format!("event {i}: {:?} on cuda, {:?} on {other}", cuda.get(i), events.get(i)));
+        }
+    }
+    let near = losses.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-3 * b.abs().max(1.0));
+    if near && losses.len() == expected.len() && !losses.is_empty() {
+        return Ok(());
+    }
+    Err(format!("losses {losses:?} on cuda, {expected:?} on cpu"))
+}
+
+/// The measured tables are those of the CPU: under one profile an experiment comes to the same bytes.
+fn experiment() -> Result<(), String> {
+    let run = |backend: &dyn Fn() -> lab::Result<Arc<dyn Backend>>| {
+        let open = || Ok(Device::builder(backend()?).profile(Profile::torch_2_11(90)).build());
+        let sizes = [("steps", vec![2]), ("batch", vec![4, 2]), ("largest", vec![8])];
+        let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+        let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+        by_name("batch-size").and_then(|experiment| experiment.run(&setup)).map_err(|error| error.to_string())
+    };
+    let cuda = run(&|| Ok(Arc::new(emulator::open().map_err(|e| memcore::Error::backend("cuda", e))?)))?;
+    let cpu = run(&|| Ok(Arc::new(Cpu::new()?)))?;
+    let measured = |outcome: &lab::experiments::Outcome| format!("{:?}", outcome.rows);
+    if measured(&cuda) == measured(&cpu) {
+        return Ok(());
+    }
+    Err(format!("{} on cuda\n{} on cpu", measured(&cuda), measured(&cpu)))
+}
+
+/// Out of memory in the middle of a step; then, in the same process, a run that fits.
+fn out_of_memory() -> Result<(), String> {
+    let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
+    let options = small("simplecnn");
+    let little: Arc<dyn Backend> = Arc::new(Limited::new(Arc::clone(&cuda), 24 << 20));
+    match train("simplecnn", &options, None, little) {
+        Err(lab::Error::Core(error)) if error.is_out_of_memory() => {}
+        Err(other) => return Err(format!("memory did not run out: {other}")),
+        Ok(_) => return Err("memory did not run out".into()),
+    }
+    let (_, losses) = train("simplecnn", &options, None, cuda).map_err(|error| error.to_string())?;
+    if losses.is_empty() || losses.iter().any(|loss| !loss.is_finite()) {
+        return Err(format!("after running out of memory: {losses:?}"));
+    }
+    Ok(())
+}
+
+/// Every family loads, which looks every function up and compares the sizes of arguments.
+fn every_kernel_loads() -> Result<(), String> {
+    let names = backend_cuda::kernel_names();
+    let cuda = emulator::open()?;
+    cuda.load_kernels().map_err(|error| error.to_string())?;
+    let mut unknown: Vec<String> = emulator::kernel_names()?.into_iter().filter(|name| !names.contains(name)).collect();
+    unknown.sort();
+    if unknown.is_empty() { Ok(()) } else { Err(format!("in the files and not in the table: {unknown:?}")) }
+}

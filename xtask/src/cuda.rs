@@ -1,0 +1,77 @@
+//! The CUDA kernels, compiled for GPUs that are not here.
+//!
+//! NVIDIA's run-time compiler is one library on PyPI and needs no GPU. It is fetched into `target/` once; where that
+//! is not possible, the step is skipped and says so.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The compiler, as PyPI has it.
+const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
+
+/// Turing, Ampere, Hopper, Blackwell.
+const ARCHITECTURES: &[&str] = &["75", "80", "90", "120"];
+
+/// And those between.
+const ALL_ARCHITECTURES: &[&str] = &["75", "80", "86", "89", "90", "100", "120"];
+
+/// Compiles every kernel for each architecture; fails on an error or a spilled register. `Ok(Some(reason))`: skipped.
+///
+/// # Errors
+/// When a kernel does not compile, or spills.
+pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<String>> {
+    let folder = match fetch(root) {
+        Ok(folder) => folder,
+        Err(error) => return Ok(Some(format!("the kernels' compiler ({WHEEL}) cannot be had: {error:#}"))),
+    };
+    let architectures = if full { ALL_ARCHITECTURES } else { ARCHITECTURES };
+    println!("==> CUDA kernels: NVRTC for sm_{}", architectures.join(", sm_"));
+    let mut path = OsString::from(folder);
+    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["run", "--quiet", "-p", "backend-cuda", "--example", "compile_kernels", "--"])
+        .args(architectures)
+        .env("LD_LIBRARY_PATH", path)
+        .current_dir(root)
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("step `CUDA kernels` failed ({status})");
+    }
+    Ok(None)
+}
+
+/// The folder of the compiler's libraries, fetched if it is not there yet.
+fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let home = target.join("nvrtc-12.9.86");
+    let libraries = home.join("nvidia/cuda_nvrtc/lib");
+    if libraries.join("libnvrtc.so.12").exists() {
+        return Ok(libraries);
+    }
+    std::fs::create_dir_all(&home).with_context(|| format!("{}", home.display()))?;
+    println!("==> fetching {WHEEL} from PyPI");
+    run(Command::new("python3").args(["-m", "pip", "download", "--quiet", "--no-deps", WHEEL, "--dest"]).arg(&home))?;
+    let wheel = std::fs::read_dir(&home)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .context("pip gave no wheel")?;
+    run(Command::new("python3").args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(&home))?;
+    // A hundred megabytes that have served.
+    std::fs::remove_file(&wheel)?;
+    Ok(libraries)
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
