@@ -140,7 +140,7 @@ pub(super) fn shown(sizes: Sizes, weighed: &[Weighed]) -> Table {
         row.push(Cell::Bytes(w.peak_bytes));
         row
     };
-    let columns = ["precision", "parameters", "gradients", "Adam", "kept by the graph", "input", "peak"];
+    let columns = ["precision", "weights", "gradients", "Adam", "kept", "input", "peak"];
     let rows = weighed.iter().filter(|w| w.sizes == sizes).map(row).collect();
     table(format!("Four hidden layers of {}, {} examples", sizes.width, sizes.batch), &columns, rows)
 }
