@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 
+mod software_gpu;
 mod steps;
 
 use std::path::PathBuf;
