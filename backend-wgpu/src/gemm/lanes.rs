@@ -2,8 +2,8 @@
 //!
 //! Such a driver reads memory lane by lane, workgroup memory too, at some nanoseconds each; arithmetic on whole subgroups costs next to
 //! nothing beside that. So nothing goes through workgroup memory: each lane reads a column of `a` and its own columns of `b`, and what the
-//! others need of `a` is broadcast from lane to lane. Per inner step a subgroup reads six vectors for 64 multiply-adds of vectors; tiles in
-//! workgroup memory read sixteen.
+//! others need of `a` is broadcast from lane to lane. Per inner step a subgroup with 64 rows and 64 columns reads 16 vectors for 512 multiply-adds of vectors;
+//! tiles in workgroup memory read as many for 64.
 
 use std::fmt::Write;
 
@@ -11,6 +11,10 @@ use super::{Sizes, Stage};
 
 /// Lanes of a subgroup, and of a workgroup.
 pub(crate) const LANES: usize = 8;
+
+/// Multiply-adds up to which a block is small, and from which it is large.
+const LITTLE: usize = 1 << 21;
+const MUCH: usize = 1 << 27;
 
 /// Rows and columns of the result that a lane keeps: all rows of the subgroup's, and every eighth column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +29,14 @@ impl Block {
         if sizes.m * sizes.n < 256 || sizes.k < LANES {
             return None;
         }
+        // Larger blocks read less and take longer to compile.
+        let (rows, columns) = match sizes.m * sizes.n * sizes.k {
+            ..LITTLE => (16, 4),
+            LITTLE..MUCH => (32, 8),
+            _ => (64, 8),
+        };
         let fitting = |size: usize, most: usize| (1..=most).find(|t| t.is_power_of_two() && *t >= size).unwrap_or(most);
-        Some(Self { rows: fitting(sizes.m, 16), columns: fitting(sizes.n.div_ceil(LANES), 4) })
+        Some(Self { rows: fitting(sizes.m, rows), columns: fitting(sizes.n.div_ceil(LANES), columns) })
     }
 
     pub(super) fn width(self) -> usize {
@@ -61,22 +71,22 @@ impl Block {
         for i in 0..rows {
             let _ = writeln!(out, "        let a{i} = select(0.0, a_value(z, row{i}, ka), inside);");
         }
-        for s in 0..LANES {
-            let _ = writeln!(
-                out,
-                "        {{\n            let k = min(k0 + {s}u, end - 1u);\n            let counts = k0 + {s}u < end;"
-            );
-            for j in 0..columns {
-                let _ = writeln!(out, "            let b{j} = select(0.0, b_value(z, k, column{j}), counts);");
-            }
-            for i in 0..rows {
-                let _ = writeln!(out, "            let x{i} = subgroupBroadcast(a{i}, {s}u);");
-            }
-            for (i, j) in self.places() {
-                let _ = writeln!(out, "            c{i}_{j} += x{i} * b{j};");
-            }
-            out += "        }\n";
+        let _ = writeln!(
+            out,
+            "        for (var s = 0u; s < {LANES}u; s += 1u) {{\n            let k = min(k0 + s, end - 1u);\n            \
+             let counts = k0 + s < end;"
+        );
+        for j in 0..columns {
+            let _ = writeln!(out, "            let b{j} = select(0.0, b_value(z, k, column{j}), counts);");
         }
+        for i in 0..rows {
+            let _ = writeln!(out, "            {{\n                let x = subgroupShuffle(a{i}, s);");
+            for j in 0..columns {
+                let _ = writeln!(out, "                c{i}_{j} += x * b{j};");
+            }
+            out += "            }\n";
+        }
+        out += "        }\n";
         out += "    }\n";
         for (i, j) in self.places() {
             let _ = writeln!(out, "    tile[{}u + lane] = c{i}_{j};", i * width + LANES * j);
