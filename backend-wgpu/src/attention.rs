@@ -65,6 +65,13 @@ impl Problem<'_> {
         [Slot::read("q", elem), Slot::read("k", elem), Slot::read("v", elem), Slot::read("mask", elem)]
     }
 
+    /// Refuses sequences that a driver with short loops would not go through: `blocks` of 64, `share` times.
+    fn check_rounds(&self, cx: &Context<'_>, length: usize, share: usize) -> Result<()> {
+        let (d, dv) = (self.q.dims()[3], self.v.dims()[3]);
+        let block = d + dv + 16 * d.max(dv).div_ceil(64) + 16;
+        cx.gpu.check_rounds("attention", length.div_ceil(64) * block * share)
+    }
+
     /// Workgroups for the rows of all heads.
     fn groups(heads: usize, rows: usize) -> u64 {
         (heads * rows.div_ceil(ROWS)) as u64
@@ -73,6 +80,7 @@ impl Problem<'_> {
 
 pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
     let problem = Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal };
+    problem.check_rounds(cx, k.k.dims()[2], 1)?;
     let mut job = cx.job();
     job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref()).bind(&k.out).bind(&k.logsumexp);
     problem.push(&mut job, &k.out, &k.out);
@@ -88,6 +96,10 @@ pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
 }
 
 pub(crate) fn attention_grad(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
+    let (q, keys_of) = (k.q.dims(), k.k.dims());
+    if k.q.numel() > 0 && k.k.numel() > 0 {
+        problem_of(k).check_rounds(cx, q[2].max(keys_of[2]), q[1] / keys_of[1])?;
+    }
     delta(cx, k)?;
     queries(cx, k)?;
     keys(cx, k, false)?;

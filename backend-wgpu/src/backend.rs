@@ -184,13 +184,21 @@ impl Backend for Wgpu {
 
     fn launch(&self, call: &KernelCall) -> Result<()> {
         let mut state = self.state();
-        let mut unknown = Ok(());
-        call.each_operand(&mut |_, _, operand| {
+        let mut problem = Ok(());
+        call.each_operand(&mut |name, _, operand| {
             if let Err(error) = state.segments.buffer(operand.region) {
-                unknown = Err(error);
+                problem = Err(error);
+            }
+            let (len, limit) = (operand.region.len, self.limits.max_binding_bytes);
+            if len > limit {
+                let kernel = call.name();
+                let text = format!(
+                    "kernel {kernel}: {name} spans {len} bytes, and a kernel sees at most {limit} of one operand"
+                );
+                problem = Err(self.gpu.error(text));
             }
         });
-        unknown?;
+        problem?;
         if self.gpu.is_lost() {
             self.gpu.check()?;
         }

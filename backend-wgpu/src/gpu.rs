@@ -9,6 +9,7 @@ use wgpu::{
 
 use crate::NAME;
 use crate::adapter::AdapterInfo;
+use crate::gemm::LANES;
 
 /// The first error that the driver reported and nobody has heard of yet. A lost device stays lost.
 #[derive(Clone, Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Gpu {
     pub(crate) device: Device,
     pub(crate) queue: Queue,
     pub(crate) info: AdapterInfo,
+    /// Whether it is software with subgroups of eight.
+    pub(crate) has_lanes: bool,
     sink: Sink,
 }
 
@@ -62,7 +65,10 @@ impl Gpu {
                 on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
             }
         });
-        Ok(Self { adapter, device, queue, info, sink })
+        let subgroups = adapter.get_info();
+        let sizes = [subgroups.subgroup_min_size, subgroups.subgroup_max_size];
+        let has_lanes = info.is_software && wanted.contains(Features::SUBGROUP) && sizes == [LANES as u32; 2];
+        Ok(Self { adapter, device, queue, info, has_lanes, sink })
     }
 
     /// An error of this device's, which it names.
@@ -83,6 +89,22 @@ impl Gpu {
     /// Whether the device is gone for good.
     pub(crate) fn is_lost(&self) -> bool {
         self.sink.with(|failure| failure.lost.is_some())
+    }
+}
+
+/// Rounds after which some software drivers leave a loop, counted over all loops of a thread.
+const ROUNDS: usize = 65_000;
+
+impl Gpu {
+    /// Refuses what such a driver would compute wrongly, without a word.
+    ///
+    /// # Errors
+    /// Names the kernel, where it needs more rounds than the driver runs.
+    pub(crate) fn check_rounds(&self, kernel: &str, rounds: usize) -> Result<()> {
+        if rounds <= ROUNDS || !self.info.name.contains("llvmpipe") {
+            return Ok(());
+        }
+        Err(self.error(format!("{kernel} of this size needs loops of {rounds} rounds; this driver ends them at 65535")))
     }
 }
 

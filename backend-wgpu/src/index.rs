@@ -12,7 +12,7 @@ pub(crate) fn gather(cx: &mut Context<'_>, k: &Gather) -> Result<()> {
     let elem = Elem::bits(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.table).bind(&k.indices).bind(&k.out);
-    let wide = n % 4 == 0 && elem.size() < 8 && job.first(0) % 4 == 0 && job.first(2) % 4 == 0;
+    let wide = n.is_multiple_of(4) && elem.size() < 8 && [0, 2].iter().all(|&i| job.first(i).is_multiple_of(4));
     let unit = if wide { 4 } else { 1 };
     let missing = bits_of(if k.out.dtype.is_float() { f64::NAN } else { 0.0 }, k.out.dtype);
     job.u(rows).u(n / unit).u(count * n / unit).word(missing[0]).word(missing[1]);

@@ -1,4 +1,31 @@
-//! Vulkan, Metal and DX12 for vramlab, through wgpu; kernels in WGSL.
+//! Any graphics card, through wgpu: Vulkan, Metal and DX12; kernels in WGSL.
+//!
+//! - **Segments are buffers**, and core's regions are bound directly. wgpu refuses a buffer that is bound read-only and read-write in one
+//!   dispatch, whatever the ranges, so every operand is bound read-write. Bindings begin at multiples of 256 bytes; an operand that begins
+//!   elsewhere is bound from the multiple before it, and the elements between are a parameter of the kernel.
+//! - **One queue, submitted late.** Dispatches collect in one compute pass of one open encoder, until something is read, a segment is given
+//!   back, or 512 of them are waiting. Uploads are copies in the same encoder, so they are ordered like everything else. A
+//!   training step is a handful of submissions.
+//! - **Sizes, strides and scalars are parameters**, in a ring of uniform slots, one per dispatch: no source depends on them, so pipelines are
+//!   made once per kernel, element types and form. Bind groups are kept by the ranges they bind, until a segment of theirs goes.
+//! - **Types need no feature of the adapter.** f16, bf16 and bytes share 32-bit words: a thread that writes a part of a word changes its
+//!   own bits alone, atomically, and where four elements begin at a multiple of four one thread owns their words. Conversions are done in integer
+//!   arithmetic, so that they round alike everywhere. i64 is two words. f64 does not exist.
+//! - **Nothing is allocated after construction** but segments: staging memory, the parameter ring and a scratch for partial results have
+//!   fixed sizes, see [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
+//! - **Results repeat to the bit**: no atomic sums; what is cut into parts is put together in a fixed order.
+//! - **Errors are values**: what the driver reports, a lost device included, comes back from the next call with the device's name.
+//!
+//! Some software drivers stop a thread's loops after 65 535 rounds, silently; kernels cut long loops into parts, for speed as well.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `adapter.rs`, `gpu.rs`, `driver.rs` | adapters, an opened one and its errors, what the driver says of memory |
+//! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that fill no word |
+//! | `pipelines.rs`, `job.rs` | pipelines and bind groups, kept; one launch being put together |
+//! | `element.rs`, `common.wgsl` | how WGSL gets at elements of each type, generated |
+//! | `pointwise.rs`, `rows.rs`, `gemm.rs` | the three kinds of kernels that most families are made of |
+//! | the rest | one file per kernel family, named as in `memcore::backend::kernel`, its WGSL in a directory beside it |
 
 mod adapter;
 mod attention;

@@ -27,7 +27,7 @@ pub(crate) fn nll_loss(cx: &mut Context<'_>, k: &NllLoss) -> Result<()> {
             Reduction::Sum => ("", "out_put(0u, sum);"),
         };
         declare(&slots, "rows: u32, classes: u32, ignored_low: u32, ignored_high: u32")
-            + &Lanes(256).functions()
+            + &Lanes::WORKGROUP.functions()
             + &fill_in(include_str!("loss/nll.wgsl"), &[("$EACH", each), ("$ALL", all)])
     })
 }

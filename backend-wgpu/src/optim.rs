@@ -11,7 +11,7 @@ const THREADS: u64 = 256;
 
 /// Pushes how many units there are; they are quads where all of these operands allow it.
 fn units(job: &mut Job, operands: &[usize], numel: usize) -> (bool, u64) {
-    let wide = numel % 4 == 0 && operands.iter().all(|&i| job.first(i) % 4 == 0);
+    let wide = numel.is_multiple_of(4) && operands.iter().all(|&i| job.first(i).is_multiple_of(4));
     let units = if wide { numel / 4 } else { numel };
     job.u(units);
     (wide, units as u64)

@@ -7,7 +7,7 @@ use memcore::backend::Operand;
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width, declare};
-use crate::job::{Context, Variant};
+use crate::job::{Context, Job, Variant};
 
 /// Operands of one kernel, the output among them.
 const MAX_OPERANDS: usize = 4;
@@ -65,7 +65,6 @@ impl Walk {
 impl Pointwise<'_> {
     /// Launches it. `function` is WGSL that declares `op`, a function of the inputs' values in their order.
     pub(crate) fn run(&self, cx: &mut Context<'_>, function: impl FnOnce() -> String) -> Result<()> {
-        let count = self.operands.len();
         let numel = self.operands[0].0.numel();
         if numel == 0 {
             return Ok(());
@@ -76,48 +75,51 @@ impl Pointwise<'_> {
             job.bind(operand);
         }
         let inner = walk.rank - 1;
-        let is_vector = |i: usize| {
-            let (elem, strides) = (self.operands[i].1, &walk.strides[i]);
-            let runs = strides[inner] == 1
-                && strides[..inner].iter().all(|s| s % 4 == 0)
-                && job.first(i) % 4 == 0
-                && elem.size() < 8;
-            runs || (i > 0 && strides[inner] == 0 && elem.size() < 8)
-        };
-        let wide = !self.indexed && walk.dims[inner] % 4 == 0 && (0..count).all(is_vector);
+        let wide = self.is_wide(&walk, &job);
         let mut variant = Variant::new().with(8, self.op).with(3, walk.rank as u64).with(1, wide.into());
         let mut repeats = [false; MAX_OPERANDS];
         for (i, (_, elem)) in self.operands.iter().enumerate() {
             repeats[i] = wide && walk.strides[i][inner] == 0;
             variant = variant.with(4, elem.code()).with(1, repeats[i].into());
         }
-        let units = if wide {
+        let mut units = numel;
+        if wide {
             walk.dims[inner] /= 4;
-            for i in 0..count {
-                if !repeats[i] {
-                    walk.strides[i][..inner].iter_mut().for_each(|s| *s /= 4);
-                }
-            }
-            numel / 4
-        } else {
-            numel
-        };
-        job.u(units);
-        self.scalars.iter().for_each(|word| {
-            job.word(*word);
-        });
-        job.u(0);
-        for size in walk.dims.into_iter().chain([0, 0]) {
-            job.u(size);
-        }
-        for strides in &walk.strides[..count] {
-            for stride in strides.iter().copied().chain([0, 0]) {
-                job.u(stride);
+            units /= 4;
+            for (strides, _) in walk.strides.iter_mut().zip(&repeats).filter(|(_, repeats)| !**repeats) {
+                strides[..inner].iter_mut().for_each(|s| *s /= 4);
             }
         }
+        self.push(&mut job, &walk, units);
         let groups = (units as u64).div_ceil(THREADS);
         let rank = walk.rank;
         cx.run(&job, variant.key(self.name), groups, || self.source(rank, wide, repeats, &function()))
+    }
+
+    /// Whether a thread may take four elements at once: each operand runs along the innermost dimension or, if it is an input, repeats there.
+    fn is_wide(&self, walk: &Walk, job: &Job) -> bool {
+        let inner = walk.rank - 1;
+        let is_vector = |i: usize| {
+            let strides = &walk.strides[i];
+            let runs = strides[inner] == 1
+                && strides[..inner].iter().all(|s| s.is_multiple_of(4))
+                && job.first(i).is_multiple_of(4);
+            self.operands[i].1.size() < 8 && (runs || (i > 0 && strides[inner] == 0))
+        };
+        !self.indexed && walk.dims[inner].is_multiple_of(4) && (0..self.operands.len()).all(is_vector)
+    }
+
+    /// The parameters, as `source` declares them.
+    fn push(&self, job: &mut Job, walk: &Walk, units: usize) {
+        job.u(units);
+        for word in self.scalars {
+            job.word(word);
+        }
+        job.u(0);
+        let strides = walk.strides[..self.operands.len()].iter();
+        for value in std::iter::once(&walk.dims).chain(strides).flat_map(|list| list.iter().copied().chain([0, 0])) {
+            job.u(value);
+        }
     }
 
     fn source(&self, rank: usize, wide: bool, repeats: [bool; MAX_OPERANDS], function: &str) -> String {
@@ -139,6 +141,36 @@ impl Pointwise<'_> {
             "\n@compute @workgroup_size({THREADS})\nfn main(grid: Grid) {{\n    \
              let unit = group_of(grid) * {THREADS}u + grid.lane;\n    if (unit >= p.n) {{ return; }}\n"
         );
+        out += &self.places(rank, wide, repeats);
+        let mut arguments: Vec<String> = NAMES[1..count].iter().map(ToString::to_string).collect();
+        for (i, name) in NAMES[..count].iter().enumerate().skip(1) {
+            let load = if wide && !repeats[i] { "at4" } else { "at" };
+            out += &format!("    let {name} = {name}_{load}(k_{name});\n");
+        }
+        if wide {
+            let lane = |lane: &str| {
+                let arguments: Vec<String> = (1..count)
+                    .map(|i| if repeats[i] { NAMES[i].to_string() } else { format!("{}.{lane}", NAMES[i]) })
+                    .collect();
+                format!("op({})", arguments.join(", "))
+            };
+            let t = self.operands[0].1.wgsl();
+            let (x, y, z, w) = (lane("x"), lane("y"), lane("z"), lane("w"));
+            out += &format!("    out_put4(k_out, vec4<{t}>({x}, {y}, {z}, {w}));\n}}\n");
+        } else {
+            if self.indexed {
+                arguments.push(format!("i{}", rank - 2));
+                arguments.push(format!("i{}", rank - 1));
+            }
+            out += &format!("    out_put(k_out, op({}));\n}}\n", arguments.join(", "));
+        }
+        out
+    }
+
+    /// WGSL for the indices of a unit, `i0` and so on, and for where it lies in each operand, `k_out` and so on.
+    fn places(&self, rank: usize, wide: bool, repeats: [bool; MAX_OPERANDS]) -> String {
+        let count = self.operands.len();
+        let mut out = String::new();
         let at = |base: usize, axis: usize, field: &str| {
             format!("p.{field}[{}].{}", base + axis / 4, ["x", "y", "z", "w"][axis % 4])
         };
@@ -166,28 +198,6 @@ impl Pointwise<'_> {
                 .collect();
             let sum = if terms.is_empty() { "0u".to_string() } else { terms.join(" + ") };
             out += &format!("    let k_{name} = {sum};\n");
-        }
-        let mut arguments: Vec<String> = NAMES[1..count].iter().map(ToString::to_string).collect();
-        for (i, name) in NAMES[..count].iter().enumerate().skip(1) {
-            let load = if wide && !repeats[i] { "at4" } else { "at" };
-            out += &format!("    let {name} = {name}_{load}(k_{name});\n");
-        }
-        if wide {
-            let lane = |lane: &str| {
-                let arguments: Vec<String> = (1..count)
-                    .map(|i| if repeats[i] { NAMES[i].to_string() } else { format!("{}.{lane}", NAMES[i]) })
-                    .collect();
-                format!("op({})", arguments.join(", "))
-            };
-            let t = self.operands[0].1.wgsl();
-            let (x, y, z, w) = (lane("x"), lane("y"), lane("z"), lane("w"));
-            out += &format!("    out_put4(k_out, vec4<{t}>({x}, {y}, {z}, {w}));\n}}\n");
-        } else {
-            if self.indexed {
-                arguments.push(format!("i{}", rank - 2));
-                arguments.push(format!("i{}", rank - 1));
-            }
-            out += &format!("    out_put(k_out, op({}));\n}}\n", arguments.join(", "));
         }
         out
     }

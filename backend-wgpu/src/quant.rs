@@ -10,7 +10,7 @@ use crate::rows::Lanes;
 
 pub(crate) fn quantize_int8(cx: &mut Context<'_>, k: &QuantizeInt8) -> Result<()> {
     let (rows, n) = (k.x.dims()[0], k.x.dims()[1]);
-    let (lanes, elem) = (Lanes::of(n), Elem::of(k.x.dtype));
+    let (lanes, elem) = (Lanes::of(cx, rows, n), Elem::of(k.x.dtype));
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).bind(&k.scale).u(rows).u(n);
     let variant = Variant::new().with(4, lanes.code()).with(4, elem.code());

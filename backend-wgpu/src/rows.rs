@@ -1,53 +1,68 @@
 //! Kernels that work row by row: how many threads share a row, and how they put their parts together.
 
 use crate::element::fill_in;
+use crate::job::Context;
 
 /// Threads of a workgroup whose rows have one each.
 const NARROW_ROWS: u64 = 64;
+/// The same on a software adapter: a vector register.
+const FEW_ROWS: u64 = 8;
 
 /// Threads that share a row (1: each has its own).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lanes(pub(crate) u32);
+pub(crate) struct Lanes {
+    lanes: u32,
+    /// Rows of a workgroup.
+    rows: u64,
+}
 
 impl Lanes {
-    /// For rows of `n` elements.
-    pub(crate) fn of(n: usize) -> Self {
+    /// For `rows` rows of `n` elements. Threads of a software adapter meet at great cost, so each takes a row there, unless there are too few rows
+    /// or they are too long for a loop.
+    pub(crate) fn of(cx: &Context<'_>, rows: usize, n: usize) -> Self {
+        if cx.gpu.info.is_software && rows >= 2 * FEW_ROWS as usize && n <= 1 << 14 {
+            return Lanes { lanes: 1, rows: FEW_ROWS };
+        }
         match n {
-            0..=32 => Lanes(1),
-            33..=1024 => Lanes(64),
-            _ => Lanes(256),
+            0..=32 => Lanes { lanes: 1, rows: NARROW_ROWS },
+            33..=1024 => Lanes { lanes: 64, rows: 1 },
+            _ => Lanes::WORKGROUP,
         }
     }
 
+    /// 256 threads for each row.
+    pub(crate) const WORKGROUP: Lanes = Lanes { lanes: 256, rows: 1 };
+
+    /// What a source depends on, below 16.
     pub(crate) fn code(self) -> u64 {
-        self.0.ilog2().into()
+        u64::from(self.lanes.ilog2()) + u64::from(self.rows == FEW_ROWS)
     }
 
     /// Workgroups for so many rows.
     pub(crate) fn groups(self, rows: usize) -> u64 {
-        if self.0 == 1 { (rows as u64).div_ceil(NARROW_ROWS) } else { rows as u64 }
+        (rows as u64).div_ceil(self.rows)
     }
 
-    fn threads(self) -> u32 {
-        if self.0 == 1 { NARROW_ROWS as u32 } else { self.0 }
+    fn threads(self) -> u64 {
+        if self.lanes == 1 { self.rows } else { self.lanes.into() }
     }
 
     /// `sum_of(lane, x)`, `max_of(lane, x)`: over the threads of a row, the result in all of them.
     pub(crate) fn functions(self) -> String {
-        if self.0 == 1 {
+        if self.lanes == 1 {
             return "fn sum_of(lane: u32, x: f32) -> f32 { return x; }\n\
                     fn max_of(lane: u32, x: f32) -> f32 { return x; }\n"
                 .into();
         }
-        let (lanes, half) = (format!("{}u", self.0), format!("{}u", self.0 / 2));
+        let (lanes, half) = (format!("{}u", self.lanes), format!("{}u", self.lanes / 2));
         fill_in(include_str!("rows.wgsl"), &[("$LANES", &lanes), ("$HALF", &half)])
     }
 
     /// A row kernel of this template. `$BEGIN` in it declares `row`, whether it `exists`, `lane` and `LANES`.
     pub(crate) fn fill(self, template: &str, texts: &[(&str, &str)]) -> String {
-        let lanes = self.0;
+        let lanes = self.lanes;
         let (row, lane) = if lanes == 1 {
-            (format!("group_of(grid) * {NARROW_ROWS}u + grid.lane"), "0u")
+            (format!("group_of(grid) * {}u + grid.lane", self.rows), "0u")
         } else {
             ("group_of(grid)".to_string(), "grid.lane")
         };

@@ -9,7 +9,7 @@ use crate::rows::Lanes;
 
 pub(crate) fn softmax(cx: &mut Context<'_>, k: &Softmax) -> Result<()> {
     let (rows, n) = (k.x.dims()[0], k.x.dims()[1]);
-    let (lanes, x, out) = (Lanes::of(n), Elem::of(k.x.dtype), Elem::of(k.out.dtype));
+    let (lanes, x, out) = (Lanes::of(cx, rows, n), Elem::of(k.x.dtype), Elem::of(k.out.dtype));
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).u(rows).u(n);
     let variant = Variant::new().with(4, lanes.code()).with(4, x.code()).with(4, out.code()).with(1, k.log.into());
@@ -23,7 +23,7 @@ pub(crate) fn softmax(cx: &mut Context<'_>, k: &Softmax) -> Result<()> {
 
 pub(crate) fn softmax_grad(cx: &mut Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     let (rows, n) = (k.y.dims()[0], k.y.dims()[1]);
-    let (lanes, y, out) = (Lanes::of(n), Elem::of(k.y.dtype), Elem::of(k.out.dtype));
+    let (lanes, y, out) = (Lanes::of(cx, rows, n), Elem::of(k.y.dtype), Elem::of(k.out.dtype));
     let mut job = cx.job();
     job.bind(&k.y).bind(&k.grad).bind(&k.out).u(rows).u(n);
     let variant = Variant::new().with(4, lanes.code()).with(4, y.code()).with(4, out.code()).with(1, k.log.into());

@@ -60,6 +60,16 @@ pub(crate) const ALL: &[Entry] = &[
     },
 ];
 
+/// What must be done before anything else in the process: Mesa's layer that sorts Vulkan devices complains on stderr where there is no
+/// desktop. We sort them ourselves.
+pub(crate) fn prepare() {
+    #[cfg(all(feature = "wgpu", target_os = "linux"))]
+    // SAFETY: called first in `main`: no other thread exists that could read the environment meanwhile.
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
+}
+
 /// Adapters of all drivers.
 #[cfg(feature = "wgpu")]
 fn wgpu_count() -> Result<usize> {

@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use crate::exit::Code;
 
 fn main() -> ExitCode {
+    backends::prepare();
     interrupt::install();
     let code = match args::parse(std::env::args_os().collect()) {
         Ok(invocation) => {

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 
 mod cuda;
+mod software_gpu;
 mod steps;
 
 use std::path::PathBuf;

@@ -49,7 +49,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { package: "memcore", normal: &[], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
-    Rule { package: "backend-*", normal: &["memcore"], dev: &["conformance"] },
+    Rule { package: "backend-*", normal: &["memcore"], dev: &["backend-cpu", "conformance", "lab"] },
     Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::software_gpu;
+
 /// One command that must succeed.
 struct Step {
     name: &'static str,
@@ -70,6 +72,13 @@ const NEXTEST: Step = Step {
 };
 const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
 
+/// The same suites for the wgpu backend once more, on a second implementation of Vulkan.
+const SECOND_ADAPTER: Step = Step {
+    name: "conformance on SwiftShader",
+    args: &["test", "-p", "backend-wgpu", "--test", "conformance", "--", "--quiet"],
+    needs: None,
+};
+
 /// Runs every step and stops at the first that fails.
 ///
 /// # Errors
@@ -87,6 +96,18 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
             None => run(root, step)?,
         }
     }
+    // With a driver, the wgpu backend's suites may not be skipped.
+    let mut environment: Vec<(&str, OsString)> = Vec::new();
+    match software_gpu::ensure_driver() {
+        Ok(()) => environment.push(("REQUIRE_DEVICE", require("wgpu"))),
+        Err(reason) => skipped.push(format!("the wgpu backend's suites: {reason}")),
+    }
+    if full {
+        match software_gpu::swiftshader(&root.join("target")) {
+            Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
+            Err(reason) => skipped.push(reason),
+        }
+    }
     if !full {
         skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
     }
@@ -96,16 +117,30 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
     }
     let nextest = cargo_succeeds(root, &["nextest", "--version"]);
     if !nextest {
-        return run(root, &LIBTEST);
+        return run_with(root, &LIBTEST, &environment);
     }
-    run(root, &SUITES)?;
-    run(root, &NEXTEST)
+    run_with(root, &SUITES, &environment)?;
+    run_with(root, &NEXTEST, &environment)
+}
+
+/// The devices whose absence is a failure: those that the environment names, and this one.
+fn require(device: &str) -> OsString {
+    match std::env::var("REQUIRE_DEVICE") {
+        Ok(list) if !list.is_empty() => format!("{list},{device}").into(),
+        _ => device.into(),
+    }
 }
 
 fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
+    run_with(root, step, &[])
+}
+
+/// Runs a step with more in its environment.
+fn run_with(root: &Path, step: &Step, environment: &[(&str, OsString)]) -> anyhow::Result<()> {
     println!("==> {}: cargo {}", step.name, step.args.join(" "));
     let status = Command::new(cargo())
         .args(step.args)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(root)
         .status()
         .with_context(|| format!("step `{}` could not start cargo", step.name))?;

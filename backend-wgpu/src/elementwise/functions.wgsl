@@ -49,3 +49,16 @@ fn larger(x: f32, y: f32) -> f32 {
 fn smaller(x: f32, y: f32) -> f32 {
     return select(select(y, x, x < y), nan(), is_nan(x) || is_nan(y));
 }
+
+// Sine (shift 0) and cosine (shift 1): x is taken into -pi/4..pi/4 by a multiple of pi/2 in three parts, and the quadrant says which series is
+// meant. Built-in ones may be off by 2^-11.
+fn circular(x: f32, shift: i32) -> f32 {
+    let k = round(x * 0.63661977236758134);
+    let r = ((x - k * 1.5703125) - k * 4.8351287841796875e-4) - k * 3.1385570764541626e-7;
+    let q = r * r;
+    let odd = r + r * q * (-0.16666667 + q * (8.3333333e-3 + q * (-1.9841270e-4 + q * 2.7557319e-6)));
+    let even = 1.0 - q * (0.5 - q * (0.041666667 - q * (1.3888889e-3 - q * 2.4801587e-5)));
+    let quadrant = i32(k) + shift;
+    let value = select(odd, even, (quadrant & 1) == 1);
+    return select(value, -value, (quadrant & 2) == 2);
+}

@@ -76,8 +76,8 @@ mod tests {
         let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(bits_of(above, DType::F16), [0x3c01, 0]);
         assert_eq!(bits_of(1.0 + 2f64.powi(-11), DType::F16), [0x3c00, 0]);
-        let below = 1.0 + 3.0 * 2f64.powi(-9) - 2f64.powi(-45);
-        assert_eq!(bits_of(below, DType::BF16), [half::bf16::from_f64(1.0).to_bits() as u32, 0]);
+        assert_eq!(bits_of(1.0 + 2f64.powi(-8) + 2f64.powi(-40), DType::BF16), [0x3f81, 0]);
+        assert_eq!(bits_of(1.0 + 2f64.powi(-8), DType::BF16), [0x3f80, 0]);
         assert_eq!(bits_of(-3.0, DType::I64), [0xffff_fffd, 0xffff_ffff]);
         assert_eq!(bits_of(f64::NEG_INFINITY, DType::BF16), [0xff80, 0]);
     }

@@ -36,7 +36,7 @@ pub(crate) fn reduce(cx: &mut Context<'_>, k: &Reduce) -> Result<()> {
     if axes.outs() == 0 {
         return Ok(());
     }
-    let plan = Plan::new(&axes);
+    let plan = Plan::new(&axes, cx.gpu.info.is_software);
     if plan.parts == 1 {
         return launch(cx, k, &axes, Stage::Whole, &plan);
     }

@@ -104,9 +104,11 @@ const SHORTEST: usize = 256;
 const PARTIAL_BYTES: usize = 12;
 
 impl Plan {
-    pub(super) fn new(axes: &Axes) -> Self {
+    pub(super) fn new(axes: &Axes, is_software: bool) -> Self {
         let (outs, total) = (axes.outs(), axes.total());
-        let together = total > 64 && !axes.is_columns();
+        // Threads of a software adapter meet at great cost.
+        let alone = axes.is_columns() || (is_software && outs >= 128 && total <= 1 << 14);
+        let together = total > 64 && !alone;
         // A workgroup counts for its 64 threads.
         let (workers, shortest) = if together { (outs * 64, 64 * SHORTEST) } else { (outs, SHORTEST) };
         let fitting = SCRATCH_BYTES as usize / PARTIAL_BYTES / outs;

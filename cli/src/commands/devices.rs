@@ -28,14 +28,17 @@ pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
     let seen: Vec<Seen> = backends::ALL.iter().flat_map(look).collect();
     let devices: Vec<Value> = seen.iter().map(Seen::json).collect();
     let json = json!({ "schema": "vramlab-devices-1", "devices": devices });
-    let columns =
-        ["backend", "device", "name", "kind", "memory", "free", "operand", "types"].map(String::from).to_vec();
+    let columns = ["backend", "device", "name", "memory", "free", "types"].map(String::from).to_vec();
     let rows = seen.iter().map(Seen::row).collect();
     let main = Table { title: "Devices".into(), columns, rows };
     let mut text = table::text(&main);
     for device in &seen {
-        if let Err(reason) = &device.found {
-            text += &format!("{}: {}\n", device.backend, render::wrapped(reason, WIDTH - device.backend.len() - 2, 2));
+        let note = match &device.found {
+            Ok(info) => device.particulars(info),
+            Err(reason) => reason.clone(),
+        };
+        if !note.is_empty() {
+            text += &format!("{}: {}\n", device.backend, render::wrapped(&note, WIDTH - device.backend.len() - 2, 2));
         }
     }
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[main], text: &text })?;
@@ -79,6 +82,18 @@ impl Seen {
         json
     }
 
+    /// What sets the device apart, in a sentence; empty where nothing does.
+    fn particulars(&self, info: &DeviceInfo) -> String {
+        let limit = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{what} up to {}", bytes::short(limit)));
+        let limits = [limit("segments", info.max_segment_bytes), limit("operands", info.max_binding_bytes)];
+        let features = Some(self.about.features.join(", ")).filter(|list| !list.is_empty());
+        let parts: Vec<String> = limits.into_iter().chain([features]).flatten().collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        format!("device {} is {}: {}", self.index.unwrap_or(0), self.about.kind, parts.join(", "))
+    }
+
     fn row(&self) -> Vec<Cell> {
         let text = |text: String| Cell::Text(text);
         let index = self.index.map_or("–".into(), |index| index.to_string());
@@ -86,19 +101,9 @@ impl Seen {
         let rest = match &self.found {
             Ok(info) => {
                 let types: Vec<&str> = info.dtypes.iter().map(|dtype| short_name(*dtype)).collect();
-                [
-                    text(info.name.clone()),
-                    text(self.about.kind.into()),
-                    memory(info.total_bytes),
-                    memory(info.free_bytes),
-                    text(info.max_binding_bytes.map_or("any".into(), |bytes| format!("≤ {}", bytes::short(bytes)))),
-                    text(types.join(" ")),
-                ]
+                [text(info.name.clone()), memory(info.total_bytes), memory(info.free_bytes), text(types.join(" "))]
             }
-            Err(_) => {
-                let nothing = || text(String::new());
-                [text("absent".into()), nothing(), memory(None), memory(None), nothing(), nothing()]
-            }
+            Err(_) => [text("absent".into()), memory(None), memory(None), text(String::new())],
         };
         [text(self.backend.into()), text(index)].into_iter().chain(rest).collect()
     }

@@ -8,12 +8,15 @@
 //! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
 //! order.
 
+mod lanes;
+
 use std::fmt::Write;
 
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
 use crate::job::{Context, Job, SCRATCH_BYTES, Variant};
+pub(crate) use lanes::LANES;
 
 /// Threads along each side of a tile.
 const SIDE: usize = 8;
@@ -28,7 +31,7 @@ const ENOUGH: usize = 64;
 /// A part of the inner size is at least so long.
 const SHORTEST: usize = 512;
 /// And at most so: some drivers stop a thread's loops after 65 535 rounds.
-const LONGEST: usize = 1 << 18;
+const LONGEST: usize = 1 << 15;
 
 /// What a product is about.
 #[derive(Clone, Copy, Debug)]
@@ -108,16 +111,22 @@ impl Gemm {
     ) -> Result<()> {
         let Sizes { batch, m, n, k } = self.sizes;
         let tile = Tile::of(&self.sizes);
-        let (tiles_m, tiles_n) = (m.div_ceil(tile.height()), n.div_ceil(tile.width()));
+        let lanes = if cx.gpu.has_lanes { lanes::Block::of(&self.sizes) } else { None };
+        let (height, width) = lanes.map_or((tile.height(), tile.width()), |block| (block.rows, block.width()));
+        let (tiles_m, tiles_n) = (m.div_ceil(height), n.div_ceil(width));
         let tiles = batch * tiles_m * tiles_n;
         if tiles == 0 {
             return Ok(());
         }
         let (parts, length) = parts(k, tiles, batch * m * n);
+        let loads = DEPTH * (tile.height() + tile.width()) / THREADS;
+        cx.gpu.check_rounds(self.name, length / DEPTH * ((loads + DEPTH).div_ceil(UNROLL) + 1))?;
         job.bind_scratch();
         job.u(m).u(n).u(k).u(batch).u(tiles_m).u(tiles_n).u(parts).u(length);
         more(&mut job);
-        let variant = self.variant.with(2, tile.rows.ilog2().into()).with(2, tile.columns.ilog2().into());
+        let form = lanes.map_or([0, tile.rows, tile.columns], |block| [1, block.rows, block.columns]);
+        let variant = self.variant.with(1, form[0] as u64);
+        let variant = variant.with(3, form[1].ilog2().into()).with(3, form[2].ilog2().into());
         let variant = variant.with(1, self.a_along_k.into()).with(1, self.b_along_k.into());
         let mut launch = |stage: Stage, groups: usize| {
             cx.run(&job, variant.with(2, stage as u64).key(self.name), groups as u64, || {
@@ -129,7 +138,10 @@ impl Gemm {
                 let main = match stage {
                     Stage::Join => JOIN.to_string(),
                     Stage::Alone => ALONE.to_string(),
-                    Stage::Whole | Stage::Parts => self.source(tile, stage),
+                    Stage::Whole | Stage::Parts => match lanes {
+                        Some(block) => block.source(stage),
+                        None => self.source(tile, stage),
+                    },
                 };
                 declare(&slots, &fields) + &code + &main
             })
