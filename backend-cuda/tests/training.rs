@@ -130,14 +130,14 @@ fn experiment() -> Result<(), String> {
 /// Out of memory in the middle of a step; then, in the same process, a run that fits.
 fn out_of_memory() -> Result<(), String> {
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
-    let options = small("simplecnn");
+    let options = small("simple-cnn");
     let little: Arc<dyn Backend> = Arc::new(Limited::new(Arc::clone(&cuda), 24 << 20));
-    match train("simplecnn", &options, None, little) {
+    match train("simple-cnn", &options, None, little) {
         Err(lab::Error::Core(error)) if error.is_out_of_memory() => {}
         Err(other) => return Err(format!("memory did not run out: {other}")),
         Ok(_) => return Err("memory did not run out".into()),
     }
-    let (_, losses) = train("simplecnn", &options, None, cuda).map_err(|error| error.to_string())?;
+    let (_, losses) = train("simple-cnn", &options, None, cuda).map_err(|error| error.to_string())?;
     if losses.is_empty() || losses.iter().any(|loss| !loss.is_finite()) {
         return Err(format!("after running out of memory: {losses:?}"));
     }

@@ -57,7 +57,6 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
         case 16: *value = 4; break;            // multiprocessors
         case 75: *value = 8; break;            // compute capability, major
         case 76: *value = 0; break;            // and minor
-        case 97: *value = 96 << 10; break;     // shared memory per block, on request
         case 102: *value = 1; break;           // virtual memory
         default: *value = 0;
     }
@@ -202,7 +201,6 @@ API cuModuleGetFunction(void** function, void*, const char* name) {
     if (kernel == nullptr) return NOT_FOUND;
     return *function = const_cast<emu::Kernel*>(kernel), SUCCESS;
 }
-API cuFuncSetAttribute(void*, int, int) { return SUCCESS; }
 API cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* bytes) {
     if (index != 0) return INVALID_VALUE;
     *offset = 0;
@@ -213,7 +211,7 @@ API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned shared_bytes, void*, void** arguments, void**) {
     const emu::Kernel& kernel = *static_cast<emu::Kernel*>(function);
     const bool fits = gx > 0 && gx <= 0x7fffffff && gy > 0 && gy <= 65535 && gz > 0 && gz <= 65535;
-    if (!fits || by != 1 || bz != 1 || bx == 0 || bx > kernel.threads || shared_bytes > (96 << 10)) return INVALID_VALUE;
+    if (!fits || by != 1 || bz != 1 || bx == 0 || bx > kernel.threads || shared_bytes > (48 << 10)) return INVALID_VALUE;
     emu::launch(kernel, emu::Index{gx, gy, gz}, bx, shared_bytes, arguments[0]);
     return SUCCESS;
 }
