@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
             let settings = OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-3) };
             let name = format!("events::mlp::{kind:?}_{implementation:?}");
-            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings.clone()))));
+            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings))));
         }
     }
     trials.push(trial("experiment::batch-size".into(), experiment));
@@ -91,7 +91,7 @@ fn train(
 
 fn same_events(name: &str, options: &ModelOptions, optimizer: Option<OptimizerSettings>) -> Result<(), String> {
     let on = |backend: Arc<dyn Backend>| {
-        train(name, options, optimizer.clone(), backend).map_err(|error| format!("{name}: {error}"))
+        train(name, options, optimizer, backend).map_err(|error| format!("{name}: {error}"))
     };
     let meta = Meta::new(DeviceProfile { total_bytes: 2 << 30, ..DeviceProfile::default() });
     let (dry, _) = on(Arc::new(meta))?;

@@ -49,6 +49,8 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { package: "memcore", normal: &[], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
+    // Its tests train on the emulated device and compare with the CPU.
+    Rule { package: "backend-cuda", normal: &["memcore"], dev: &["backend-cpu", "conformance", "lab"] },
     Rule { package: "backend-*", normal: &["memcore"], dev: &["conformance"] },
     Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },

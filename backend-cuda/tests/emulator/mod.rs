@@ -154,7 +154,7 @@ fn build() -> Result<PathBuf, String> {
     if changed || !library.exists() {
         let partial = out.join("partial.so");
         let mut link = Command::new("g++");
-        link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&partial).args(&objects);
+        link.args(["-shared", "-pthread", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&partial).args(&objects);
         if sanitized() {
             link.arg("-fsanitize=address");
         }
