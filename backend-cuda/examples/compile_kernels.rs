@@ -11,7 +11,8 @@ fn main() -> ExitCode {
     };
     let passed = std::thread::scope(|scope| {
         let threads: Vec<_> = architectures.iter().map(|&number| scope.spawn(move || check(number))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(false)).fold(true, |all, one| all && one)
+        let outcomes: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect();
+        !outcomes.contains(&false)
     });
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
