@@ -4,28 +4,36 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut failed = false;
-    for architecture in std::env::args().skip(1) {
-        let Ok(number) = architecture.parse::<u32>() else {
-            eprintln!("{architecture} is no architecture: 75, 80, 90, …");
-            return ExitCode::FAILURE;
-        };
-        match backend_cuda::compile_reports((number / 10, number % 10)) {
-            Ok(reports) => {
-                for r in reports {
-                    let (file, kernels, registers, kib) = (r.file, r.kernels, r.registers, r.bytes >> 10);
-                    println!("sm_{number} {file}: {kernels} kernels, at most {registers} registers, {kib} KiB");
-                    for (kernel, bytes) in &r.spills {
-                        println!("sm_{number} {file}: {kernel} spills {bytes} bytes");
-                    }
-                    failed |= !r.spills.is_empty() || kernels == 0;
-                }
-            }
-            Err(error) => {
-                println!("sm_{number}: {error}");
-                failed = true;
-            }
+    let named: Result<Vec<u32>, _> = std::env::args().skip(1).map(|text| text.parse()).collect();
+    let Ok(architectures) = named else {
+        eprintln!("architectures are numbers: 75, 80, 90, …");
+        return ExitCode::FAILURE;
+    };
+    let passed = std::thread::scope(|scope| {
+        let threads: Vec<_> = architectures.iter().map(|&number| scope.spawn(move || check(number))).collect();
+        let outcomes: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect();
+        !outcomes.contains(&false)
+    });
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Compiles every file for one architecture; says what came of it.
+fn check(number: u32) -> bool {
+    let reports = match backend_cuda::compile_reports((number / 10, number % 10)) {
+        Ok(reports) => reports,
+        Err(error) => {
+            println!("sm_{number}: {error}");
+            return false;
         }
+    };
+    let mut passed = true;
+    for r in reports {
+        let (file, kernels, registers, kib) = (r.file, r.kernels, r.registers, r.bytes >> 10);
+        println!("sm_{number} {file}: {kernels} kernels, at most {registers} registers, {kib} KiB");
+        for (kernel, bytes) in &r.spills {
+            println!("sm_{number} {file}: {kernel} spills {bytes} bytes");
+        }
+        passed &= r.spills.is_empty() && kernels > 0;
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    passed
 }

@@ -6,8 +6,10 @@ use memcore::DType;
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
 use memcore::error::{Error, Result};
 
+use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties, Queue};
+use crate::figures::{self, MemorySteps, NvmlFigures, Steps};
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
@@ -30,6 +32,8 @@ pub struct Cuda {
     modules: Modules,
     table: Mutex<Table>,
     scratch: Scratch,
+    steps: Steps,
+    blas: Option<BlasLt>,
     /// Declared last: what is above is given back while the context lives.
     queue: Queue,
 }
@@ -73,7 +77,9 @@ impl Cuda {
             return Err(Error::backend(NAME, text));
         }
         let queue = Queue::new(properties.device)?;
-        let address = queue.allocate(SCRATCH_BYTES).map_err(|error| {
+        let steps = Steps::default();
+        let taken = figures::measured(&queue, &steps.scratch_bytes, || queue.allocate(SCRATCH_BYTES));
+        let address = taken.map_err(|error| {
             let text = format!("{} has no room for {SCRATCH_BYTES} bytes of scratch: {error}", properties.name);
             Error::backend(NAME, text)
         })?;
@@ -89,6 +95,8 @@ impl Cuda {
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
+            blas: figures::measured(&queue, &steps.libraries_bytes, || Ok::<_, Error>(BlasLt::load()))?,
+            steps,
             queue,
         })
     }
@@ -98,7 +106,21 @@ impl Cuda {
     /// # Errors
     /// [`Error::Backend`] with the compiler's log, or when the device has no room for them.
     pub fn load_kernels(&self) -> Result<()> {
-        self.modules.load_all(&self.queue)
+        figures::measured(&self.queue, &self.steps.modules_bytes, || self.modules.load_all(&self.queue))
+    }
+
+    /// Memory that the backend made the driver take outside of segments. Kernels are counted by
+    /// [`Cuda::load_kernels`], not when one is loaded on the way.
+    pub fn memory_steps(&self) -> MemorySteps {
+        self.steps.read()
+    }
+
+    /// The figures of nvidia-smi for this device and this process.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] where NVML is not there or does not know the device.
+    pub fn nvml_figures(&self) -> Result<NvmlFigures> {
+        figures::nvml(self.properties.uuid)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -112,6 +134,7 @@ impl Drop for Cuda {
         let _ = self.queue.synchronize();
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         table.clear(&self.queue);
+        self.blas = None;
         let _ = self.queue.free(self.scratch.address);
         self.modules.unload();
     }
@@ -198,6 +221,7 @@ impl Backend for Cuda {
             properties: &self.properties,
             modules: &self.modules,
             table,
+            blas: self.blas.as_ref(),
             scratch: self.scratch,
         };
         dispatch(&ctx, call)

@@ -128,7 +128,6 @@ const SYMBOLS: &[&str] = &[
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
-    "cuFuncSetAttribute",
     "cuLaunchKernel",
 ];
 
@@ -202,8 +201,6 @@ pub(crate) struct Properties {
     pub(crate) capability: (u32, u32),
     /// Multiprocessors.
     pub(crate) processors: u32,
-    /// Shared memory that a block can have on request.
-    pub(crate) shared_bytes: u32,
     /// Whether memory can be mapped into reserved addresses.
     pub(crate) virtual_memory: bool,
 }
@@ -234,7 +231,6 @@ impl Properties {
                 get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
             processors: get(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
-            shared_bytes: get(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             virtual_memory: get(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0,
         })
     }

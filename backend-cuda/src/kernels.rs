@@ -72,8 +72,13 @@ impl Family {
 }
 
 /// What the files include.
-const HEADERS: &[(&str, &str)] =
-    &[("common.cuh", include_str!("../kernels/common.cuh")), ("walk.cuh", include_str!("../kernels/walk.cuh"))];
+const HEADERS: &[(&str, &str)] = &[
+    ("common.cuh", include_str!("../kernels/common.cuh")),
+    ("gemm.cuh", include_str!("../kernels/gemm.cuh")),
+    ("mma.cuh", include_str!("../kernels/mma.cuh")),
+    ("rows.cuh", include_str!("../kernels/rows.cuh")),
+    ("walk.cuh", include_str!("../kernels/walk.cuh")),
+];
 
 /// The type that an instance of a kernel is for, or the width of its elements where their type does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,6 +378,32 @@ impl Modules {
                 // The device may be lost; then its modules are too.
                 let _ = driven!(cuModuleUnload(module.handle));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The compiler finds a header only by its name here; the emulator's, in the folder.
+    #[test]
+    fn whatever_is_included_is_given_to_the_compiler() {
+        let sources = Family::ALL.map(Family::source);
+        for (file, text) in sources.iter().chain(HEADERS) {
+            for line in text.lines().filter_map(|line| line.strip_prefix("#include \"")) {
+                let name = line.trim_end_matches('"');
+                // The emulator's own header is for the host's compiler alone.
+                let known = name == "emulator.h" || HEADERS.iter().any(|(header, _)| *header == name);
+                assert!(known, "{file} includes {name}, which the compiler does not get");
+            }
+        }
+    }
+
+    #[test]
+    fn families_are_indexed_by_their_place() {
+        for (i, family) in Family::ALL.into_iter().enumerate() {
+            assert_eq!(family as usize, i);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::MutexGuard;
 use memcore::backend::Operand;
 use memcore::{Error, Result};
 
+use crate::blaslt::BlasLt;
 use crate::driver::{NAME, Properties, Queue, driven};
 use crate::kernels::{Kernel, Modules, Tag};
 use crate::memory::Table;
@@ -24,6 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) properties: &'a Properties,
     pub(crate) modules: &'a Modules,
     pub(crate) table: MutexGuard<'a, Table>,
+    /// The library of matrix products, where it is there.
+    pub(crate) blas: Option<&'a BlasLt>,
     /// Room for partial results between the launches of one call.
     pub(crate) scratch: Scratch,
 }

@@ -12,6 +12,8 @@
 //! | `driver.rs` | the driver behind safe calls, and what its errors mean |
 //! | `memory.rs` | segments and reservations |
 //! | `compile.rs`, `cache.rs`, `kernels.rs` | compiler, disk cache, the table of kernels |
+//! | `figures.rs` | memory outside of segments, and what NVML says |
+//! | `blaslt.rs` | matrix products by cuBLASLt, where it is |
 //! | `launch.rs`, `walk.rs` | a launch; how elementwise kernels go over strided operands |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
 //!
@@ -19,11 +21,13 @@
 
 mod attention;
 mod backend;
+mod blaslt;
 mod cache;
 mod compile;
 mod conv;
 mod driver;
 mod elementwise;
+mod figures;
 mod gemm;
 mod index;
 mod kernels;
@@ -44,6 +48,7 @@ mod walk;
 pub use backend::Cuda;
 #[doc(hidden)]
 pub use compile::{Compiler, Report};
+pub use figures::{MemorySteps, NvmlFigures};
 
 /// The names of all functions in the kernel files, for the tests.
 #[doc(hidden)]

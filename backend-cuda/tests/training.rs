@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
             let settings = OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-3) };
             let name = format!("events::mlp::{kind:?}_{implementation:?}");
-            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings.clone()))));
+            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings))));
         }
     }
     trials.push(trial("experiment::batch-size".into(), experiment));
@@ -91,7 +91,7 @@ fn train(
 
 fn same_events(name: &str, options: &ModelOptions, optimizer: Option<OptimizerSettings>) -> Result<(), String> {
     let on = |backend: Arc<dyn Backend>| {
-        train(name, options, optimizer.clone(), backend).map_err(|error| format!("{name}: {error}"))
+        train(name, options, optimizer, backend).map_err(|error| format!("{name}: {error}"))
     };
     let meta = Meta::new(DeviceProfile { total_bytes: 2 << 30, ..DeviceProfile::default() });
     let (dry, _) = on(Arc::new(meta))?;
@@ -130,14 +130,14 @@ fn experiment() -> Result<(), String> {
 /// Out of memory in the middle of a step; then, in the same process, a run that fits.
 fn out_of_memory() -> Result<(), String> {
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
-    let options = small("simplecnn");
+    let options = small("simple-cnn");
     let little: Arc<dyn Backend> = Arc::new(Limited::new(Arc::clone(&cuda), 24 << 20));
-    match train("simplecnn", &options, None, little) {
+    match train("simple-cnn", &options, None, little) {
         Err(lab::Error::Core(error)) if error.is_out_of_memory() => {}
         Err(other) => return Err(format!("memory did not run out: {other}")),
         Ok(_) => return Err("memory did not run out".into()),
     }
-    let (_, losses) = train("simplecnn", &options, None, cuda).map_err(|error| error.to_string())?;
+    let (_, losses) = train("simple-cnn", &options, None, cuda).map_err(|error| error.to_string())?;
     if losses.is_empty() || losses.iter().any(|loss| !loss.is_finite()) {
         return Err(format!("after running out of memory: {losses:?}"));
     }

@@ -1,7 +1,7 @@
 //! Devices and experiments, listed.
 
 mod common;
-use common::{done, fits, json};
+use common::{done, fits, json, refused};
 
 #[test]
 fn devices_are_listed_for_people_and_programs() {
@@ -20,6 +20,23 @@ fn devices_are_listed_for_people_and_programs() {
     let meta = devices.iter().find(|device| device["backend"] == "meta").unwrap();
     assert_eq!((&meta["total_bytes"], &meta["available"]), (&(1u64 << 50).into(), &true.into()));
     assert!(meta["dtypes"].as_array().unwrap().contains(&"float16".into()));
+}
+
+/// Without a driver the device is an entry with its reason, and asking for it ends with the code of devices. A machine that
+/// has an NVIDIA GPU has nothing to say here.
+#[cfg(feature = "cuda")]
+#[test]
+fn an_absent_gpu_says_what_is_missing() {
+    let devices = json(&["devices"]);
+    let cuda =
+        devices["devices"].as_array().unwrap().iter().find(|device| device["backend"] == "cuda").unwrap().clone();
+    if cuda["available"] == true {
+        return;
+    }
+    let reason = cuda["reason"].as_str().unwrap();
+    assert!(reason.contains("NVIDIA") || reason.contains("NVRTC"), "{reason}");
+    let message = refused(3, &["train", "--model", "mlp", "--backend", "cuda", "--steps", "1"]);
+    assert!(message.contains("cuda"), "{message}");
 }
 
 #[test]

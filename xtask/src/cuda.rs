@@ -4,6 +4,7 @@
 //! is not possible, the step is skipped and says so.
 
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,8 +29,13 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         Err(error) => return Ok(Some(format!("the kernels' compiler ({WHEEL}) cannot be had: {error:#}"))),
     };
     let architectures = if full { ALL_ARCHITECTURES } else { ARCHITECTURES };
+    let stamp = folder.join(format!("checked-{:016x}", fingerprint(root, architectures)?));
+    if stamp.exists() {
+        println!("==> CUDA kernels: unchanged since they compiled for sm_{}", architectures.join(", sm_"));
+        return Ok(None);
+    }
     println!("==> CUDA kernels: NVRTC for sm_{}", architectures.join(", sm_"));
-    let mut path = OsString::from(folder);
+    let mut path = OsString::from(&folder);
     if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
         path.push(":");
         path.push(rest);
@@ -44,7 +50,44 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
     if !status.success() {
         bail!("step `CUDA kernels` failed ({status})");
     }
+    std::fs::write(&stamp, "").with_context(|| format!("{}", stamp.display()))?;
     Ok(None)
+}
+
+/// A sum over everything that the check depends on: minutes of compiling are spent once per change.
+fn fingerprint(root: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
+    let folder = root.join("backend-cuda/kernels");
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    (WHEEL, architectures).hash(&mut hasher);
+    for file in files {
+        (file.file_name(), std::fs::read(&file)?).hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the stand-in
+/// for cuBLASLt and, where `full`, everything under AddressSanitizer.
+///
+/// # Errors
+/// When a case fails.
+pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
+    let mut runs = vec![("blas", "matmul")];
+    if full {
+        runs.push(("address", ""));
+    }
+    for (mode, filter) in runs {
+        println!("==> CUDA emulator, {mode}: conformance {filter}");
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["test", "--quiet", "-p", "backend-cuda", "--test", "conformance", "--", "--quiet"]);
+        if !filter.is_empty() {
+            command.arg(filter);
+        }
+        run(command.env("CUDA_EMULATOR", mode).current_dir(root)).context("step `CUDA emulator` failed")?;
+    }
+    Ok(())
 }
 
 /// The folder of the compiler's libraries, fetched if it is not there yet.

@@ -112,6 +112,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
         skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
     }
     skipped.extend(crate::cuda::compile_kernels(root, full)?);
+    crate::cuda::emulated(root, full)?;
     for what in &skipped {
         println!("==> skipped: {what}");
     }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <mutex>
 
 #define API extern "C" __attribute__((visibility("default"))) int
 typedef unsigned long long Pointer;
@@ -27,6 +28,10 @@ size_t capacity() {
 }
 
 size_t used = 0;
+
+// Tests may have a device each on several threads: one call at a time.
+std::mutex calls;
+#define ALONE const std::lock_guard<std::mutex> alone(calls)
 
 struct Segment {
     void* pages;
@@ -57,7 +62,6 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
         case 16: *value = 4; break;            // multiprocessors
         case 75: *value = 8; break;            // compute capability, major
         case 76: *value = 0; break;            // and minor
-        case 97: *value = 96 << 10; break;     // shared memory per block, on request
         case 102: *value = 1; break;           // virtual memory
         default: *value = 0;
     }
@@ -79,11 +83,13 @@ API cuGetErrorString(int, const char** text) { return *text = "an error of the e
 // ---- memory ----
 
 API cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+    ALONE;
     *free_bytes = capacity() - used;
     *total = capacity();
     return SUCCESS;
 }
 API cuMemAlloc_v2(Pointer* pointer, size_t bytes) {
+    ALONE;
     const size_t rounded = up(bytes, UNIT);
     if (rounded > capacity() - used) return OUT_OF_MEMORY;
     const size_t body = up(rounded, PAGE);
@@ -98,6 +104,7 @@ API cuMemAlloc_v2(Pointer* pointer, size_t bytes) {
     return SUCCESS;
 }
 API cuMemFree_v2(Pointer pointer) {
+    ALONE;
     const auto at = segments.find(pointer);
     if (at == segments.end()) return INVALID_VALUE;
     used -= at->second.bytes;
@@ -127,6 +134,7 @@ unsigned long long next_handle = 1;
 
 API cuMemGetAllocationGranularity(size_t* bytes, const void*, int) { return *bytes = GRANULARITY, SUCCESS; }
 API cuMemAddressReserve(Pointer* pointer, size_t bytes, size_t, Pointer, unsigned long long) {
+    ALONE;
     if (bytes % GRANULARITY != 0) return INVALID_VALUE;
     void* at = reserve_pages(bytes);
     if (at == nullptr) return OUT_OF_MEMORY;
@@ -135,6 +143,7 @@ API cuMemAddressReserve(Pointer* pointer, size_t bytes, size_t, Pointer, unsigne
     return SUCCESS;
 }
 API cuMemAddressFree(Pointer pointer, size_t bytes) {
+    ALONE;
     const auto at = reservations.find(pointer);
     if (at == reservations.end() || at->second != bytes) return INVALID_VALUE;
     const auto inside = mapped.lower_bound(pointer);
@@ -144,6 +153,7 @@ API cuMemAddressFree(Pointer pointer, size_t bytes) {
     return SUCCESS;
 }
 API cuMemCreate(unsigned long long* handle, size_t bytes, const void*, unsigned long long) {
+    ALONE;
     if (bytes % GRANULARITY != 0) return INVALID_VALUE;
     if (bytes > capacity() - used) return OUT_OF_MEMORY;
     used += bytes;
@@ -151,6 +161,7 @@ API cuMemCreate(unsigned long long* handle, size_t bytes, const void*, unsigned 
     return SUCCESS;
 }
 API cuMemRelease(unsigned long long handle) {
+    ALONE;
     const auto at = physical.find(handle);
     if (at == physical.end()) return INVALID_VALUE;
     // What is mapped lives on until it is unmapped: the mapping counts it from then on.
@@ -159,6 +170,7 @@ API cuMemRelease(unsigned long long handle) {
     return SUCCESS;
 }
 API cuMemMap(Pointer pointer, size_t bytes, size_t, unsigned long long handle, unsigned long long) {
+    ALONE;
     const auto at = physical.find(handle);
     if (at == physical.end() || at->second != bytes) return INVALID_VALUE;
     auto next = mapped.lower_bound(pointer);
@@ -169,6 +181,7 @@ API cuMemMap(Pointer pointer, size_t bytes, size_t, unsigned long long handle, u
     return SUCCESS;
 }
 API cuMemSetAccess(Pointer pointer, size_t bytes, const void*, size_t) {
+    ALONE;
     for (size_t done = 0; done < bytes;) {
         const auto at = mapped.find(pointer + done);
         if (at == mapped.end()) return INVALID_VALUE;
@@ -179,6 +192,7 @@ API cuMemSetAccess(Pointer pointer, size_t bytes, const void*, size_t) {
     return SUCCESS;
 }
 API cuMemUnmap(Pointer pointer, size_t bytes) {
+    ALONE;
     const auto at = mapped.find(pointer);
     if (at == mapped.end() || at->second != bytes) return INVALID_VALUE;
     used -= bytes;
@@ -202,7 +216,6 @@ API cuModuleGetFunction(void** function, void*, const char* name) {
     if (kernel == nullptr) return NOT_FOUND;
     return *function = const_cast<emu::Kernel*>(kernel), SUCCESS;
 }
-API cuFuncSetAttribute(void*, int, int) { return SUCCESS; }
 API cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* bytes) {
     if (index != 0) return INVALID_VALUE;
     *offset = 0;
@@ -211,9 +224,10 @@ API cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* byt
 }
 API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared_bytes, void*, void** arguments, void**) {
+    ALONE;
     const emu::Kernel& kernel = *static_cast<emu::Kernel*>(function);
     const bool fits = gx > 0 && gx <= 0x7fffffff && gy > 0 && gy <= 65535 && gz > 0 && gz <= 65535;
-    if (!fits || by != 1 || bz != 1 || bx == 0 || bx > kernel.threads || shared_bytes > (96 << 10)) return INVALID_VALUE;
+    if (!fits || by != 1 || bz != 1 || bx == 0 || bx > kernel.threads || shared_bytes > (48 << 10)) return INVALID_VALUE;
     emu::launch(kernel, emu::Index{gx, gy, gz}, bx, shared_bytes, arguments[0]);
     return SUCCESS;
 }

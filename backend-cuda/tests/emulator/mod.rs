@@ -2,7 +2,8 @@
 //!
 //! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
 //! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
-//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer.
+//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=blas` adds
+//! a stand-in for cuBLASLt: without it the backend's own matrix products run.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use backend_cuda::{Compiler, Cuda};
 /// Set in the child; holds what the parent chose.
 const CHILD: &str = "CUDA_EMULATOR_CHILD";
 
-/// `address` for AddressSanitizer.
+/// `address` for AddressSanitizer, `blas` for cuBLASLt's stand-in.
 const MODE: &str = "CUDA_EMULATOR";
 
 /// The compiler of the emulator: everything is compiled already, a token says what.
@@ -69,6 +70,10 @@ pub(crate) fn run_again() -> Result<ExitCode, String> {
     let folder = library.parent().ok_or("the emulator has no folder")?;
     let itself = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut path = OsString::from(folder);
+    if has_mode("blas") {
+        path.push(":");
+        path.push(build_blas(&library)?);
+    }
     if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
         path.push(":");
         path.push(rest);
@@ -84,8 +89,32 @@ pub(crate) fn run_again() -> Result<ExitCode, String> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
+fn has_mode(mode: &str) -> bool {
+    std::env::var_os(MODE).is_some_and(|chosen| chosen == mode)
+}
+
 fn sanitized() -> bool {
-    std::env::var_os(MODE).is_some_and(|mode| mode == "address")
+    has_mode("address")
+}
+
+/// Compiles the stand-in for cuBLASLt, which uses the emulator's conversions; its folder.
+fn build_blas(emulator: &Path) -> Result<PathBuf, String> {
+    let folder = emulator.with_file_name("blas");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/blas/blaslt.cpp");
+    // The first name that is looked for.
+    let library = folder.join("libcublasLt.so");
+    if modified(&library) <= modified(&source).max(modified(emulator)) {
+        let partial = folder.join(format!("{}.so", std::process::id()));
+        let mut compiler = Command::new("g++");
+        compiler.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-o"]).arg(&partial);
+        let status = compiler.arg(&source).arg(emulator).status().map_err(|error| format!("g++: {error}"))?;
+        if !status.success() {
+            return Err("the stand-in for cuBLASLt does not compile".into());
+        }
+        std::fs::rename(&partial, &library).map_err(|error| error.to_string())?;
+    }
+    Ok(folder)
 }
 
 /// Where g++ keeps the sanitizer's library: it must be the first in the process.
@@ -125,7 +154,7 @@ fn build() -> Result<PathBuf, String> {
     if changed || !library.exists() {
         let partial = out.join("partial.so");
         let mut link = Command::new("g++");
-        link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&partial).args(&objects);
+        link.args(["-shared", "-pthread", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&partial).args(&objects);
         if sanitized() {
             link.arg("-fsanitize=address");
         }
@@ -149,7 +178,8 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
     command.args(["-std=c++17", "-O2", "-g1", "-fPIC", "-DEMULATED", "-Wall", "-Wextra", "-Werror"]);
     command.args(["-Wno-unknown-pragmas", "-Wno-unused-function"]);
     if sanitized() {
-        command.arg("-fsanitize=address");
+        // Not the stacks: fibres switch between them, which the sanitizer would have to be told.
+        command.args(["-fsanitize=address", "--param", "asan-stack=0"]);
     }
     for include in includes {
         command.arg("-I").arg(include);
