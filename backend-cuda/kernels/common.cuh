@@ -27,7 +27,7 @@ typedef long long i64;
 // An entry point: one argument, a struct by value, in constant memory. FLAT kernels have no barrier and no shuffle:
 // the emulator runs them as plain loops.
 #define FLAT_KERNEL(name, Args, threads, ...)                                                          \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args) { \
+    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Args args) { \
         __VA_ARGS__(args);                                                                             \
     }
 #define BLOCK_KERNEL(name, Args, threads, ...) FLAT_KERNEL(name, Args, threads, __VA_ARGS__)
