@@ -2,7 +2,7 @@
 # Checks a build on a machine with an NVIDIA GPU and nothing else: no Rust, no network.
 #
 # On a machine that builds:   scripts/gpu-check.sh pack FOLDER
-# On the machine with a GPU:  FOLDER/gpu-check.sh [conformance|devices|experiments|train|bench|torch]...
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|conformance|wgpu|experiments|train|bench|torch]...
 #
 # Without names every part runs. A part whose binary or tool is missing is skipped, with a word. Each writes one JSON
 # file into RESULTS (gpu-check-results): what ran, its exit code, how long it took, and where its output is.
@@ -10,7 +10,7 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
-parts="devices conformance experiments train bench torch"
+parts="devices conformance wgpu experiments train bench torch"
 
 # Builds what is needed and copies it beside this script.
 pack() {
@@ -18,15 +18,17 @@ pack() {
     root=$(dirname "$here")
     mkdir -p "$folder"
     (cd "$root" && cargo build --release -p cli) || exit 1
-    # Cargo says where a test binary is: its name ends with a hash.
-    tests=$(cd "$root" && cargo test --release -p backend-cuda --test conformance --no-run 2>&1) || exit 1
-    conformance=$(printf '%s\n' "$tests" | sed -n 's/.*(\(.*conformance-[0-9a-f]*\)).*/\1/p' | tail -1)
     target=${CARGO_TARGET_DIR:-$root/target}
     cp "$target/release/vramlab" "$folder/" || exit 1
-    case $conformance in
-        /*) cp "$conformance" "$folder/conformance-cuda" ;;
-        *) cp "$root/$conformance" "$folder/conformance-cuda" ;;
-    esac || exit 1
+    for backend in cuda wgpu; do
+        # Cargo says where a test binary is: its name ends with a hash.
+        tests=$(cd "$root" && cargo test --release -p "backend-$backend" --test conformance --no-run 2>&1) || exit 1
+        conformance=$(printf '%s\n' "$tests" | sed -n 's/.*(\(.*conformance-[0-9a-f]*\)).*/\1/p' | tail -1)
+        case $conformance in
+            /*) cp "$conformance" "$folder/conformance-$backend" ;;
+            *) cp "$root/$conformance" "$folder/conformance-$backend" ;;
+        esac || exit 1
+    done
     (cd "$root" && cargo bench -p benches --no-run 2>&1) | sed -n 's/.*(\(.*\/deps\/[a-z_]*-[0-9a-f]*\)).*/\1/p' |
         while read -r bench; do
             name=$(basename "$bench" | sed 's/-[0-9a-f]*$//')
@@ -71,8 +73,13 @@ check_devices() {
 
 check_conformance() {
     [ -x "$here/conformance-cuda" ] || { skip conformance "no conformance-cuda here"; return; }
-    export REQUIRE_DEVICE=cuda
-    run conformance "$here/conformance-cuda" --quiet
+    run conformance env REQUIRE_DEVICE=cuda "$here/conformance-cuda" --quiet
+}
+
+# The same card through Vulkan.
+check_wgpu() {
+    [ -x "$here/conformance-wgpu" ] || { skip wgpu "no conformance-wgpu here"; return; }
+    run wgpu env REQUIRE_DEVICE=wgpu "$here/conformance-wgpu" --quiet
 }
 
 check_experiments() {

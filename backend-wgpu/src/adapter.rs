@@ -1,5 +1,7 @@
 //! The adapters that the drivers offer.
 
+use std::sync::OnceLock;
+
 use memcore::DType;
 use memcore::error::{Error, Result};
 use wgpu::{Adapter, Backends, DeviceType, Instance, InstanceDescriptor, InstanceFlags};
@@ -74,37 +76,36 @@ fn rank(adapter: &Adapter) -> u8 {
     }
 }
 
-pub(crate) fn enumerate() -> Vec<Adapter> {
-    let mut descriptor = InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
-    descriptor.flags = InstanceFlags::empty().with_env();
-    let instance = Instance::new(descriptor);
-    let mut adapters = pollster::block_on(instance.enumerate_adapters(Backends::all()));
-    adapters.sort_by_key(rank);
-    adapters
+/// Every adapter, discrete cards first. The drivers are asked once: a card does not come while a program runs, and each asking loads them anew.
+fn all() -> &'static [Adapter] {
+    static ALL: OnceLock<Vec<Adapter>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut descriptor = InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+        descriptor.flags = InstanceFlags::empty().with_env();
+        let instance = Instance::new(descriptor);
+        let mut adapters = pollster::block_on(instance.enumerate_adapters(Backends::all()));
+        adapters.sort_by_key(rank);
+        adapters
+    })
 }
 
 /// Every adapter, in the order of the numbers that [`Wgpu::open`](crate::Wgpu::open) takes: discrete cards first, software last.
 /// Empty where there is no driver.
 pub fn adapters() -> Vec<AdapterInfo> {
-    enumerate().iter().map(AdapterInfo::of).collect()
+    all().iter().map(AdapterInfo::of).collect()
 }
 
 /// The adapter of that number.
 pub(crate) fn at(index: usize) -> Result<(Adapter, AdapterInfo)> {
-    let mut all = enumerate();
+    let all = all();
     if all.is_empty() {
         return Err(Error::backend(NAME, NO_ADAPTER));
     }
-    if index >= all.len() {
-        return Err(Error::backend(
-            NAME,
-            format!("there is no adapter {index}; numbers go from 0 to {}", all.len() - 1),
-        ));
-    }
-    let adapter = all.swap_remove(index);
-    let info = AdapterInfo::of(&adapter);
-    Ok((adapter, info))
+    let adapter = all.get(index).ok_or_else(|| {
+        Error::backend(NAME, format!("there is no adapter {index}; numbers go from 0 to {}", all.len() - 1))
+    })?;
+    Ok((adapter.clone(), AdapterInfo::of(adapter)))
 }
 
 /// What a machine without a driver is told.

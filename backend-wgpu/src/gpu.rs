@@ -1,10 +1,13 @@
 //! An opened device, and what went wrong on it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memcore::error::{Error, Result};
+use rustc_hash::FxHashMap;
 use wgpu::{
-    Adapter, Device, DeviceDescriptor, DeviceLostReason, ExperimentalFeatures, Features, MemoryHints, Queue, Trace,
+    Adapter, ComputePipeline, Device, DeviceDescriptor, DeviceLostReason, ExperimentalFeatures, Features, MemoryHints,
+    Queue, Trace,
 };
 
 use crate::NAME;
@@ -27,7 +30,11 @@ impl Sink {
     }
 }
 
-/// A device with its queue.
+/// Kernels by name and variant.
+type Compiled = Arc<Mutex<FxHashMap<(&'static str, u64), ComputePipeline>>>;
+
+/// A device with its queue; clones are the same device.
+#[derive(Clone)]
 pub(crate) struct Gpu {
     pub(crate) adapter: Adapter,
     pub(crate) device: Device,
@@ -36,11 +43,35 @@ pub(crate) struct Gpu {
     /// Whether it is software with subgroups of eight.
     pub(crate) has_lanes: bool,
     sink: Sink,
+    compiled: Compiled,
 }
 
 impl Gpu {
-    /// Opens the adapter of that number with all that it can do.
+    /// The device of the adapter of that number. A program opens it once: an experiment wants memory without a past for each of its runs, not a
+    /// driver that compiles every kernel again.
     pub(crate) fn open(index: usize) -> Result<Self> {
+        static OPENED: Mutex<BTreeMap<usize, Gpu>> = Mutex::new(BTreeMap::new());
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = opened.get(&index).filter(|gpu| !gpu.is_lost()) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Self::open_anew(index)?;
+        opened.insert(index, gpu.clone());
+        Ok(gpu)
+    }
+
+    /// A kernel that was compiled before, for whichever backend object.
+    pub(crate) fn compiled(&self, name: &'static str, variant: u64) -> Option<ComputePipeline> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&(name, variant)).cloned()
+    }
+
+    /// Keeps a kernel for the next one who needs it.
+    pub(crate) fn keep_compiled(&self, name: &'static str, variant: u64, pipeline: &ComputePipeline) {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert((name, variant), pipeline.clone());
+    }
+
+    /// Opens the adapter of that number with all that it can do.
+    fn open_anew(index: usize) -> Result<Self> {
         let (adapter, info) = crate::adapter::at(index)?;
         let wanted = adapter.features() & Features::SUBGROUP;
         let request = adapter.request_device(&DeviceDescriptor {
@@ -68,7 +99,7 @@ impl Gpu {
         let subgroups = adapter.get_info();
         let sizes = [subgroups.subgroup_min_size, subgroups.subgroup_max_size];
         let has_lanes = info.is_software && wanted.contains(Features::SUBGROUP) && sizes == [LANES as u32; 2];
-        Ok(Self { adapter, device, queue, info, has_lanes, sink })
+        Ok(Self { adapter, device, queue, info, has_lanes, sink, compiled: Compiled::default() })
     }
 
     /// An error of this device's, which it names.

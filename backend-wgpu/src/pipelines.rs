@@ -106,7 +106,14 @@ impl Pipelines {
         if let Some(&index) = self.by_key.get(&key) {
             return Ok(index);
         }
-        let pipeline = self.build(gpu, key, bindings, &source())?;
+        let pipeline = match gpu.compiled(key.name, key.variant) {
+            Some(pipeline) => pipeline,
+            None => {
+                let pipeline = self.build(gpu, key, bindings, &source())?;
+                gpu.keep_compiled(key.name, key.variant, &pipeline);
+                pipeline
+            }
+        };
         self.pipelines.push(pipeline);
         self.by_key.insert(key, self.pipelines.len() - 1);
         Ok(self.pipelines.len() - 1)

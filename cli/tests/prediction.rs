@@ -66,3 +66,21 @@ fn a_card_states_its_context_and_what_stays_free() {
     let tight = done(&gpt2(&["--gpu", "17.5GiB"]));
     assert!(tight.contains("That is little"), "{tight}");
 }
+
+#[cfg(feature = "cpu")]
+#[test]
+fn on_paper_a_backend_takes_what_it_takes_in_fact() {
+    let words = |command: &'static str, more: &[&'static str]| {
+        let words = [command, "--model", "simple-cnn", "--batch", "16", "--steps", "2", "--optimizer", "adam"];
+        words.iter().chain(more).copied().collect::<Vec<&str>>()
+    };
+    let on_paper = json(&words("predict", &["--like", "native:cpu"]));
+    let in_fact = json(&words("train", &["--like", "native", "--backend", "cpu"]));
+    assert_eq!(on_paper["steps"], in_fact["steps"]);
+    // Without knowing the backend, its workspaces are not there.
+    assert_ne!(json(&words("predict", &["--like", "native"]))["steps"], in_fact["steps"]);
+    let elsewhere = words("train", &["--like", "native:wgpu", "--backend", "cpu"]);
+    if cfg!(feature = "wgpu") {
+        assert!(common::refused(2, &elsewhere).contains("this run is on cpu"));
+    }
+}

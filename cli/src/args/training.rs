@@ -73,13 +73,26 @@ pub(crate) struct TrainingArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
 pub(crate) struct ProfileArgs {
-    /// Whose temporaries and workspaces to make: the backend's own, or those of a PyTorch release
-    /// [default: native; for predict and fit the card's, or torch-2.11-sm90].
-    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(Profile::NAMES))]
+    /// Whose temporaries and workspaces to make: our kernels' own (`native`; on paper `native:cpu` and the like ask that backend for its workspaces), or
+    /// those of a PyTorch release [default: native; for predict and fit the card's, or torch-2.11-sm90].
+    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(profile_names()))]
     pub like: Option<String>,
     /// Convolutions as with cuDNN: a workspace of this many bytes in each call.
     #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
     pub cudnn_workspace: Option<u64>,
+}
+
+/// The profiles, and our own kernels' by backend.
+fn profile_names() -> Vec<&'static str> {
+    const OURS: &[&str] = &[
+        #[cfg(feature = "cpu")]
+        "native:cpu",
+        #[cfg(feature = "wgpu")]
+        "native:wgpu",
+        #[cfg(feature = "cuda")]
+        "native:cuda",
+    ];
+    Profile::NAMES.iter().chain(OURS).copied().collect()
 }
 
 /// What else is written down.

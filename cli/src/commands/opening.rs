@@ -23,6 +23,8 @@ pub(super) struct Opening {
     seed: u64,
     history: bool,
     limited: bool,
+    /// On paper: whose kernels' workspaces are counted.
+    workspaces_of: Option<Arc<dyn Backend>>,
 }
 
 enum Source {
@@ -70,6 +72,7 @@ impl Opening {
             profile: Profile::native(),
             seed,
             history: false,
+            workspaces_of: None,
             limited: args.limits() || own_fraction < 1.0,
         }
     }
@@ -77,6 +80,25 @@ impl Opening {
     /// Whose temporaries and workspaces operators make.
     pub(super) fn profile(self, profile: Profile) -> Self {
         Self { profile, ..self }
+    }
+
+    /// On paper, with the workspaces that this backend's kernels ask for.
+    ///
+    /// # Errors
+    /// On a device of another backend; when the backend does not open.
+    pub(super) fn workspaces_of(self, name: &str) -> Result<Self> {
+        match &self.source {
+            Source::Backend(entry, _) if entry.name == name => Ok(self),
+            Source::Backend(entry, _) => Err(Failure::usage(format!(
+                "--like native:{name}: this run is on {}; on paper (predict, fit) another backend can be asked",
+                entry.name
+            ))),
+            Source::Card(_) => {
+                let unknown = || Failure::usage(format!("--like native:{name}: no such backend in this build"));
+                let entry = backends::ALL.iter().find(|entry| entry.name == name).ok_or_else(unknown)?;
+                Ok(Self { workspaces_of: Some(entry.device(0)?), ..self })
+            }
+        }
     }
 
     /// Whether every event is kept.
@@ -118,7 +140,13 @@ impl Opening {
     pub(super) fn open(&self) -> memcore::Result<Device> {
         let backend: Arc<dyn Backend> = match &self.source {
             Source::Backend(entry, index) => entry.device(*index)?,
-            Source::Card(profile) => Arc::new(Meta::new(profile.clone())),
+            Source::Card(profile) => {
+                let meta = Meta::new(profile.clone());
+                match &self.workspaces_of {
+                    Some(backend) => Arc::new(meta.with_workspaces_of(backend.clone())),
+                    None => Arc::new(meta),
+                }
+            }
         };
         let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         let backend = match self.memory_limit {

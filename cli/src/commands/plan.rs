@@ -22,6 +22,9 @@ use crate::output::Destination;
 use crate::render::bytes;
 use crate::ui::Ui;
 
+/// What stands before a backend whose own workspaces are meant.
+const NATIVE: &str = "native:";
+
 /// Steps, unless said.
 const STEPS: usize = 10;
 /// Times through a data set, unless said.
@@ -217,7 +220,10 @@ impl Common<'_> {
         if let Value::Object(device) = device {
             settings.extend(device);
         }
-        let opening = opening.profile(profile).history(self.record.events.is_some());
+        let mut opening = opening.profile(profile).history(self.record.events.is_some());
+        if let Some(backend) = self.like().strip_prefix(NATIVE) {
+            opening = opening.workspaces_of(backend)?;
+        }
         let (events, summary) = (self.record.events.clone(), self.record.summary);
         Ok(Plan { subject, run, source, opening, settings, events, summary })
     }
@@ -286,8 +292,9 @@ impl Common<'_> {
 
     fn profile(&self) -> Result<Profile> {
         let name = self.like();
-        let mut profile =
-            Profile::named(name).ok_or_else(|| Failure::usage(format!("--like: unknown profile {name:?}")))?;
+        let ours = name.strip_prefix(NATIVE).map(|_| Profile { name: name.into(), ..Profile::native() });
+        let unknown = || Failure::usage(format!("--like: unknown profile {name:?}"));
+        let mut profile = ours.or_else(|| Profile::named(name)).ok_or_else(unknown)?;
         if let Some(workspace_bytes) = self.profile.cudnn_workspace {
             profile.convolution = Convolution::Cudnn { workspace_bytes };
         }

@@ -1,7 +1,7 @@
 //! The device that accounts and does not compute.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
 use crate::dtype::DType;
@@ -33,6 +33,8 @@ pub struct Meta {
     profile: DeviceProfile,
     limits: Limits,
     state: Mutex<State>,
+    /// Whose kernels' workspaces are counted; `None`: kernels that need none.
+    workspaces_of: Option<Arc<dyn Backend>>,
 }
 
 #[derive(Default)]
@@ -53,7 +55,12 @@ impl Meta {
             dtypes: DType::ALL.to_vec(),
         };
         let used = profile.context_bytes;
-        Self { profile, limits, state: Mutex::new(State { used, ..State::default() }) }
+        Self { profile, limits, state: Mutex::new(State { used, ..State::default() }), workspaces_of: None }
+    }
+
+    /// The same, with the workspaces that another backend's kernels ask for: what a run there takes, without running it.
+    pub fn with_workspaces_of(self, backend: Arc<dyn Backend>) -> Self {
+        Self { workspaces_of: Some(backend), ..self }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -156,6 +163,10 @@ impl Backend for Meta {
 
     fn computes(&self) -> bool {
         false
+    }
+
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        self.workspaces_of.as_ref().map_or(0, |backend| backend.workspace_bytes(call))
     }
 
     fn upload(&self, _src: &[u8], _dst: Region) -> Result<()> {

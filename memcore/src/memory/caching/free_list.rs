@@ -6,6 +6,7 @@
 //! them as a rule, and with a million blocks a class is cut into chunks, so that no change moves more than one of them.
 
 use super::block::Node;
+use super::chunk::{CHUNK, Chunk, Entry, packed};
 use super::sizes::BLOCK_BYTES;
 use crate::memory::Stream;
 
@@ -32,98 +33,6 @@ impl Key {
     #[inline]
     fn unpacked(stream: Stream, entry: &Entry) -> Self {
         Self { stream, bytes: entry.bytes, address: entry.address }
-    }
-}
-
-/// Entries of a chunk: the more, the longer a shift within one; the fewer, the longer the table of chunks.
-const CHUNK: usize = 32;
-
-/// A filed block. Size and address lie beside its number, so that looking at one costs one line of the cache.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    bytes: u64,
-    address: u64,
-    block: u32,
-}
-
-impl Entry {
-    /// Size and address as one number, in the same order.
-    #[inline]
-    fn key(&self) -> u128 {
-        packed(self.bytes, self.address)
-    }
-}
-
-#[inline]
-fn packed(bytes: u64, address: u64) -> u128 {
-    u128::from(bytes) << 64 | u128::from(address)
-}
-
-/// Some entries that follow each other.
-#[derive(Clone, Debug)]
-struct Chunk {
-    len: usize,
-    entries: [Entry; CHUNK],
-}
-
-impl Default for Chunk {
-    fn default() -> Self {
-        Self { len: 0, entries: [Entry::default(); CHUNK] }
-    }
-}
-
-impl Chunk {
-    #[inline]
-    fn entries(&self) -> &[Entry] {
-        &self.entries[..self.len]
-    }
-
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.len == CHUNK
-    }
-
-    /// The first entry that is not below `key`; the length, if all are.
-    #[inline]
-    fn slot(&self, key: u128) -> usize {
-        self.entries().partition_point(|entry| entry.key() < key)
-    }
-
-    /// Entries are few and most changes near the end: moving them one by one costs less than a call that moves memory.
-    #[inline]
-    fn insert(&mut self, slot: usize, entry: Entry) {
-        let mut at = self.len;
-        while at > slot {
-            self.entries[at] = self.entries[at - 1];
-            at -= 1;
-        }
-        self.entries[slot] = entry;
-        self.len += 1;
-    }
-
-    #[inline]
-    fn remove(&mut self, slot: usize) -> u32 {
-        let block = self.entries[slot].block;
-        self.len -= 1;
-        for at in slot..self.len {
-            self.entries[at] = self.entries[at + 1];
-        }
-        block
-    }
-
-    /// Moves everything from `slot` on into a chunk of its own.
-    fn split_off(&mut self, slot: usize) -> Self {
-        let mut upper = Self { len: self.len - slot, ..Self::default() };
-        upper.entries[..upper.len].copy_from_slice(&self.entries[slot..self.len]);
-        self.len = slot;
-        upper
-    }
-
-    /// Takes all of another chunk behind its own; there must be room.
-    fn append(&mut self, other: &Self) {
-        let end = self.len + other.len;
-        self.entries[self.len..end].copy_from_slice(other.entries());
-        self.len = end;
     }
 }
 

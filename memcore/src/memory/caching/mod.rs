@@ -23,6 +23,7 @@
 //! tests run after every step.
 
 mod block;
+mod chunk;
 mod config;
 mod events;
 mod expandable;

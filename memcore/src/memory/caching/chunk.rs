@@ -1,0 +1,93 @@
+//! A few filed blocks in order: what a class of the free list consists of.
+
+/// Entries of a chunk: the more, the longer a shift within one; the fewer, the longer the table of chunks.
+pub(super) const CHUNK: usize = 32;
+
+/// A filed block. Size and address lie beside its number, so that looking at one costs one line of the cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
+    pub(super) bytes: u64,
+    pub(super) address: u64,
+    pub(super) block: u32,
+}
+
+impl Entry {
+    /// Size and address as one number, in the same order.
+    #[inline]
+    pub(super) fn key(&self) -> u128 {
+        packed(self.bytes, self.address)
+    }
+}
+
+#[inline]
+pub(super) fn packed(bytes: u64, address: u64) -> u128 {
+    u128::from(bytes) << 64 | u128::from(address)
+}
+
+/// Some entries that follow each other.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    pub(super) len: usize,
+    pub(super) entries: [Entry; CHUNK],
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self { len: 0, entries: [Entry::default(); CHUNK] }
+    }
+}
+
+impl Chunk {
+    #[inline]
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len]
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.len == CHUNK
+    }
+
+    /// The first entry that is not below `key`; the length, if all are.
+    #[inline]
+    pub(super) fn slot(&self, key: u128) -> usize {
+        self.entries().partition_point(|entry| entry.key() < key)
+    }
+
+    /// Entries are few and most changes near the end: moving them one by one costs less than a call that moves memory.
+    #[inline]
+    pub(super) fn insert(&mut self, slot: usize, entry: Entry) {
+        let mut at = self.len;
+        while at > slot {
+            self.entries[at] = self.entries[at - 1];
+            at -= 1;
+        }
+        self.entries[slot] = entry;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, slot: usize) -> u32 {
+        let block = self.entries[slot].block;
+        self.len -= 1;
+        for at in slot..self.len {
+            self.entries[at] = self.entries[at + 1];
+        }
+        block
+    }
+
+    /// Moves everything from `slot` on into a chunk of its own.
+    pub(super) fn split_off(&mut self, slot: usize) -> Self {
+        let mut upper = Self { len: self.len - slot, ..Self::default() };
+        upper.entries[..upper.len].copy_from_slice(&self.entries[slot..self.len]);
+        self.len = slot;
+        upper
+    }
+
+    /// Takes all of another chunk behind its own; there must be room.
+    pub(super) fn append(&mut self, other: &Self) {
+        let end = self.len + other.len;
+        self.entries[self.len..end].copy_from_slice(other.entries());
+        self.len = end;
+    }
+}
