@@ -251,7 +251,13 @@ struct Forms {
     DEVICE static void warp(const Args& a) { gemm_direct<WARP>(Problem<T>{a}, a.sizes); }
     DEVICE static void small(const Args& a) { gemm_tile<64, 64, 16, 4, 4>(Problem<T>{a}, a.sizes); }
     DEVICE static void large(const Args& a) { gemm_tile<128, 128, 8, 8, 8>(Problem<T>{a}, a.sizes); }
-    DEVICE static void tensor(const Args& a) { gemm_tensor(Problem<T>{a}, a.sizes); }
+    DEVICE static void tensor(const Args& a) {
+#ifdef HAS_TENSORS
+        gemm_tensor(Problem<T>{a}, a.sizes);
+#else
+        (void)a; // never launched before compute capability 8.0
+#endif
+    }
     DEVICE static void finish(const Args& a) { gemm_finish(Problem<T>{a}, a.sizes); }
 };
 #define GEMM_FORMS(function, Problem, T, tag, Args)                                                  \

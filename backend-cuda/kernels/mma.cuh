@@ -6,6 +6,9 @@
 // d += a·b for a 16×16 tile of a, 16×8 of b, 16×8 of d, spread over a warp. With g = lane/4 and t = lane%4:
 // a[0..4] hold pairs along k at (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8); b[0..2] pairs along k at (k 2t, column
 // g), (2t+8, g); d[0..4] are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+#if defined(EMULATED) || __CUDA_ARCH__ >= 800
+#define HAS_TENSORS
+#endif
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 DEVICE void mma(float* d, const u32* a, const u32* b, f16) {
     asm volatile(
@@ -19,8 +22,8 @@ DEVICE void mma(float* d, const u32* a, const u32* b, bf16) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-#else
-// The twin. Before compute capability 8.0 it is compiled and never launched.
+#elif defined(EMULATED)
+// The twin.
 template <typename T>
 DEVICE float half_of_pair(u32 pair, int which) {
     T x;
