@@ -10,6 +10,7 @@ pub mod cards;
 pub mod data;
 pub mod error;
 pub mod experiments;
+pub mod explain;
 pub mod fit;
 pub mod huggingface;
 pub mod model_file;

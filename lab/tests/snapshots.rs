@@ -296,7 +296,7 @@ fn what_is_wrong_is_told_with_its_byte() {
         (nested(200).into_bytes(), "f: byte 500: containers are nested more than 100 deep"),
         (b"{\"segments\": [".to_vec(), "f: byte 14: no JSON, or not all of it"),
         (b"{\"segments\": 01}".to_vec(), "f: byte 13: 01 is no number"),
-        (b"{\"segments\": [\"\\ud800\"]}".to_vec(), "f: byte 21: "),
+        (b"{\"segments\": [\"\\ud800\"]}".to_vec(), "f: byte 23: half a character"),
         (b"{\"segments\": {}}".to_vec(), "f: byte 13: segments is a dict, not a list"),
     ] {
         assert!(refused(&bytes).starts_with(message), "{message}: {}", refused(&bytes));

@@ -11,8 +11,10 @@
 //! to the file whatever the file claims; what is wrong is told with its byte.
 
 mod agreement;
+mod compare;
 mod decode;
 mod fault;
+mod growth;
 mod held;
 mod json_read;
 mod json_write;
@@ -21,12 +23,16 @@ mod opcodes;
 mod open;
 mod pickle;
 mod program;
+mod record;
 mod sound;
 mod source;
+mod tune;
 mod unpickle;
 mod value;
 
 pub use agreement::{Agreement, agreement};
+pub use compare::{Change, Comparison, compare};
+pub use growth::{Growth, Leftovers};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MOST_JSON_BYTES, write_json};
 pub use model::{
@@ -36,4 +42,6 @@ pub use model::{
 pub use open::{Format, MOST_BYTES};
 pub use pickle::write_pickle;
 pub use program::Program;
+pub use record::{Recording, record};
+pub use tune::{Candidate, Cost, Tuned, tune};
 pub use value::{Document, Kind, TextId, Texts, Value};
