@@ -11,6 +11,7 @@ mod paper;
 mod replay;
 mod run;
 pub(crate) mod scan;
+mod snapshot;
 mod training;
 mod values;
 
@@ -25,6 +26,9 @@ pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
+pub(crate) use snapshot::{
+    ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,
+};
 pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
 use crate::exit::Failure;
@@ -108,6 +112,18 @@ pub(crate) enum Command {
             vramlab train --model mlp --data digits --events run.json\n  \
             vramlab replay run.json --memory-limit 24MiB")]
     Replay(ReplayArgs),
+    /// Look at PyTorch's memory snapshots: who holds what, what differs, what other settings would have taken.
+    #[command(after_help = "Example: who holds the memory of a recorded run?\n  \
+            vramlab snapshot show snapshot.pickle")]
+    Snapshot(SnapshotArgs),
+    /// Find the best settings of PyTorch's allocator for a recorded run.
+    #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
+            vramlab tune snapshot.pickle")]
+    Tune(TuneArgs),
+    /// Explain a pasted out-of-memory message of PyTorch, and what to try.
+    #[command(after_help = "Example: what the end of a log says\n  \
+            tail -n 20 train.log | vramlab explain -")]
+    Explain(ExplainArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

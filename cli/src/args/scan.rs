@@ -11,7 +11,7 @@ use crate::exit::{Failure, Result};
 const MAX_POINTS: usize = 10_000;
 
 /// Options that say where things go, not what is run.
-const FIXED: [&str; 11] = [
+const FIXED: [&str; 12] = [
     "parameter-list",
     "parameter-scan",
     "parameter-step-size",
@@ -19,6 +19,7 @@ const FIXED: [&str; 11] = [
     "export-csv",
     "export-markdown",
     "events",
+    "snapshot",
     "summary",
     "config",
     "help",

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
 use lab::record::Row;
+use lab::snapshot::{Document, Recording, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
@@ -58,6 +59,8 @@ pub(crate) struct Report {
     pub summary: Option<String>,
     /// Every event, if asked for.
     pub events: Option<Value>,
+    /// The run as PyTorch's snapshot, if asked for.
+    pub snapshot: Option<Document>,
 }
 
 /// How many scopes are named.
@@ -113,10 +116,21 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording["steps"] = json!(rows);
         recording
     });
+    let snapshot = plan.snapshot.as_ref().map(|_| snapshot(&device, plan));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let settings = plan.settings.clone();
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events })
+    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, snapshot })
+}
+
+/// The run as PyTorch would have written it.
+fn snapshot(device: &Device, plan: &Plan) -> Document {
+    let recording = Recording {
+        segments: device.snapshot(),
+        capacity_bytes: device.memory_info().map(|memory| memory.total_bytes),
+        config: plan.opening.caching(),
+    };
+    device.with_ledger(|ledger| record(ledger, &recording))
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {

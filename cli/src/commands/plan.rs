@@ -12,10 +12,11 @@ use memcore::{Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
+use super::snapshot::format_of;
 use super::subject::Subject;
 use crate::args::{
     AllocatorArgs, AttentionName, Gpu, ImplementationName, KeepName, ModelArgs, PaperArgs, ProfileArgs, RecordArgs,
-    TrainArgs, TrainingArgs, ZeroGrad,
+    SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub settings: Map<String, Value>,
     /// Where the events go.
     pub events: Option<Destination>,
+    /// Where the snapshot goes, and how.
+    pub snapshot: Option<(Destination, SnapshotFormat)>,
     /// Whether PyTorch's table is wanted.
     pub summary: bool,
 }
@@ -220,12 +223,17 @@ impl Common<'_> {
         if let Value::Object(device) = device {
             settings.extend(device);
         }
-        let mut opening = opening.profile(profile).history(self.record.events.is_some());
+        let mut opening =
+            opening.profile(profile).history(self.record.events.is_some() || self.record.snapshot.is_some());
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
         let (events, summary) = (self.record.events.clone(), self.record.summary);
-        Ok(Plan { subject, run, source, opening, settings, events, summary })
+        let snapshot = match &self.record.snapshot {
+            Some(out) => Some((out.clone(), format_of(out, None)?)),
+            None => None,
+        };
+        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary })
     }
 
     /// The network, and what its file says of training it.

@@ -18,8 +18,8 @@ use crate::ui::Ui;
 /// # Errors
 /// As a single run; but a point that runs out of memory is a row, and the others are run.
 pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArgs, ui: &Ui) -> Result<Code> {
-    if record.events.is_some() || record.summary {
-        return Err(Failure::usage("--events, --summary: they belong to one run, not to a scan"));
+    if record.events.is_some() || record.snapshot.is_some() || record.summary {
+        return Err(Failure::usage("--events, --snapshot, --summary: they belong to one run, not to a scan"));
     }
     output::check(args.destinations())?;
     let points = args::scan::points(&invocation.axes);

@@ -1,10 +1,13 @@
 //! `vramlab train`: one run; and how the report of a run is handed over.
 
+use std::path::Path;
+
 use lab::experiments::Table;
 use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
+use super::snapshot::written;
 use crate::args::{OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
@@ -38,7 +41,8 @@ pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
 /// # Errors
 /// As [`run`].
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
-    output::check(args.destinations().chain(&plan.events))?;
+    let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
+    output::check(args.destinations().chain(&plan.events).chain(snapshot))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
     let progress = Progress::new(ui, plan.run.steps as u64);
     execute(plan, ui, Some(&progress))
@@ -53,9 +57,14 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
     if let Value::Object(json) = &mut json {
         json.extend(extra.json);
     }
-    let events_take_stdout = plan.events == Some(Destination::Stdout);
+    let to_stdout = |out: &Destination| *out == Destination::Stdout;
+    let events_take_stdout =
+        plan.events.as_ref().is_some_and(to_stdout) || plan.snapshot.as_ref().is_some_and(|(out, _)| to_stdout(out));
     if let (Some(destination), Some(events)) = (&plan.events, &report.events) {
         destination.write(ui, &output::json_line(events)?)?;
+    }
+    if let (Some((out, format)), Some(document)) = (&plan.snapshot, &report.snapshot) {
+        out.write(ui, &written(document, *format, Path::new("--snapshot"))?)?;
     }
     let mut tables = match &report.outcome {
         Ok(outcome) => vec![memory::rows(report.rows()), memory::composition(outcome)],

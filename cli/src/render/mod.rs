@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub(crate) mod oom;
 pub(crate) mod prediction;
 pub(crate) mod replay;
+pub(crate) mod snapshot;
 pub(crate) mod style;
 pub(crate) mod table;
 
