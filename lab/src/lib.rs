@@ -1,7 +1,7 @@
 //! The laboratory: what one can train, how a step goes, what is asked of it and how it is answered.
 //!
 //! ```text
-//! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! snapshot → replay; experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.

@@ -69,7 +69,7 @@ fn for_people(tuned: &Tuned, file: &str, tables: &[Table], ui: &Ui) -> String {
         true => format!("{file}: no settings are better than the recorded ones, {}", name(recorded)),
         false => format!("PYTORCH_ALLOC_CONF={}", best.alloc_conf),
     };
-    let mut out = format!("{}\n", ui.style.bold(&line));
+    let mut out = format!("{}\n", ui.style.bold(&wrapped(&line, WIDTH, 2)));
     let mut say = |text: String| out += &format!("{}\n", wrapped(&text, WIDTH, 2));
     if !nothing {
         say(saves("On the part that the search saw", &recorded.searched, &best.searched));

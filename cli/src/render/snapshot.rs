@@ -140,7 +140,7 @@ pub(crate) fn text(shown: &Shown, tables: &[Table], style: Style) -> String {
         out += &paragraph(&format!("Peak of what was requested: {}, {when}.", bytes::both(peak.bytes)));
     }
     out += "\n";
-    for part in tables {
+    for part in tables.iter().filter(|part| !part.rows.is_empty()) {
         out += &format!("{}\n", table::titled(part, style));
     }
     out + &paragraph(&left(shown))

@@ -20,6 +20,8 @@ const UNKNOWN: &str = "unknown";
 pub struct Recording<'a> {
     /// The segments at the end.
     pub segments: Segments,
+    /// How many events had happened then; later ones are left out.
+    pub events: usize,
     /// The device's memory in bytes, where the driver says so.
     pub capacity_bytes: Option<u64>,
     /// The allocator's settings, if it is PyTorch's.
@@ -28,8 +30,10 @@ pub struct Recording<'a> {
 
 /// A device's history as a snapshot. It must have been kept from the device's first allocation on.
 pub fn record(ledger: &Ledger, recording: &Recording<'_>) -> Document {
-    let mut writer = Writer::new(ledger, recording.capacity_bytes);
-    let trace: Vec<Value> = ledger.history().iter().flat_map(|event| writer.event(event)).collect();
+    let history = ledger.history();
+    let history = &history[..recording.events.min(history.len())];
+    let mut writer = Writer::new(ledger, history, recording.capacity_bytes);
+    let trace: Vec<Value> = history.iter().flat_map(|event| writer.event(event)).collect();
     writer.phase(PhaseId(0));
     let segments: Vec<Value> = recording.segments.segments.iter().map(|segment| writer.segment(segment)).collect();
     let mut document = writer.document;
@@ -75,9 +79,9 @@ struct Lives {
 }
 
 impl<'a> Writer<'a> {
-    fn new(ledger: &'a Ledger, capacity: Option<u64>) -> Self {
+    fn new(ledger: &'a Ledger, history: &[Event], capacity: Option<u64>) -> Self {
         let mut roles = HashMap::new();
-        for event in ledger.history() {
+        for event in history {
             match *event {
                 Event::Alloc { id, category, .. } => drop(roles.insert(id, category)),
                 Event::Retag { id, to } => drop(roles.insert(id, to)),

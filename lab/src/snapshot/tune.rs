@@ -115,14 +115,14 @@ pub fn tune(
                 break;
             }
             let together = chosen.iter().copied().chain([*option]).collect::<Vec<_>>().join(",");
-            let found = search.candidate(&together)?;
+            let Some(found) = search.candidate(&together)? else { continue };
             if best.is_none_or(|(cost, _)| found < cost) {
                 best = Some((found, option));
             }
         }
         let now = search.candidate(&chosen.join(","))?;
         match best {
-            Some((cost, option)) if cost < now => chosen.push(option),
+            Some((cost, option)) if now.is_some_and(|now| cost < now) => chosen.push(option),
             _ => break,
         }
     }
@@ -179,13 +179,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn candidate(&mut self, alloc_conf: &str) -> Result<Cost> {
+    /// What settings take; `None` for some that PyTorch does not take together, such as blocks larger than a segment
+    /// that are split.
+    fn candidate(&mut self, alloc_conf: &str) -> Result<Option<Cost>> {
         if let Some(known) = self.tried.iter().find(|known| known.alloc_conf == alloc_conf) {
-            return Ok(known.searched);
+            return Ok(Some(known.searched));
         }
-        let searched = cost(self.trace, &config(self.version, alloc_conf)?, self.machine)?;
+        let Ok(config) = config(self.version, alloc_conf) else { return Ok(None) };
+        let searched = cost(self.trace, &config, self.machine)?;
         self.tried.push(Candidate { alloc_conf: alloc_conf.to_string(), searched, held_out: None });
-        Ok(searched)
+        Ok(Some(searched))
     }
 }
 
