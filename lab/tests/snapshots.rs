@@ -332,3 +332,28 @@ fn what_doubles_at_each_step_stays_small() {
         assert!(error.to_string().contains("bytes as JSON"), "{error}");
     }
 }
+
+#[test]
+fn tuning_finds_what_helps_and_holds() {
+    use lab::replay::{Operation, Settings, Trace};
+    use lab::snapshot::tune;
+    use memcore::memory::AllocatorConfig;
+    // Batches that grow: each tensor is a little larger than any free segment. Expandable segments were made for this.
+    let mut operations = Vec::new();
+    for step in 0..100u64 {
+        operations.push(Operation::Allocate { bytes: (40 + 2 * step) << 20, stream: 0, served: true });
+        operations.push(Operation::Free { allocation: step as u32 });
+    }
+    let trace = Trace::new("growing", Settings::default(), operations).unwrap();
+    let tuned = tune(&trace, &AllocatorConfig::default(), &Machine::default(), &mut || false).unwrap();
+    assert!(tuned.best.alloc_conf.contains("expandable_segments:True"), "{tuned:?}");
+    assert_eq!(tuned.overfitted, None);
+    let (best, recorded) = (tuned.best.held_out.unwrap(), tuned.recorded.held_out.unwrap());
+    // Held out are steps 60 to 99, on an empty allocator: 160 to 238 MiB, one after the other, or the largest alone.
+    assert_eq!(recorded.peak_reserved, (60..100).map(|step| (40 + 2 * step) << 20).sum::<u64>());
+    assert_eq!((best.peak_reserved, tuned.lower_bound), (240 << 20, 238 << 20));
+    // Nothing to be found, nothing proposed.
+    let one = Trace::new("one", Settings::default(), trace.operations()[..2].to_vec()).unwrap();
+    let tuned = tune(&one, &AllocatorConfig::default(), &Machine::default(), &mut || false).unwrap();
+    assert_eq!((tuned.best.alloc_conf.as_str(), &tuned.best), ("", &tuned.recorded));
+}

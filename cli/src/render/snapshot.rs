@@ -1,7 +1,7 @@
 //! Snapshots for people.
 
 use lab::experiments::{Cell, Table};
-use lab::snapshot::{Agreement, Comparison, Held, Snapshot, StackId, Totals};
+use lab::snapshot::{Agreement, Comparison, Held, Snapshot, StackId, Totals, total};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
@@ -25,7 +25,7 @@ pub(crate) fn tables(shown: &Shown) -> Vec<Table> {
 }
 
 fn by_stack(title: &str, snapshot: &Snapshot, held: &[Held], top: usize) -> Table {
-    let all: u64 = held.iter().map(|held| held.bytes).sum();
+    let all = total(held.iter().map(|held| held.bytes));
     let row = |held: &Held| {
         vec![
             Cell::Bytes(held.bytes),
@@ -37,7 +37,7 @@ fn by_stack(title: &str, snapshot: &Snapshot, held: &[Held], top: usize) -> Tabl
     let mut rows: Vec<Vec<Cell>> = held.iter().take(top).map(row).collect();
     if held.len() > top {
         let rest = &held[top..];
-        let bytes: u64 = rest.iter().map(|held| held.bytes).sum();
+        let bytes = total(rest.iter().map(|held| held.bytes));
         rows.push(vec![
             Cell::Bytes(bytes),
             Cell::Text(format!("{:.1} %", bytes as f64 / all.max(1) as f64 * 100.0)),
@@ -78,7 +78,7 @@ fn segments(shown: &Shown) -> Table {
 fn growing(shown: &Shown) -> Table {
     let row = |growth: &lab::snapshot::Growth| {
         vec![
-            Cell::Bytes(growth.bytes * growth.more / growth.steps.max(1)),
+            Cell::Bytes(growth.bytes.saturating_mul(growth.more) / growth.steps.max(1)),
             Cell::Bytes(growth.bytes),
             Cell::Count(growth.more),
             Cell::Text(brief(&shown.snapshot.stack_lines(growth.stack))),
@@ -175,7 +175,7 @@ fn totals(totals: &Totals) -> String {
 /// What the trace leaves behind.
 fn left(shown: &Shown) -> String {
     let leftovers = &shown.leftovers;
-    let live: u64 = leftovers.live.iter().map(|held| held.bytes).sum();
+    let live = total(leftovers.live.iter().map(|held| held.bytes));
     let count: u64 = leftovers.live.iter().map(|held| held.allocations).sum();
     if shown.peak.is_none() {
         return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, and with stacks."
@@ -187,7 +187,7 @@ fn left(shown: &Shown) -> String {
         [] => text += " The recording does not tell steps, so that growth per step is not known.",
         [_] | [_, _] => text += " Too few steps to tell growth.",
         [_, steps @ ..] => {
-            let growth = steps.last().copied().unwrap_or(0) as i64 - steps[0] as i64;
+            let growth = (steps.last().copied().unwrap_or(0) as i64).saturating_sub(steps[0] as i64);
             text += &format!(
                 " Live at the ends of {}: {}; {}.",
                 counted(leftovers.steps.len() as u64, "step"),
@@ -232,7 +232,7 @@ pub(crate) fn comparison_tables(comparison: &Comparison, top: usize) -> Vec<Tabl
         vec![
             Cell::Bytes(change.bytes.0),
             Cell::Bytes(change.bytes.1),
-            Cell::Difference(change.bytes.1 as i64 - change.bytes.0 as i64),
+            Cell::Difference((change.bytes.1 as i64).saturating_sub(change.bytes.0 as i64)),
             Cell::Text(brief(&change.stack)),
         ]
     };
@@ -258,7 +258,7 @@ pub(crate) fn comparison(
         ("requested", before.requested, after.requested),
         ("free", before.free, after.free),
     ] {
-        let difference = bytes::signed(two as i64 - one as i64);
+        let difference = bytes::signed((two as i64).saturating_sub(one as i64));
         out += &paragraph(&format!("{what}: {} → {} ({difference})", bytes::both(one), bytes::both(two)));
     }
     out += &paragraph(&format!(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use memcore::memory::{Allocator, Block, BlockState, DriverEvent};
 
-use super::model::{Action, Snapshot};
+use super::model::{Action, Snapshot, total};
 use super::program::Program;
 use crate::error::Result;
 use crate::replay::{Machine, Observer, Operation, Policy, replay};
@@ -57,7 +57,7 @@ pub fn agreement(
     replay(&program.trace, &mut *opened.allocator, &mut watch)?;
     let mut found = watch.found;
     let ours = opened.allocator.snapshot();
-    found.final_reserved = (snapshot.segments_of(device).map(|s| s.bytes).sum(), ours.reserved_bytes());
+    found.final_reserved = (total(snapshot.segments_of(device).map(|s| s.bytes)), ours.reserved_bytes());
     found.peak_reserved.0 = peak_reserved(snapshot, device);
     found.before = program.before;
     let mut shapes: HashMap<Shape, usize> = HashMap::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::held::Totals;
-use super::model::{Snapshot, StackId};
+use super::model::{Snapshot, StackId, total};
 
 /// What a stack holds in two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn compare(before: &Snapshot, after: &Snapshot, device: usize) -> Comparison
                 false => (&mut change.bytes.0, &mut change.allocations.0),
                 true => (&mut change.bytes.1, &mut change.allocations.1),
             };
-            *bytes += held.bytes;
+            *bytes = bytes.saturating_add(held.bytes);
             *allocations += held.allocations;
         }
     }
@@ -61,7 +61,7 @@ pub fn compare(before: &Snapshot, after: &Snapshot, device: usize) -> Comparison
     let (first, second) = (keys(before), keys(after));
     let only = |one: &HashSet<(u64, u64)>, other: &HashSet<(u64, u64)>| {
         let only: Vec<u64> = one.difference(other).map(|(_, bytes)| *bytes).collect();
-        (only.len(), only.iter().sum::<u64>())
+        (only.len(), total(only))
     };
     let (gone, new) = (only(&first, &second), only(&second, &first));
     Comparison {

@@ -65,7 +65,8 @@ impl Snapshot {
                 }
             }
         }
-        growing.sort_unstable_by_key(|growth| (std::cmp::Reverse(growth.bytes * growth.more), growth.stack));
+        growing
+            .sort_unstable_by_key(|growth| (std::cmp::Reverse(growth.bytes.saturating_mul(growth.more)), growth.stack));
         Leftovers { live, steps, growing }
     }
 
@@ -77,7 +78,7 @@ impl Snapshot {
         let mut live: HashMap<u64, (StackId, u64)> = HashMap::new();
         for (address, bytes, _) in self.before(device) {
             live.insert(address, (StackId(0), bytes));
-            sum += bytes;
+            sum = sum.saturating_add(bytes);
         }
         let mut ends = ends.into_iter().peekable();
         for event in self.trace(device) {
@@ -89,7 +90,7 @@ impl Snapshot {
                 Action::Alloc => {
                     live.insert(event.address, (event.stack, event.bytes));
                     *now.entry((event.stack, event.bytes)).or_default() += 1;
-                    sum += event.bytes;
+                    sum = sum.saturating_add(event.bytes);
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
                     if let Some((stack, bytes)) = live.remove(&event.address) {

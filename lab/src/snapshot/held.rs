@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use memcore::memory::BlockState;
 
-use super::model::{Action, Snapshot, StackId};
+use super::model::{Action, Snapshot, StackId, total};
 
 /// What one stack holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,12 +63,13 @@ impl Snapshot {
         for segment in self.segments_of(device) {
             let (active, largest) = (segment.active_bytes(), segment.largest_free_bytes());
             totals.segments += 1;
-            totals.reserved += segment.bytes;
-            totals.allocated += segment.allocated_bytes();
-            totals.active += active;
-            totals.requested += segment.requested_bytes();
-            totals.free += segment.bytes - active;
-            totals.free_split += if active > 0 { segment.bytes - active } else { 0 };
+            totals.reserved = totals.reserved.saturating_add(segment.bytes);
+            totals.allocated = totals.allocated.saturating_add(segment.allocated_bytes());
+            totals.active = totals.active.saturating_add(active);
+            totals.requested = totals.requested.saturating_add(segment.requested_bytes());
+            totals.free = totals.free.saturating_add(segment.bytes - active);
+            let split = if active > 0 { segment.bytes - active } else { 0 };
+            totals.free_split = totals.free_split.saturating_add(split);
             totals.largest_free = totals.largest_free.max(largest);
         }
         totals
@@ -85,18 +86,20 @@ impl Snapshot {
     /// requested, as the clients let go then.
     pub fn live_bytes(&self, device: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         let mut live: HashMap<u64, u64> = HashMap::new();
-        let mut sum = 0;
+        let mut sum = 0u64;
         for (address, bytes, _) in self.before(device) {
             live.insert(address, bytes);
-            sum += bytes;
+            sum = sum.saturating_add(bytes);
         }
         self.trace(device).iter().enumerate().map(move |(at, event)| {
             match event.action {
                 Action::Alloc => {
-                    sum += event.bytes;
-                    sum -= live.insert(event.address, event.bytes).unwrap_or(0);
+                    let replaced = live.insert(event.address, event.bytes).unwrap_or(0);
+                    sum = sum.saturating_add(event.bytes).saturating_sub(replaced);
                 }
-                Action::FreeRequested | Action::FreeCompleted => sum -= live.remove(&event.address).unwrap_or(0),
+                Action::FreeRequested | Action::FreeCompleted => {
+                    sum = sum.saturating_sub(live.remove(&event.address).unwrap_or(0));
+                }
                 _ => {}
             }
             (at, sum)
@@ -105,7 +108,7 @@ impl Snapshot {
 
     /// The moment at which most was live, and who held it.
     pub fn peak(&self, device: usize) -> Peak {
-        let before: u64 = self.before(device).iter().map(|(_, bytes, _)| bytes).sum();
+        let before = total(self.before(device).into_iter().map(|(_, bytes, _)| bytes));
         let mut peak = Peak { event: None, bytes: before, by_stack: Vec::new() };
         for (at, bytes) in self.live_bytes(device) {
             if bytes > peak.bytes {
@@ -150,7 +153,7 @@ pub(super) fn by_stack(held: impl Iterator<Item = (StackId, u64)>) -> Vec<Held> 
     let mut sums: HashMap<StackId, Held> = HashMap::new();
     for (stack, bytes) in held {
         let sum = sums.entry(stack).or_insert(Held { stack, ..Held::default() });
-        sum.bytes += bytes;
+        sum.bytes = sum.bytes.saturating_add(bytes);
         sum.allocations += 1;
     }
     let mut sums: Vec<Held> = sums.into_values().collect();

@@ -13,6 +13,7 @@
 mod agreement;
 mod compare;
 mod decode;
+mod equal;
 mod fault;
 mod growth;
 mod held;
@@ -37,7 +38,7 @@ pub use held::{Held, Peak, Totals};
 pub use json_write::{MOST_JSON_BYTES, write_json};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
-    StreamId, TraceEvent,
+    StreamId, TraceEvent, total,
 };
 pub use open::{Format, MOST_BYTES};
 pub use pickle::write_pickle;

@@ -211,6 +211,11 @@ pub struct FrameText<'a> {
     pub name: &'a str,
 }
 
+/// A sum that a file's absurd sizes do not break.
+pub fn total(bytes: impl IntoIterator<Item = u64>) -> u64 {
+    bytes.into_iter().fold(0, u64::saturating_add)
+}
+
 impl Segment {
     /// Bytes of blocks that clients hold.
     pub fn allocated_bytes(&self) -> u64 {
@@ -234,7 +239,7 @@ impl Segment {
     }
 
     fn sum(&self, of: impl Fn(&Block) -> Option<u64>) -> u64 {
-        self.blocks.iter().filter_map(of).sum()
+        total(self.blocks.iter().filter_map(of))
     }
 }
 

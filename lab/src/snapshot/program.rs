@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use memcore::memory::{AllocatorConfig, BlockState, TorchVersion};
 
-use super::model::{Action, Snapshot, StreamId, TraceEvent};
+use super::model::{Action, Snapshot, StreamId, TraceEvent, total};
 use crate::error::{Error, Result};
 use crate::replay::{Operation, Settings, Trace};
 
@@ -67,7 +67,7 @@ impl Snapshot {
             return Err(Error::usage(name, problem));
         }
         let before = self.before(device);
-        let mut maker = Maker::new(self, trace, &before)?;
+        let mut maker = Maker::new(self, device, &before)?;
         for (at, _) in trace.iter().enumerate() {
             maker.event(at)?;
         }
@@ -109,7 +109,7 @@ impl Snapshot {
 
     /// Bytes of segments when the trace began.
     pub(super) fn reserved_before(&self, device: usize) -> u64 {
-        let end: u64 = self.segments_of(device).map(|segment| segment.bytes).sum();
+        let end = total(self.segments_of(device).map(|segment| segment.bytes));
         let (mut taken, mut given) = (0u64, 0u64);
         for event in self.trace(device) {
             match event.action {
@@ -138,7 +138,8 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    fn new(snapshot: &Snapshot, trace: &'a [TraceEvent], before: &[(u64, u64, StreamId)]) -> Result<Self> {
+    fn new(snapshot: &'a Snapshot, device: usize, before: &[(u64, u64, StreamId)]) -> Result<Self> {
+        let trace = snapshot.trace(device);
         let settings = snapshot.settings.as_ref();
         let mut maker = Self {
             trace,
@@ -147,13 +148,11 @@ impl<'a> Maker<'a> {
             addresses: Vec::new(),
             lives: HashMap::new(),
             pending: HashMap::new(),
-            reserved: 0,
+            reserved: snapshot.reserved_before(device),
             capacity: None,
             collects: settings.is_some_and(|settings| settings.garbage_collection_threshold > 0.0),
             gaps: 0,
         };
-        let device = snapshot.traces.iter().position(|other| std::ptr::eq(other.as_slice(), trace)).unwrap_or(0);
-        maker.reserved = snapshot.reserved_before(device);
         maker.capacity = maker.capacity();
         for (address, bytes, stream) in before {
             maker.allocate(0, *address, *bytes, *stream)?;

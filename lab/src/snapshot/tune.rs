@@ -50,7 +50,7 @@ pub struct Tuned {
 /// The share of the trace that the search sees.
 const SEARCHED: f64 = 0.6;
 
-/// What each option may be. Every option alone, then the best of each combined with those of others.
+/// What each option may be.
 const EXPANDABLE: [&str; 1] = ["expandable_segments:True"];
 const SPLIT: [&str; 6] = [
     "max_split_size_mb:20",
@@ -88,60 +88,26 @@ pub fn tune(
 ) -> Result<Tuned> {
     let (first, rest) = split(trace)?;
     let mut search = Search { trace: &first, version: recorded.version, machine, tried: Vec::new() };
-    let mut recorded_candidate = Candidate {
-        alloc_conf: recorded.last_settings.clone(),
-        searched: cost(&first, recorded, machine)?,
-        held_out: None,
-    };
-    search.candidate("")?;
-    let mut chosen: Vec<&str> = Vec::new();
-    // Collection does nothing unless the process has a share of the device.
-    let collect: &[&str] = if machine.memory_fraction.is_some_and(|fraction| fraction < 1.0) { &COLLECT } else { &[] };
-    let groups: [&[&str]; 5] = [&EXPANDABLE, &SPLIT, &ROUNDUP, &SEGMENT, collect];
-    for group in groups {
-        for option in group {
-            if interrupted() {
-                break;
-            }
-            search.candidate(option)?;
-        }
-    }
-    // The best of each group, joined greedily.
-    loop {
-        let used = |option: &str| chosen.iter().any(|other: &&str| key(other) == key(option));
-        let mut best: Option<(Cost, &str)> = None;
-        for option in groups.iter().copied().flatten().filter(|option| !used(option)) {
-            if interrupted() {
-                break;
-            }
-            let together = chosen.iter().copied().chain([*option]).collect::<Vec<_>>().join(",");
-            let Some(found) = search.candidate(&together)? else { continue };
-            if best.is_none_or(|(cost, _)| found < cost) {
-                best = Some((found, option));
-            }
-        }
-        let now = search.candidate(&chosen.join(","))?;
-        match best {
-            Some((cost, option)) if now.is_some_and(|now| cost < now) => chosen.push(option),
-            _ => break,
-        }
-    }
-    let version = search.version;
+    search.greedily(interrupted)?;
     let mut tried = search.tried;
     tried.sort_by(|a, b| a.searched.cmp(&b.searched).then(a.alloc_conf.len().cmp(&b.alloc_conf.len())));
-    recorded_candidate.held_out = Some(cost(&rest, recorded, machine)?);
-    let mut overfitted = None;
-    let mut best = recorded_candidate.clone();
-    if let Some(found) = tried.first_mut().filter(|found| found.searched < recorded_candidate.searched) {
-        found.held_out = Some(cost(&rest, &config(version, &found.alloc_conf)?, machine)?);
-        if found.held_out <= recorded_candidate.held_out {
+    let recorded = Candidate {
+        alloc_conf: recorded.last_settings.clone(),
+        searched: cost(&first, recorded, machine)?,
+        held_out: Some(cost(&rest, recorded, machine)?),
+    };
+    let (mut best, mut overfitted) = (recorded.clone(), None);
+    if let Some(found) = tried.first_mut().filter(|found| found.searched < recorded.searched) {
+        let config = config(first.settings.version, &found.alloc_conf)?;
+        found.held_out = Some(cost(&rest, &config, machine)?);
+        if found.held_out <= recorded.held_out {
             best = found.clone();
         } else {
             overfitted = Some(found.clone());
         }
     }
     Ok(Tuned {
-        recorded: recorded_candidate,
+        recorded,
         best,
         tried,
         operations: (first.operations().len(), rest.operations().len()),
@@ -179,6 +145,37 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Tries every option alone, and adds to the best the best of the others, as long as that helps.
+    fn greedily(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
+        // Collection does nothing unless the process has a share of the device.
+        let shared = self.machine.memory_fraction.is_some_and(|fraction| fraction < 1.0);
+        let collect: &[&str] = if shared { &COLLECT } else { &[] };
+        let groups: [&[&str]; 5] = [&EXPANDABLE, &SPLIT, &ROUNDUP, &SEGMENT, collect];
+        let mut chosen: Vec<&str> = Vec::new();
+        let mut now = self.candidate("")?;
+        loop {
+            let used = |option: &str| chosen.iter().any(|other| key(other) == key(option));
+            let mut best: Option<(Cost, &str)> = None;
+            for option in groups.iter().copied().flatten().filter(|option| !used(option)) {
+                if interrupted() {
+                    return Ok(());
+                }
+                let together = chosen.iter().copied().chain([*option]).collect::<Vec<_>>().join(",");
+                let Some(found) = self.candidate(&together)? else { continue };
+                if best.is_none_or(|(cost, _)| found < cost) {
+                    best = Some((found, option));
+                }
+            }
+            match best {
+                Some((cost, option)) if now.is_some_and(|now| cost < now) => {
+                    chosen.push(option);
+                    now = Some(cost);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// What settings take; `None` for some that PyTorch does not take together, such as blocks larger than a segment
     /// that are split.
     fn candidate(&mut self, alloc_conf: &str) -> Result<Option<Cost>> {
@@ -216,7 +213,12 @@ fn split(trace: &Trace) -> Result<(Trace, Trace)> {
     }
     let mut number = lives.len();
     for operation in &operations[seam..] {
+        // What failed before the seam is nothing to free behind it.
+        let there = |allocation: u32| renamed[allocation as usize] != u32::MAX;
         rest.push(match *operation {
+            Operation::Free { allocation } | Operation::RecordStream { allocation, .. } if !there(allocation) => {
+                continue;
+            }
             Operation::Allocate { .. } => {
                 renamed[number] = made;
                 number += 1;
