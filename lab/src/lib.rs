@@ -1,7 +1,8 @@
 //! The laboratory: what one can train, how a step goes, what is asked of it and how it is answered.
 //!
 //! ```text
-//! snapshot → replay; experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! snapshot → replay
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.

@@ -351,7 +351,9 @@ fn tuning_finds_what_helps_and_holds() {
     let (best, recorded) = (tuned.best.held_out.unwrap(), tuned.recorded.held_out.unwrap());
     // Held out are steps 60 to 99, on an empty allocator: 160 to 238 MiB, one after the other, or the largest alone.
     assert_eq!(recorded.peak_reserved, (60..100).map(|step| (40 + 2 * step) << 20).sum::<u64>());
-    assert_eq!((best.peak_reserved, tuned.lower_bound), (240 << 20, 238 << 20));
+    assert_eq!(tuned.lower_bound, 238 << 20);
+    // The largest alone, and the rest of a page.
+    assert!((tuned.lower_bound..=256 << 20).contains(&best.peak_reserved), "{best:?}");
     // Nothing to be found, nothing proposed.
     let one = Trace::new("one", Settings::default(), trace.operations()[..2].to_vec()).unwrap();
     let tuned = tune(&one, &AllocatorConfig::default(), &Machine::default(), &mut || false).unwrap();

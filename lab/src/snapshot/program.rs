@@ -89,10 +89,8 @@ impl Snapshot {
         for event in self.trace(device) {
             match event.action {
                 Action::Alloc => drop(made.insert(event.address, true)),
-                Action::FreeRequested | Action::FreeCompleted => {
-                    if made.insert(event.address, false).is_none() {
-                        before.insert(event.address, (event.bytes, event.stream));
-                    }
+                Action::FreeRequested | Action::FreeCompleted if made.insert(event.address, false).is_none() => {
+                    before.insert(event.address, (event.bytes, event.stream));
                 }
                 _ => {}
             }

@@ -162,7 +162,7 @@ impl<'a, R: Read> Machine<'a, R> {
                 let from = self.below(2)?;
                 self.set(from)?;
             }
-            op::LIST | op::DICT => self.from_mark(opcode)?,
+            op::LIST | op::DICT => self.collect(opcode)?,
             op::FRAME => self.frame()?,
             op::PROTO => return self.fault("PROTO stands only at the beginning"),
             other => return self.fault(op::refusal(other)),
@@ -305,7 +305,7 @@ impl<'a, R: Read> Machine<'a, R> {
             return self.fault(format!("sets items of {}", self.document.name(under)));
         };
         let items = &self.stack[from..];
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return self.fault("a key without a value");
         }
         self.document.set(dict, items, self.at)?;
@@ -314,7 +314,7 @@ impl<'a, R: Read> Machine<'a, R> {
     }
 
     /// A list or a dict of everything above the mark.
-    fn from_mark(&mut self, opcode: u8) -> Sound<()> {
+    fn collect(&mut self, opcode: u8) -> Sound<()> {
         let mark = self.mark()?;
         let items = self.stack.split_off(mark);
         let value =
