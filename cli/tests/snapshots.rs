@@ -44,10 +44,10 @@ fn our_own_runs_open_in_the_viewer() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     let (pickle, text) = (path("own.pickle"), path("own.json"));
     for (flags, code) in [
-        (&["--allocator", "caching"][..], 0),
+        (&["--memory-limit", "16MiB"][..], 1),
+        (&["--allocator", "caching"], 0),
         (&["--alloc-conf", "expandable_segments:True"], 0),
         (&["--allocator", "direct"], 0),
-        (&["--memory-limit", "4MiB"], 1),
     ] {
         for file in [&pickle, &text] {
             let base = [
@@ -73,7 +73,7 @@ fn our_own_runs_open_in_the_viewer() {
             let trace = own["device_traces"][0].as_array().unwrap();
             trace.iter().filter(|entry| entry["action"] == action).count()
         };
-        assert!(of("alloc") > 50 && of("free_completed") > 20, "{flags:?}");
+        assert!(code == 1 || of("alloc") > 50 && of("free_completed") > 20, "{flags:?}");
         assert_eq!(of("oom"), usize::from(code == 1), "{flags:?}");
         if flags[1] != "direct" {
             // Read back, the program gives its own segments again.

@@ -77,9 +77,9 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     for change in changes {
         let length = bytes.len().max(1);
         match *change {
-            Change::Byte(at, byte) => bytes.iter_mut().nth(at % length).into_iter().for_each(|old| *old = byte),
+            Change::Byte(at, byte) => bytes.get_mut(at % length).into_iter().for_each(|old| *old = byte),
             Change::Opcode(at, which) => {
-                bytes.iter_mut().nth(at % length).into_iter().for_each(|old| *old = TELLING[which % TELLING.len()]);
+                bytes.get_mut(at % length).into_iter().for_each(|old| *old = TELLING[which % TELLING.len()]);
             }
             Change::Copy(from, to, count) => {
                 let from = from % length;
