@@ -17,6 +17,7 @@ pub mod models;
 pub mod predict;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod summits;
 pub mod training;
 
