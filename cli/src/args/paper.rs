@@ -5,7 +5,7 @@ use std::str::FromStr;
 use lab::cards::{self, Card};
 
 use super::scan::ScanArgs;
-use super::{AllocatorArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
+use super::{AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
 
 /// A card by its name, or by what the driver says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
+    pub page: HtmlArgs,
+    #[command(flatten)]
     pub record: RecordArgs,
     #[command(flatten)]
     pub scan: ScanArgs,
@@ -103,6 +105,8 @@ pub(crate) struct FitArgs {
     pub paper: PaperArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
 }
 
 #[cfg(test)]

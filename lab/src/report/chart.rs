@@ -165,10 +165,10 @@ impl Chart {
         let _ = write!(
             out,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{base}\" y2=\"{base}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
             WIDTH - RIGHT,
-            WIDTH - RIGHT + 10.0,
-            base + 17.0,
+            WIDTH - RIGHT,
+            base + 33.0,
             escaped(&self.x)
         );
     }
@@ -206,7 +206,8 @@ impl Chart {
         }
         if series.shape == Shape::Dots || (series.shape == Shape::Line && points.len() <= 40) {
             for (x, y) in &points {
-                let at = self.labels.get(*x as usize).cloned().unwrap_or_else(|| format!("{} {}", self.x, number_of(*x)));
+                let at =
+                    self.labels.get(*x as usize).cloned().unwrap_or_else(|| format!("{} {}", self.x, number_of(*x)));
                 let exact = if self.bytes { format!(" ({} bytes)", grouped(y.max(0.0) as u64)) } else { String::new() };
                 let title = format!("{}: {}{exact} at {at}", series.name, self.value(*y));
                 let _ = writeln!(
@@ -225,6 +226,7 @@ impl Chart {
         let mut ends: Vec<(f64, &Series)> = self
             .series
             .iter()
+            .filter(|series| !series.name.is_empty())
             .filter_map(|series| series.points.last().map(|(_, y)| (scale.y(*y), series)))
             .collect();
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -271,7 +273,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 /// Round values from 0 to the top: of bytes, powers of two and their multiples.
 fn ticks(top: f64, bytes: bool) -> Vec<f64> {
-    let step = if bytes { (top / 5.0).max(1.0).log2().ceil().exp2() } else { nice(top / 5.0) };
+    let step = if bytes { (top / 6.0).max(1.0).log2().ceil().exp2() } else { nice(top / 5.0) };
     (0..=16).map(|k| f64::from(k) * step).take_while(|tick| *tick <= top).collect()
 }
 
@@ -291,7 +293,14 @@ mod tests {
 
     fn chart(points: Vec<(f64, f64)>) -> Chart {
         let series = Series { name: "a<b".into(), points, color: 0, shape: Shape::Dots };
-        Chart { title: "T".into(), x: "batch".into(), labels: Vec::new(), series: vec![series], bytes: true, limit: None }
+        Chart {
+            title: "T".into(),
+            x: "batch".into(),
+            labels: Vec::new(),
+            series: vec![series],
+            bytes: true,
+            limit: None,
+        }
     }
 
     #[test]

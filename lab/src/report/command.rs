@@ -33,7 +33,11 @@ fn flag(name: &str, value: &Value) -> String {
 
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]
@@ -51,7 +55,9 @@ mod tests {
             of_run(&settings),
             "vramlab train --model mlp --nesterov --lr 0.1 --model-file 'my model'\\''s.toml' --backend cpu"
         );
-        let Value::Object(settings) = json!({ "set": ["batch=1,2", "steps=3"], "seed": 0, "gpu": null }) else { panic!() };
+        let Value::Object(settings) = json!({ "set": ["batch=1,2", "steps=3"], "seed": 0, "gpu": null }) else {
+            panic!()
+        };
         assert_eq!(again(&["run", "x"], &settings), "vramlab run x --set batch=1,2 --set steps=3 --seed 0");
         assert!(of_run(&settings).starts_with("vramlab predict "));
     }

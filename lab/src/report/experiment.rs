@@ -6,9 +6,9 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
+use super::command;
 use super::table::{Cell, of_result, plain, settings, table};
 use super::text::{element, escaped};
-use super::command;
 
 /// Rows of predictions that a page shows.
 const MOST_ROWS: usize = 1500;
@@ -107,7 +107,8 @@ fn predictions(out: &mut String, rows: &[Value]) {
             quantities.push(quantity);
         }
     }
-    let charts: Vec<Chart> = quantities.iter().filter_map(|quantity| chart(rows, axis, quantity)).take(MOST_CHARTS).collect();
+    let charts: Vec<Chart> =
+        quantities.iter().filter_map(|quantity| chart(rows, axis, quantity)).take(MOST_CHARTS).collect();
     if charts.is_empty() {
         return;
     }
@@ -186,7 +187,9 @@ fn rows(out: &mut String, rows: &[Value]) {
     let mut cells: Vec<Vec<Cell>> = Vec::new();
     let mut differ = 0usize;
     for row in rows {
-        let (Some(setting), Some(measured)) = (row["setting"].as_object(), row["measured"].as_object()) else { continue };
+        let (Some(setting), Some(measured)) = (row["setting"].as_object(), row["measured"].as_object()) else {
+            continue;
+        };
         let predicted = row["predicted"].as_object();
         let further = predicted.into_iter().flat_map(Map::keys).filter(|name| !measured.contains_key(*name));
         for quantity in measured.keys().chain(further) {

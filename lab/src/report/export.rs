@@ -53,8 +53,7 @@ impl Trace<'_> {
             Event::Oom { requested_bytes, op } => {
                 let text = self.recording.text(op);
                 let args = json!({ "operator": text, "requested_bytes": requested_bytes });
-                let instant =
-                    json!({ "ph": "i", "s": "g", "pid": 1, "tid": OPERATORS, "ts": at, "name": "out of memory", "args": args });
+                let instant = json!({ "ph": "i", "s": "g", "pid": 1, "tid": OPERATORS, "ts": at, "name": "out of memory", "args": args });
                 let _ = write!(self.out, ",\n{instant}");
             }
             Event::Retag { .. } | Event::SegmentAlloc { .. } | Event::SegmentFree { .. } => {}
@@ -164,7 +163,9 @@ pub fn folded_stacks(recording: &Recording) -> String {
     for event in recording.events().iter().take(peak.at as usize + 1) {
         match *event {
             Event::Alloc { bytes, category, op, scope, .. } => lives.push(Some((bytes, category.0, op, scope))),
-            Event::Free { allocation, .. } => lives.get_mut(allocation as usize).into_iter().for_each(|live| *live = None),
+            Event::Free { allocation, .. } => {
+                lives.get_mut(allocation as usize).into_iter().for_each(|live| *live = None)
+            }
             Event::Retag { allocation, category } => {
                 if let Some(Some((_, now, ..))) = lives.get_mut(allocation as usize) {
                     *now = category.0;

@@ -32,5 +32,5 @@ mod tests;
 
 pub use page::{Part, html};
 pub use read::Source;
-pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN};
+pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN, op_name};
 pub use timeline::{Moment, PhasePeak, Stretch, Timeline};

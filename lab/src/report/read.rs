@@ -110,6 +110,7 @@ struct Columns {
     retag_category: Vec<u32>,
     phase_names: Vec<String>,
     phase_at: Vec<u64>,
+    phase_retags: Vec<u64>,
     phase: Vec<u32>,
 }
 
@@ -181,16 +182,16 @@ impl Reading<'_> {
         loop {
             let phase = columns.phase_at.get(self.next.phase).filter(|at| **at <= self.event as u64);
             let retag = columns.retag_at.get(self.next.retag).filter(|at| **at <= self.event as u64);
-            // Of a phase and a change before one event, the change is of the phase before or of none.
-            match (retag, phase) {
-                (Some(_), _) => {
+            let due = columns.phase_retags.get(self.next.phase).is_some_and(|n| *n <= self.next.retag as u64);
+            match (retag, phase.filter(|_| due || retag.is_none())) {
+                (Some(_), None) => {
                     let allocation = entry(&columns.retag_ref, self.next.retag, "retag_ref", self.event)?;
                     let category = entry(&columns.retag_category, self.next.retag, "retag_category", self.event)?;
                     let category = self.named(&self.categories, category, "retag_category")?;
                     self.next.retag += 1;
                     self.recording.push(Event::Retag { allocation, category });
                 }
-                (None, Some(_)) => {
+                (_, Some(_)) => {
                     let phase = entry(&columns.phase, self.next.phase, "phase", self.event)?;
                     let name = self.named(&self.phases, phase, "phase")?;
                     self.next.phase += 1;
@@ -318,8 +319,13 @@ mod tests {
             panic!("no allocation")
         };
         assert_eq!((address, requested_bytes, bytes), (512, 100, 1024));
-        assert_eq!((recording.category_name(category), recording.text(op), recording.text(scope)), ("temporary", "mm", "fc"));
-        assert!(matches!(events[4], Event::Retag { allocation: 1, category } if recording.category_name(category) == "activation"));
+        assert_eq!(
+            (recording.category_name(category), recording.text(op), recording.text(scope)),
+            ("temporary", "mm", "fc")
+        );
+        assert!(
+            matches!(events[4], Event::Retag { allocation: 1, category } if recording.category_name(category) == "activation")
+        );
         assert!(matches!(events[5], Event::Free { allocation: 1, op } if recording.text(op) == "mm."));
         assert!(matches!(events[6], Event::Oom { requested_bytes: 7, .. }));
     }

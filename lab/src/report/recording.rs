@@ -79,6 +79,13 @@ pub enum Event {
     },
 }
 
+/// Who did something to memory, as a profiler would name it: `addmm`, `AddmmBackward0>mm`. A free by the engine around a
+/// node is `AddmmBackward0.`.
+pub fn op_name(origin: &memory::Origin, free: bool) -> String {
+    let label = memcore::context::label(origin.node, origin.op);
+    if free && origin.node == Some(origin.op) { label + "." } else { label }
+}
+
 /// What happened to memory, in order, with names.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -129,15 +136,14 @@ impl Recording {
         ledger: &Ledger,
         number: &dyn Fn(AllocId) -> Option<u32>,
     ) -> Option<Event> {
-        let label = |origin: &memory::Origin| memcore::context::label(origin.node, origin.op);
         Some(match *event {
             memory::Event::Alloc { requested_bytes, bytes, address, category, origin, .. } => {
-                let (op, scope) = (self.intern(&label(&origin)), self.intern(ledger.scope_path(origin.scope)));
+                let (op, scope) = (self.intern(&op_name(&origin, false)), self.intern(ledger.scope_path(origin.scope)));
                 let category = CategoryId(category as u8);
                 Event::Alloc { address, requested_bytes, bytes, category, op, scope }
             }
             memory::Event::Free { id, origin } => {
-                Event::Free { allocation: number(id)?, op: self.intern(&label(&origin)) }
+                Event::Free { allocation: number(id)?, op: self.intern(&op_name(&origin, true)) }
             }
             memory::Event::Retag { id, to } => Event::Retag { allocation: number(id)?, category: CategoryId(to as u8) },
             memory::Event::SegmentAlloc { address, bytes, .. } | memory::Event::SegmentMap { address, bytes, .. } => {
@@ -148,7 +154,7 @@ impl Recording {
             }
             memory::Event::Phase { phase } => Event::Phase { name: self.intern(ledger.phase_name(phase)) },
             memory::Event::Oom { requested_bytes, origin } => {
-                Event::Oom { requested_bytes, op: self.intern(&label(&origin)) }
+                Event::Oom { requested_bytes, op: self.intern(&op_name(&origin, false)) }
             }
             memory::Event::Refused { .. }
             | memory::Event::ExpandableUnsupported

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
+use super::command;
 use super::table::{Cell, plain, settings, table};
 use super::text::{bytes, counted, element, escaped, grouped, number, signed};
-use super::command;
 
 /// What the run is called: its model, batch and optimizer.
 pub(super) fn name(result: &Value) -> String {
@@ -169,12 +169,17 @@ fn composition(out: &mut String, result: &Value) {
     let total: u64 = categories.values().filter_map(Value::as_u64).sum();
     let mut names: Vec<&String> = categories.keys().collect();
     names.sort_by_key(|name| std::cmp::Reverse(categories[*name].as_u64()));
-    let share = |part: u64| Cell::text(&format!("{:.1} %", 100.0 * part as f64 / total.max(1) as f64));
+    let share = |part: u64| Cell::share(part, total);
     let there = names.into_iter().filter(|name| peak[*name] != 0 || after[*name].as_u64().is_some_and(|n| n > 0));
     let mut rows: Vec<Vec<Cell>> = there
         .map(|name| {
             let at_peak = peak[name].as_u64().unwrap_or(0);
-            vec![Cell::text(&name.replace('_', " ")), Cell::bytes(at_peak), share(at_peak), Cell::bytes_of(&after[name])]
+            vec![
+                Cell::text(&name.replace('_', " ")),
+                Cell::bytes(at_peak),
+                share(at_peak),
+                Cell::bytes_of(&after[name]),
+            ]
         })
         .collect();
     let held: u64 = after.as_object().map_or(0, |after| after.values().filter_map(Value::as_u64).sum());
@@ -197,7 +202,8 @@ fn modules(out: &mut String, by_scope: &Value) {
 
 fn summits(out: &mut String, summits: &Value) {
     let text = |value: &Value| Cell::text(value.as_str().unwrap_or_default());
-    let row = |s: &Value| vec![text(&s["phase"]), Cell::bytes_of(&s["allocated_bytes"]), text(&s["op"]), text(&s["scope"])];
+    let row =
+        |s: &Value| vec![text(&s["phase"]), Cell::bytes_of(&s["allocated_bytes"]), text(&s["op"]), text(&s["scope"])];
     let rows: Vec<Vec<Cell>> = list(summits).iter().map(row).collect();
     let columns = ["phase", "allocated", "reached by", "of"].map(String::from);
     table(out, "The peak and the next moments below it", &columns, &rows);

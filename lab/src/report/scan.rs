@@ -83,20 +83,26 @@ fn curves(out: &mut String, names: &[String], results: &[Value]) {
     let mut series = Vec::new();
     for (color, group) in groups.iter().enumerate() {
         let name = |figure: &str| if alone { figure.to_string() } else { format!("{group}: {figure}") };
-        let peak = line(group, &|result| result["run"]["peak"]["bytes"].as_u64());
-        series.push(Series { name: name("allocated"), points: peak, color, shape: Shape::Line });
-        let predicted = line(group, &|result| result["predicted"]["peak_bytes"].as_u64());
-        if !predicted.is_empty() {
-            series.push(Series { name: name("predicted"), points: predicted, color, shape: Shape::Predicted });
-        }
-        if alone {
-            let reserved = line(group, &|result| result["run"]["peak"]["reserved_bytes"].as_u64());
-            series.push(Series { name: "reserved".into(), points: reserved, color: 1, shape: Shape::Line });
+        // Of several lines the allocated ones are enough.
+        let figures =
+            [("allocated", "bytes", "peak_bytes", color), ("reserved", "reserved_bytes", "reserved_bytes", 1)];
+        for (figure, measured, predicted, color) in figures.into_iter().take(if alone { 2 } else { 1 }) {
+            let predicted = line(group, &|result| result["predicted"][predicted].as_u64());
+            let measured = line(group, &|result| result["run"]["peak"][measured].as_u64());
+            let shape = if predicted.is_empty() { Shape::Line } else { Shape::Dots };
+            series.push(Series { name: name(figure), points: measured, color, shape });
+            if !predicted.is_empty() {
+                let name = if alone { format!("{figure}, predicted") } else { String::new() };
+                series.push(Series { name, points: predicted, color, shape: Shape::Predicted });
+            }
         }
     }
     let labels = if numbers { Vec::new() } else { labels };
     let chart = Chart { title: "The peak".into(), x: axis.clone(), labels, series, bytes: true, limit: None };
     out.push_str("<section>\n<h2>How the peak grows</h2>\n");
+    if chart.series.iter().any(|series| series.shape == Shape::Predicted) {
+        out.push_str("<p class=\"note\">Dots are measured, dashed lines predicted without the device.</p>\n");
+    }
     chart.draw(out);
     out.push_str("</section>\n");
 }
@@ -122,7 +128,8 @@ fn rows(out: &mut String, names: &[String], results: &[Value]) {
         }
         cells.push(Cell::bytes_of(&run["peak"]["reserved_bytes"]));
         cells.push(Cell::value(&run["ms_per_step_median"], ""));
-        let failed = run["out_of_memory"]["verdict"].as_str().map_or(String::new(), |why| format!("out of memory: {why}"));
+        let failed =
+            run["out_of_memory"]["verdict"].as_str().map_or(String::new(), |why| format!("out of memory: {why}"));
         let who = || [&run["peak"]["phase"], &run["peak"]["op"], &run["peak"]["scope"]].map(plain).join(" · ");
         cells.push(Cell::text(&if failed.is_empty() { who() } else { failed }));
         cells

@@ -52,8 +52,7 @@ impl Segments {
     pub(super) fn give_back(&mut self, address: u64, bytes: u64, at: u32) {
         let end = address.saturating_add(bytes);
         let overlapping = |(start, piece): (&u64, &Piece)| (start + piece.bytes > address).then_some((*start, *piece));
-        let found: Vec<(u64, Piece)> =
-            self.pieces.range(..end).rev().map_while(overlapping).collect();
+        let found: Vec<(u64, Piece)> = self.pieces.range(..end).rev().map_while(overlapping).collect();
         for (start, piece) in found {
             self.pieces.remove(&start);
             self.reserved_bytes -= piece.bytes;
@@ -90,8 +89,7 @@ impl Segments {
     /// All segments that ever were, the largest `most` of them, by the time and place where they began.
     pub(super) fn stays(self, most: usize) -> Vec<Stay> {
         let now = self.pieces.iter();
-        let there =
-            now.map(|(&address, piece)| Stay { address, bytes: piece.bytes, from: piece.from, to: u32::MAX });
+        let there = now.map(|(&address, piece)| Stay { address, bytes: piece.bytes, from: piece.from, to: u32::MAX });
         let mut stays: Vec<Stay> = self.gone.into_iter().filter(|stay| stay.from < stay.to).chain(there).collect();
         stays.sort_by_key(|stay| std::cmp::Reverse(stay.bytes));
         stays.truncate(most);

@@ -29,6 +29,11 @@ impl Cell {
         Self { markup: grouped(value), figure: true }
     }
 
+    /// A part of a whole, in percent.
+    pub(super) fn share(part: u64, whole: u64) -> Self {
+        Self { markup: format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64), figure: true }
+    }
+
     /// What is not known.
     pub(super) fn none() -> Self {
         Self { markup: "–".into(), figure: true }
@@ -74,8 +79,8 @@ pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[V
     let title = escaped(title);
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table>\n\
-         <caption>{title}</caption>\n<thead><tr>"
+        "<div class=\"titled\">\n<p class=\"title\">{title}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"{title}\">\n<table aria-label=\"{title}\">\n<thead><tr>"
     );
     for (i, column) in columns.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(i), escaped(column));
@@ -91,7 +96,7 @@ pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[V
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</tbody>\n</table>\n</div>\n");
+    out.push_str("</tbody>\n</table>\n</div>\n</div>\n");
 }
 
 /// A table of a result: `title`, `columns`, `kinds`, `rows`.

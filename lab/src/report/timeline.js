@@ -1,6 +1,6 @@
 // Live memory over the events of a run, stacked by category. A moment is chosen by pointing, by touch, or by keys.
 
-const PLOT = { left: 66, right: 12, top: 26, phases: 18, bottom: 22 };
+const PLOT = { left: 66, right: 12, top: 34, phases: 20, bottom: 22 };
 
 class TimelineView {
   constructor(run, onChoose) {
@@ -75,25 +75,25 @@ class TimelineView {
   at(x) { return this.low + (x - PLOT.left) / (this.width - PLOT.left - PLOT.right) * (this.high - this.low); }
   y(bytes) { return this.floor - bytes / this.top * (this.floor - PLOT.top); }
 
-  /** Moments to draw: of each column of pixels the first, the highest, the lowest, the last. */
+  /** Moments to draw and where. Where several fall on one column of pixels, the highest fills it: no peak is too thin to be seen. */
   visible() {
     const { at, total } = this.run;
     const begin = Math.max(0, above(at, this.low) - 1), end = Math.min(at.length, above(at, this.high) + 1);
-    if (end - begin < 3 * this.width) return Array.from({ length: end - begin }, (_, i) => begin + i);
-    const kept = [];
+    const moments = [], places = [];
+    const add = (i, x) => { moments.push(i); places.push(Math.max(PLOT.left, Math.min(this.width - PLOT.right, x))); };
     let i = begin;
     while (i < end) {
       const column = Math.floor(this.x(at[i]));
-      let low = i, high = i, last = i;
-      while (last + 1 < end && Math.floor(this.x(at[last + 1])) === column) {
-        last++;
-        if (total[last] > total[high]) high = last;
-        if (total[last] < total[low]) low = last;
+      let high = i, last = i;
+      while (last + 1 < end && Math.floor(this.x(at[last + 1])) === column) if (total[++last] > total[high]) high = last;
+      if (last === i) add(i, this.x(at[i]));
+      else {
+        add(high, column);
+        if (last !== high) add(last, column + 1);
       }
-      kept.push(...[...new Set([i, low, high, last])].sort((a, b) => a - b));
       i = last + 1;
     }
-    return kept;
+    return { moments, places };
   }
 
   paint() {
@@ -101,7 +101,8 @@ class TimelineView {
     svg.replaceChildren();
     svg.setAttribute("width", this.width);
     svg.setAttribute("height", this.height);
-    const shown = this.visible();
+    const { moments: shown, places } = this.visible();
+    this.places = places;
     this.top = 1;
     for (const i of shown) this.top = Math.max(this.top, run.total[i], run.reserved[i]);
     this.top *= 1.04;
@@ -118,10 +119,14 @@ class TimelineView {
     }
     let line = "";
     shown.forEach((i, k) => {
-      const x = this.clamp(this.x(run.at[i])), y = this.y(run.reserved[i]).toFixed(1);
+      const x = places[k].toFixed(1), y = this.y(run.reserved[i]).toFixed(1);
       line += (k ? "H" + x + "V" : "M" + x + " ") + y;
     });
     draw(svg, "path", { class: "reserved", d: line + "H" + (this.width - PLOT.right) });
+    const level = run.reserved[shown[shown.length - 1]];
+    if (level > 0) {
+      draw(svg, "text", { class: "level", x: this.width - PLOT.right, y: Math.max(11, this.y(level) - 5), "text-anchor": "end" }, "reserved " + short(level));
+    }
     for (const [c, [x, y]] of labels) {
       draw(svg, "text", { class: "on o" + run.colors[c], x, y, "text-anchor": "middle" }, plainName(run.categories[c]));
     }
@@ -136,15 +141,14 @@ class TimelineView {
   clamp(x) { return Math.max(PLOT.left, Math.min(this.width - PLOT.right, x)).toFixed(1); }
 
   band(shown, lower, upper) {
-    const at = this.run.at;
     let there = "", back = "";
     for (let k = 0; k < shown.length; k++) {
-      const x = this.clamp(this.x(at[shown[k]]));
+      const x = this.places[k].toFixed(1);
       there += (k ? "H" + x + "V" : "M" + x + " ") + this.y(upper[k]).toFixed(1);
     }
     there += "H" + (this.width - PLOT.right).toFixed(1);
     for (let k = shown.length - 1; k >= 0; k--) {
-      back += "V" + this.y(lower[k]).toFixed(1) + "H" + this.clamp(this.x(at[shown[k]]));
+      back += "V" + this.y(lower[k]).toFixed(1) + "H" + this.places[k].toFixed(1);
     }
     return there + back + "Z";
   }
@@ -163,8 +167,7 @@ class TimelineView {
         continue;
       }
       if (from >= 0) {
-        const left = +this.clamp(this.x(this.run.at[shown[from]]));
-        const right = k < shown.length ? +this.clamp(this.x(this.run.at[shown[k]])) : this.width - PLOT.right;
+        const left = this.places[from], right = k < shown.length ? this.places[k] : this.width - PLOT.right;
         if (right - left >= need && (!best || right - left > best[2])) {
           best = [((left + right) / 2).toFixed(1), ((floor + roof) / 2 + 4).toFixed(1), right - left];
         }
@@ -176,7 +179,7 @@ class TimelineView {
   }
 
   grid() {
-    const step = Math.pow(2, Math.ceil(Math.log2(Math.max(1, this.top / 5))));
+    const step = Math.pow(2, Math.ceil(Math.log2(Math.max(1, this.top / 6))));
     for (let bytes = 0; bytes <= this.top; bytes += step) {
       const y = this.y(bytes).toFixed(1);
       draw(this.svg, "line", { class: "grid", x1: PLOT.left, x2: this.width - PLOT.right, y1: y, y2: y });
@@ -215,14 +218,14 @@ class TimelineView {
     const x = this.x(run.at[run.peak]);
     if (x < PLOT.left - 1 || x > this.width - PLOT.right + 1) return;
     const y = this.y(run.total[run.peak]);
-    draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: PLOT.top - 8, y2: this.floor });
+    draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: 4, y2: this.floor });
     draw(this.svg, "circle", { class: "peak", cx: x, cy: y, r: 4 });
     const op = run.names[run.op[run.peak]], scope = run.names[run.scope[run.peak]];
-    const room = Math.floor((Math.max(x, this.width - x) - 24) / 6.6);
+    const room = Math.floor((Math.max(x, this.width - x) - 24) / 7.4);
     let text = "peak " + short(run.total[run.peak]) + (op ? " · " + op : "") + (scope ? " of " + scope : "");
     if (text.length > room) text = text.slice(0, Math.max(12, room - 1)) + "…";
     const left = x > this.width / 2;
-    draw(this.svg, "text", { class: "peak", x: left ? x - 7 : x + 7, y: PLOT.top - 10, "text-anchor": left ? "end" : "start" }, text);
+    draw(this.svg, "text", { class: "peak", x: left ? x - 7 : x + 7, y: 12, "text-anchor": left ? "end" : "start" }, text);
   }
 
   failureMark(i) {

@@ -104,7 +104,17 @@ impl Fold<'_> {
                 self.now.by_category[category] += bytes;
                 self.segments.block(address, bytes, true);
                 let (birth, now) = (category as u8, category as u8);
-                self.lives.push(Life { from: at, to: u32::MAX, address, requested_bytes, bytes, birth, now, op, scope });
+                self.lives.push(Life {
+                    from: at,
+                    to: u32::MAX,
+                    address,
+                    requested_bytes,
+                    bytes,
+                    birth,
+                    now,
+                    op,
+                    scope,
+                });
             }
             Event::Free { allocation, .. } => self.free(at, allocation),
             Event::Retag { allocation, category } => self.retag(at, allocation, category),
