@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens reports in a real, headless Chromium and uses them: pointer, keys, light, dark, a phone's width.
 
-    scripts/report-check.py VRAMLAB [--shots FOLDER] [--events N]
+    scripts/report-check.py VRAMLAB [--shots FOLDER] [--pictures FOLDER] [--events N]
 
 VRAMLAB is the program. Fails on any message of the console, any request, anything that does not answer. With --shots it
 leaves screenshots. Exit code 77: there is no Chromium, or no Playwright to drive it (pip install playwright), and why.
@@ -32,27 +32,34 @@ def events(count, op="mm", scope="layers"):
     """A recording of about this many events, in the columns of `train --events`."""
     dice = random.Random(1)
     kinds, sizes, addresses, freed, made_by, given, categories, scopes = [], [], [], [], [], [], [], []
-    phase_at, phases, live, allocations, address, end = [], [], [], 0, 0, 0
+    phase_at, phases, live, places, free, allocations, address, end = [], [], [], [], {}, 0, 0, 0
     for event in range(count):
         if event % 1000 == 0:
             phase_at.append(len(kinds))
             phases.append(event // 1000 % 3)
         grow = 0.55 if event // max(1, count // 20) % 2 == 0 else 0.45
         if not live or dice.random() < grow:
-            blocks = 1 + dice.randrange(100_000 if dice.random() < 0.02 else 100)
-            if address + blocks > end:
-                segment = max(blocks, 1 << 17)
-                kinds.append("S"), sizes.append(512 * segment), addresses.append(end)
-                address, end = end, end + segment
-            kinds.append("a"), sizes.append(512 * blocks - dice.randrange(512)), addresses.append(address)
+            blocks = 1000 * (1 + dice.randrange(100)) if dice.random() < 0.02 else 1 + dice.randrange(100)
+            if free.get(blocks):
+                place = free[blocks].pop()
+            else:
+                if address + blocks > end:
+                    segment = max(blocks, 1 << 17)
+                    kinds.append("S"), sizes.append(512 * segment), addresses.append(end)
+                    address, end = end, end + segment
+                place = address
+                address += blocks
+            kinds.append("a"), sizes.append(512 * blocks - dice.randrange(512)), addresses.append(place)
             given.append(512 * blocks), categories.append(dice.randrange(8)), scopes.append(dice.randrange(50))
-            address += blocks
+            places.append((blocks, place))
             live.append(allocations)
             allocations += 1
         else:
             place = dice.randrange(len(live))
             live[place], live[-1] = live[-1], live[place]
             kinds.append("f"), freed.append(live.pop())
+            blocks, place = places[freed[-1]]
+            free.setdefault(blocks, []).append(place)
         made_by.append(dice.randrange(20))
     names = ["parameter", "gradient", "optimizer_state", "activation", "input", "workspace", "temporary", "buffer"]
     return {
@@ -129,8 +136,12 @@ class Page:
             told.add(self.tip())
             self.expect("the tip says bytes and event", "allocated" in self.tip() and "event" in self.tip())
         self.expect("other places say other things", len(told) > 1)
-        self.page.mouse.move(box["x"] + box["width"] * 0.5, low)
-        self.expect("a block is told with its life", "lives from event" in self.tip())
+        blocks = 0
+        for share in range(20, 95, 5):
+            for height in [48, 60, 90, 130]:
+                self.page.mouse.move(box["x"] + box["width"] * share / 100, box["y"] + box["height"] - height)
+                blocks += "lives from event" in self.tip()
+        self.expect("blocks are told with their lives", blocks > 3)
         before = self.page.locator(".moment h3").first.inner_text()
         self.page.mouse.click(box["x"] + box["width"] * 0.3, low)
         self.expect("a click opens the moment", self.page.locator(".moment h3").first.inner_text() != before)
@@ -174,6 +185,17 @@ class Page:
         return [f"{self.name}: {text}" for text in self.said]
 
 
+def picture(browser, file, size, to, height):
+    """What the README shows: the top of a page, with the pointer on a block."""
+    page = Page(browser, to.stem, file, size)
+    page.page.set_viewport_size({"width": SIZES[size][0], "height": height})
+    plot = page.page.locator(".plot").bounding_box()
+    if size != "narrow":
+        page.page.mouse.move(plot["x"] + plot["width"] * 0.72, plot["y"] + plot["height"] * 0.62)
+    page.page.screenshot(path=str(to))
+    page.context.close()
+
+
 def look(browser, name, file, size, shots):
     began = time.monotonic()
     page = Page(browser, name, file, size)
@@ -188,6 +210,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--shots", type=pathlib.Path)
+    parser.add_argument("--pictures", type=pathlib.Path, help="the folder of the README's pictures")
     parser.add_argument("--events", type=int, default=1_000_000)
     arguments = parser.parse_args()
     try:
@@ -207,6 +230,9 @@ def main():
         for name, file in made.items():
             for size in SIZES if name in ("run", "experiment", "scan") else ["light"]:
                 wrong += look(browser, name, file, size, arguments.shots)
+        if arguments.pictures:
+            for size, height in [("light", 1150), ("dark", 1150), ("narrow", 1300)]:
+                picture(browser, made["gpt2"], size, arguments.pictures / f"report-{size}.png", height)
         browser.close()
     for text in wrong:
         print(text)

@@ -63,7 +63,7 @@ fn the_command_on_a_page_can_be_typed() {
     for words in [
         &RUN[..],
         &["predict", "--model", "mlp", "--gpu", "rtx4090", "--steps", "1", "--alloc-conf", "max_split_size_mb:100"],
-        &["fit", "--model", "mlp", "--gpu", "64MiB", "--steps", "1"],
+        &["fit", "--model", "mlp", "--gpu", "256MiB", "--steps", "1"],
         &["run", "optimizer", "--backend", "meta", "--set", "steps=2"],
         &["train", "--model", "mlp", "--backend", "meta", "--steps", "1", "-L", "batch", "8,16"],
     ] {
@@ -102,7 +102,7 @@ fn experiments_searches_and_scans_are_pages_too() {
     done(&["run", "optimizer", "release", "--backend", "meta", "--html", html]);
     let shown = text(&page);
     assert!(shown.matches("<article").count() == 2 && shown.contains("Adam tracks two values"), "two experiments");
-    done(&["fit", "--model", "mlp", "--gpu", "64MiB", "--html", html]);
+    done(&["fit", "--model", "mlp", "--gpu", "256MiB", "--html", html]);
     assert!(text(&page).contains("law (asked for)"));
     done(&["train", "--model", "mlp", "--backend", "meta", "--steps", "2", "-L", "batch", "8,16,32", "--html", html]);
     assert!(text(&page).contains("allocated, predicted"));

@@ -47,8 +47,10 @@ fn composition(by_category: &CategoryBytes, style: Style) -> String {
     for (place, category) in categories.iter().enumerate() {
         before += by_category[*category as usize];
         let end = ((before as f64 / total as f64) * WIDTH as f64).round() as usize;
-        bar += &mark(place, end.saturating_sub(drawn));
-        drawn = drawn.max(end);
+        if end > drawn {
+            bar += &mark(place, end - drawn);
+            drawn = end;
+        }
     }
     let mut legend = String::new();
     let mut used = 0;

@@ -94,11 +94,11 @@ impl Chart {
         }
         let scale = self.scale();
         let title = escaped(&self.title);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<figure class=\"chart\">\n<figcaption>{title}</figcaption>\n\
              <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n\
-             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}: {}\">\n",
+             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}: {}\">",
             escaped(&self.in_words())
         );
         self.axes(out, &scale);
@@ -122,10 +122,10 @@ impl Chart {
     fn axes(&self, out: &mut String, scale: &Scale) {
         for tick in ticks(scale.top, self.bytes) {
             let y = scale.y(tick);
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 WIDTH - RIGHT,
                 LEFT - 8.0,
                 y + 4.0,
@@ -134,10 +134,10 @@ impl Chart {
         }
         if let Some((name, limit)) = &self.limit {
             let y = scale.y(*limit);
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<line class=\"limit\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 WIDTH - RIGHT,
                 LEFT + 6.0,
                 y + 14.0,
@@ -153,19 +153,19 @@ impl Chart {
                 continue;
             }
             end = place + half;
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<line class=\"mark\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{base}\" y2=\"{}\"/>\
-                 <text class=\"tick\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                 <text class=\"tick\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 base + 4.0,
                 base + 17.0,
                 escaped(&text)
             );
         }
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{base}\" y2=\"{base}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
             WIDTH - RIGHT,
             base + 33.0,

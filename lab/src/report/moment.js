@@ -157,7 +157,8 @@ class MomentView {
   map(moment) {
     const { run, width } = this;
     const at = run.at[moment];
-    const segments = run.livingSegments(at);
+    const all = run.livingSegments(at);
+    const segments = this.shown(all);
     const section = make("section", {}, make("h4", {}, "What lies where: every segment, in order of address"));
     if (!segments.length) {
       section.append(make("p", { class: "note" }, "The recording has no segments here."));
@@ -168,7 +169,7 @@ class MomentView {
     const perByte = width / perLine, row = 20, gap = segments.length > 150 ? 0.5 : 3;
     const svg = document.createElementNS(SVG, "svg");
     const cells = [];
-    let cursor = 0, cached = 0;
+    let cursor = 0;
     // A stretch of the line of all bytes, cut where a line of the map ends.
     const pieces = (from, length, make) => {
       let x = from, left = length;
@@ -188,7 +189,6 @@ class MomentView {
       const inside = [];
       for (let i = next; i < blocks.length && run.blocks.address[blocks[i]] < end; i++) inside.push(blocks[i]);
       const used = inside.reduce((sum, b) => sum + run.blocks.bytes[b], 0);
-      if (!inside.length) cached += bytes;
       const group = draw(svg, "g", { class: "cell", role: "img" });
       const kind = inside.length ? "fragmented" : "cached";
       pieces(cursor, bytes * perByte, (x, line, w) => {
@@ -207,6 +207,20 @@ class MomentView {
     walkable(svg, cells, group => group.lines);
     section.append(this.mapLegend(moment, segments.length, perLine, listed), svg);
     return section;
+  }
+
+  /** Of very many segments, those that hold something and then the largest; in order of address. */
+  shown(segments) {
+    const most = 500, { address, bytes } = this.run.segments;
+    if (segments.length <= most) return segments;
+    const base = segments.map(s => address[s]);
+    const used = new Map();
+    for (const block of this.living) {
+      const i = above(base, this.run.blocks.address[block]) - 1;
+      if (i >= 0) used.set(segments[i], (used.get(segments[i]) || 0) + this.run.blocks.bytes[block]);
+    }
+    return segments.slice().sort((a, b) => (used.get(b) || 0) - (used.get(a) || 0) || bytes[b] - bytes[a]).slice(0, most)
+      .sort((a, b) => address[a] - address[b]);
   }
 
   drawBlocks(svg, inside, at, cursor, base, end, perByte, pieces, row, cells) {
@@ -239,8 +253,8 @@ class MomentView {
     const item = (name, text, bytes) => make("span", { title: exact(bytes) }, make("i", { class: "swatch " + name }), `${text} ${short(bytes)}`);
     const legend = make("p", { class: "legend" });
     legend.append(item("allocated", "allocated (colours as above)", run.total[moment]), item("fragmented", "fragmented", split),
-      item("cached", "cached", free), make("span", {}, `${count} segments; a line is ${short(perLine)}`));
-    if (listed < reserved) legend.append(make("span", {}, `the largest segments, ${short(listed)} of ${short(reserved)}`));
+      item("cached", "cached", free), make("span", {}, `${count} segment${count === 1 ? "" : "s"}; a line is ${short(perLine)}`));
+    if (listed < reserved) legend.append(make("span", {}, `these are ${short(listed)} of the ${short(reserved)} reserved: segments that hold most, then the largest`));
     if (run.blocks.fromBytes > 0) {
       legend.append(make("span", {}, `blocks below ${short(run.blocks.fromBytes)} may be missing: ${grouped(run.blocks.from.length)} of ${grouped(run.blocks.of)} are listed`));
     }

@@ -233,7 +233,7 @@ fn rows_table(out: &mut String, result: &Value) {
     };
     let rows: Vec<Vec<Cell>> = all.iter().take(MOST_ROWS).map(row).collect();
     let columns = ["phase", "allocated", "peak in phase", "reserved"].map(String::from);
-    let _ = write!(out, "<details><summary>Memory by phase: {}</summary>\n", counted(all.len(), "row"));
+    let _ = writeln!(out, "<details><summary>Memory by phase: {}</summary>", counted(all.len(), "row"));
     table(out, "Memory by phase", &columns, &rows);
     if all.len() > MOST_ROWS {
         let _ = writeln!(out, "<p class=\"note\">The first {MOST_ROWS}; --json has all.</p>");

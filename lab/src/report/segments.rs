@@ -86,12 +86,13 @@ impl Segments {
         }
     }
 
-    /// All segments that ever were, the largest `most` of them, by the time and place where they began.
-    pub(super) fn stays(self, most: usize) -> Vec<Stay> {
+    /// All segments that ever were, by the time and place where they began. Of more than `most`, those that were there
+    /// after an event come first, then the largest.
+    pub(super) fn stays(self, most: usize, at: u32) -> Vec<Stay> {
         let now = self.pieces.iter();
         let there = now.map(|(&address, piece)| Stay { address, bytes: piece.bytes, from: piece.from, to: u32::MAX });
         let mut stays: Vec<Stay> = self.gone.into_iter().filter(|stay| stay.from < stay.to).chain(there).collect();
-        stays.sort_by_key(|stay| std::cmp::Reverse(stay.bytes));
+        stays.sort_by_key(|stay| (stay.from > at || stay.to <= at, std::cmp::Reverse(stay.bytes)));
         stays.truncate(most);
         stays.sort_by_key(|stay| (stay.from, stay.address));
         stays
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!((segments.reserved_bytes, segments.split_bytes), (150, 0));
         segments.give_back(0, 100, 9);
         let stay = |address, bytes, from, to| Stay { address, bytes, from, to };
-        assert_eq!(segments.stays(9), [stay(0, 100, 0, 9), stay(1000, 50, 1, u32::MAX)]);
+        assert_eq!(segments.stays(9, 0), [stay(0, 100, 0, 9), stay(1000, 50, 1, u32::MAX)]);
     }
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!((segments.reserved_bytes, segments.split_bytes), (26, 10));
         segments.block(5, 10, false);
         assert_eq!(segments.split_bytes, 0);
-        let bytes: Vec<u64> = segments.stays(99).iter().map(|stay| stay.bytes).collect();
+        let bytes: Vec<u64> = segments.stays(99, 0).iter().map(|stay| stay.bytes).collect();
         assert_eq!(bytes, [10, 10, 10, 2, 4]);
     }
 }

@@ -30,7 +30,8 @@ fn synthetic(events: usize, phase_every: usize) -> Recording {
         }
         let (op, scope) = (ops[dice.below(40) as usize], scopes[dice.below(100) as usize]);
         // Grows for a while, falls for a while.
-        if live.is_empty() || dice.below(100) < if at / (events / 20).max(1) % 2 == 0 { 55 } else { 45 } {
+        let grows = (at / (events / 20).max(1)).is_multiple_of(2);
+        if live.is_empty() || dice.below(100) < if grows { 55 } else { 45 } {
             let most = if dice.below(50) == 0 { 100_000 } else { 100 };
             let bytes = 512 * (1 + dice.below(most));
             if address + bytes > end {

@@ -104,8 +104,13 @@ class TimelineView {
     const { moments: shown, places } = this.visible();
     this.places = places;
     this.top = 1;
-    for (const i of shown) this.top = Math.max(this.top, run.total[i], run.reserved[i]);
-    this.top *= 1.04;
+    let reserved = 0;
+    for (const i of shown) {
+      this.top = Math.max(this.top, run.total[i]);
+      reserved = Math.max(reserved, run.reserved[i]);
+    }
+    // Where far more is reserved than allocated, its line leaves the drawing: what is allocated is to be seen.
+    this.top = reserved > 3 * this.top ? 1.5 * this.top : 1.04 * Math.max(this.top, reserved);
     this.grid();
     const bands = draw(svg, "g", { class: "bands", "clip-path": "inset(0 0 0 0)" });
     let below = new Float64Array(shown.length);
@@ -119,13 +124,15 @@ class TimelineView {
     }
     let line = "";
     shown.forEach((i, k) => {
-      const x = places[k].toFixed(1), y = this.y(run.reserved[i]).toFixed(1);
+      const x = places[k].toFixed(1), y = this.y(Math.min(run.reserved[i], this.top)).toFixed(1);
       line += (k ? "H" + x + "V" : "M" + x + " ") + y;
     });
     draw(svg, "path", { class: "reserved", d: line + "H" + (this.width - PLOT.right) });
     const level = run.reserved[shown[shown.length - 1]];
     if (level > 0) {
-      draw(svg, "text", { class: "level", x: this.width - PLOT.right, y: Math.max(11, this.y(level) - 5), "text-anchor": "end" }, "reserved " + short(level));
+      const inside = level <= this.top;
+      draw(svg, "text", { class: "level", x: this.width - PLOT.right, y: this.y(inside ? level : this.top) - 5, "text-anchor": "end" },
+        "reserved " + short(level) + (inside ? "" : " ↑"));
     }
     for (const [c, [x, y]] of labels) {
       draw(svg, "text", { class: "on o" + run.colors[c], x, y, "text-anchor": "middle" }, plainName(run.categories[c]));

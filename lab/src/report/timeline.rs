@@ -306,7 +306,7 @@ impl<'a> Fold<'a> {
         moments.dedup_by_key(|moment| moment.at);
         let wanted: Vec<u32> = std::iter::once(peak.at).chain(phase_peaks.iter().map(|peak| peak.at)).collect();
         let blocks = blocks::select(self.lives, self.retags, &wanted);
-        let segments = self.segments.stays(MOST_SEGMENTS);
+        let segments = self.segments.stays(MOST_SEGMENTS, peak.at);
         let recording = self.recording;
         Timeline { recording, moments, peak, stretches, phase_peaks, failures, blocks, segments }
     }
