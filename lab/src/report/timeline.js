@@ -225,7 +225,7 @@ class TimelineView {
     const x = this.x(run.at[run.peak]);
     if (x < PLOT.left - 1 || x > this.width - PLOT.right + 1) return;
     const y = this.y(run.total[run.peak]);
-    draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: 4, y2: this.floor });
+    draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: 4, y2: y });
     draw(this.svg, "circle", { class: "peak", cx: x, cy: y, r: 4 });
     const op = run.names[run.op[run.peak]], scope = run.names[run.scope[run.peak]];
     const room = Math.floor((Math.max(x, this.width - x) - 24) / 7.4);
@@ -249,7 +249,9 @@ class TimelineView {
     const line = (i, name) => {
       const x = this.x(run.at[i]);
       if (x < PLOT.left - 1 || x > this.width - PLOT.right + 1) return;
-      draw(this.over, "line", { class: name, x1: x, x2: x, y1: PLOT.top, y2: this.floor + PLOT.phases });
+      // Above the stack and below it, so that a peak of one column stays to be seen.
+      draw(this.over, "line", { class: name, x1: x, x2: x, y1: PLOT.top, y2: this.y(run.total[i]) });
+      draw(this.over, "line", { class: name, x1: x, x2: x, y1: this.floor, y2: this.floor + PLOT.phases });
       draw(this.over, "path", { class: name, d: `M${x - 5} ${this.floor + PLOT.phases + 5}l5 -7l5 7z` });
     };
     line(this.chosen, "chosen");
