@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! report: pages and exports, from results as JSON and from histories of events
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.

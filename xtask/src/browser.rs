@@ -20,7 +20,8 @@ pub(crate) fn check(root: &Path, cargo: &std::ffi::OsStr) -> anyhow::Result<Opti
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let script = root.join("scripts/report-check.py");
-    let Ok(output) = Command::new("python3").arg(script).arg(target.join("debug/vramlab")).output() else {
+    let program = target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX));
+    let Ok(output) = Command::new("python3").arg(script).arg(program).output() else {
         return Ok(Some("reports in a browser: there is no python3".into()));
     };
     let said = String::from_utf8_lossy(&output.stdout);

@@ -94,7 +94,7 @@ class Run {
     switch (this.kind[i]) {
       case "a": return size + " allocated" + by;
       case "f": return size + " freed" + by;
-      case "t": return size + " became something else" + by;
+      case "t": return size + (scope ? " of " + scope : "") + " changed category";
       case "s": return size + " taken from the driver";
       case "g": return size + " given back to the driver";
       case "o": return "out of memory: " + size + " asked for" + by;

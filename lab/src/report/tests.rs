@@ -294,6 +294,15 @@ fn a_million_events_make_a_page_under_five_megabytes() {
 }
 
 #[test]
+#[ignore = "takes long: ten million events"]
+fn ten_million_events_are_a_page_too() {
+    let recording = synthetic(10_000_000, 1_000);
+    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    assert_eq!(Timeline::of(&recording).peak.allocated_bytes, highest(&recording).0);
+}
+
+#[test]
 fn an_empty_recording_is_a_page_too() {
     let recording = Recording::new("nothing");
     let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
