@@ -272,7 +272,7 @@ class MomentView {
       const category = run.categoryAt(block, at);
       body.append(make("tr", {},
         make("td", { class: "r" }, make("span", { class: "n", title: exact(run.blocks.bytes[block]) }, short(run.blocks.bytes[block]))),
-        make("td", {}, make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category])),
+        make("td", { class: "k" }, make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category])),
         make("td", {}, run.names[run.blocks.op[block]] || "–"),
         make("td", {}, run.names[run.blocks.scope[block]] || "–"),
         make("td", {}, run.phaseName(run.phaseAt(run.blocks.from[block])))));
