@@ -3,7 +3,7 @@
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list -v"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
@@ -11,12 +11,13 @@ const COMMANDS: [(&str, &str); 9] = [
     ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),
     ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
     ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
+    ("report", "vramlab report run.json events.json -o run.html"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
 ];
 
 /// Parts of the contract that are not built: offering them would be a lie.
-const ABSENT: [&str; 7] = ["report", "snapshot", "tune", "check", "explain", "bench", "monitor"];
+const ABSENT: [&str; 6] = ["snapshot", "tune", "check", "explain", "bench", "monitor"];
 
 #[test]
 fn every_command_shows_a_worked_example() {
@@ -43,7 +44,9 @@ fn what_does_not_exist_is_not_offered() {
     }
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
-    assert!(!train.contains("--html"), "{train}");
+    assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
+    // Only where there is something to draw.
+    assert!(!done(&["devices", "--help"]).contains("--html"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
 use lab::record::Row;
+use lab::report::{Recording, op_name};
 use lab::summits::{Summit, summits};
 use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
@@ -58,6 +59,8 @@ pub(crate) struct Report {
     pub summary: Option<String>,
     /// Every event, if asked for.
     pub events: Option<Value>,
+    /// The same for pages and exports, if asked for.
+    pub recording: Option<Recording>,
 }
 
 /// How many scopes are named.
@@ -103,7 +106,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
     let events = plan.events.as_ref().map(|_| {
-        let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
+        let mut recording = device.with_ledger(events::recording);
         recording["device"] = info.json();
         recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
         for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
@@ -113,10 +116,12 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording["steps"] = json!(rows);
         recording
     });
+    let recorded = plan.page.html.is_some() || plan.exports.any();
+    let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let settings = plan.settings.clone();
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events })
+    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, recording })
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {
@@ -127,7 +132,7 @@ fn name(result: RunResult, device: &Device) -> Outcome {
     device.with_ledger(|ledger| {
         let Origin { scope, phase, .. } = result.peak.origin;
         let maker = Maker {
-            op: events::op_name(&result.peak.origin, false),
+            op: op_name(&result.peak.origin, false),
             scope: ledger.scope_path(scope).to_string(),
             phase: ledger.phase_name(phase).to_string(),
         };
