@@ -70,7 +70,8 @@ fn unrounded(dtype: DType) -> Vec<Case> {
     let mut out = Vec::new();
     for (op_name, op) in &OPS[..3] {
         for (name, dims, axes) in SHAPES.into_iter().filter(|s| s.1.iter().all(|&d| d < MANY)) {
-            let kept: Vec<usize> = dims.iter().enumerate().map(|(i, &d)| if axes >> i & 1 == 1 { 1 } else { d }).collect();
+            let kept: Vec<usize> =
+                dims.iter().enumerate().map(|(i, &d)| if axes >> i & 1 == 1 { 1 } else { d }).collect();
             let case = Case::on(dtype, format!("{op_name}_{name}_in_f32")).read("x", dims, data(*op));
             out.push(finish(case.write("out", &kept).typed(F32), *op, dims, axes, false));
         }
