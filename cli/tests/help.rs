@@ -3,7 +3,7 @@
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 12] = [
+const COMMANDS: [(&str, &str); 13] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list -v"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
@@ -14,12 +14,13 @@ const COMMANDS: [(&str, &str); 12] = [
     ("snapshot", "vramlab snapshot show snapshot.pickle"),
     ("tune", "vramlab tune snapshot.pickle"),
     ("explain", "tail -n 20 train.log | vramlab explain -"),
+    ("report", "vramlab report run.json events.json -o run.html"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
 ];
 
 /// Parts of the contract that are not built: offering them would be a lie.
-const ABSENT: [&str; 4] = ["report", "check", "bench", "monitor"];
+const ABSENT: [&str; 3] = ["check", "bench", "monitor"];
 
 #[test]
 fn every_command_shows_a_worked_example() {
@@ -46,7 +47,9 @@ fn what_does_not_exist_is_not_offered() {
     }
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
-    assert!(!train.contains("--html"), "{train}");
+    assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
+    // Only where there is something to draw.
+    assert!(!done(&["devices", "--help"]).contains("--html"));
 }
 
 #[test]

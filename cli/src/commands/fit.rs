@@ -1,13 +1,14 @@
 //! `vramlab fit`: the largest batch or sequence for a card, with the law of the peak.
 
-use lab::cards::CONTEXT_BYTES;
 use lab::experiments::Table;
 use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
 use lab::models::Input;
+use lab::report::Part;
 use memcore::Device;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
+use super::report;
 use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output::{self, Results};
@@ -45,7 +46,7 @@ pub(crate) struct Found {
 /// # Errors
 /// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
 pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
     let paper = with_steps(&args.paper);
     let plan = Plan::predict(&paper, &RecordArgs::default())?;
     let budget_bytes = plan.opening.budget_bytes()?.ok_or_else(|| {
@@ -99,9 +100,7 @@ fn most(of: Quantity, paper: &PaperArgs, plan: &Plan) -> Result<usize> {
 fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui: &Ui) -> Result<(Fit, Law)> {
     // Spins: how many runs it takes is not known.
     let progress = Progress::new(ui, 0);
-    let mut endless = paper.clone();
-    endless.profile.like.get_or_insert(Plan::default_like(paper).into());
-    (endless.gpu, endless.allocator.memory_limit, endless.allocator.memory_fraction) = (None, None, None);
+    let endless = paper.endless();
     let run = |size: usize, room: Room| -> lab::Result<Device> {
         progress.set(0, format!("{} {size}", of.name()));
         if crate::interrupt::asked() {
@@ -125,7 +124,11 @@ fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui:
 fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
     let tables: Vec<Table> = vec![render::pieces(found), render::runs(found)];
     let text = render::text(found, &tables, ui.style);
-    output::deliver(ui, &args.output, &Results { json: &as_json(found), tables: &tables, text: &text })?;
+    let json = as_json(found);
+    if let Some(destination) = &args.page.html {
+        report::page(destination, &[Part::Result(&json)], ui)?;
+    }
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
     match found.fit.largest {
         Some(_) => Ok(Code::Done),
         None => Err(Failure::new(
@@ -137,21 +140,12 @@ fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
 
 fn as_json(found: &Found) -> Value {
     let Found { of, model, gpu, budget_bytes, fit, law, settings } = found;
-    let card = match gpu {
-        Some(Gpu::Named(card)) => json!({
-            "name": card.name,
-            "title": card.title,
-            "total_bytes": card.total_bytes(),
-            "context_bytes": CONTEXT_BYTES,
-        }),
-        _ => Value::Null,
-    };
     json!({
         "schema": "vramlab-fit-1",
         "settings": settings,
         "model": model,
         "of": of.name(),
-        "card": card,
+        "card": gpu.map(Gpu::card),
         "budget_bytes": budget_bytes,
         "largest": fit.largest,
         "at_maximum": fit.at_maximum,

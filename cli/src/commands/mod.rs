@@ -12,6 +12,7 @@ mod plan;
 pub(crate) mod predict;
 mod recording;
 pub(crate) mod replay;
+mod report;
 mod run;
 mod scan;
 pub(crate) mod snapshot;
@@ -34,16 +35,17 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::List(args) => list::run(args, ui),
         Command::Run(args) => run::run(args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
-            train::run(&plan::Plan::train(args, ui)?, &args.output, ui)
+            train::run(plan::Plan::train(args, ui)?, &args.output, &args.page, ui)
         }
         Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, ui),
-        Command::Train(args) => scan::run(invocation, &args.output, &args.record, ui),
-        Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
+        Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
     }

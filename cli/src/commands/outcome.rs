@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use lab::record::COLUMNS;
 use lab::record::Row;
-use lab::snapshot::{Document, Recording, record};
+use lab::report::{Recording, op_name};
+use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
@@ -61,6 +62,8 @@ pub(crate) struct Report {
     pub events: Option<Value>,
     /// The run as PyTorch's snapshot, if asked for.
     pub snapshot: Option<Document>,
+    /// The same for pages and exports, if asked for.
+    pub recording: Option<Recording>,
 }
 
 /// How many scopes are named.
@@ -111,7 +114,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
     let events = plan.events.as_ref().map(|_| {
-        let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
+        let mut recording = device.with_ledger(events::recording);
         recording["device"] = info.json();
         recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
         for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
@@ -125,15 +128,17 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         let finished = last.filter(|_| outcome.is_ok());
         snapshot(&device, plan, finished.unwrap_or_else(|| (device.snapshot(), events_so_far(&device))))
     });
+    let recorded = plan.page.html.is_some() || plan.exports.any();
+    let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let settings = plan.settings.clone();
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, snapshot })
+    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, snapshot, recording })
 }
 
 /// The run as PyTorch would have written it.
 fn snapshot(device: &Device, plan: &Plan, (segments, events): (Segments, usize)) -> Document {
-    let recording = Recording {
+    let recording = lab::snapshot::Recording {
         segments,
         events,
         capacity_bytes: device.memory_info().map(|memory| memory.total_bytes),
@@ -154,7 +159,7 @@ fn name(result: RunResult, device: &Device) -> Outcome {
     device.with_ledger(|ledger| {
         let Origin { scope, phase, .. } = result.peak.origin;
         let maker = Maker {
-            op: events::op_name(&result.peak.origin, false),
+            op: op_name(&result.peak.origin, false),
             scope: ledger.scope_path(scope).to_string(),
             phase: ledger.phase_name(phase).to_string(),
         };

@@ -15,8 +15,8 @@ use super::opening::Opening;
 use super::snapshot::format_of;
 use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, Gpu, ImplementationName, KeepName, ModelArgs, PaperArgs, ProfileArgs, RecordArgs,
-    SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs, PaperArgs,
+    ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -49,6 +49,10 @@ pub(super) struct Plan {
     pub snapshot: Option<(Destination, SnapshotFormat)>,
     /// Whether PyTorch's table is wanted.
     pub summary: bool,
+    /// What happened to memory, for other programs.
+    pub exports: ExportArgs,
+    /// Where the page goes.
+    pub page: HtmlArgs,
 }
 
 /// What `train` and `predict` have in common.
@@ -93,7 +97,7 @@ impl Plan {
             training: &args.training,
             allocator: &args.allocator,
             profile: &args.profile,
-            like: Self::default_like(args),
+            like: args.default_like(),
             record,
         };
         common.plan(|seed| {
@@ -102,17 +106,15 @@ impl Plan {
         })
     }
 
-    /// The profile of a run on paper, unless said: the card's.
-    pub(super) fn default_like(args: &PaperArgs) -> &'static str {
-        match args.gpu {
-            Some(Gpu::Named(card)) => card.profile(),
-            _ => "torch-2.11-sm90",
-        }
-    }
-
     /// The same, keeping every event on the way.
     pub(super) fn with_history(self) -> Self {
         Self { opening: self.opening.history(true), ..self }
+    }
+
+    /// The same, shown on a page.
+    pub(super) fn for_page(self, page: &HtmlArgs) -> Self {
+        let plan = Self { page: page.clone(), ..self };
+        if plan.page.html.is_some() { plan.with_history() } else { plan }
     }
 
     /// Trains on an opened device, for what it leaves in the device's books.
@@ -223,17 +225,18 @@ impl Common<'_> {
         if let Value::Object(device) = device {
             settings.extend(device);
         }
-        let mut opening =
-            opening.profile(profile).history(self.record.events.is_some() || self.record.snapshot.is_some());
+        let kept = self.record.events.is_some() || self.record.snapshot.is_some() || self.record.exports.any();
+        let mut opening = opening.profile(profile).history(kept);
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
-        let (events, summary) = (self.record.events.clone(), self.record.summary);
-        let snapshot = match &self.record.snapshot {
-            Some(out) => Some((out.clone(), format_of(out, None)?)),
+        let RecordArgs { events, snapshot, summary, exports } = self.record.clone();
+        let snapshot = match snapshot {
+            Some(out) => Some((out.clone(), format_of(&out, None)?)),
             None => None,
         };
-        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary })
+        let page = HtmlArgs::default();
+        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, exports, page })
     }
 
     /// The network, and what its file says of training it.

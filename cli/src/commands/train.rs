@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use lab::experiments::Table;
+use lab::report::Part;
 use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
+use super::report;
 use super::snapshot::written;
-use crate::args::{OutputArgs, config_text};
+use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
 use crate::output::{self, Destination, Results};
@@ -31,9 +33,10 @@ pub(super) struct Extra {
 ///
 /// # Errors
 /// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
-pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-    let report = measured(plan, args, ui)?;
-    deliver(plan, report, Extra::default(), args, ui)
+pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
+    let plan = plan.for_page(page);
+    let report = measured(&plan, args, ui)?;
+    deliver(&plan, report, Extra::default(), args, ui)
 }
 
 /// Checks that everything can be written in the end, and runs.
@@ -42,7 +45,8 @@ pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
 /// As [`run`].
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
-    output::check(args.destinations().chain(&plan.events).chain(snapshot))?;
+    let pages = plan.page.html.iter().chain(plan.exports.destinations());
+    output::check(args.destinations().chain(&plan.events).chain(snapshot).chain(pages))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
     let progress = Progress::new(ui, plan.run.steps as u64);
     execute(plan, ui, Some(&progress))
@@ -65,6 +69,13 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
     }
     if let (Some((out, format)), Some(document)) = (&plan.snapshot, &report.snapshot) {
         out.write(ui, &written(document, *format, Path::new("--snapshot"))?)?;
+    }
+    if let Some(recording) = &report.recording {
+        report::exports(&plan.exports, recording, ui)?;
+    }
+    if let Some(destination) = &plan.page.html {
+        let run = Part::Run { result: Some(&json), recording: report.recording.as_ref() };
+        report::page(destination, &[run], ui)?;
     }
     let mut tables = match &report.outcome {
         Ok(outcome) => vec![memory::rows(report.rows()), memory::composition(outcome)],
