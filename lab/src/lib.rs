@@ -3,6 +3,7 @@
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! report: pages and exports, from results as JSON and from histories of events
+//! snapshot → replay
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
@@ -11,6 +12,7 @@ pub mod cards;
 pub mod data;
 pub mod error;
 pub mod experiments;
+pub mod explain;
 pub mod fit;
 pub mod huggingface;
 pub mod model_file;
@@ -19,6 +21,7 @@ pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod snapshot;
 pub mod summits;
 pub mod training;
 
