@@ -11,6 +11,7 @@ pub mod data;
 pub mod error;
 pub mod experiments;
 pub mod fit;
+pub mod forensics;
 pub mod huggingface;
 pub mod model_file;
 pub mod models;

@@ -182,8 +182,10 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
     };
     let targets = match (&task.loss, &task.input) {
         (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
-        (Loss::CrossEntropy { .. }, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
-        (Loss::CrossEntropy { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
+        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Tokens { length, .. }) => {
+            product(&[*length])?.checked_mul(8)?
+        }
+        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
     };
     inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
 }
@@ -343,6 +345,7 @@ impl Common<'_> {
             "checkpoint": model.checkpoint,
             "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
+            "keep-intermediate": model.keep_intermediate,
         })
     }
 

@@ -16,8 +16,10 @@ mod network_size;
 mod optimizer;
 mod outcome;
 mod pace;
+mod placement;
 mod precision;
 pub mod programs;
+mod quantization;
 mod release;
 mod rig;
 mod sequence_length;
@@ -46,6 +48,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &checkpointing::Checkpointing,
     &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
+    &placement::Placement,
+    &quantization::Quantization,
     &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,

@@ -29,6 +29,9 @@ pub(crate) fn small(name: &str) -> ModelOptions {
         "resnet18" | "resnet34" | "resnet50" => {
             ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..ModelOptions::default() }
         }
+        "seq2seq-attention" => {
+            ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..ModelOptions::default() }
+        }
         "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..ModelOptions::default() },
         _ => ModelOptions::default(),
     }
@@ -76,6 +79,10 @@ pub(crate) fn all() -> Vec<Case> {
         ModelOptions { dropout: Some(0.2), recompute: Recompute::Blocks, ..small("gpt") },
     ] {
         cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
+    }
+    for name in ["two-layer", "seq2seq-attention"] {
+        let keeping = ModelOptions { keep_intermediate: true, ..small(name) };
+        cases.push(case(name, "keeping", keeping, |_| {}));
     }
     let mlp = || ModelOptions {
         layers: Some(3),
