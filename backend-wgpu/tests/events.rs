@@ -38,12 +38,9 @@ fn small(name: &str) -> ModelOptions {
         "resnet18" | "resnet34" | "resnet50" => {
             ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..ModelOptions::default() }
         }
-        "seq2seq-attention" => ModelOptions {
-            width: Some(16),
-            sequence: Some(4),
-            vocabulary: Some(6),
-            ..ModelOptions::default()
-        },
+        "seq2seq-attention" => {
+            ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..ModelOptions::default() }
+        }
         "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..ModelOptions::default() },
         _ => ModelOptions::default(),
     }

@@ -230,6 +230,45 @@ fn sequence_length() {
 }
 
 #[test]
+fn placement() {
+    for profile in PROFILES {
+        let outcome = run("placement", profile);
+        check("placement", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+        let up: Vec<_> = outcome.rows.iter().map(|row| row.measured["uploaded_per_step_bytes"]).collect();
+        assert_eq!(up, [0, 8192, 8192, 135_168].map(Some), "{profile}");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()), "placement", &[], None);
+    check("placement", &computed);
+    let down = computed.rows.iter().map(|row| row.measured["downloaded_per_step_bytes"]);
+    assert_eq!(down.collect::<Vec<_>>(), [0, 0, 0, 131_072].map(Some));
+    let losses: Vec<i64> = computed.rows.iter().map(|row| row.measured["last_loss_millionths"].unwrap()).collect();
+    assert_eq!(losses[0], losses[1]);
+    assert_eq!(losses[1], losses[2]);
+    assert!((losses[3] - losses[0]).abs() <= 20, "the same training wherever the table is: {losses:?}");
+    let few = run_with("placement", "native", &[("vocabulary", &[64])], None);
+    check("placement", &few);
+    assert_eq!(few.claims[1].verdict, Verdict::Holds, "more tokens than rows: {}", few.claims[1].condition);
+}
+
+#[test]
+fn quantization() {
+    for profile in PROFILES {
+        let outcome = run("quantization", profile);
+        check("quantization", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds], "{profile}");
+        let weights: Vec<_> = outcome.rows.iter().map(|row| row.measured["weights_bytes"]).collect();
+        assert_eq!(weights, [104_960, 29_184, 29_184].map(Some), "{profile}");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(2).unwrap()), "quantization", &[], None);
+    check("quantization", &computed);
+    let right: Vec<i64> = computed.rows.iter().map(|row| row.measured["digits_right"].unwrap()).collect();
+    assert!(right[0] > 330 && (right[1] - right[0]).abs() <= 4 && right[1] == right[2], "of 359: {right:?}");
+    let error = computed.rows[1].measured["largest_error_millionths"].unwrap();
+    assert!((1..1_000_000).contains(&error), "{error}");
+}
+
+#[test]
 fn fit() {
     for profile in PROFILES {
         let outcome = run("fit", profile);
@@ -323,6 +362,8 @@ fn impossible_sizes_are_errors() {
         ("checkpointing", "blocks"),
         ("precision", "steps"),
         ("sequence-length", "sequence"),
+        ("placement", "batches"),
+        ("quantization", "width"),
         ("cache", "batch"),
         ("fragmentation", "batch"),
     ];

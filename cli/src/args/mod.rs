@@ -6,6 +6,7 @@
 mod config;
 mod device;
 mod model;
+mod monitor;
 mod output;
 mod paper;
 mod replay;
@@ -21,6 +22,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use model::{AttentionName, KeepName, ModelArgs};
+pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
@@ -108,6 +110,9 @@ pub(crate) enum Command {
             vramlab train --model mlp --data digits --events run.json\n  \
             vramlab replay run.json --memory-limit 24MiB")]
     Replay(ReplayArgs),
+    /// Watch the devices' memory and the trainings that run, live.
+    #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
+    Monitor(MonitorArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

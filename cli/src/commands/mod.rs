@@ -5,6 +5,7 @@ mod docs;
 mod events;
 pub(crate) mod fit;
 mod list;
+mod monitor;
 mod opening;
 pub(crate) mod outcome;
 mod plan;
@@ -37,6 +38,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
+        Command::Monitor(args) => monitor::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
     }

@@ -46,6 +46,8 @@ pub(super) struct Plan {
     pub events: Option<Destination>,
     /// Whether PyTorch's table is wanted.
     pub summary: bool,
+    /// Whether PyTorch's counters are wanted.
+    pub stats: bool,
 }
 
 /// What `train` and `predict` have in common.
@@ -213,7 +215,7 @@ impl Common<'_> {
                 Some(name) => Precision::parse(name)?,
                 None => model.precision.unwrap_or_default(),
             },
-            schedule: model.schedule.unwrap_or_default(),
+            schedule: self.schedule(model.schedule)?,
             seed,
         };
         let profile = self.profile()?;
@@ -226,8 +228,8 @@ impl Common<'_> {
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
-        let (events, summary) = (self.record.events.clone(), self.record.summary);
-        Ok(Plan { subject, run, source, opening, settings, events, summary })
+        let RecordArgs { events, summary, stats } = self.record.clone();
+        Ok(Plan { subject, run, source, opening, settings, events, summary, stats })
     }
 
     /// The network, and what its file says of training it.
@@ -259,6 +261,17 @@ impl Common<'_> {
         let model = model_file::load(path)?;
         options.only(&path.display().to_string(), &[])?;
         Ok(model)
+    }
+
+    /// The flag's order of phases, or the file's, or the usual one.
+    fn schedule(&self, file: Option<Schedule>) -> Result<Schedule> {
+        let Some(text) = &self.training.schedule else { return Ok(file.unwrap_or_default()) };
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
+        let prefix = file.unwrap_or_default().prefix;
+        Schedule::new(&names, prefix).map_err(|error| match error {
+            lab::Error::Usage { problem, .. } => Failure::usage(format!("--schedule: {problem}")),
+            other => other.into(),
+        })
     }
 
     /// The file's optimizer, or the flag's, or the model's, with what the flags say about it.
@@ -370,6 +383,7 @@ impl Common<'_> {
             "accumulate": run.accumulate,
             "zero-grad": if run.set_to_none { "none" } else { "zero" },
             "clip-grad-norm": run.clip_grad_norm,
+            "schedule": self.training.schedule,
             "seed": run.seed,
         })
     }

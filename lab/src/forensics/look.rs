@@ -8,6 +8,8 @@ use memcore::memory::{AllocId, Category, Ledger, Live, Origin};
 use super::advice::{Cause, Evidence};
 use super::{FEWEST_STEPS, Leak, Mark, Site, holder, settled};
 
+/// Steps beyond which nobody trains.
+const OUT_OF_SIGHT: u64 = 1_000_000_000;
 /// Sites that are named.
 const MOST_SITES: usize = 5;
 
@@ -149,5 +151,5 @@ fn out_of_memory_step(device: &Device, steps: usize, growth: u64) -> Option<u64>
     let cached = stats.reserved_bytes.all.current.saturating_sub(usage.0);
     let moment = usage.1.saturating_sub(usage.0);
     let room = free.saturating_add(cached).saturating_sub(moment);
-    room.checked_div(growth).map(|more| steps as u64 + more + 1)
+    room.checked_div(growth).filter(|more| *more < OUT_OF_SIGHT).map(|more| steps as u64 + more + 1)
 }

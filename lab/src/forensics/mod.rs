@@ -60,7 +60,8 @@ pub struct Leak {
     pub cause: Cause,
     /// What to do.
     pub advice: String,
-    /// The first step (counted from 1) that will not fit any more, as far as one can tell; `None` where the device does not say how much it has.
+    /// The first step (counted from 1) that will not fit any more, as far as one can tell; `None` where the device does not say how much it has, or
+    /// has enough for a billion.
     pub out_of_memory_step: Option<u64>,
 }
 

@@ -164,6 +164,9 @@ impl Program {
         };
         let head = Linear::new(&init.at("head"), WIDTH, CLASSES, true)?;
         set(&head.weight, &values(CLASSES * WIDTH))?;
+        if let Some(bias) = &head.bias {
+            set(bias, &[0.0; CLASSES])?;
+        }
         let lr = f64::from(LR);
         let optimizer = Sgd::new(init.parameters(), SgdOptions { lr, ..SgdOptions::default() })?;
         Ok(Self {
