@@ -230,6 +230,18 @@ fn sequence_length() {
 }
 
 #[test]
+fn beliefs() {
+    for profile in PROFILES {
+        let outcome = run("beliefs", profile);
+        check("beliefs", &outcome);
+        use Verdict::{Depends, Fails};
+        let scaling = if profile == "native" { outcome.claims[2].verdict } else { Fails };
+        assert_eq!(verdicts(&outcome), [Fails, Fails, scaling], "{profile}");
+        assert!([Depends, Fails].contains(&scaling), "{profile}: {}", outcome.claims[2].condition);
+    }
+}
+
+#[test]
 fn placement() {
     for profile in PROFILES {
         let outcome = run("placement", profile);
@@ -362,6 +374,7 @@ fn impossible_sizes_are_errors() {
         ("checkpointing", "blocks"),
         ("precision", "steps"),
         ("sequence-length", "sequence"),
+        ("beliefs", "batch"),
         ("placement", "batches"),
         ("quantization", "width"),
         ("cache", "batch"),

@@ -5,6 +5,7 @@
 
 mod accumulation;
 mod batch_size;
+mod beliefs;
 mod cache;
 mod checkpointing;
 mod contest;
@@ -53,6 +54,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
+    &beliefs::Beliefs,
 ];
 
 /// How an experiment is asked to be run.
