@@ -7,6 +7,7 @@
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
 pub mod cards;
+pub mod claims;
 pub mod data;
 pub mod error;
 pub mod experiments;

@@ -350,11 +350,17 @@ fn other_settings_of_the_allocator_are_measured_and_not_predicted() {
 #[test]
 fn every_experiment_computes_too() {
     let open = || Device::new(backend_cpu::Cpu::with_threads(2).unwrap());
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
     for experiment in ALL {
         let start = std::time::Instant::now();
         let outcome = run_on(&open, experiment.name(), &[], None);
         println!("{}: {:?}", experiment.name(), start.elapsed());
         check(experiment.name(), &outcome);
+        for judged in &outcome.claims {
+            let row = readme.lines().find(|line| line.starts_with(&format!("| {} |", judged.claim.text)));
+            let row = row.unwrap_or_else(|| panic!("not in the README: {}", judged.claim.text));
+            assert!(row.contains(&format!("| {} |", judged.verdict.name())), "{}: {row}", judged.verdict.name());
+        }
         let timed = outcome.rows.iter().filter_map(|row| row.measured.get("step_us"));
         assert!(timed.clone().all(|us| us.is_some_and(|us| us > 0)));
     }
