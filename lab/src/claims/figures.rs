@@ -213,8 +213,8 @@ const ALL: &[(&str, Figures)] = &[
                 ("needed", "needed_bytes", &[("process", "small batch after a large one")]),
             ],
             &[
-                ("peak, 8970 parameters", "peak_bytes", &[("width", "64"), ("batch", "1024")]),
-                ("85002", "peak_bytes", &[("width", "256"), ("batch", "1024")]),
+                ("peak, 8970 parameters", "peak_bytes", &[("width", "64"), ("batch", "255")]),
+                ("85002", "peak_bytes", &[("width", "256"), ("batch", "255")]),
             ],
         ],
     ),
