@@ -48,6 +48,8 @@ fn every_experiment_and_command_is_in_its_table() {
     }
     let help = run(&["--help"]).stdout;
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A description that goes on in the next line is indented further.
+    let commands = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         let listed =
             readme.contains(&format!("| `vramlab {command}")) || ["help", "completions", "man"].contains(&command);
