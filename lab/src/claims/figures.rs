@@ -239,9 +239,10 @@ fn said(&(label, quantity, setting): &Pick, outcome: &Outcome) -> Option<String>
 }
 
 fn has(row: &Measurement, (name, expected): &(&str, &str)) -> bool {
-    match row.setting.get(*name) {
-        Some(serde_json::Value::String(text)) => text == expected,
-        Some(other) => other.to_string() == *expected,
-        None => false,
-    }
+    let value = match row.setting.get(*name) {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => return false,
+    };
+    value == *expected
 }
