@@ -115,7 +115,7 @@ impl Backend for Cpu {
 
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
         let table = self.table();
-        check_len(src.len(), dst)?;
+        dst.check_host_len(src.len())?;
         let to = table.address(dst)?;
         // SAFETY: `address` checked that the region lies in a live segment; host memory of a caller is never part of one.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), to, src.len()) };
@@ -124,7 +124,7 @@ impl Backend for Cpu {
 
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
         let table = self.table();
-        check_len(dst.len(), src)?;
+        src.check_host_len(dst.len())?;
         let from = table.address(src)?;
         // SAFETY: as in `upload`.
         unsafe { std::ptr::copy_nonoverlapping(from, dst.as_mut_ptr(), dst.len()) };
@@ -151,13 +151,6 @@ impl Backend for Cpu {
     fn scratch_bytes(&self) -> u64 {
         self.threads.scratch_bytes()
     }
-}
-
-fn check_len(host: usize, region: Region) -> Result<()> {
-    if host as u64 == region.len {
-        return Ok(());
-    }
-    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
 }
 
 /// Whether a family has the kernel for these types and shapes.

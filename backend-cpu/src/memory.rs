@@ -1,6 +1,6 @@
 //! Segments: anonymous pages of the host, committed when they are first touched.
 
-use memcore::backend::{MemoryInfo, Region, SegmentId};
+use memcore::backend::{MemoryInfo, Region, SegmentId, SegmentTable};
 use memcore::error::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -16,23 +16,15 @@ const HUGE_BYTES: u64 = 2 << 20;
 /// The system is asked again how much memory is free after this much was handed out.
 const RECHECK_BYTES: u64 = 64 << 20;
 
-/// The lower bits of an id are its slot in the table, the upper ones count how often the slot was used before, so
-/// that a stale id does not name a newer segment.
-const SLOT_BITS: u32 = 20;
-const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-
 struct Segment {
-    id: SegmentId,
     pages: MmapRaw,
     /// Bytes that may be touched: all of an ordinary segment, the mapped part of a reserved one.
     held_bytes: u64,
 }
 
-/// All segments, found by index.
+/// All segments.
 pub(crate) struct Table {
-    slots: Vec<Option<Segment>>,
-    free_slots: Vec<u32>,
-    generations: Vec<u32>,
+    segments: SegmentTable<Segment>,
     held_bytes: u64,
     /// Handed out since the system was last asked.
     unchecked_bytes: u64,
@@ -45,9 +37,7 @@ impl Table {
     pub(crate) fn new() -> Self {
         let max_segment_bytes = os::memory_info().map_or(isize::MAX as u64, |info| info.total_bytes);
         Self {
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            generations: Vec::new(),
+            segments: SegmentTable::default(),
             held_bytes: 0,
             // The first allocation asks.
             unchecked_bytes: RECHECK_BYTES,
@@ -62,33 +52,30 @@ impl Table {
         }
         self.check_room(bytes)?;
         let pages = map_pages(bytes)?;
-        Ok(self.insert(pages, bytes))
+        self.insert(pages, bytes)
     }
 
     /// Reserves addresses without memory behind them: pages that nothing touches take none.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<SegmentId> {
         let pages = map_pages(bytes)?;
-        Ok(self.insert(pages, 0))
+        self.insert(pages, 0)
     }
 
     /// Accounts `bytes` more as usable in a reserved segment.
     pub(crate) fn map(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
-        let segment = self.segment(id)?;
-        let len = segment.pages.len() as u64;
+        let len = self.segments.get(id)?.pages.len() as u64;
         if offset.checked_add(bytes).is_none_or(|end| end > len) {
             return Err(Error::invalid("map", format!("{offset}+{bytes} lies outside a reservation of {len} bytes")));
         }
         self.check_room(bytes)?;
-        if let Some(segment) = self.segment_mut(id) {
-            segment.held_bytes += bytes;
-            self.held_bytes += bytes;
-        }
+        self.segments.get_mut(id)?.held_bytes += bytes;
+        self.held_bytes += bytes;
         Ok(())
     }
 
     /// Gives the pages of `offset..offset + bytes` back to the system.
     pub(crate) fn unmap(&mut self, id: SegmentId, offset: u64, bytes: u64) {
-        let Some(segment) = self.segment_mut(id) else { return };
+        let Ok(segment) = self.segments.get_mut(id) else { return };
         let bytes = bytes.min(segment.held_bytes);
         segment.held_bytes -= bytes;
         discard(&segment.pages, offset, bytes);
@@ -97,14 +84,8 @@ impl Table {
 
     /// Gives a segment back; an unknown id is ignored.
     pub(crate) fn free(&mut self, id: SegmentId) {
-        let slot = id.0 & SLOT_MASK;
-        let Some(entry) = self.slots.get_mut(slot as usize) else { return };
-        if entry.as_ref().is_none_or(|segment| segment.id != id) {
-            return;
-        }
-        if let Some(segment) = entry.take() {
+        if let Some(segment) = self.segments.remove(id) {
             self.held_bytes -= segment.held_bytes;
-            self.free_slots.push(slot);
         }
     }
 
@@ -117,7 +98,7 @@ impl Table {
 
     /// The address of `region`, which lies inside its segment.
     pub(crate) fn address(&self, region: Region) -> Result<*mut u8> {
-        let segment = self.segment(region.segment)?;
+        let segment = self.segments.get(region.segment)?;
         match region.offset.checked_add(region.len) {
             Some(end) if end <= segment.pages.len() as u64 => {
                 Ok(segment.pages.as_mut_ptr().wrapping_add(region.offset as usize))
@@ -129,29 +110,10 @@ impl Table {
         }
     }
 
-    fn segment(&self, id: SegmentId) -> Result<&Segment> {
-        match self.slots.get((id.0 & SLOT_MASK) as usize) {
-            Some(Some(segment)) if segment.id == id => Ok(segment),
-            _ => Err(Error::UnknownSegment(id)),
-        }
-    }
-
-    fn segment_mut(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        self.slots.get_mut((id.0 & SLOT_MASK) as usize)?.as_mut().filter(|segment| segment.id == id)
-    }
-
-    fn insert(&mut self, pages: MmapRaw, held_bytes: u64) -> SegmentId {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.generations.push(0);
-            self.slots.len() as u32 - 1
-        });
-        let generation = &mut self.generations[slot as usize];
-        *generation = generation.wrapping_add(1);
-        let id = SegmentId(*generation << SLOT_BITS | slot);
-        self.slots[slot as usize] = Some(Segment { id, pages, held_bytes });
+    fn insert(&mut self, pages: MmapRaw, held_bytes: u64) -> Result<SegmentId> {
+        let id = self.segments.insert(Segment { pages, held_bytes })?;
         self.held_bytes += held_bytes;
-        id
+        Ok(id)
     }
 
     /// Refuses what would not fit: the system itself would promise the pages and kill the process when it touches

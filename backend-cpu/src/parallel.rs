@@ -43,12 +43,6 @@ impl Scratch<'_> {
         // value of `T`, and `self` is borrowed mutably while no one else holds the buffer.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.pages.as_mut_ptr().cast::<T>(), len) }
     }
-
-    /// Address of the buffer, for kernels that cut it up themselves.
-    #[allow(dead_code)]
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.buffer.pages.as_mut_ptr()
-    }
 }
 
 impl Drop for Scratch<'_> {

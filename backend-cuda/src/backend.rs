@@ -193,7 +193,7 @@ impl Backend for Cuda {
 
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
         let table = self.table();
-        check_len(src.len(), dst)?;
+        dst.check_host_len(src.len())?;
         if src.is_empty() {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl Backend for Cuda {
 
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
         let table = self.table();
-        check_len(dst.len(), src)?;
+        src.check_host_len(dst.len())?;
         if dst.is_empty() {
             return Ok(());
         }
@@ -244,13 +244,6 @@ impl Backend for Cuda {
     fn scratch_bytes(&self) -> u64 {
         SCRATCH_BYTES
     }
-}
-
-fn check_len(host: usize, region: Region) -> Result<()> {
-    if host as u64 == region.len {
-        return Ok(());
-    }
-    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
 }
 
 /// Whether a family has the kernel for these types and shapes.

@@ -1,7 +1,7 @@
 //! Segments: memory of the driver's, and reserved addresses that memory is mapped into piece by piece.
 
 use cudarc::driver::sys;
-use memcore::backend::{Operand, Region, SegmentId};
+use memcore::backend::{Operand, Region, SegmentId, SegmentTable};
 use memcore::error::{Error, Result};
 
 use crate::driver::{Driven, Queue, driven};
@@ -10,13 +10,7 @@ use crate::driver::{Driven, Queue, driven};
 /// 16-byte access needs.
 pub(crate) const ALIGNMENT: u64 = 256;
 
-/// The lower bits of an id are its slot in the table, the upper ones count how often the slot was used before, so
-/// that a stale id does not name a newer segment.
-const SLOT_BITS: u32 = 20;
-const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-
 struct Segment {
-    id: SegmentId,
     base: u64,
     bytes: u64,
     /// What is mapped of a reservation; `None` for an ordinary segment.
@@ -48,12 +42,10 @@ impl Granules {
     }
 }
 
-/// All segments, found by index.
+/// All segments.
 #[derive(Default)]
 pub(crate) struct Table {
-    slots: Vec<Option<Segment>>,
-    free_slots: Vec<u32>,
-    generations: Vec<u32>,
+    segments: SegmentTable<Segment>,
 }
 
 impl Table {
@@ -62,15 +54,16 @@ impl Table {
         if bytes > limit_bytes {
             return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes });
         }
+        self.segments.check_room()?;
         let base = queue
             .allocate(bytes)
             .map_err(|error| if error.is_out_of_memory() { full(queue, bytes) } else { error.into() })?;
-        Ok(self.insert(base, bytes, None))
+        self.segments.insert(Segment { base, bytes, granules: None })
     }
 
     /// Gives a segment back; an unknown id is ignored.
     pub(crate) fn free(&mut self, queue: &Queue, id: SegmentId) {
-        let Some(segment) = self.take(id) else { return };
+        let Some(segment) = self.segments.remove(id) else { return };
         // A failure means that the context is lost, and everything in it with it: the next call says so.
         let _ = match segment.granules {
             None => queue.free(segment.base),
@@ -80,14 +73,14 @@ impl Table {
 
     /// Gives everything back.
     pub(crate) fn clear(&mut self, queue: &Queue) {
-        let ids: Vec<SegmentId> = self.slots.iter().flatten().map(|segment| segment.id).collect();
-        for id in ids {
+        for id in self.segments.ids() {
             self.free(queue, id);
         }
     }
 
     /// Reserves addresses.
     pub(crate) fn reserve(&mut self, queue: &Queue, device: sys::CUdevice, bytes: u64) -> Result<SegmentId> {
+        self.segments.check_room()?;
         queue.bind()?;
         let granularity = granularity(device)?;
         let count = bytes.div_ceil(granularity);
@@ -95,7 +88,7 @@ impl Table {
         let mut base = 0;
         driven!(cuMemAddressReserve(&mut base, bytes as usize, 0, 0, 0))?;
         let granules = Granules { bytes: granularity, mapped: vec![false; count as usize] };
-        Ok(self.insert(base, bytes, Some(granules)))
+        self.segments.insert(Segment { base, bytes, granules: Some(granules) })
     }
 
     /// Maps memory into a reservation: all of it or none.
@@ -108,7 +101,7 @@ impl Table {
         bytes: u64,
     ) -> Result<()> {
         queue.bind()?;
-        let segment = self.segment_mut(id)?;
+        let segment = self.segments.get_mut(id)?;
         let (base, len) = (segment.base, segment.bytes);
         let Some(granules) = &mut segment.granules else {
             return Err(Error::invalid("map", format!("{id:?} is no reservation")));
@@ -145,7 +138,7 @@ impl Table {
 
     /// Unmaps what is mapped of `offset..offset + bytes`.
     pub(crate) fn unmap(&mut self, queue: &Queue, id: SegmentId, offset: u64, bytes: u64) {
-        let Ok(segment) = self.segment_mut(id) else { return };
+        let Ok(segment) = self.segments.get_mut(id) else { return };
         let base = segment.base;
         let Some(granules) = &mut segment.granules else { return };
         let Some(range) = granules.range(offset, bytes) else { return };
@@ -158,10 +151,7 @@ impl Table {
 
     /// The address of `region`, which lies inside its segment.
     pub(crate) fn address(&self, region: Region) -> Result<u64> {
-        let segment = match self.slots.get((region.segment.0 & SLOT_MASK) as usize) {
-            Some(Some(segment)) if segment.id == region.segment => segment,
-            _ => return Err(Error::UnknownSegment(region.segment)),
-        };
+        let segment = self.segments.get(region.segment)?;
         match region.offset.checked_add(region.len) {
             Some(end) if end <= segment.bytes => Ok(segment.base + region.offset),
             _ => {
@@ -174,34 +164,6 @@ impl Table {
     /// The address of an operand; 0 where it has no bytes.
     pub(crate) fn operand(&self, operand: &Operand) -> Result<u64> {
         if operand.region.len == 0 { Ok(0) } else { self.address(operand.region) }
-    }
-
-    fn segment_mut(&mut self, id: SegmentId) -> Result<&mut Segment> {
-        let slot = self.slots.get_mut((id.0 & SLOT_MASK) as usize).and_then(Option::as_mut);
-        slot.filter(|segment| segment.id == id).ok_or(Error::UnknownSegment(id))
-    }
-
-    fn take(&mut self, id: SegmentId) -> Option<Segment> {
-        let slot = id.0 & SLOT_MASK;
-        let entry = self.slots.get_mut(slot as usize)?;
-        if entry.as_ref().is_none_or(|segment| segment.id != id) {
-            return None;
-        }
-        self.free_slots.push(slot);
-        entry.take()
-    }
-
-    fn insert(&mut self, base: u64, bytes: u64, granules: Option<Granules>) -> SegmentId {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.generations.push(0);
-            self.slots.len() as u32 - 1
-        });
-        let generation = &mut self.generations[slot as usize];
-        *generation = generation.wrapping_add(1);
-        let id = SegmentId(*generation << SLOT_BITS | slot);
-        self.slots[slot as usize] = Some(Segment { id, base, bytes, granules });
-        id
     }
 }
 

@@ -29,13 +29,13 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = ALL
         .iter()
         .filter(|(name, _)| !is_deep(name))
-        .map(|&(name, _)| trial(format!("events::{name}"), move || same_events(name, &small(name), None)))
+        .map(|&(name, _)| trial(format!("events::{name}"), move || same_events(name, &ModelOptions::small(name), None)))
         .collect();
     for kind in [OptimizerKind::Sgd, OptimizerKind::AdamW] {
         for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
             let settings = OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-3) };
             let name = format!("events::mlp::{kind:?}_{implementation:?}");
-            trials.push(trial(name, move || same_events("mlp", &small("mlp"), Some(settings))));
+            trials.push(trial(name, move || same_events("mlp", &ModelOptions::small("mlp"), Some(settings))));
         }
     }
     trials.push(trial("experiment::batch-size".into(), experiment));
@@ -51,20 +51,6 @@ fn trial(name: String, run: impl Fn() -> Result<(), String> + Send + 'static) ->
 /// Networks whose smallest form is still too much for the emulator.
 fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16"].contains(&name)
-}
-
-fn small(name: &str) -> ModelOptions {
-    match name {
-        "gpt" | "gpt2" => ModelOptions {
-            layers: Some(2),
-            width: Some(16),
-            heads: Some(2),
-            sequence: Some(8),
-            vocabulary: Some(24),
-            ..ModelOptions::default()
-        },
-        _ => ModelOptions::default(),
-    }
 }
 
 fn device(backend: Arc<dyn Backend>) -> Device {
@@ -130,7 +116,7 @@ fn experiment() -> Result<(), String> {
 /// Out of memory in the middle of a step; then, in the same process, a run that fits.
 fn out_of_memory() -> Result<(), String> {
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
-    let options = small("simple-cnn");
+    let options = ModelOptions::small("simple-cnn");
     let little: Arc<dyn Backend> = Arc::new(Limited::new(Arc::clone(&cuda), 24 << 20));
     match train("simple-cnn", &options, None, little) {
         Err(lab::Error::Core(error)) if error.is_out_of_memory() => {}

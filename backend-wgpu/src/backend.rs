@@ -149,7 +149,7 @@ impl Backend for Wgpu {
     }
 
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
-        check_len(src.len(), dst)?;
+        dst.check_host_len(src.len())?;
         let state = &mut *self.state();
         let buffer = state.segments.buffer(dst)?.clone();
         self.gpu.check()?;
@@ -165,7 +165,7 @@ impl Backend for Wgpu {
     }
 
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
-        check_len(dst.len(), src)?;
+        src.check_host_len(dst.len())?;
         let state = &mut *self.state();
         let buffer = state.segments.buffer(src)?.clone();
         if dst.is_empty() {
@@ -235,13 +235,6 @@ impl Wgpu {
             align: self.align,
         }
     }
-}
-
-fn check_len(host: usize, region: Region) -> Result<()> {
-    if host as u64 == region.len {
-        return Ok(());
-    }
-    Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", region.len)))
 }
 
 /// Whether a family has the kernel for these types and shapes.

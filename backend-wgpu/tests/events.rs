@@ -24,28 +24,6 @@ fn adapter() -> Option<Arc<Wgpu>> {
     }
 }
 
-/// Options under which a network is small.
-fn small(name: &str) -> ModelOptions {
-    match name {
-        "gpt" | "gpt2" => ModelOptions {
-            layers: Some(2),
-            width: Some(16),
-            heads: Some(2),
-            sequence: Some(8),
-            vocabulary: Some(24),
-            ..ModelOptions::default()
-        },
-        "resnet18" | "resnet34" | "resnet50" => {
-            ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..ModelOptions::default() }
-        }
-        "seq2seq-attention" => {
-            ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..ModelOptions::default() }
-        }
-        "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..ModelOptions::default() },
-        _ => ModelOptions::default(),
-    }
-}
-
 fn settings(architecture: &dyn Architecture, steps: usize) -> RunSettings {
     let defaults = architecture.defaults();
     let kind = OptimizerKind::parse(defaults.optimizer).unwrap();
@@ -74,8 +52,9 @@ fn every_network_has_the_events_of_the_other_devices() {
     // Four GiB stand for a device that is never full.
     let meta = || Meta::new(DeviceProfile { total_bytes: 4 << 30, ..DeviceProfile::default() });
     for (name, _) in ALL {
-        let fused = ModelOptions { fused_attention: true, ..small(name) };
-        let forms = if *name == "gpt" { vec![small(name), fused] } else { vec![small(name)] };
+        let fused = ModelOptions { fused_attention: true, ..ModelOptions::small(name) };
+        let forms =
+            if *name == "gpt" { vec![ModelOptions::small(name), fused] } else { vec![ModelOptions::small(name)] };
         for options in forms {
             let architecture = architecture(name, &options).unwrap();
             let settings = settings(&*architecture, 2);
@@ -94,7 +73,7 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
     for name in ["mlp", "gpt"] {
         let options = match name {
             "mlp" => ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() },
-            _ => small(name),
+            _ => ModelOptions::small(name),
         };
         let architecture = architecture(name, &options).unwrap();
         let settings = settings(&*architecture, 20);

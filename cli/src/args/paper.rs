@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use lab::cards::{self, Card};
+use lab::cards::{self, CONTEXT_BYTES, Card};
+use serde_json::{Value, json};
 
 use super::scan::ScanArgs;
 use super::{AllocatorArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
@@ -32,10 +33,23 @@ impl FromStr for Gpu {
 
 impl Gpu {
     /// As typed, so that it can be typed again.
-    pub(crate) fn setting(self) -> serde_json::Value {
+    pub(crate) fn setting(self) -> Value {
         match self {
             Gpu::Named(card) => card.name.into(),
             Gpu::Bytes(bytes) => bytes.into(),
+        }
+    }
+
+    /// The card for other programs; null for one without a name.
+    pub(crate) fn card(self) -> Value {
+        match self {
+            Gpu::Named(card) => json!({
+                "name": card.name,
+                "title": card.title,
+                "total_bytes": card.total_bytes(),
+                "context_bytes": CONTEXT_BYTES,
+            }),
+            Gpu::Bytes(_) => Value::Null,
         }
     }
 }
@@ -55,6 +69,24 @@ pub(crate) struct PaperArgs {
     pub allocator: AllocatorArgs,
     #[command(flatten)]
     pub profile: ProfileArgs,
+}
+
+impl PaperArgs {
+    /// The profile, unless said: the card's.
+    pub(crate) fn default_like(&self) -> &'static str {
+        match self.gpu {
+            Some(Gpu::Named(card)) => card.profile(),
+            _ => "torch-2.11-sm90",
+        }
+    }
+
+    /// The same run with memory enough, in the card's profile all the same.
+    pub(crate) fn endless(&self) -> Self {
+        let mut paper = self.clone();
+        paper.profile.like.get_or_insert(self.default_like().into());
+        (paper.gpu, paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None, None);
+        paper
+    }
 }
 
 /// `vramlab predict`

@@ -1,6 +1,5 @@
 //! `vramlab fit`: the largest batch or sequence for a card, with the law of the peak.
 
-use lab::cards::CONTEXT_BYTES;
 use lab::experiments::Table;
 use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
 use lab::models::Input;
@@ -99,9 +98,7 @@ fn most(of: Quantity, paper: &PaperArgs, plan: &Plan) -> Result<usize> {
 fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui: &Ui) -> Result<(Fit, Law)> {
     // Spins: how many runs it takes is not known.
     let progress = Progress::new(ui, 0);
-    let mut endless = paper.clone();
-    endless.profile.like.get_or_insert(Plan::default_like(paper).into());
-    (endless.gpu, endless.allocator.memory_limit, endless.allocator.memory_fraction) = (None, None, None);
+    let endless = paper.endless();
     let run = |size: usize, room: Room| -> lab::Result<Device> {
         progress.set(0, format!("{} {size}", of.name()));
         if crate::interrupt::asked() {
@@ -137,21 +134,12 @@ fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
 
 fn as_json(found: &Found) -> Value {
     let Found { of, model, gpu, budget_bytes, fit, law, settings } = found;
-    let card = match gpu {
-        Some(Gpu::Named(card)) => json!({
-            "name": card.name,
-            "title": card.title,
-            "total_bytes": card.total_bytes(),
-            "context_bytes": CONTEXT_BYTES,
-        }),
-        _ => Value::Null,
-    };
     json!({
         "schema": "vramlab-fit-1",
         "settings": settings,
         "model": model,
         "of": of.name(),
-        "card": card,
+        "card": gpu.map(Gpu::card),
         "budget_bytes": budget_bytes,
         "largest": fit.largest,
         "at_maximum": fit.at_maximum,

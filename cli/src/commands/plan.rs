@@ -92,21 +92,13 @@ impl Plan {
             training: &args.training,
             allocator: &args.allocator,
             profile: &args.profile,
-            like: Self::default_like(args),
+            like: args.default_like(),
             record,
         };
         common.plan(|seed| {
             let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
             Ok((opening, json!({ "gpu": args.gpu.map(Gpu::setting) })))
         })
-    }
-
-    /// The profile of a run on paper, unless said: the card's.
-    pub(super) fn default_like(args: &PaperArgs) -> &'static str {
-        match args.gpu {
-            Some(Gpu::Named(card)) => card.profile(),
-            _ => "torch-2.11-sm90",
-        }
     }
 
     /// The same, keeping every event on the way.

@@ -1,6 +1,5 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
-use lab::cards::CONTEXT_BYTES;
 use lab::experiments::Table;
 use serde_json::{Value, json};
 
@@ -54,17 +53,8 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
 /// Further keys of `vramlab-train-1`.
 fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
     let Prediction { gpu, budget_bytes, needs, techniques } = prediction;
-    let card = match gpu {
-        Some(Gpu::Named(card)) => json!({
-            "name": card.name,
-            "title": card.title,
-            "total_bytes": card.total_bytes(),
-            "context_bytes": CONTEXT_BYTES,
-        }),
-        _ => Value::Null,
-    };
     let keys = [
-        ("card", card),
+        ("card", json!(gpu.map(Gpu::card))),
         ("budget_bytes", json!(budget_bytes)),
         ("fits", json!(needs.fits)),
         ("needs", json!({ "allocated_bytes": needs.allocated_bytes, "reserved_bytes": needs.reserved_bytes })),

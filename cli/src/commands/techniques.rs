@@ -64,11 +64,7 @@ impl Technique {
 /// # Errors
 /// Settings that cannot work.
 pub(super) fn figures(paper: &PaperArgs) -> Result<Figures> {
-    let mut endless = paper.clone();
-    (endless.gpu, endless.allocator.memory_limit, endless.allocator.memory_fraction) = (None, None, None);
-    // The card's profile, not the one of no card.
-    endless.profile.like.get_or_insert(Plan::default_like(paper).into());
-    let plan = plan(&endless)?;
+    let plan = plan(&paper.endless())?;
     let device = plan.opening.open()?;
     plan.train_on(&device)?;
     let (allocated_bytes, reserved_bytes) = (device.usage().peak_bytes(), device.stats().reserved_bytes.all.peak);
@@ -229,7 +225,7 @@ fn optimizers(kind: &'static str) -> Vec<Change> {
 
 /// bfloat16 where the card computes it, float16 with a loss scaler where not.
 fn amp(paper: &PaperArgs) -> Change {
-    let old = paper.profile.like.clone().unwrap_or_else(|| Plan::default_like(paper).into()).ends_with("sm75");
+    let old = paper.profile.like.clone().unwrap_or_else(|| paper.default_like().into()).ends_with("sm75");
     let precision = if old { "autocast-fp16" } else { "autocast-bf16" };
     change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
 }

@@ -141,24 +141,16 @@ impl Polynomial {
     }
 }
 
-/// A tensor's size as far as it is known.
-#[derive(Clone, Copy)]
+/// The size of a tensor, or of all there are at one moment, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Size {
     polynomial: Polynomial,
     /// Whether it is this, not just at most this.
     exact: bool,
 }
 
-/// What is there at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Sum {
-    polynomial: Polynomial,
-    /// Whether it is this, not just at most this.
-    exact: bool,
-}
-
-/// A sum, and the first event that leads to it.
-type Moment = (Sum, usize);
+/// What is there, and the first event that leads to it.
+type Moment = (Size, usize);
 
 struct Solver<'a> {
     run: &'a Run<'a>,
@@ -279,7 +271,7 @@ impl Solver<'_> {
 fn moments(moves: &[Move], sizes: &[Size]) -> Vec<Moment> {
     let mut now = Polynomial::default();
     let (mut next, mut inexact) = (0, 0);
-    let mut seen: FxHashMap<Sum, usize> = FxHashMap::default();
+    let mut seen: FxHashMap<Size, usize> = FxHashMap::default();
     for (at, step) in moves.iter().enumerate() {
         match step {
             Move::Alloc { .. } => {
@@ -287,7 +279,7 @@ fn moments(moves: &[Move], sizes: &[Size]) -> Vec<Moment> {
                 inexact += usize::from(!sizes[next].exact);
                 next += 1;
                 if !matches!(moves.get(at + 1), Some(Move::Alloc { .. })) {
-                    seen.entry(Sum { polynomial: now, exact: inexact == 0 }).or_insert(at);
+                    seen.entry(Size { polynomial: now, exact: inexact == 0 }).or_insert(at);
                 }
             }
             Move::Free(k) => {
@@ -304,7 +296,7 @@ fn moments(moves: &[Move], sizes: &[Size]) -> Vec<Moment> {
 
 /// Without those that another one is above for every size.
 fn undominated(moments: Vec<Moment>) -> Vec<Moment> {
-    let above = |a: &Sum, b: &Sum| {
+    let above = |a: &Size, b: &Size| {
         let (p, q) = (&a.polynomial, &b.polynomial);
         // A bound says nothing about what is below it, but an exact sum above a bound is above what is bounded.
         a.exact && p != q && p.constant >= q.constant && p.slope >= q.slope && p.square >= q.square
@@ -336,7 +328,7 @@ mod tests {
 
     #[test]
     fn moments_that_are_never_highest_are_dropped() {
-        let sum = |constant, slope, exact| Sum { polynomial: Polynomial { constant, slope, square: 0 }, exact };
+        let sum = |constant, slope, exact| Size { polynomial: Polynomial { constant, slope, square: 0 }, exact };
         let line = |constant, slope| sum(constant, slope, true);
         let kept = undominated(vec![(line(5, 5), 0), (line(4, 5), 1), (line(0, 9), 2), (line(6, 5), 3)]);
         assert_eq!(kept, [(line(0, 9), 2), (line(6, 5), 3)]);

@@ -229,6 +229,28 @@ impl Model {
 }
 
 impl ModelOptions {
+    /// A form of the named network that trains in well under a second on anything: what backends are compared with.
+    #[must_use]
+    pub fn small(name: &str) -> Self {
+        let default = ModelOptions::default();
+        match name {
+            "gpt" | "gpt2" => ModelOptions {
+                layers: Some(2),
+                width: Some(16),
+                heads: Some(2),
+                sequence: Some(8),
+                vocabulary: Some(24),
+                ..default
+            },
+            "resnet18" | "resnet34" | "resnet50" => {
+                ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..default }
+            }
+            "seq2seq-attention" => ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..default },
+            "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..default },
+            _ => default,
+        }
+    }
+
     /// Fails when an option outside `supported` was given.
     ///
     /// # Errors

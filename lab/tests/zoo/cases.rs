@@ -15,28 +15,6 @@ pub(crate) struct Case {
     pub(crate) settings: RunSettings,
 }
 
-/// Options under which a network is small.
-pub(crate) fn small(name: &str) -> ModelOptions {
-    match name {
-        "gpt" | "gpt2" => ModelOptions {
-            layers: Some(2),
-            width: Some(16),
-            heads: Some(2),
-            sequence: Some(8),
-            vocabulary: Some(24),
-            ..ModelOptions::default()
-        },
-        "resnet18" | "resnet34" | "resnet50" => {
-            ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..ModelOptions::default() }
-        }
-        "seq2seq-attention" => {
-            ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..ModelOptions::default() }
-        }
-        "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..ModelOptions::default() },
-        _ => ModelOptions::default(),
-    }
-}
-
 /// Whether the reference's plain loops take too long for it.
 pub(crate) fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16"].contains(&name)
@@ -60,7 +38,7 @@ fn case(name: &str, what: &str, options: ModelOptions, change: impl FnOnce(&mut 
 
 /// Every network as it comes.
 pub(crate) fn plain() -> Vec<Case> {
-    ALL.iter().map(|(name, _)| case(name, "as it comes", small(name), |_| {})).collect()
+    ALL.iter().map(|(name, _)| case(name, "as it comes", ModelOptions::small(name), |_| {})).collect()
 }
 
 /// Every network as it comes, and every option once.
@@ -68,20 +46,20 @@ pub(crate) fn all() -> Vec<Case> {
     let mut cases = plain();
     // The options are the same for every network; the deep ones add time, not insight.
     for (name, _) in ALL.iter().filter(|(name, _)| !is_deep(name)) {
-        cases.push(case(name, "accumulating", small(name), |s| s.accumulate = 2));
-        cases.push(case(name, "clipping", small(name), |s| s.clip_grad_norm = Some(0.5)));
-        cases.push(case(name, "zeroing", small(name), |s| s.set_to_none = false));
+        cases.push(case(name, "accumulating", ModelOptions::small(name), |s| s.accumulate = 2));
+        cases.push(case(name, "clipping", ModelOptions::small(name), |s| s.clip_grad_norm = Some(0.5)));
+        cases.push(case(name, "zeroing", ModelOptions::small(name), |s| s.set_to_none = false));
     }
     for options in [
-        ModelOptions { fused_attention: true, ..small("gpt") },
-        ModelOptions { dropout: Some(0.2), ..small("gpt") },
-        ModelOptions { tied: true, ..small("gpt") },
-        ModelOptions { dropout: Some(0.2), recompute: Recompute::Blocks, ..small("gpt") },
+        ModelOptions { fused_attention: true, ..ModelOptions::small("gpt") },
+        ModelOptions { dropout: Some(0.2), ..ModelOptions::small("gpt") },
+        ModelOptions { tied: true, ..ModelOptions::small("gpt") },
+        ModelOptions { dropout: Some(0.2), recompute: Recompute::Blocks, ..ModelOptions::small("gpt") },
     ] {
         cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
     }
     for name in ["two-layer", "seq2seq-attention"] {
-        let keeping = ModelOptions { keep_intermediate: true, ..small(name) };
+        let keeping = ModelOptions { keep_intermediate: true, ..ModelOptions::small(name) };
         cases.push(case(name, "keeping", keeping, |_| {}));
     }
     let mlp = || ModelOptions {

@@ -8,7 +8,7 @@ use lab::training::Precision;
 use memcore::Device;
 use memcore::memory::Category;
 
-use crate::cases::{Case, settings, small, trainer};
+use crate::cases::{Case, settings, trainer};
 
 /// Losses, the gradients of the last of two steps, and the activations at the peak.
 fn trained(name: &str, options: &ModelOptions, precision: Precision) -> (Vec<u64>, Vec<Vec<u64>>, u64) {
@@ -48,14 +48,14 @@ fn gradients_of_checkpointed_networks_are_the_same_to_the_bit() {
     let mlp = ModelOptions { layers: Some(5), width: Some(24), ..ModelOptions::default() };
     compare("mlp", mlp, Precision::Fp32);
     for name in ["resnet18", "resnet50"] {
-        compare(name, small(name), Precision::Fp32);
+        compare(name, ModelOptions::small(name), Precision::Fp32);
     }
-    compare("vgg16", ModelOptions { dropout: Some(0.5), ..small("vgg16") }, Precision::Fp32);
+    compare("vgg16", ModelOptions { dropout: Some(0.5), ..ModelOptions::small("vgg16") }, Precision::Fp32);
 }
 
 #[test]
 fn gradients_of_a_checkpointed_gpt_are_the_same_to_the_bit_with_dropout() {
-    let gpt = ModelOptions { layers: Some(4), ..small("gpt") };
+    let gpt = ModelOptions { layers: Some(4), ..ModelOptions::small("gpt") };
     for options in [
         ModelOptions { dropout: Some(0.3), ..gpt.clone() },
         ModelOptions { dropout: Some(0.3), fused_attention: true, ..gpt.clone() },

@@ -25,6 +25,7 @@ pub mod kernel;
 mod limited;
 mod meta;
 mod operand;
+mod segments;
 mod validate;
 
 pub use cost::Cost;
@@ -33,10 +34,11 @@ pub use kernel::KernelCall;
 pub use limited::Limited;
 pub use meta::{DeviceProfile, Meta};
 pub use operand::{Access, Operand};
+pub use segments::SegmentTable;
 pub use validate::validate;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A segment of device memory: what one call of the driver gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +62,17 @@ impl Region {
     pub fn part(self, offset: u64, len: u64) -> Region {
         debug_assert!(offset + len <= self.len, "part {offset}+{len} of {self:?}");
         Region { segment: self.segment, offset: self.offset + offset, len }
+    }
+
+    /// For a transfer: as many bytes on the host as here.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming both.
+    pub fn check_host_len(self, host: usize) -> Result<()> {
+        if host as u64 == self.len {
+            return Ok(());
+        }
+        Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", self.len)))
     }
 
     /// One past the last byte.
