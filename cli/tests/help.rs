@@ -3,7 +3,7 @@
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list -v"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
@@ -12,12 +12,13 @@ const COMMANDS: [(&str, &str); 10] = [
     ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
     ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
     ("monitor", "vramlab monitor --once --json -"),
+    ("report", "vramlab report run.json events.json -o run.html"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
 ];
 
 /// Parts of the contract that are not built: offering them would be a lie.
-const ABSENT: [&str; 6] = ["report", "snapshot", "tune", "check", "explain", "bench"];
+const ABSENT: [&str; 5] = ["snapshot", "tune", "check", "explain", "bench"];
 
 #[test]
 fn every_command_shows_a_worked_example() {
@@ -44,7 +45,9 @@ fn what_does_not_exist_is_not_offered() {
     }
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
-    assert!(!train.contains("--html"), "{train}");
+    assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
+    // Only where there is something to draw.
+    assert!(!done(&["devices", "--help"]).contains("--html"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! report: pages and exports, from results as JSON and from histories of events
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
@@ -19,6 +20,7 @@ pub mod models;
 pub mod predict;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod summits;
 pub mod training;
 

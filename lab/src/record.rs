@@ -60,7 +60,7 @@ impl Row {
             active: stats.active_bytes.all.current,
             inactive_split: stats.inactive_split_bytes.all.current,
             segments: stats.segment.all.current,
-            n_alloc_plus_free: stats.allocation.all.allocated + stats.allocation.all.freed,
+            n_alloc_plus_free: stats.allocation.all.allocated + stats.allocation.all.freed(),
         }
     }
 

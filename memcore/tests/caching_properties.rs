@@ -100,11 +100,11 @@ fn check_counters(stats: &Stats, accumulated: bool) {
         let sum = |of: fn(&Stat) -> u64| of(&array.small) + of(&array.large);
         assert_eq!(array.all.current, sum(|stat| stat.current), "{name}");
         assert_eq!(array.all.allocated, sum(|stat| stat.allocated), "{name}");
-        assert_eq!(array.all.freed, sum(|stat| stat.freed), "{name}");
+        assert_eq!(array.all.freed(), sum(|stat| stat.freed()), "{name}");
         assert!(array.all.peak <= sum(|stat| stat.peak), "{name}");
         for stat in [&array.all, &array.small, &array.large] {
             assert!(stat.peak >= stat.current, "{name}: {stat:?}");
-            assert!(!accumulated || stat.allocated - stat.freed == stat.current, "{name}: {stat:?}");
+            assert!(!accumulated || stat.allocated - stat.freed() == stat.current, "{name}: {stat:?}");
         }
     }
     let current = |of: fn(&Stats) -> u64| of(stats);
@@ -359,7 +359,7 @@ fn several_threads_share_a_device() {
         let (stats, usage) = (device.stats(), device.usage());
         assert_eq!(stats.allocated_bytes.all.current, 0, "{settings}");
         assert_eq!((stats.allocation.all.allocated, usage.allocated_bytes()), (served.load(Ordering::Relaxed), 0));
-        assert_eq!(stats.allocation.all.allocated, stats.allocation.all.freed);
+        assert_eq!(stats.allocation.all.allocated, stats.allocation.all.freed());
         check_counters(&stats, true);
         check_sums(&device.snapshot(), &stats);
         assert_eq!(device.with_ledger(|ledger| ledger.replay()).as_ref(), Some(&usage), "the history of all threads");

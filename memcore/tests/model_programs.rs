@@ -71,7 +71,7 @@ fn log_snapshot(allocator: &Caching, log: &mut String) {
 
 /// All statistics, one word each.
 fn stats(allocator: &Caching) -> Vec<String> {
-    let show = |stat: &Stat| format!("{},{},{},{}", stat.current, stat.peak, stat.allocated, stat.freed);
+    let show = |stat: &Stat| format!("{},{},{},{}", stat.current, stat.peak, stat.allocated, stat.freed());
     let stats = allocator.stats();
     let mut words: Vec<String> = Vec::new();
     for (name, array) in stats.arrays() {

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 
+mod browser;
 mod cuda;
 mod software_gpu;
 mod steps;
@@ -24,7 +25,7 @@ enum Chore {
     ///
     /// Example: cargo xtask test --full
     Test {
-        /// Also run what takes long: the kernels' tests in release mode.
+        /// Also run what takes long: the kernels' tests in release mode, reports in a browser.
         #[arg(long)]
         full: bool,
     },

@@ -108,8 +108,11 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
             Err(reason) => skipped.push(reason),
         }
     }
-    if !full {
+    if full {
+        skipped.extend(crate::browser::check(root, &cargo())?);
+    } else {
         skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
+        skipped.push("reports in a browser: --full looks at them".into());
     }
     skipped.extend(crate::cuda::compile_kernels(root, full)?);
     crate::cuda::emulated(root, full)?;

@@ -10,6 +10,7 @@ mod monitor;
 mod output;
 mod paper;
 mod replay;
+mod report;
 mod run;
 pub(crate) mod scan;
 mod training;
@@ -26,6 +27,7 @@ pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
+pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
 pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
@@ -113,6 +115,15 @@ pub(crate) enum Command {
     /// Watch the devices' memory and the trainings that run, live.
     #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
     Monitor(MonitorArgs),
+    /// Make a report to look at, one HTML file, from results and recordings.
+    #[command(after_help = "Example: a page of a run's memory, from what was written of it\n  \
+            vramlab report run.json events.json -o run.html\n\n\
+            Example: the two files, or the page at once\n  \
+            vramlab train --model simple-cnn --json run.json --events events.json\n  \
+            vramlab train --model simple-cnn --html run.html\n\n\
+            Example: where memory was, for ui.perfetto.dev\n  \
+            vramlab report events.json --export-trace trace.json")]
+    Report(ReportArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

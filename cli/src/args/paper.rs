@@ -6,7 +6,7 @@ use lab::cards::{self, CONTEXT_BYTES, Card};
 use serde_json::{Value, json};
 
 use super::scan::ScanArgs;
-use super::{AllocatorArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
+use super::{AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
 
 /// A card by its name, or by what the driver says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
+    pub page: HtmlArgs,
+    #[command(flatten)]
     pub record: RecordArgs,
     #[command(flatten)]
     pub scan: ScanArgs,
@@ -135,6 +137,8 @@ pub(crate) struct FitArgs {
     pub paper: PaperArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{AllocatorArgs, DeviceArgs, OutputArgs};
+use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -43,6 +43,8 @@ pub(crate) struct RunArgs {
     pub allocator: AllocatorArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
 }
 
 impl RunArgs {

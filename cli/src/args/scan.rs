@@ -11,13 +11,17 @@ use crate::exit::{Failure, Result};
 const MAX_POINTS: usize = 10_000;
 
 /// Options that say where things go, not what is run.
-const FIXED: [&str; 11] = [
+const FIXED: [&str; 15] = [
     "parameter-list",
     "parameter-scan",
     "parameter-step-size",
     "json",
     "export-csv",
     "export-markdown",
+    "export-trace",
+    "export-folded",
+    "export-minimalloc",
+    "html",
     "events",
     "summary",
     "config",

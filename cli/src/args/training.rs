@@ -9,7 +9,7 @@ use memcore::Profile;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{AllocatorArgs, DeviceArgs, ModelArgs, OutputArgs};
+use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs};
 use crate::output::Destination;
 
 /// How the network is trained.
@@ -113,6 +113,8 @@ pub(crate) struct RecordArgs {
     /// Also print every counter of torch.cuda.memory_stats().
     #[arg(long)]
     pub stats: bool,
+    #[command(flatten)]
+    pub exports: ExportArgs,
 }
 
 /// `vramlab train`
@@ -130,6 +132,8 @@ pub(crate) struct TrainArgs {
     pub profile: ProfileArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
     #[command(flatten)]
     pub record: RecordArgs,
     #[command(flatten)]

@@ -3,10 +3,12 @@
 use lab::experiments::Table;
 use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
 use lab::models::Input;
+use lab::report::Part;
 use memcore::Device;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
+use super::report;
 use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output::{self, Results};
@@ -44,7 +46,7 @@ pub(crate) struct Found {
 /// # Errors
 /// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
 pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
     let paper = with_steps(&args.paper);
     let plan = Plan::predict(&paper, &RecordArgs::default())?;
     let budget_bytes = plan.opening.budget_bytes()?.ok_or_else(|| {
@@ -122,7 +124,11 @@ fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui:
 fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
     let tables: Vec<Table> = vec![render::pieces(found), render::runs(found)];
     let text = render::text(found, &tables, ui.style);
-    output::deliver(ui, &args.output, &Results { json: &as_json(found), tables: &tables, text: &text })?;
+    let json = as_json(found);
+    if let Some(destination) = &args.page.html {
+        report::page(destination, &[Part::Result(&json)], ui)?;
+    }
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
     match found.fit.largest {
         Some(_) => Ok(Code::Done),
         None => Err(Failure::new(

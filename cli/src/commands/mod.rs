@@ -11,6 +11,7 @@ pub(crate) mod outcome;
 mod plan;
 pub(crate) mod predict;
 pub(crate) mod replay;
+mod report;
 mod run;
 mod scan;
 mod subject;
@@ -31,14 +32,15 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::List(args) => list::run(args, ui),
         Command::Run(args) => run::run(args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
-            train::run(&plan::Plan::train(args, ui)?, &args.output, ui)
+            train::run(plan::Plan::train(args, ui)?, &args.output, &args.page, ui)
         }
         Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, ui),
-        Command::Train(args) => scan::run(invocation, &args.output, &args.record, ui),
-        Command::Predict(args) => scan::run(invocation, &args.output, &args.record, ui),
+        Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
+        Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
+        Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
     }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use lab::forensics::{Leak, Watch};
 use lab::record::COLUMNS;
 use lab::record::Row;
+use lab::report::{Recording, op_name};
 use lab::summits::{Summit, summits};
 use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
@@ -64,6 +65,8 @@ pub(crate) struct Report {
     pub leak: Option<Leak>,
     /// Every event, if asked for.
     pub events: Option<Value>,
+    /// The same for pages and exports, if asked for.
+    pub recording: Option<Recording>,
 }
 
 /// How many scopes are named.
@@ -123,7 +126,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
     let events = plan.events.as_ref().map(|_| {
-        let mut recording = device.with_ledger(|ledger| events::recording(ledger.history()));
+        let mut recording = device.with_ledger(events::recording);
         recording["device"] = info.json();
         recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
         for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
@@ -133,10 +136,13 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording["steps"] = json!(rows);
         recording
     });
+    let recorded = plan.page.html.is_some() || plan.exports.any();
+    let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let (settings, leak) = (plan.settings.clone(), watch.leak().cloned());
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, stats, leak, events })
+    let device = info;
+    Ok(Report { device, model, description, settings, outcome, partial, summary, stats, leak, events, recording })
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {
@@ -147,7 +153,7 @@ fn name(result: RunResult, device: &Device) -> Outcome {
     device.with_ledger(|ledger| {
         let Origin { scope, phase, .. } = result.peak.origin;
         let maker = Maker {
-            op: events::op_name(&result.peak.origin, false),
+            op: op_name(&result.peak.origin, false),
             scope: ledger.scope_path(scope).to_string(),
             phase: ledger.phase_name(phase).to_string(),
         };

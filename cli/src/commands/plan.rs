@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::opening::Opening;
 use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, Gpu, ImplementationName, KeepName, ModelArgs, PaperArgs, ProfileArgs, RecordArgs,
-    TrainArgs, TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs, PaperArgs,
+    ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -48,6 +48,10 @@ pub(super) struct Plan {
     pub summary: bool,
     /// Whether PyTorch's counters are wanted.
     pub stats: bool,
+    /// What happened to memory, for other programs.
+    pub exports: ExportArgs,
+    /// Where the page goes.
+    pub page: HtmlArgs,
 }
 
 /// What `train` and `predict` have in common.
@@ -104,6 +108,12 @@ impl Plan {
     /// The same, keeping every event on the way.
     pub(super) fn with_history(self) -> Self {
         Self { opening: self.opening.history(true), ..self }
+    }
+
+    /// The same, shown on a page.
+    pub(super) fn for_page(self, page: &HtmlArgs) -> Self {
+        let plan = Self { page: page.clone(), ..self };
+        if plan.page.html.is_some() { plan.with_history() } else { plan }
     }
 
     /// Trains on an opened device, for what it leaves in the device's books.
@@ -216,12 +226,14 @@ impl Common<'_> {
         if let Value::Object(device) = device {
             settings.extend(device);
         }
-        let mut opening = opening.profile(profile).history(self.record.events.is_some());
+        let kept = self.record.events.is_some() || self.record.exports.any();
+        let mut opening = opening.profile(profile).history(kept);
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
-        let RecordArgs { events, summary, stats } = self.record.clone();
-        Ok(Plan { subject, run, source, opening, settings, events, summary, stats })
+        let RecordArgs { events, summary, stats, exports } = self.record.clone();
+        let page = HtmlArgs::default();
+        Ok(Plan { subject, run, source, opening, settings, events, summary, stats, exports, page })
     }
 
     /// The network, and what its file says of training it.

@@ -28,7 +28,7 @@ pub(crate) struct Prediction {
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
-    let plan = Plan::predict(&args.paper, &args.record)?.with_history();
+    let plan = Plan::predict(&args.paper, &args.record)?.with_history().for_page(&args.page);
     let report = train::measured(&plan, &args.output, ui)?;
     let needs = match &report.outcome {
         Ok(outcome) => Figures {

@@ -4,9 +4,11 @@ use std::cell::RefCell;
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup, Table};
+use lab::report::Part;
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
+use super::report;
 use crate::args::{RunArgs, config_text};
 use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
@@ -26,7 +28,7 @@ const PROGRESS: f64 = 100.0;
 pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
     let chosen = chosen(&args.names)?;
     known_sizes(args, &chosen)?;
-    output::check(args.output.destinations())?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
     let opening = Opening::on_device(&args.device, &args.allocator, args.seed, ui)?;
     let settings = settings(args, &opening);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
@@ -99,6 +101,9 @@ fn tables(found: &[Found]) -> Vec<Table> {
 
 /// One result is an object, several are a list.
 fn deliver(args: &RunArgs, ui: &Ui, mut json: Vec<Value>, tables: &[Table], text: &str) -> Result<()> {
+    if let Some(destination) = args.page.html.as_ref().filter(|_| !json.is_empty()) {
+        report::page(destination, &json.iter().map(Part::Result).collect::<Vec<_>>(), ui)?;
+    }
     let single = args.names.len() == 1 && args.names[0] != "all";
     let json = match (single, json.len()) {
         (_, 0) => return Ok(()),

@@ -1,11 +1,13 @@
 //! `-L` and `-P`: a run for every combination, a row each.
 
 use lab::experiments::{Cell, Table};
+use lab::report::Part;
 use serde_json::{Map, Value, json};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
-use crate::args::{self, Cli, Command, Invocation, OutputArgs, RecordArgs};
+use super::report;
+use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -13,15 +15,24 @@ use crate::progress::Progress;
 use crate::render::{bytes, table};
 use crate::ui::Ui;
 
+/// Steps after which nothing grows any more.
+const SETTLED: usize = 3;
+
 /// Runs every point of the scan.
 ///
 /// # Errors
 /// As a single run; but a point that runs out of memory is a row, and the others are run.
-pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArgs, ui: &Ui) -> Result<Code> {
-    if record.events.is_some() || record.summary {
-        return Err(Failure::usage("--events, --summary: they belong to one run, not to a scan"));
+pub(super) fn run(
+    invocation: &Invocation,
+    args: &OutputArgs,
+    page: &HtmlArgs,
+    record: &RecordArgs,
+    ui: &Ui,
+) -> Result<Code> {
+    if record.events.is_some() || record.summary || record.exports.any() {
+        return Err(Failure::usage("--events, --summary, --export-trace …: they belong to one run, not to a scan"));
     }
-    output::check(args.destinations())?;
+    output::check(args.destinations().chain(&page.html))?;
     let points = args::scan::points(&invocation.axes);
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
@@ -46,7 +57,12 @@ pub(super) fn run(invocation: &Invocation, args: &OutputArgs, record: &RecordArg
     }
     let main = rows(invocation, &points, &reports);
     let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
-    output::deliver(ui, args, &Results { json: &json(invocation, &points, &reports), tables: &[main], text: &text })?;
+    let mut json = json(invocation, &points, &reports);
+    if let Some(destination) = &page.html {
+        add_predictions(&mut json, invocation, &points, &reports);
+        report::page(destination, &[Part::Result(&json)], ui)?;
+    }
+    output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
     end(reports, points.len(), ui)
 }
 
@@ -56,6 +72,40 @@ fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
         Command::Predict(args) => Plan::predict(&args.paper, &args.record),
         _ => Err(Failure::usage("scan: only train and predict have one")),
     }
+}
+
+/// Beside what was measured, what the same run takes on paper; nothing where that cannot be said.
+fn add_predictions(json: &mut Value, invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) {
+    let Some(results) = json["results"].as_array_mut() else { return };
+    for ((result, point), report) in results.iter_mut().zip(points).zip(reports) {
+        let predicted =
+            args::parse_with(&invocation.words, point).ok().and_then(|cli| on_paper(&cli, &report.device.backend));
+        if let Some((allocated_bytes, reserved_bytes)) = predicted {
+            result["predicted"] = json!({ "peak_bytes": allocated_bytes, "reserved_bytes": reserved_bytes });
+        }
+    }
+}
+
+/// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.
+fn on_paper(cli: &Cli, backend: &str) -> Option<(u64, u64)> {
+    let Command::Train(args) = &cli.command else { return None };
+    let mut paper = PaperArgs {
+        model: args.model.clone(),
+        training: args.training.clone(),
+        gpu: None,
+        allocator: args.allocator.clone(),
+        profile: args.profile.clone(),
+    };
+    paper.profile.like.get_or_insert_with(|| match backend {
+        "meta" => "native".into(),
+        backend => format!("native:{backend}"),
+    });
+    (paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None);
+    let plan = Plan::predict(&paper, &RecordArgs::default()).ok()?.at_most(SETTLED);
+    let device = plan.opening.open().ok()?;
+    plan.train_on(&device).ok()?;
+    let stats = device.stats();
+    Some((stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak))
 }
 
 fn at(point: &str, failure: Failure) -> Failure {

@@ -1,11 +1,13 @@
 //! `vramlab train`: one run; and how the report of a run is handed over.
 
 use lab::experiments::Table;
+use lab::report::Part;
 use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
-use crate::args::{OutputArgs, config_text};
+use super::report;
+use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
 use crate::output::{self, Destination, Results};
@@ -28,9 +30,10 @@ pub(super) struct Extra {
 ///
 /// # Errors
 /// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
-pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-    let report = measured(plan, args, ui)?;
-    deliver(plan, report, Extra::default(), args, ui)
+pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
+    let plan = plan.for_page(page);
+    let report = measured(&plan, args, ui)?;
+    deliver(&plan, report, Extra::default(), args, ui)
 }
 
 /// Checks that everything can be written in the end, and runs.
@@ -38,7 +41,7 @@ pub(super) fn run(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Code> {
 /// # Errors
 /// As [`run`].
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
-    output::check(args.destinations().chain(&plan.events))?;
+    output::check(args.destinations().chain(&plan.events).chain(&plan.page.html).chain(plan.exports.destinations()))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
     let progress = Progress::new(ui, plan.run.steps as u64);
     execute(plan, ui, Some(&progress))
@@ -56,6 +59,13 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
     let events_take_stdout = plan.events == Some(Destination::Stdout);
     if let (Some(destination), Some(events)) = (&plan.events, &report.events) {
         destination.write(ui, &output::json_line(events)?)?;
+    }
+    if let Some(recording) = &report.recording {
+        report::exports(&plan.exports, recording, ui)?;
+    }
+    if let Some(destination) = &plan.page.html {
+        let run = Part::Run { result: Some(&json), recording: report.recording.as_ref() };
+        report::page(destination, &[run], ui)?;
     }
     let mut tables = match &report.outcome {
         Ok(outcome) => vec![memory::rows(report.rows()), memory::composition(outcome)],

@@ -2,10 +2,10 @@
 
 use lab::experiments::{Cell, Table};
 use lab::record::Row;
-use memcore::memory::{Category, CategoryBytes};
+use memcore::memory::Category;
 
 use super::style::Style;
-use super::{WIDTH, bytes, chart, counted, grouped, table, wrapped};
+use super::{WIDTH, bytes, counted, grouped, picture, table, wrapped};
 use crate::commands::outcome::{Outcome, Report};
 
 /// Rows shown from the start of a run, and from its end.
@@ -17,18 +17,11 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
     let mut out = table::titled(&shortened(rows(report.rows())), style);
     out += &format!("\n{}", table::titled(&composition(outcome), style));
     out += &made_by(outcome);
-    if outcome.scopes.iter().any(|(path, _)| !path.is_empty()) {
-        out += &format!("\n{}", table::titled(&scopes(outcome), style));
-    }
     out += &format!(
         "\n{}\n{}",
         style.bold("From what was asked for to what the device gave, after the last step"),
         bridge(outcome)
     );
-    let drawn = curve(&outcome.result.rows);
-    if !drawn.is_empty() {
-        out += &format!("\n{}\n{drawn}", style.bold("Memory over the run"));
-    }
     if let Some(leak) = &report.leak {
         out += &format!("\n{}", super::leak::text(leak, style));
     }
@@ -40,7 +33,7 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
         out += &format!("\n{}\n", style.bold("memory_stats() after the last step"));
         out.extend(stats.iter().map(|(name, value)| format!("{name} {value}\n")));
     }
-    out
+    format!("{out}\n{}", picture::text(outcome, style))
 }
 
 /// What a run had measured when memory ran out.
@@ -160,18 +153,6 @@ fn made_by(outcome: &Outcome) -> String {
     wrapped(&text, WIDTH, 2) + "\n"
 }
 
-fn scopes(outcome: &Outcome) -> Table {
-    let largest = |bytes: &CategoryBytes| {
-        Category::ALL.into_iter().max_by_key(|c| bytes[*c as usize]).map_or("", Category::name).replace('_', " ")
-    };
-    let row = |(path, held): &(String, CategoryBytes)| {
-        let name = if path.is_empty() { "(outside the model)" } else { path };
-        vec![Cell::Text(name.into()), Cell::Bytes(held.iter().sum()), Cell::Text(largest(held))]
-    };
-    let columns = ["module", "at the peak", "mostly"].map(String::from).to_vec();
-    Table { title: "Who held most of it".into(), columns, rows: outcome.scopes.iter().map(row).collect() }
-}
-
 /// The five rings and the gaps between them. Each line is the one above plus what stands there.
 fn bridge(outcome: &Outcome) -> String {
     let rings = &outcome.result.rings;
@@ -200,15 +181,6 @@ fn bridge(outcome: &Outcome) -> String {
         }
         None => out + "  the driver does not say what is in use on the device\n",
     }
-}
-
-fn curve(rows: &[Row]) -> String {
-    let points: Vec<chart::Point> = rows
-        .iter()
-        .map(|row| chart::Point { allocated: row.allocated, peak: row.phase_peak_allocated, reserved: row.reserved })
-        .collect();
-    let label = |row: Option<&Row>| row.map_or(String::new(), |row| row.label.clone());
-    chart::memory(&points, &label(rows.first()), &label(rows.last()))
 }
 
 /// Losses, accuracy and time, where there are any.

@@ -131,6 +131,8 @@ impl Architecture for GptArchitecture {
 
 struct Gpt {
     scope: ScopeId,
+    /// Of what is neither table's: the positions' numbers and the sum of both.
+    embedding: ScopeId,
     config: GptConfig,
     tokens: Embedding,
     positions: Embedding,
@@ -157,7 +159,8 @@ impl Gpt {
             Linear::new(&init.at("head"), c.width, c.vocabulary, false)?
         };
         let mask = causal_mask(init, c.sequence)?;
-        Ok(Self { scope: init.scope(), config: c, tokens, positions, blocks, norm, head, mask })
+        let embedding = init.at("embedding").scope();
+        Ok(Self { scope: init.scope(), embedding, config: c, tokens, positions, blocks, norm, head, mask })
     }
 }
 
@@ -175,6 +178,22 @@ impl Module for Gpt {
     fn forward(&self, indices: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         let length = indices.dims().last().copied().unwrap_or(0);
+        let mut x = self.embed(indices, length)?;
+        let mask = Tensor::from_array(if length == self.config.sequence {
+            self.mask.clone()
+        } else {
+            self.mask.narrow(0, 0, length)?.narrow(1, 0, length)?
+        });
+        x = self.blocks.forward(x, &[mask], |block, x, given| block.forward(x, &given[0]))?;
+        let x = self.norm.forward(&x)?;
+        self.head.forward(&x)
+    }
+}
+
+impl Gpt {
+    /// The tokens' rows and the positions', added.
+    fn embed(&self, indices: &Tensor, length: usize) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.embedding);
         let tokens = self.tokens.forward(indices)?;
         let positions = {
             let range = {
@@ -186,16 +205,9 @@ impl Module for Gpt {
             }
             self.positions.forward(&Tensor::from_array(range))?
         };
-        let mut x = ops::add(&tokens, &positions)?;
+        let sum = ops::add(&tokens, &positions)?;
         drop((tokens, positions));
-        let mask = Tensor::from_array(if length == self.config.sequence {
-            self.mask.clone()
-        } else {
-            self.mask.narrow(0, 0, length)?.narrow(1, 0, length)?
-        });
-        x = self.blocks.forward(x, &[mask], |block, x, given| block.forward(x, &given[0]))?;
-        let x = self.norm.forward(&x)?;
-        self.head.forward(&x)
+        Ok(sum)
     }
 }
 

@@ -13,7 +13,9 @@
 //! Each event counts in `all` and in the pool that it belongs to. The flattened names and their order are those of
 //! `torch.cuda.memory_stats()`.
 
-/// One counter.
+/// One counter. The sum of its decreases is not kept but follows from the rest: every operation moves some twenty of these.
+///
+/// Counts of oversize blocks fall below 0, as PyTorch's signed ones do, when the size is changed while such blocks exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Now.
@@ -22,23 +24,27 @@ pub struct Stat {
     pub peak: u64,
     /// Sum of all increases since the last reset of the accumulated counts.
     pub allocated: u64,
-    /// Sum of all decreases since then.
-    pub freed: u64,
+    /// `current` at that reset.
+    base: u64,
 }
 
 impl Stat {
     #[inline]
     pub(super) fn increase(&mut self, amount: u64) {
-        self.current += amount;
-        self.peak = self.peak.max(self.current);
+        self.current = self.current.wrapping_add(amount);
+        self.peak = (self.peak as i64).max(self.current as i64) as u64;
         self.allocated += amount;
     }
 
     #[inline]
     pub(super) fn decrease(&mut self, amount: u64) {
-        // Only counts of oversize blocks can fall below 0, when the size is changed while such blocks exist.
-        self.current = self.current.saturating_sub(amount);
-        self.freed += amount;
+        self.current = self.current.wrapping_sub(amount);
+    }
+
+    /// Sum of all decreases since the last reset of the accumulated counts.
+    #[inline]
+    pub fn freed(&self) -> u64 {
+        self.base.wrapping_add(self.allocated).wrapping_sub(self.current)
     }
 
     fn reset_peak(&mut self) {
@@ -47,7 +53,7 @@ impl Stat {
 
     fn reset_accumulated(&mut self) {
         self.allocated = 0;
-        self.freed = 0;
+        self.base = self.current;
     }
 }
 
@@ -168,7 +174,7 @@ impl Stats {
             push(format!("{prefix}.current"), stat.current);
             push(format!("{prefix}.peak"), stat.peak);
             push(format!("{prefix}.allocated"), stat.allocated);
-            push(format!("{prefix}.freed"), stat.freed);
+            push(format!("{prefix}.freed"), stat.freed());
         };
         for (name, array) in self.arrays() {
             stat(&format!("{name}.all"), &array.all);
@@ -268,11 +274,15 @@ mod tests {
         stats.served(false, 2048, 2000);
         stats.free_requested(true, 512);
         stats.free_completed(true, 512, 100);
-        assert_eq!(stats.allocated_bytes.all, Stat { current: 2048, peak: 2560, allocated: 2560, freed: 512 });
+        assert_eq!(stats.allocated_bytes.all, Stat { current: 2048, peak: 2560, allocated: 2560, base: 0 });
+        assert_eq!(stats.allocated_bytes.all.freed(), 512);
         stats.reset_peak();
         assert_eq!(stats.allocated_bytes.all.peak, 2048);
         stats.reset_accumulated();
-        assert_eq!(stats.allocated_bytes.all, Stat { current: 2048, peak: 2048, allocated: 0, freed: 0 });
+        assert_eq!(stats.allocated_bytes.all, Stat { current: 2048, peak: 2048, allocated: 0, base: 2048 });
+        assert_eq!(stats.allocated_bytes.all.freed(), 0);
+        stats.free_requested(false, 2048);
+        assert_eq!(stats.allocated_bytes.all.freed(), 2048);
     }
 
     #[test]

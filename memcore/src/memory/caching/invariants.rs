@@ -101,7 +101,7 @@ impl Caching {
                 ensure(stat.current == sum, || format!("{name} is {}, its sum {sum}", stat.current))?;
             }
             let both = |of: fn(&Stat) -> u64| of(&array.all) == of(&array.small) + of(&array.large);
-            let adds = both(|stat| stat.current) && both(|stat| stat.allocated) && both(|stat| stat.freed);
+            let adds = both(|stat| stat.current) && both(|stat| stat.allocated) && both(|stat| stat.freed());
             ensure(adds, || format!("{name}: all is not small + large"))?;
             let peaks = [&array.all, &array.small, &array.large].iter().all(|stat| stat.peak >= stat.current);
             ensure(peaks, || format!("{name}: a peak below its current value"))?;

@@ -204,7 +204,7 @@ impl Caching {
     /// the driver, pools that lend, the driver after giving back blocks too big to split, the driver after giving back
     /// everything. The pools are not searched again in between.
     fn obtain(&mut self, request: &mut Request, driver: Driver<'_>) -> Result<u32> {
-        let given_back = self.stats.reserved_bytes.all.freed;
+        let given_back = self.stats.reserved_bytes.all.freed();
         self.refusal = None;
         if self.collects() {
             self.collect_garbage(driver);
@@ -226,7 +226,7 @@ impl Caching {
                 return Ok(found);
             }
         }
-        let released_bytes = self.stats.reserved_bytes.all.freed - given_back;
+        let released_bytes = self.stats.reserved_bytes.all.freed() - given_back;
         Err(self.out_of_memory(request, released_bytes))
     }
 }
@@ -270,9 +270,9 @@ impl Allocator for Caching {
     }
 
     fn empty_cache(&mut self, driver: Driver<'_>) -> u64 {
-        let before = self.stats.reserved_bytes.all.freed;
+        let before = self.stats.reserved_bytes.all.freed();
         self.release_cached(None, driver);
-        self.stats.reserved_bytes.all.freed - before
+        self.stats.reserved_bytes.all.freed() - before
     }
 
     fn set_memory_fraction(&mut self, fraction: f64) -> Result<()> {

@@ -49,7 +49,7 @@ pub fn memory_summary(stats: &Stats, device: usize, abbreviated: bool) -> String
 
 /// One row; units follow `reference`, so that the rows of a metric share them.
 fn row(text: &mut String, name: &str, stat: &Stat, reference: &Stat, cell: fn(u64, u64) -> String) {
-    let columns = |stat: &Stat| [stat.current, stat.peak, stat.allocated, stat.freed];
+    let columns = |stat: &Stat| [stat.current, stat.peak, stat.allocated, stat.freed()];
     let _ = write!(text, "| {name:<21} ");
     for (value, reference) in columns(stat).into_iter().zip(columns(reference)) {
         let _ = write!(text, "| {} ", cell(value, reference));

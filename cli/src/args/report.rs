@@ -1,0 +1,62 @@
+//! `report`, and what other commands draw or export.
+
+use std::path::PathBuf;
+
+use crate::output::Destination;
+
+/// A page to look at.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct HtmlArgs {
+    /// Write a report to look at: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE.html", value_parser = file)]
+    pub html: Option<Destination>,
+}
+
+/// What happened to memory, for other programs.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ExportArgs {
+    /// Write a trace for ui.perfetto.dev and chrome://tracing: bytes by category, phases, operators; an event is a microsecond.
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    pub export_trace: Option<Destination>,
+    /// Write what lived at the peak as folded stacks, for speedscope.app and flamegraph.pl.
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    pub export_folded: Option<Destination>,
+    /// Write every allocation's life as CSV (id,lower,upper,size), for MiniMalloc and other packers.
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    pub export_minimalloc: Option<Destination>,
+}
+
+impl ExportArgs {
+    /// All that were given.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        [&self.export_trace, &self.export_folded, &self.export_minimalloc].into_iter().flatten()
+    }
+
+    /// Whether any was given.
+    pub(crate) fn any(&self) -> bool {
+        self.destinations().next().is_some()
+    }
+}
+
+/// `vramlab report`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// Results that `--json` wrote (of train, predict, run, fit, scans), and recordings of `--events`; packed by gzip or not.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The page.
+    #[arg(short, long, value_name = "OUT.html", value_parser = file, required_unless_present_any = ["export_trace", "export_folded", "export_minimalloc"])]
+    pub output: Option<Destination>,
+    #[command(flatten)]
+    pub exports: ExportArgs,
+}
+
+/// A file: these are not for reading on a terminal.
+fn file(text: &str) -> Result<Destination, String> {
+    match text {
+        "" | "-" => Err("expected the name of a file".into()),
+        path => Ok(Destination::File(path.into())),
+    }
+}

@@ -1,0 +1,100 @@
+//! `vramlab report`: pages from results and recordings; and how other commands write theirs.
+
+use lab::report::{Part, Recording, Source, export, html, read};
+use serde_json::Value;
+
+use crate::args::{ExportArgs, ReportArgs};
+use crate::exit::{Code, Failure, Result};
+use crate::output::{self, Destination};
+use crate::ui::Ui;
+
+/// Reads what was written before, and shows it.
+///
+/// # Errors
+/// Files that are neither results nor recordings, files that cannot be written.
+pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
+    output::check(args.output.iter().chain(args.exports.destinations()))?;
+    let (mut results, mut recordings): (Vec<Value>, Vec<Recording>) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        match read::open(path)? {
+            Source::Results(found) => results.extend(found),
+            Source::Recording(recording) => recordings.push(*recording),
+        }
+    }
+    if let Some(destination) = &args.output {
+        page(destination, &parts(&results, &recordings), ui)?;
+    }
+    match recordings.as_slice() {
+        [recording] => exports(&args.exports, recording, ui)?,
+        _ if args.exports.any() => {
+            let found = recordings.len();
+            return Err(Failure::usage(format!("exports are of one recording (--events), here are {found}")));
+        }
+        _ => {}
+    }
+    Ok(Code::Done)
+}
+
+/// The result of a single run goes with its recording, where there is one of each.
+fn parts<'a>(results: &'a [Value], recordings: &'a [Recording]) -> Vec<Part<'a>> {
+    let is_run = |result: &&Value| result["schema"] == "vramlab-train-1";
+    let together = results.iter().filter(is_run).count() == 1 && recordings.len() == 1;
+    let of_result = |result: &'a Value| match is_run(&result) {
+        true => Part::Run { result: Some(result), recording: recordings.first().filter(|_| together) },
+        false => Part::Result(result),
+    };
+    let alone = recordings.iter().filter(|_| !together);
+    let of_recording = |recording: &'a Recording| Part::Run { result: None, recording: Some(recording) };
+    results.iter().map(of_result).chain(alone.map(of_recording)).collect()
+}
+
+/// Writes a page.
+///
+/// # Errors
+/// Results that a page cannot show, a file that cannot be written.
+pub(super) fn page(destination: &Destination, parts: &[Part<'_>], ui: &Ui) -> Result<()> {
+    destination.write(ui, html(parts)?.as_bytes())
+}
+
+/// Writes what happened to memory for other programs.
+///
+/// # Errors
+/// Files that cannot be written.
+pub(super) fn exports(args: &ExportArgs, recording: &Recording, ui: &Ui) -> Result<()> {
+    if let Some(destination) = &args.export_trace {
+        destination.write(ui, export::chrome_trace(recording).as_bytes())?;
+    }
+    if let Some(destination) = &args.export_folded {
+        destination.write(ui, export::folded_stacks(recording).as_bytes())?;
+    }
+    if let Some(destination) = &args.export_minimalloc {
+        destination.write(ui, export::minimalloc(recording).as_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_goes_with_its_recording_only_when_it_is_clear_which() {
+        let (run, other) = (json!({ "schema": "vramlab-train-1" }), json!({ "schema": "vramlab-fit-1" }));
+        let recording = Recording::new("r");
+        let one = [run.clone(), other];
+        let shown = parts(&one, std::slice::from_ref(&recording));
+        assert!(matches!(shown[..], [Part::Run { result: Some(_), recording: Some(_) }, Part::Result(_)]));
+        let two = [run.clone(), run];
+        let shown = parts(&two, std::slice::from_ref(&recording));
+        assert!(matches!(
+            shown[..],
+            [
+                Part::Run { result: Some(_), recording: None },
+                Part::Run { result: Some(_), recording: None },
+                Part::Run { result: None, recording: Some(_) }
+            ]
+        ));
+    }
+}

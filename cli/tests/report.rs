@@ -1,0 +1,127 @@
+//! Reports and exports, as a user makes them.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{done, refused};
+use serde_json::Value;
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+fn path(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+    folder.path().join(name)
+}
+
+/// The data that the page's script is given.
+fn data(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\"").unwrap();
+    let (_, rest) = rest.split_once('>').unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+const RUN: [&str; 7] = ["train", "--model", "simple-cnn", "--backend", "meta", "--steps", "2"];
+
+#[test]
+fn a_page_of_a_run_is_the_same_at_once_and_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at_once, later) = (path(&folder, "a.html"), path(&folder, "b.html"));
+    let (result, events) = (path(&folder, "r.json"), path(&folder, "e.json"));
+    let name = |path: &Path| path.to_str().unwrap().to_string();
+    let mut words: Vec<String> = RUN.map(String::from).to_vec();
+    for (flag, file) in [("--html", &at_once), ("--json", &result), ("--events", &events)] {
+        words.extend([flag.to_string(), name(file)]);
+    }
+    done(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    done(&["report", &name(&result), &name(&events), "-o", &name(&later)]);
+    let (page, again) = (text(&at_once), text(&later));
+    let (mut ours, mut theirs) = (data(&page), data(&again));
+    // The file's addresses begin at its first segment, and it is called by its name.
+    for data in [&mut ours, &mut theirs] {
+        data["name"] = Value::Null;
+        for part in ["blocks", "segments"] {
+            data[part]["address"][0] = Value::Null;
+        }
+    }
+    assert_eq!(ours, theirs);
+    let run: Value = serde_json::from_str(&text(&result)).unwrap();
+    let peak = ours["phase_peaks"].as_array().unwrap().iter().map(|peak| peak[3].as_u64().unwrap()).max();
+    assert_eq!(peak, run["peak"]["bytes"].as_u64());
+    for part in ["simple-cnn, batch 128, adam", "From what was asked for", "Do it again", "in use, says the driver"] {
+        assert!(page.contains(part) && again.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_command_on_a_page_can_be_typed() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = path(&folder, "p.html");
+    let html = ["--html", page.to_str().unwrap()];
+    for words in [
+        &RUN[..],
+        &["predict", "--model", "mlp", "--gpu", "rtx4090", "--steps", "1", "--alloc-conf", "max_split_size_mb:100"],
+        &["fit", "--model", "mlp", "--gpu", "256MiB", "--steps", "1"],
+        &["run", "optimizer", "--backend", "meta", "--set", "batch=8"],
+        &["train", "--model", "mlp", "--backend", "meta", "--steps", "1", "-L", "batch", "8,16"],
+    ] {
+        done(&words.iter().copied().chain(html).collect::<Vec<_>>());
+        let shown = text(&page);
+        let (_, rest) = shown.split_once("<pre class=\"command\" tabindex=\"0\"><code>vramlab ").unwrap();
+        let command = rest.split_once("</code>").unwrap().0;
+        assert!(!command.contains(['&', '\'']), "nothing here needs quotes: {command}");
+        let again: Vec<&str> = command.split(' ').collect();
+        assert_eq!(again[0], words[0]);
+        done(&again.into_iter().chain(html).collect::<Vec<_>>());
+        assert!(text(&page).contains(command), "{command}");
+    }
+}
+
+#[test]
+fn exports_are_files_of_their_kinds() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["trace.json", "peak.folded", "lives.csv"].map(|name| path(&folder, name));
+    let names = files.each_ref().map(|file| file.to_str().unwrap());
+    let exports = ["--export-trace", names[0], "--export-folded", names[1], "--export-minimalloc", names[2]];
+    done(&RUN.iter().copied().chain(exports).collect::<Vec<_>>());
+    let trace: Value = serde_json::from_str(&text(&files[0])).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 100);
+    let folded = text(&files[1]);
+    assert!(folded.lines().any(|line| line.starts_with("activation;relu;")), "{folded}");
+    let lives = text(&files[2]);
+    assert!(lives.starts_with("id,lower,upper,size\n0,"), "{lives}");
+}
+
+#[test]
+fn experiments_searches_and_scans_are_pages_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = path(&folder, "p.html");
+    let html = page.to_str().unwrap();
+    done(&["run", "optimizer", "release", "--backend", "meta", "--html", html]);
+    let shown = text(&page);
+    assert!(shown.matches("<article").count() == 2 && shown.contains("Adam tracks two values"), "two experiments");
+    done(&["fit", "--model", "mlp", "--gpu", "256MiB", "--html", html]);
+    assert!(text(&page).contains("law (asked for)"));
+    done(&["train", "--model", "mlp", "--backend", "meta", "--steps", "2", "-L", "batch", "8,16,32", "--html", html]);
+    assert!(text(&page).contains("allocated, predicted"));
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "x.json");
+    let name = file.to_str().unwrap();
+    let page = path(&folder, "x.html");
+    let out = page.to_str().unwrap();
+    for contents in ["", "{}", "[1]", "{\"format\":\"vramlab-events-1\",\"ev\":\"a\"}", "not json"] {
+        fs::write(&file, contents).unwrap();
+        assert!(refused(2, &["report", name, "-o", out]).starts_with(name), "{contents}");
+        assert!(!page.exists());
+    }
+    refused(2, &["report", &format!("{name}.not"), "-o", out]);
+    fs::write(&file, "{\"schema\":\"vramlab-fit-1\"}").unwrap();
+    assert!(refused(2, &["report", name, "--export-folded", out]).contains("one recording"));
+    assert!(refused(2, &["train", "--model", "mlp", "-L", "batch", "1,2", "--export-trace", out]).contains("one run"));
+}

@@ -1,0 +1,64 @@
+//! The command that gives a result again, from the settings in it: their names are those of the flags.
+
+use serde_json::{Map, Value};
+
+/// The words of a command, each quoted for a shell where it must be.
+pub(super) fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
+    let mut words: Vec<String> = std::iter::once("vramlab").chain(subcommand.iter().copied()).map(quoted).collect();
+    for (name, value) in settings {
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(format!("--{name}")),
+            Value::Array(values) => values.iter().for_each(|value| words.push(flag(name, value))),
+            value => words.push(flag(name, value)),
+        }
+    }
+    words.join(" ")
+}
+
+/// Which of the commands gave a run: only one on paper has a card.
+pub(super) fn of_run(settings: &Map<String, Value>) -> String {
+    let subcommand = if settings.contains_key("gpu") { "predict" } else { "train" };
+    again(&[subcommand], settings)
+}
+
+fn flag(name: &str, value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    // A value that begins with a dash would be another flag.
+    if text.starts_with('-') { format!("--{name}={}", quoted(&text)) } else { format!("--{name} {}", quoted(&text)) }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_flags_again() {
+        let settings = json!({ "model": "mlp", "layers": null, "tied": false, "nesterov": true, "lr": 0.1,
+            "model-file": "my model's.toml", "backend": "cpu" });
+        let Value::Object(settings) = settings else { panic!("no object") };
+        assert_eq!(
+            of_run(&settings),
+            "vramlab train --model mlp --nesterov --lr 0.1 --model-file 'my model'\\''s.toml' --backend cpu"
+        );
+        let Value::Object(settings) = json!({ "set": ["batch=1,2", "steps=3"], "seed": 0, "gpu": null }) else {
+            panic!()
+        };
+        assert_eq!(again(&["run", "x"], &settings), "vramlab run x --set batch=1,2 --set steps=3 --seed 0");
+        assert!(of_run(&settings).starts_with("vramlab predict "));
+    }
+}

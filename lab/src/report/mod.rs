@@ -1,0 +1,36 @@
+//! Reports: one HTML file that opens anywhere, and files that other programs open.
+//!
+//! ```text
+//! ledger, events file (read), snapshot ─► Recording ─ timeline ─► moments, phases, blocks, segments ─┐
+//!                                             │                                                    page ─► one HTML file
+//! results of commands (JSON) ─────────────────┼─ run, experiment, fit, scan: tables, charts ────────┘
+//!                                             └─ export: Chrome trace, folded stacks, MiniMalloc
+//! ```
+//!
+//! The page loads nothing: style and scripts are in it, and so are the data, as JSON. Whatever comes from a file or is a
+//! name is escaped on its way in (`text`, `payload`), and the scripts make text of it, never markup.
+
+mod blocks;
+mod chart;
+mod command;
+mod experiment;
+pub mod export;
+mod fit;
+mod page;
+mod payload;
+pub mod read;
+mod recording;
+mod run;
+mod scan;
+mod segments;
+mod table;
+mod text;
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+pub use page::{Part, html};
+pub use read::Source;
+pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN, op_name};
+pub use timeline::{Moment, PhasePeak, Stretch, Timeline};

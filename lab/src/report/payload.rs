@@ -1,0 +1,263 @@
+//! What the page's script is given: columns of numbers, each as the difference to the one before.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::recording::{Event, NameId};
+use super::timeline::{Moment, Timeline};
+
+/// A column: the first value, then differences. Small numbers make a small page.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+struct Deltas(Vec<i64>);
+
+impl FromIterator<u64> for Deltas {
+    fn from_iter<I: IntoIterator<Item = u64>>(values: I) -> Self {
+        let mut before = 0;
+        let delta = |value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            let delta = value - before;
+            before = value;
+            delta
+        };
+        Self(values.into_iter().map(delta).collect())
+    }
+}
+
+/// A run for the script. Bytes are exact; `at`, `from`, `to` are numbers of events.
+#[derive(Serialize)]
+pub(super) struct Payload<'a> {
+    name: &'a str,
+    events: usize,
+    /// Texts that the numbers `op`, `scope` and `name` below stand for.
+    names: Vec<&'a str>,
+    categories: Vec<&'a str>,
+    moments: Moments,
+    /// Index into `moments`.
+    peak: usize,
+    phases: Phases,
+    phase_peaks: Vec<[u64; 4]>,
+    failures: Vec<usize>,
+    blocks: Blocks,
+    segments: Segments,
+    /// What the driver said is in use, after the last step.
+    driver: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Moments {
+    at: Deltas,
+    categories: Vec<Deltas>,
+    requested: Deltas,
+    reserved: Deltas,
+    split: Deltas,
+    /// What happened: a alloc, f free, t retag, s segment taken, g given back, p phase, o out of memory.
+    kind: String,
+    op: Vec<u32>,
+    scope: Vec<u32>,
+    bytes: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Phases {
+    name: Vec<u32>,
+    phases: Vec<u32>,
+    from: Deltas,
+    peak_at: Deltas,
+    peak: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Blocks {
+    of: usize,
+    from_bytes: u64,
+    peaks_complete: bool,
+    from: Deltas,
+    /// How many events it lived; -1: to the end.
+    events: Vec<i64>,
+    address: Deltas,
+    bytes: Vec<u64>,
+    /// Bytes that were given beyond those that were asked for.
+    rounding: Vec<u64>,
+    category: Vec<u8>,
+    op: Vec<u32>,
+    scope: Vec<u32>,
+    retag_block: Deltas,
+    retag_at: Deltas,
+    retag_category: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct Segments {
+    address: Deltas,
+    bytes: Vec<u64>,
+    from: Deltas,
+    events: Vec<i64>,
+}
+
+/// Only the names that are used, with new numbers.
+#[derive(Default)]
+struct Used {
+    numbers: BTreeMap<NameId, u32>,
+    order: Vec<NameId>,
+}
+
+impl Used {
+    fn number(&mut self, name: NameId) -> u32 {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.order.push(name);
+            self.order.len() as u32 - 1
+        })
+    }
+}
+
+fn lasts(from: u32, to: u32) -> i64 {
+    if to == u32::MAX { -1 } else { i64::from(to) - i64::from(from) }
+}
+
+impl<'a> Payload<'a> {
+    /// Of a run; `driver_bytes` is what the driver said after it.
+    pub(super) fn of(timeline: &Timeline<'a>, driver_bytes: Option<u64>) -> Self {
+        let recording = timeline.recording;
+        let mut used = Used::default();
+        used.number(NameId(0));
+        let moments = moments(timeline, &mut used);
+        let index = |at: u32| timeline.moments.partition_point(|moment| moment.at < at);
+        let phases = phases(timeline, &mut used);
+        let row = |used: &mut Used, peak: &super::timeline::PhasePeak| {
+            [u64::from(used.number(peak.name)), u64::from(peak.times), index(peak.at) as u64, peak.bytes]
+        };
+        let phase_peaks = timeline.phase_peaks.iter().map(|peak| row(&mut used, peak)).collect();
+        let blocks = blocks(timeline, &mut used);
+        Self {
+            name: &recording.name,
+            events: recording.events().len(),
+            categories: recording.categories().iter().map(String::as_str).collect(),
+            moments,
+            peak: index(timeline.peak.at),
+            phases,
+            phase_peaks,
+            failures: timeline.failures.iter().map(|&at| index(at)).collect(),
+            blocks,
+            segments: segments(timeline),
+            driver: driver_bytes,
+            names: used.order.iter().map(|&name| recording.text(name)).collect(),
+        }
+    }
+
+    /// As the text of a `<script type="application/json">`: nothing in it can end the script or begin a comment.
+    pub(super) fn script(&self) -> serde_json::Result<String> {
+        let text = serde_json::to_string(self)?;
+        // Outside of strings JSON has none of these.
+        Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+    }
+}
+
+fn moments(timeline: &Timeline<'_>, used: &mut Used) -> Moments {
+    let all = &timeline.moments;
+    let column = |value: &dyn Fn(&Moment) -> u64| -> Deltas { all.iter().map(value).collect() };
+    let categories = 0..timeline.recording.categories().len();
+    let mut moments = Moments {
+        at: column(&|moment| u64::from(moment.at)),
+        categories: categories.map(|c| column(&|moment| moment.by_category[c])).collect(),
+        requested: column(&|moment| moment.requested_bytes),
+        reserved: column(&|moment| moment.reserved_bytes),
+        split: column(&|moment| moment.split_bytes),
+        kind: String::with_capacity(all.len()),
+        op: Vec::with_capacity(all.len()),
+        scope: Vec::with_capacity(all.len()),
+        bytes: Vec::with_capacity(all.len()),
+    };
+    let allocations = Allocations::of(timeline);
+    for moment in all {
+        let (kind, op, scope, bytes) = allocations.event(moment.at);
+        moments.kind.push(kind);
+        moments.op.push(used.number(op));
+        moments.scope.push(used.number(scope));
+        moments.bytes.push(bytes);
+    }
+    moments
+}
+
+/// Where each allocation's event is: a free is told with what it freed.
+struct Allocations<'a> {
+    events: &'a [Event],
+    at: Vec<u32>,
+}
+
+impl<'a> Allocations<'a> {
+    fn of(timeline: &Timeline<'a>) -> Self {
+        let events = timeline.recording.events();
+        let made = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Alloc { .. }));
+        Self { events, at: made.map(|(at, _)| at as u32).collect() }
+    }
+
+    /// Kind, operator, module, bytes.
+    fn event(&self, at: u32) -> (char, NameId, NameId, u64) {
+        let freed = |allocation: u32| {
+            let at = self.at.get(allocation as usize).copied()?;
+            match self.events.get(at as usize) {
+                Some(Event::Alloc { scope, bytes, .. }) => Some((*scope, *bytes)),
+                _ => None,
+            }
+        };
+        match self.events.get(at as usize) {
+            Some(&Event::Alloc { op, scope, bytes, .. }) => ('a', op, scope, bytes),
+            Some(&Event::Free { allocation, op }) => {
+                let (scope, bytes) = freed(allocation).unwrap_or_default();
+                ('f', op, scope, bytes)
+            }
+            Some(&Event::Retag { allocation, .. }) => {
+                let (scope, bytes) = freed(allocation).unwrap_or_default();
+                ('t', NameId(0), scope, bytes)
+            }
+            Some(&Event::SegmentAlloc { bytes, .. }) => ('s', NameId(0), NameId(0), bytes),
+            Some(&Event::SegmentFree { bytes, .. }) => ('g', NameId(0), NameId(0), bytes),
+            Some(&Event::Oom { requested_bytes, op }) => ('o', op, NameId(0), requested_bytes),
+            Some(Event::Phase { .. }) | None => ('p', NameId(0), NameId(0), 0),
+        }
+    }
+}
+
+fn phases(timeline: &Timeline<'_>, used: &mut Used) -> Phases {
+    let all = &timeline.stretches;
+    Phases {
+        name: all.iter().map(|stretch| used.number(stretch.name)).collect(),
+        phases: all.iter().map(|stretch| stretch.phases).collect(),
+        from: all.iter().map(|stretch| u64::from(stretch.from)).collect(),
+        peak_at: all.iter().map(|stretch| u64::from(stretch.peak_at)).collect(),
+        peak: all.iter().map(|stretch| stretch.peak_bytes).collect(),
+    }
+}
+
+fn blocks(timeline: &Timeline<'_>, used: &mut Used) -> Blocks {
+    let listed = &timeline.blocks;
+    let lives = &listed.lives;
+    Blocks {
+        of: listed.of,
+        from_bytes: listed.from_bytes,
+        peaks_complete: listed.peaks_complete,
+        from: lives.iter().map(|life| u64::from(life.from)).collect(),
+        events: lives.iter().map(|life| lasts(life.from, life.to)).collect(),
+        address: lives.iter().map(|life| life.address).collect(),
+        bytes: lives.iter().map(|life| life.bytes).collect(),
+        rounding: lives.iter().map(|life| life.bytes.saturating_sub(life.requested_bytes)).collect(),
+        category: lives.iter().map(|life| life.birth).collect(),
+        op: lives.iter().map(|life| used.number(life.op)).collect(),
+        scope: lives.iter().map(|life| used.number(life.scope)).collect(),
+        retag_block: listed.retags.iter().map(|retag| u64::from(retag.allocation)).collect(),
+        retag_at: listed.retags.iter().map(|retag| u64::from(retag.at)).collect(),
+        retag_category: listed.retags.iter().map(|retag| retag.category).collect(),
+    }
+}
+
+fn segments(timeline: &Timeline<'_>) -> Segments {
+    let all = &timeline.segments;
+    Segments {
+        address: all.iter().map(|stay| stay.address).collect(),
+        bytes: all.iter().map(|stay| stay.bytes).collect(),
+        from: all.iter().map(|stay| u64::from(stay.from)).collect(),
+        events: all.iter().map(|stay| lasts(stay.from, stay.to)).collect(),
+    }
+}

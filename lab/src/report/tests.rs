@@ -1,0 +1,387 @@
+//! The page as a whole: sums, peaks, sizes, and that nothing in it is markup but ours.
+
+use serde_json::{Value, json};
+
+use super::payload::Payload;
+use super::*;
+
+/// Numbers without end, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// A run of about this many events with phases, modules, changes of category, one segment per 64 MiB.
+fn synthetic(events: usize, phase_every: usize) -> Recording {
+    let mut recording = Recording::new("synthetic");
+    let ops: Vec<NameId> = (0..40).map(|i| recording.intern(&format!("operator_{i}"))).collect();
+    let scopes: Vec<NameId> = (0..100).map(|i| recording.intern(&format!("layers.{}.part_{}", i / 4, i % 4))).collect();
+    let phases = ["forward", "backward", "step"].map(|name| recording.intern(name));
+    let mut dice = Dice(7);
+    let mut live: Vec<u32> = Vec::new();
+    let (mut address, mut end) = (0, 0);
+    for at in 0..events {
+        if at % phase_every == 0 {
+            recording.push(Event::Phase { name: phases[at / phase_every % 3] });
+        }
+        let (op, scope) = (ops[dice.below(40) as usize], scopes[dice.below(100) as usize]);
+        // Grows for a while, falls for a while.
+        let grows = (at / (events / 20).max(1)).is_multiple_of(2);
+        if live.is_empty() || dice.below(100) < if grows { 55 } else { 45 } {
+            let most = if dice.below(50) == 0 { 100_000 } else { 100 };
+            let bytes = 512 * (1 + dice.below(most));
+            if address + bytes > end {
+                address = end;
+                let segment = bytes.max(64 << 20);
+                recording.push(Event::SegmentAlloc { address, bytes: segment });
+                end = address + segment;
+            }
+            let category = CategoryId(dice.below(8) as u8);
+            let event = Event::Alloc { address, requested_bytes: bytes - dice.below(512), bytes, category, op, scope };
+            live.extend(recording.push(event));
+            address += bytes;
+        } else {
+            let allocation = live.swap_remove(dice.below(live.len() as u64) as usize);
+            if dice.below(4) == 0 {
+                recording.push(Event::Retag { allocation, category: CategoryId(3) });
+            }
+            recording.push(Event::Free { allocation, op });
+        }
+    }
+    recording
+}
+
+/// What memory was after an event, by counting again.
+fn recount(recording: &Recording, at: u32) -> (u64, [u64; MOST_CATEGORIES]) {
+    let mut lives: Vec<Option<(u64, u8)>> = Vec::new();
+    for event in &recording.events()[..=at as usize] {
+        match *event {
+            Event::Alloc { bytes, category, .. } => lives.push(Some((bytes, category.0))),
+            Event::Free { allocation, .. } => lives[allocation as usize] = None,
+            Event::Retag { allocation, category } => {
+                lives[allocation as usize].iter_mut().for_each(|(_, now)| *now = category.0);
+            }
+            _ => {}
+        }
+    }
+    let mut by_category = [0; MOST_CATEGORIES];
+    lives.into_iter().flatten().for_each(|(bytes, category)| by_category[usize::from(category)] += bytes);
+    (by_category.iter().sum(), by_category)
+}
+
+/// The highest total of all events, the first of its height, counted in one pass.
+fn highest(recording: &Recording) -> (u64, u32) {
+    let (mut sizes, mut now, mut best) = (Vec::new(), 0u64, (0, 0));
+    for (at, event) in recording.events().iter().enumerate() {
+        match *event {
+            Event::Alloc { bytes, .. } => {
+                sizes.push(bytes);
+                now += bytes;
+            }
+            Event::Free { allocation, .. } => now -= sizes[allocation as usize],
+            _ => {}
+        }
+        if now > best.0 {
+            best = (now, at as u32);
+        }
+    }
+    best
+}
+
+#[test]
+fn every_kept_moment_is_exact_and_no_peak_is_lost() {
+    let recording = synthetic(60_000, 700);
+    let timeline = Timeline::of(&recording);
+    assert!(timeline.moments.len() < 8_000, "{}", timeline.moments.len());
+    let (bytes, at) = highest(&recording);
+    assert_eq!((timeline.peak.allocated_bytes, timeline.peak.at), (bytes, at));
+    assert_eq!(timeline.moment(at), &timeline.peak);
+    for moment in timeline.moments.iter().step_by(97) {
+        assert_eq!((moment.allocated_bytes, moment.by_category), recount(&recording, moment.at));
+    }
+    for moment in &timeline.moments {
+        assert_eq!(moment.by_category.iter().sum::<u64>(), moment.allocated_bytes);
+        assert!(moment.allocated_bytes + moment.split_bytes <= moment.reserved_bytes, "{moment:?}");
+        assert!(moment.requested_bytes <= moment.allocated_bytes);
+    }
+    // Each phase's own peak is a kept moment, and none within it is higher.
+    assert_eq!(timeline.stretches.len(), 86);
+    for (i, stretch) in timeline.stretches.iter().enumerate() {
+        let end = timeline.stretches.get(i + 1).map_or(u32::MAX, |next| next.from);
+        let moment = timeline.moment(stretch.peak_at);
+        assert_eq!((moment.at, moment.allocated_bytes), (stretch.peak_at, stretch.peak_bytes));
+        let inside = timeline.moments.iter().filter(|moment| stretch.from <= moment.at && moment.at < end);
+        assert_eq!(inside.map(|moment| moment.allocated_bytes).max(), Some(stretch.peak_bytes));
+    }
+    for peak in &timeline.phase_peaks {
+        let same = timeline.stretches.iter().filter(|stretch| stretch.name == peak.name);
+        assert_eq!(same.map(|stretch| stretch.peak_bytes).max(), Some(peak.bytes));
+        assert_eq!(timeline.moment(peak.at).allocated_bytes, peak.bytes);
+    }
+}
+
+#[test]
+fn with_very_many_phases_the_peak_of_each_kind_is_still_kept() {
+    let recording = synthetic(60_000, 3);
+    let timeline = Timeline::of(&recording);
+    assert!(timeline.stretches.len() <= 8_000 && timeline.stretches[0].phases > 1);
+    assert_eq!(timeline.stretches.iter().map(|stretch| stretch.phases).sum::<u32>(), 20_000);
+    for peak in &timeline.phase_peaks {
+        let moment = timeline.moment(peak.at);
+        assert_eq!((moment.at, moment.allocated_bytes), (peak.at, peak.bytes));
+    }
+    assert_eq!(timeline.phase_peaks.iter().map(|peak| peak.bytes).max(), Some(highest(&recording).0));
+}
+
+#[test]
+fn the_listed_blocks_add_up_to_the_peak() {
+    let recording = synthetic(60_000, 700);
+    let timeline = Timeline::of(&recording);
+    assert!(timeline.blocks.peaks_complete && timeline.blocks.from_bytes > 0);
+    let at = timeline.peak.at;
+    let living = timeline.blocks.lives.iter().filter(|life| life.from <= at && at < life.to);
+    assert_eq!(living.map(|life| life.bytes).sum::<u64>(), timeline.peak.allocated_bytes);
+}
+
+/// The JSON between the tags of the page's data.
+fn data(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"run-0\">").unwrap();
+    let (text, _) = rest.split_once("</script>").unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>'\"&\u{2028}<!--";
+
+fn hostile_recording() -> Recording {
+    let mut recording = Recording::new(HOSTILE);
+    let name = recording.intern(HOSTILE);
+    let category = recording.category(HOSTILE);
+    recording.push(Event::Phase { name });
+    recording.push(Event::SegmentAlloc { address: 0, bytes: 4096 });
+    recording.push(Event::Alloc { address: 0, requested_bytes: 1, bytes: 512, category, op: name, scope: name });
+    recording.push(Event::Oom { requested_bytes: 9, op: name });
+    recording
+}
+
+fn hostile_results() -> Vec<Value> {
+    let table = json!({ "title": HOSTILE, "columns": [HOSTILE, "b"], "kinds": ["text", "bytes"], "rows": [[HOSTILE, 5], [1, HOSTILE]] });
+    let settings = json!({ "model": HOSTILE, HOSTILE: HOSTILE, "batch": 3 });
+    let by_category = json!({ HOSTILE: 512 });
+    let peak = json!({ "bytes": 512, "op": HOSTILE, "scope": HOSTILE, "phase": HOSTILE, "label": HOSTILE,
+        "by_category": by_category, "by_scope": [{ "scope": HOSTILE, "by_category": by_category }] });
+    let row = json!([HOSTILE, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    let device = json!({ "backend": HOSTILE, "name": HOSTILE, "total_bytes": 1 });
+    let train = json!({ "schema": "vramlab-train-1", "settings": settings, "description": HOSTILE, "device": device, "steps": [row, row],
+        "peak": peak, "by_category": by_category, "rings": { "requested": 1, "allocated": 2, "active": 2, "reserved": 3, "driver": 4 },
+        "summits": [{ "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 1 }],
+        "techniques": [{ "name": HOSTILE, HOSTILE: HOSTILE }], "losses": [1.0, 0.5, 0.25],
+        "out_of_memory": { "message": HOSTILE } });
+    let measurement = |n: u64| {
+        json!({ "setting": { "batch": n, HOSTILE: HOSTILE }, "predicted": { "x_bytes": n, HOSTILE: 1 },
+            "measured": { "x_bytes": n, HOSTILE: 2 }, "residual": { "x_bytes": 0, HOSTILE: 1 } })
+    };
+    let experiment = json!({ "schema": "vramlab-experiment-1", "experiment": HOSTILE, "question": HOSTILE, "device": device,
+        "claims": [{ "text": HOSTILE, "source": HOSTILE, "verdict": HOSTILE, "condition": HOSTILE }], "settings": settings,
+        "rows": [measurement(1), measurement(2), measurement(3)], "tables": [table], "notes": [HOSTILE],
+        "curves": [{ "title": HOSTILE, "series": [[HOSTILE, [1, 2, 3]]], "labels": [HOSTILE, "b", "c"] }] });
+    let piece = json!({ "from": 1, "to": 9, "constant": 5, "slope": 2, "square": 0, "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE });
+    let fit = json!({ "schema": "vramlab-fit-1", "of": HOSTILE, "model": HOSTILE, "card": { "title": HOSTILE }, "budget_bytes": 100,
+        "largest": 4, "law": { "pieces": [piece] }, "runs": [{ "size": 1, "fits": true, "peak_allocated_bytes": 5 }], "settings": settings });
+    let point = |n: u64| json!({ "parameters": { HOSTILE: n, "other": HOSTILE }, "run": train });
+    let scan = json!({ "schema": "vramlab-scan-1", "parameters": [HOSTILE, "other"], "results": [point(1), point(2)] });
+    vec![train, experiment, fit, scan]
+}
+
+#[test]
+fn nothing_from_a_file_is_markup() {
+    let (recording, results) = (hostile_recording(), hostile_results());
+    let mut parts = vec![Part::Run { result: Some(&results[0]), recording: Some(&recording) }];
+    parts.extend(results.iter().map(Part::Result));
+    let page = html(&parts).unwrap();
+    assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"), "markup from a name");
+    assert!(page.matches("&lt;/script&gt;&lt;img").count() > 40);
+    // Style and data aside, every tag is one of ours.
+    let ours = ["script", "style"];
+    assert_eq!(ours.map(|tag| page.matches(&format!("<{tag}")).count()), [2, 1]);
+    assert_eq!(ours.map(|tag| page.matches(&format!("</{tag}")).count()), [2, 1]);
+    let data = data(&page);
+    assert_eq!(data["name"], HOSTILE);
+    assert!(data["names"].as_array().unwrap().contains(&json!(HOSTILE)));
+}
+
+/// Tags that are opened are closed, in order.
+fn balanced(page: &str) {
+    let empty = ["meta", "br", "!DOCTYPE"];
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let end = rest.find('>').unwrap();
+        let tag = &rest[..end];
+        let name: String =
+            tag.trim_start_matches('/').chars().take_while(|c| !c.is_whitespace() && *c != '/').collect();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_deref(), Some(name.as_str()), "before {}", &rest[..end.min(80)]);
+        } else if !tag.ends_with('/') && !empty.contains(&name.as_str()) {
+            open.push(name.clone());
+        }
+        rest = &rest[end + 1..];
+        if matches!(name.as_str(), "script" | "style") && !tag.starts_with('/') {
+            rest = &rest[rest.find(&format!("</{name}")).unwrap()..];
+        }
+    }
+    assert_eq!(open, Vec::<String>::new());
+}
+
+#[test]
+fn the_page_is_whole_and_asks_for_nothing() {
+    let (recording, results) = (hostile_recording(), hostile_results());
+    let mut parts = vec![Part::Run { result: None, recording: Some(&recording) }];
+    parts.extend(results.iter().map(Part::Result));
+    let page = html(&parts).unwrap();
+    balanced(&page);
+    // The namespace of SVG is a name; apart from it there is no address in style or scripts.
+    let addresses = page.replace("http://www.w3.org/2000/svg", "");
+    for asked in ["http://", "https://", "src=\"", "url(", "@import", "fetch(", "XMLHttpRequest", "innerHTML", "eval("]
+    {
+        assert!(!addresses.contains(asked), "{asked}");
+    }
+    assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
+    assert!(page.contains("prefers-color-scheme: dark"));
+    let error = html(&[Part::Result(&json!({ "schema": "vramlab-devices-1" }))]).unwrap_err();
+    assert!(error.to_string().contains("vramlab-devices-1"));
+}
+
+#[test]
+fn the_data_say_what_the_timeline_says() {
+    let recording = synthetic(3_000, 100);
+    let timeline = Timeline::of(&recording);
+    let script: Value = serde_json::from_str(&Payload::of(&timeline, Some(77)).script().unwrap()).unwrap();
+    let sums = |column: &Value| -> Vec<i64> {
+        let deltas = column.as_array().unwrap().iter().map(|delta| delta.as_i64().unwrap());
+        deltas
+            .scan(0, |sum, delta| {
+                *sum += delta;
+                Some(*sum)
+            })
+            .collect()
+    };
+    let at = sums(&script["moments"]["at"]);
+    assert_eq!(at.len(), timeline.moments.len());
+    let peak = script["peak"].as_u64().unwrap() as usize;
+    assert_eq!(at[peak], i64::from(timeline.peak.at));
+    let categories: Vec<Vec<i64>> = script["moments"]["categories"].as_array().unwrap().iter().map(sums).collect();
+    let total: i64 = categories.iter().map(|column| column[peak]).sum();
+    assert_eq!(total as u64, timeline.peak.allocated_bytes);
+    assert_eq!((&script["driver"], script["moments"]["kind"].as_str().unwrap().len()), (&json!(77), at.len()));
+    assert_eq!(sums(&script["blocks"]["address"]).len(), recording.allocations());
+}
+
+#[test]
+fn a_million_events_make_a_page_under_five_megabytes() {
+    let recording = synthetic(1_000_000, 1_000);
+    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    assert!(recording.events().len() > 1_000_000);
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    let (bytes, at) = highest(&recording);
+    let data = data(&page);
+    let found = data["phase_peaks"].as_array().unwrap().iter().map(|peak| peak[3].as_u64().unwrap()).max();
+    assert_eq!(found, Some(bytes), "at {at}");
+}
+
+#[test]
+#[ignore = "takes long: ten million events"]
+fn ten_million_events_are_a_page_too() {
+    let recording = synthetic(10_000_000, 1_000);
+    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    assert_eq!(Timeline::of(&recording).peak.allocated_bytes, highest(&recording).0);
+}
+
+#[test]
+fn an_empty_recording_is_a_page_too() {
+    let recording = Recording::new("nothing");
+    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    assert_eq!(data(&page)["events"], 0);
+    balanced(&page);
+}
+
+mod exports {
+    use super::*;
+
+    fn small() -> Recording {
+        let mut recording = Recording::new("small");
+        let (forward, mm, fc) = (recording.intern("forward"), recording.intern("m;m"), recording.intern("net.fc"));
+        let (parameter, activation) = (recording.category("parameter"), recording.category("activation"));
+        let alloc =
+            |bytes, category, scope, op| Event::Alloc { address: 0, requested_bytes: 1, bytes, category, op, scope };
+        recording.push(Event::SegmentAlloc { address: 0, bytes: 4096 });
+        recording.push(alloc(512, parameter, fc, NameId(0)));
+        recording.push(Event::Phase { name: forward });
+        recording.push(alloc(1024, parameter, fc, mm));
+        recording.push(Event::Retag { allocation: 1, category: activation });
+        recording.push(Event::Free { allocation: 1, op: mm });
+        recording.push(Event::Oom { requested_bytes: 7, op: mm });
+        recording
+    }
+
+    #[test]
+    fn folded_stacks_are_those_of_the_peak() {
+        assert_eq!(export::folded_stacks(&small()), "parameter;net;fc 512\nparameter;net;fc;m_m 1024\n");
+    }
+
+    #[test]
+    fn lives_are_half_open_intervals() {
+        assert_eq!(export::minimalloc(&small()), "id,lower,upper,size\n0,1,7,512\n1,3,5,1024\n");
+    }
+
+    #[test]
+    fn a_trace_has_counters_and_slices() {
+        let trace: Value = serde_json::from_str(&export::chrome_trace(&small())).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|event| event["ph"] == kind).collect() };
+        let counters: Vec<(u64, &str, u64)> = of("C")
+            .into_iter()
+            .map(|event| {
+                (
+                    event["ts"].as_u64().unwrap(),
+                    event["name"].as_str().unwrap(),
+                    event["args"]["bytes"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            counters,
+            [
+                (0, "reserved", 4096),
+                (1, "parameter", 512),
+                (3, "parameter", 1536),
+                (4, "parameter", 512),
+                (4, "activation", 1024),
+                (5, "activation", 0)
+            ]
+        );
+        let slices: Vec<(&str, u64, u64)> = of("X")
+            .into_iter()
+            .map(|event| {
+                (event["name"].as_str().unwrap(), event["ts"].as_u64().unwrap(), event["dur"].as_u64().unwrap())
+            })
+            .collect();
+        assert_eq!(slices, [("m;m", 3, 4), ("forward", 2, 5)]);
+        assert_eq!(of("i")[0]["args"]["requested_bytes"], 7);
+    }
+
+    #[test]
+    fn the_folded_bytes_add_up_to_the_peak() {
+        let recording = synthetic(5_000, 100);
+        let total: u64 = export::folded_stacks(&recording)
+            .lines()
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(total, highest(&recording).0);
+    }
+}

@@ -1,0 +1,313 @@
+//! A recording reduced to what one can look at: moments, phases, blocks, segments.
+//!
+//! A page may not grow with the run. Of a long run, each stretch of events keeps its highest and its lowest moment and
+//! its last; the peak of the whole, that of each phase, and every failed request are kept whatever happens. A kept
+//! moment is exact: its categories add up to what was allocated then, to the byte.
+
+use super::blocks::{self, Life, Listed};
+use super::recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording};
+use super::segments::{Segments, Stay};
+
+/// Stretches of events that keep their extremes.
+const STRETCHES: usize = 2000;
+/// Runs of up to this many events keep every moment.
+const KEEP_ALL: usize = 3 * STRETCHES;
+/// Phases that are shown one by one; where there are more, neighbours are shown as one.
+const MOST_PHASES: usize = 8000;
+/// Segments that are drawn.
+const MOST_SEGMENTS: usize = 3000;
+/// Failed requests that are shown.
+const MOST_FAILURES: usize = 100;
+
+/// Memory after one event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The event's number.
+    pub at: u32,
+    /// Allocated bytes.
+    pub allocated_bytes: u64,
+    /// The same by category; adds up to it.
+    pub by_category: [u64; MOST_CATEGORIES],
+    /// What was asked for, of that.
+    pub requested_bytes: u64,
+    /// Taken from the driver.
+    pub reserved_bytes: u64,
+    /// Free in segments that hold a block.
+    pub split_bytes: u64,
+}
+
+/// A stretch of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// What was being done.
+    pub name: NameId,
+    /// How many phases of the run it stands for.
+    pub phases: u32,
+    /// Its first event.
+    pub from: u32,
+    /// The moment at which most was allocated.
+    pub peak_at: u32,
+    /// How much that was.
+    pub peak_bytes: u64,
+}
+
+/// The highest of all phases of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhasePeak {
+    /// The phase.
+    pub name: NameId,
+    /// How often it came.
+    pub times: u32,
+    /// The moment at which most was allocated in it.
+    pub at: u32,
+    /// How much that was.
+    pub bytes: u64,
+}
+
+/// A run as one can look at it.
+#[derive(Debug)]
+pub struct Timeline<'a> {
+    /// What it was made from.
+    pub recording: &'a Recording,
+    /// The kept moments, in order; one of nothing for a recording without events.
+    pub moments: Vec<Moment>,
+    /// The moment at which most was allocated first.
+    pub peak: Moment,
+    /// The phases in order, each with its peak.
+    pub stretches: Vec<Stretch>,
+    /// Each kind of phase with its highest moment, in the order in which they first came.
+    pub phase_peaks: Vec<PhasePeak>,
+    /// Requests that failed: which events.
+    pub failures: Vec<u32>,
+    /// Blocks that are shown one by one.
+    pub(super) blocks: Listed,
+    pub(super) segments: Vec<Stay>,
+}
+
+/// The state while the events go by.
+struct Fold<'a> {
+    recording: &'a Recording,
+    now: Moment,
+    segments: Segments,
+    lives: Vec<Life>,
+    retags: Vec<blocks::Retag>,
+}
+
+impl Fold<'_> {
+    fn apply(&mut self, at: u32, event: &Event) {
+        self.now.at = at;
+        match *event {
+            Event::Alloc { address, requested_bytes, bytes, category, op, scope } => {
+                let category = kept(category);
+                self.now.allocated_bytes += bytes;
+                self.now.requested_bytes += requested_bytes;
+                self.now.by_category[category] += bytes;
+                self.segments.block(address, bytes, true);
+                let (birth, now) = (category as u8, category as u8);
+                self.lives.push(Life {
+                    from: at,
+                    to: u32::MAX,
+                    address,
+                    requested_bytes,
+                    bytes,
+                    birth,
+                    now,
+                    op,
+                    scope,
+                });
+            }
+            Event::Free { allocation, .. } => self.free(at, allocation),
+            Event::Retag { allocation, category } => self.retag(at, allocation, category),
+            Event::SegmentAlloc { address, bytes } => self.segments.take(address, bytes, at),
+            Event::SegmentFree { address, bytes } => self.segments.give_back(address, bytes, at),
+            Event::Phase { .. } | Event::Oom { .. } => {}
+        }
+        self.now.reserved_bytes = self.segments.reserved_bytes;
+        self.now.split_bytes = self.segments.split_bytes;
+    }
+
+    /// A free of what is not there changes nothing.
+    fn free(&mut self, at: u32, allocation: u32) {
+        let Some(life) = self.lives.get_mut(allocation as usize).filter(|life| life.to == u32::MAX) else { return };
+        life.to = at;
+        self.now.allocated_bytes -= life.bytes;
+        self.now.requested_bytes -= life.requested_bytes;
+        self.now.by_category[usize::from(life.now)] -= life.bytes;
+        self.segments.block(life.address, life.bytes, false);
+    }
+
+    fn retag(&mut self, at: u32, allocation: u32, category: CategoryId) {
+        let Some(life) = self.lives.get_mut(allocation as usize).filter(|life| life.to == u32::MAX) else { return };
+        let category = kept(category);
+        if usize::from(life.now) != category {
+            self.now.by_category[usize::from(life.now)] -= life.bytes;
+            self.now.by_category[category] += life.bytes;
+            life.now = category as u8;
+            self.retags.push(blocks::Retag { allocation, at, category: category as u8 });
+        }
+    }
+}
+
+fn kept(category: CategoryId) -> usize {
+    usize::from(category.0).min(MOST_CATEGORIES - 1)
+}
+
+/// The highest, the lowest and the last moment of a stretch of events.
+#[derive(Default)]
+struct Extremes {
+    highest: Option<Moment>,
+    lowest: Option<Moment>,
+    last: Option<Moment>,
+}
+
+impl Extremes {
+    fn see(&mut self, moment: &Moment) {
+        let bytes = moment.allocated_bytes;
+        if self.highest.is_none_or(|highest| bytes > highest.allocated_bytes) {
+            self.highest = Some(*moment);
+        }
+        if self.lowest.is_none_or(|lowest| bytes < lowest.allocated_bytes) {
+            self.lowest = Some(*moment);
+        }
+        self.last = Some(*moment);
+    }
+
+    fn end(&mut self, into: &mut Vec<Moment>) {
+        let ended = std::mem::take(self);
+        into.extend([ended.highest, ended.lowest, ended.last].into_iter().flatten());
+    }
+}
+
+/// Phases as they go by, each with its peak.
+struct Phases {
+    stretches: Vec<Stretch>,
+    peaks: Vec<PhasePeak>,
+    /// The moments of `peaks`.
+    highest: Vec<Moment>,
+    /// Index into `peaks` of the phase that runs.
+    current: usize,
+    /// The moment of the last stretch's peak.
+    peak: Moment,
+    /// The moments of the other stretches' peaks.
+    moments: Vec<Moment>,
+    /// How many phases one stretch stands for.
+    together: usize,
+    begun: usize,
+}
+
+impl Phases {
+    fn new(phases: usize) -> Self {
+        Self {
+            stretches: Vec::new(),
+            peaks: Vec::new(),
+            highest: Vec::new(),
+            current: 0,
+            peak: Moment::default(),
+            moments: Vec::new(),
+            together: phases.div_ceil(MOST_PHASES).max(1),
+            begun: 0,
+        }
+    }
+
+    fn begin(&mut self, name: NameId, now: &Moment) {
+        let (at, bytes) = (now.at, now.allocated_bytes);
+        self.current = self.peaks.iter().position(|peak| peak.name == name).unwrap_or_else(|| {
+            self.peaks.push(PhasePeak { name, times: 0, at, bytes: 0 });
+            self.highest.push(*now);
+            self.peaks.len() - 1
+        });
+        self.peaks[self.current].times += 1;
+        if self.begun.is_multiple_of(self.together) {
+            self.end();
+            self.stretches.push(Stretch { name, phases: 0, from: at, peak_at: at, peak_bytes: bytes });
+            self.peak = *now;
+        }
+        self.begun += 1;
+        if let Some(stretch) = self.stretches.last_mut() {
+            stretch.phases += 1;
+        }
+        self.see(now);
+    }
+
+    fn see(&mut self, now: &Moment) {
+        let bytes = now.allocated_bytes;
+        if let Some(peak) = self.peaks.get_mut(self.current).filter(|peak| bytes > peak.bytes) {
+            (peak.at, peak.bytes) = (now.at, bytes);
+            self.highest[self.current] = *now;
+        }
+        if let Some(stretch) = self.stretches.last_mut().filter(|stretch| bytes > stretch.peak_bytes) {
+            (stretch.peak_at, stretch.peak_bytes) = (now.at, bytes);
+            self.peak = *now;
+        }
+    }
+
+    /// The last stretch is over.
+    fn end(&mut self) {
+        if !self.stretches.is_empty() {
+            self.moments.push(self.peak);
+        }
+    }
+}
+
+impl<'a> Timeline<'a> {
+    /// Follows a recording from its beginning.
+    pub fn of(recording: &'a Recording) -> Self {
+        let events = recording.events();
+        let phases = events.iter().filter(|event| matches!(event, Event::Phase { .. })).count();
+        let mut fold = Fold {
+            recording,
+            now: Moment::default(),
+            segments: Segments::default(),
+            lives: Vec::with_capacity(recording.allocations()),
+            retags: Vec::new(),
+        };
+        let mut phases = Phases::new(phases);
+        let (mut extremes, mut stretch) = (Extremes::default(), 0);
+        let (mut moments, mut peak, mut failures) = (Vec::new(), Moment::default(), Vec::new());
+        for (index, event) in events.iter().enumerate() {
+            fold.apply(index as u32, event);
+            let now = &fold.now;
+            match *event {
+                Event::Phase { name } => phases.begin(name, now),
+                _ => phases.see(now),
+            }
+            if matches!(event, Event::Oom { .. }) && failures.len() < MOST_FAILURES {
+                failures.push(now.at);
+                moments.push(*now);
+            }
+            if now.allocated_bytes > peak.allocated_bytes {
+                peak = *now;
+            }
+            let at = if events.len() <= KEEP_ALL { index } else { index * STRETCHES / events.len() };
+            if at != stretch {
+                extremes.end(&mut moments);
+                stretch = at;
+            }
+            extremes.see(now);
+        }
+        extremes.end(&mut moments);
+        phases.end();
+        moments.push(peak);
+        fold.finish(moments, phases, peak, failures)
+    }
+
+    /// The kept moment of an event: that event's own, or the one before.
+    pub fn moment(&self, at: u32) -> &Moment {
+        let after = self.moments.partition_point(|moment| moment.at <= at);
+        &self.moments[after.saturating_sub(1)]
+    }
+}
+
+impl<'a> Fold<'a> {
+    fn finish(self, mut moments: Vec<Moment>, phases: Phases, peak: Moment, failures: Vec<u32>) -> Timeline<'a> {
+        let Phases { stretches, peaks: phase_peaks, highest, moments: of_phases, .. } = phases;
+        moments.extend(of_phases.into_iter().chain(highest));
+        moments.sort_by_key(|moment| moment.at);
+        moments.dedup_by_key(|moment| moment.at);
+        let wanted: Vec<u32> = std::iter::once(peak.at).chain(phase_peaks.iter().map(|peak| peak.at)).collect();
+        let blocks = blocks::select(self.lives, self.retags, &wanted);
+        let segments = self.segments.stays(MOST_SEGMENTS, peak.at);
+        let recording = self.recording;
+        Timeline { recording, moments, peak, stretches, phase_peaks, failures, blocks, segments }
+    }
+}
