@@ -12,9 +12,9 @@ const SKIPPED: i32 = 77;
 ///
 /// # Errors
 /// The build's; a report that does not do what it should.
-pub(crate) fn check(root: &Path, cargo: &std::ffi::OsStr) -> anyhow::Result<Option<String>> {
+pub(crate) fn check(root: &Path, mut cargo: Command) -> anyhow::Result<Option<String>> {
     println!("==> reports in a browser: scripts/report-check.py");
-    let built = Command::new(cargo).args(["build", "-p", "cli"]).current_dir(root).status();
+    let built = cargo.args(["build", "-p", "cli"]).current_dir(root).status();
     if !built.context("could not start cargo")?.success() {
         bail!("step `reports in a browser`: the program does not build");
     }

@@ -54,6 +54,7 @@ const RULES: &[Rule] = &[
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },
+    Rule { package: "vramlab-fuzz", normal: &["lab"], dev: &[] },
 ];
 
 /// Packages from outside that belong to one member alone.

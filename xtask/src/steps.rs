@@ -23,16 +23,33 @@ struct Step {
 /// A part of the toolchain that may be missing.
 struct Tool {
     name: &'static str,
+    /// The toolchain that has it, if not the one in use.
+    toolchain: Option<&'static str>,
     /// Arguments of cargo that succeed when the tool is there.
     probe: &'static [&'static str],
     /// A command that installs it, where that is quick; it may fail.
     install: &'static [&'static str],
 }
 
-const RUSTFMT: Tool =
-    Tool { name: "rustfmt", probe: &["fmt", "--version"], install: &["rustup", "component", "add", "rustfmt"] };
-const CLIPPY: Tool =
-    Tool { name: "clippy", probe: &["clippy", "--version"], install: &["rustup", "component", "add", "clippy"] };
+const RUSTFMT: Tool = Tool {
+    name: "rustfmt",
+    toolchain: None,
+    probe: &["fmt", "--version"],
+    install: &["rustup", "component", "add", "rustfmt"],
+};
+const CLIPPY: Tool = Tool {
+    name: "clippy",
+    toolchain: None,
+    probe: &["clippy", "--version"],
+    install: &["rustup", "component", "add", "clippy"],
+};
+
+const MIRI: Tool = Tool {
+    name: "Miri",
+    toolchain: Some("nightly"),
+    probe: &["miri", "--version"],
+    install: &["rustup", "toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"],
+};
 
 const FMT: Step = Step { name: "fmt", args: &["fmt", "--all", "--check"], needs: Some(RUSTFMT) };
 const LINTS: Step = Step {
@@ -43,11 +60,19 @@ const LINTS: Step = Step {
 const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--workspace"], needs: None };
 
 /// What only `--full` runs.
-const LONG: &[Step] = &[Step {
-    name: "release tests",
-    args: &["test", "--release", "-p", "conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
-    needs: None,
-}];
+const LONG: &[Step] = &[
+    Step {
+        name: "release tests",
+        args: &["test", "--release", "-p", "conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
+        needs: None,
+    },
+    // Finds data races in what several threads did, and memory used wrongly.
+    Step {
+        name: "threads under Miri",
+        args: &["miri", "test", "-p", "memcore", "--test", "caching_properties", "several_threads"],
+        needs: Some(MIRI),
+    },
+];
 
 /// The conformance suites: thousands of small trials, which one process runs in seconds and one process each would take minutes for.
 const SUITES: Step = Step {
@@ -109,7 +134,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
         }
     }
     if full {
-        skipped.extend(crate::browser::check(root, &cargo())?);
+        skipped.extend(crate::browser::check(root, cargo(None))?);
     } else {
         skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
         skipped.push("reports in a browser: --full looks at them".into());
@@ -119,7 +144,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
     for what in &skipped {
         println!("==> skipped: {what}");
     }
-    let nextest = cargo_succeeds(root, &["nextest", "--version"]);
+    let nextest = succeeds(root, None, &["nextest", "--version"]);
     if !nextest {
         return run_with(root, &LIBTEST, &environment);
     }
@@ -142,7 +167,7 @@ fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
 /// Runs a step with more in its environment.
 fn run_with(root: &Path, step: &Step, environment: &[(&str, OsString)]) -> anyhow::Result<()> {
     println!("==> {}: cargo {}", step.name, step.args.join(" "));
-    let status = Command::new(cargo())
+    let status = cargo(step.needs.as_ref().and_then(|tool| tool.toolchain))
         .args(step.args)
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(root)
@@ -157,7 +182,7 @@ fn run_with(root: &Path, step: &Step, environment: &[(&str, OsString)]) -> anyho
 /// The tool that a step lacks, after an attempt to install it.
 fn missing_tool<'a>(root: &Path, step: &'a Step) -> Option<&'a Tool> {
     let tool = step.needs.as_ref()?;
-    if cargo_succeeds(root, tool.probe) {
+    if succeeds(root, tool.toolchain, tool.probe) {
         return None;
     }
     if let [program, args @ ..] = tool.install {
@@ -165,11 +190,11 @@ fn missing_tool<'a>(root: &Path, step: &'a Step) -> Option<&'a Tool> {
         // A failure to start it is a failure to install: the probe below says the same.
         let _ = Command::new(program).args(args).current_dir(root).status();
     }
-    (!cargo_succeeds(root, tool.probe)).then_some(tool)
+    (!succeeds(root, tool.toolchain, tool.probe)).then_some(tool)
 }
 
-fn cargo_succeeds(root: &Path, args: &[&str]) -> bool {
-    let quiet = Command::new(cargo())
+fn succeeds(root: &Path, toolchain: Option<&str>, args: &[&str]) -> bool {
+    let quiet = cargo(toolchain)
         .args(args)
         .current_dir(root)
         .stdin(Stdio::null())
@@ -179,7 +204,14 @@ fn cargo_succeeds(root: &Path, args: &[&str]) -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// The cargo that started us, so that a `+toolchain` is kept.
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that started us, so that a `+toolchain` is kept; or that of another toolchain.
+fn cargo(toolchain: Option<&str>) -> Command {
+    match toolchain {
+        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+        Some(toolchain) => {
+            let mut command = Command::new("rustup");
+            command.args(["run", toolchain, "cargo"]);
+            command
+        }
+    }
 }

@@ -78,6 +78,62 @@ const TOP_SCOPES: usize = 6;
 /// How many moments are named.
 const TOP_SUMMITS: usize = 5;
 
+/// What is looked at after each step.
+struct Seen<'a> {
+    plan: &'a Plan,
+    device: &'a Device,
+    index: usize,
+    summary: Option<String>,
+    stats: Option<Vec<(String, i64)>>,
+    /// The segments after the last step, and how many events there were by then.
+    last: Option<(Segments, usize)>,
+    watch: Watch,
+    publisher: Option<Publisher>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(plan: &'a Plan, device: &'a Device, info: &DeviceInfo) -> Self {
+        let publisher = Some(Publisher::new(plan.subject.name(), info));
+        let (index, watch) = (info.index, Watch::new(device));
+        Self { plan, device, index, summary: None, stats: None, last: None, watch, publisher }
+    }
+
+    fn step(&mut self, step: &Step) -> ControlFlow<()> {
+        self.figures();
+        if self.plan.snapshot.is_some() {
+            // The run's values go when it ends: what it holds is what it holds after a step.
+            self.last = Some((self.device.snapshot(), events_so_far(self.device)));
+        }
+        self.watch.step();
+        let flow = interrupt::flow();
+        if step.done == step.steps || flow.is_break() {
+            self.watch.look();
+        }
+        if let Some(publisher) = &mut self.publisher {
+            publisher.step(self.device, step, self.watch.leak());
+        }
+        flow
+    }
+
+    fn figures(&mut self) {
+        if self.plan.summary {
+            self.summary = Some(memory_summary(self.device, self.index));
+        }
+        if self.plan.stats {
+            self.stats = Some(self.device.stats().flatten());
+        }
+    }
+
+    /// A run without a step is looked at too, and is no longer published.
+    fn end(mut self) -> Self {
+        if self.summary.is_none() && self.stats.is_none() {
+            self.figures();
+        }
+        self.publisher = None;
+        self
+    }
+}
+
 /// Runs a plan on a fresh device.
 ///
 /// # Errors
@@ -89,39 +145,15 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let device = plan.opening.open()?;
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
-    let (mut summary, mut stats, mut watch) = (None, None, Watch::new(&device));
-    let mut publisher = Publisher::new(plan.subject.name(), &info);
-    let mut last = None;
+    let mut seen = Seen::new(plan, &device, &info);
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         if let Some(progress) = progress {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
         }
-        if plan.summary {
-            summary = Some(memory_summary(&device, info.index));
-        }
-        if plan.snapshot.is_some() {
-            // The run's values go when it ends: what it holds is what it holds after a step.
-            last = Some((device.snapshot(), events_so_far(&device)));
-        }
-        if plan.stats {
-            stats = Some(device.stats().flatten());
-        }
-        watch.step();
-        let flow = interrupt::flow();
-        if step.done == step.steps || flow.is_break() {
-            watch.look();
-        }
-        publisher.step(&device, &step, watch.leak());
-        flow
+        seen.step(&step)
     };
     let result = plan.subject.train(&device, &plan.run, &plan.source, on_step);
-    if plan.summary && summary.is_none() {
-        summary = Some(memory_summary(&device, info.index));
-    }
-    if plan.stats && stats.is_none() {
-        stats = Some(device.stats().flatten());
-    }
-    drop(publisher);
+    let Seen { summary, stats, last, watch, .. } = seen.end();
     let (outcome, partial) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default()),
         Err(Failed { error, partial }) => {

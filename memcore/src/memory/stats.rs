@@ -14,8 +14,6 @@
 //! `torch.cuda.memory_stats()`.
 
 /// One counter. The sum of its decreases is not kept but follows from the rest: every operation moves some twenty of these.
-///
-/// Counts of oversize blocks fall below 0, as PyTorch's signed ones do, when the size is changed while such blocks exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Now.
@@ -24,27 +22,34 @@ pub struct Stat {
     pub peak: u64,
     /// Sum of all increases since the last reset of the accumulated counts.
     pub allocated: u64,
-    /// `current` at that reset.
+    /// `current` at that reset, and what decreases did not find since.
     base: u64,
 }
 
 impl Stat {
     #[inline]
     pub(super) fn increase(&mut self, amount: u64) {
-        self.current = self.current.wrapping_add(amount);
-        self.peak = (self.peak as i64).max(self.current as i64) as u64;
+        self.current += amount;
+        self.peak = self.peak.max(self.current);
         self.allocated += amount;
     }
 
     #[inline]
     pub(super) fn decrease(&mut self, amount: u64) {
-        self.current = self.current.wrapping_sub(amount);
+        self.current -= amount;
+    }
+
+    /// For counts of oversize blocks, which would fall below 0 when the size is changed while such blocks exist.
+    pub(super) fn decrease_to_zero(&mut self, amount: u64) {
+        let fallen = amount.min(self.current);
+        self.current -= fallen;
+        self.base += amount - fallen;
     }
 
     /// Sum of all decreases since the last reset of the accumulated counts.
     #[inline]
     pub fn freed(&self) -> u64 {
-        self.base.wrapping_add(self.allocated).wrapping_sub(self.current)
+        self.base + self.allocated - self.current
     }
 
     fn reset_peak(&mut self) {

@@ -17,7 +17,7 @@ impl Caching {
         let small = self.pools[node.pool as usize].small;
         self.stats.free_requested(small, bytes);
         if bytes >= self.config.max_split_size_bytes {
-            self.stats.oversize_allocations.decrease(1);
+            self.stats.oversize_allocations.decrease_to_zero(1);
         }
         if !recorded {
             self.free_block(index);

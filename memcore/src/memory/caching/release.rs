@@ -57,7 +57,7 @@ impl Caching {
         self.private.unreserve(&mut self.stats, owner, bytes);
         self.stats.segment_given_back(small, bytes);
         if bytes >= self.config.max_split_size_bytes {
-            self.stats.oversize_segments.decrease(1);
+            self.stats.oversize_segments.decrease_to_zero(1);
         }
     }
 
