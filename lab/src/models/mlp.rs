@@ -3,7 +3,7 @@
 use memcore::nn::{Activation, Init, Linear, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Recompute, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
 struct Mlp {
@@ -73,18 +73,36 @@ impl Architecture for Mlp {
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         let last = self.sizes.len() - 2;
-        // Numbered as in nn.Sequential, where the activations count.
-        let linear = |i: usize| Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true);
-        let mut blocks = Vec::with_capacity(last);
-        for i in 0..last {
-            let mut block = Sequential::new();
-            block.push(linear(i)?);
-            block.push(Activation::new(&init.at(2 * i + 1), ops::relu));
-            blocks.push(block);
-        }
+        let blocks: memcore::Result<Vec<Sequential>> = (0..last).map(|i| self.hidden(init, i)).collect();
         let mut layers = Sequential::new();
-        self.recompute.chain(&mut layers, blocks);
-        layers.push(linear(last)?);
+        self.recompute.chain(&mut layers, blocks?);
+        layers.push(self.linear(init, last)?);
         Ok(Box::new(layers))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let last = self.sizes.len() - 2;
+        let mut pieces = self.recompute.pieces(0, last, |piece, block| self.hidden(&at(piece), block))?;
+        let output = self.linear(&at(pieces.len()), last)?;
+        pieces.push(Box::new(output));
+        Ok(pieces)
+    }
+}
+
+impl Mlp {
+    /// Numbered as in nn.Sequential, where the activations count.
+    fn linear(&self, init: &Init, i: usize) -> memcore::Result<Linear> {
+        Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true)
+    }
+
+    fn hidden(&self, init: &Init, i: usize) -> memcore::Result<Sequential> {
+        let mut block = Sequential::new();
+        block.push(self.linear(init, i)?);
+        block.push(Activation::new(&init.at(2 * i + 1), ops::relu));
+        Ok(block)
     }
 }
