@@ -264,13 +264,14 @@ DEVICE void channel_sums(const ChannelArgs& a) {
     }
 }
 
-// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds.
+// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds. The parameters and the running
+// statistics have a type of their own.
 struct ChannelFinishArgs {
     const float* partial;
     const void* weight;
     const void* bias;
-    float* running_mean;
-    float* running_var;
+    void* running_mean;
+    void* running_var;
     float* save_mean;
     float* save_invstd;
     // Gradients: what forward used, and what is wanted.
@@ -293,6 +294,14 @@ DEVICE float parameter(const void* p, u64 i, float missing) {
     return p != nullptr ? widen(static_cast<const T*>(p)[i]) : missing;
 }
 
+// Moves a running statistic towards the batch's.
+template <typename T>
+DEVICE void move_running(void* running, u64 i, float momentum, float batch) {
+    if (running == nullptr) return;
+    T* at = static_cast<T*>(running) + i;
+    *at = narrow<T>((1.0f - momentum) * widen(*at) + momentum * batch);
+}
+
 template <typename T>
 DEVICE void channel_finish(const ChannelFinishArgs& a) {
     for (u64 c = thread_index(); c < a.channels; c += thread_count()) {
@@ -307,13 +316,12 @@ DEVICE void channel_finish(const ChannelFinishArgs& a) {
                 count = all;
             }
         }
-        const float var = a.training ? squares / a.count : a.running_var[c];
+        const float var = a.training ? squares / a.count : parameter<T>(a.running_var, c, 1.0f);
         if (a.training) {
-            const float unbiased = squares / (a.count - 1.0f), kept = 1.0f - a.momentum;
-            if (a.running_mean != nullptr) a.running_mean[c] = kept * a.running_mean[c] + a.momentum * mean;
-            if (a.running_var != nullptr) a.running_var[c] = kept * a.running_var[c] + a.momentum * unbiased;
+            move_running<T>(a.running_mean, c, a.momentum, mean);
+            move_running<T>(a.running_var, c, a.momentum, squares / (a.count - 1.0f));
         } else {
-            mean = a.running_mean[c];
+            mean = parameter<T>(a.running_mean, c, 0.0f);
         }
         const float invstd = 1.0f / sqrtf(var + a.eps);
         if (a.training) {

@@ -28,7 +28,8 @@ struct ReduceArgs {
     u64 chunks;
     u64 chunk_length;
     u32 op;
-    u32 unused;
+    // Whether the results of 16-bit elements are f32.
+    u32 unrounded;
 };
 
 DEVICE void put(Partial& p, float x) { p.real = x; }
@@ -79,7 +80,11 @@ template <typename T>
 DEVICE void finish(const ReduceArgs& a, u64 result, const i64* at, typename Sum<T>::type value, i64 place) {
     typedef typename Sum<T>::type C;
     if (a.op == MEAN) value = value / static_cast<C>(a.group.elements);
-    static_cast<T*>(a.out)[at[0]] = narrow<T>(value);
+    if (a.unrounded) {
+        static_cast<C*>(a.out)[at[0]] = value;
+    } else {
+        static_cast<T*>(a.out)[at[0]] = narrow<T>(value);
+    }
     if (a.indices != nullptr) a.indices[result] = place;
 }
 

@@ -353,7 +353,7 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
         eps: k.eps as f32,
         training: k.training.into(),
     };
-    ctx.launch(Kernel::ChannelFinish, Tag::of(dtype), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(Kernel::ChannelFinish, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     if k.x.numel() == 0 {
         return Ok(());
     }
@@ -390,7 +390,7 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
         eps: 0.0,
         training: k.training.into(),
     };
-    ctx.launch(Kernel::ChannelFinishGrad, Tag::of(dtype), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(Kernel::ChannelFinishGrad, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     match &k.out_x {
         Some(out) if out.numel() > 0 => {
             let apply = c.apply_args([ctx.at(out)?, x, grad], [mean, invstd]);

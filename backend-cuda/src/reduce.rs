@@ -20,7 +20,7 @@ pub(crate) struct ReduceArgs {
     chunks: u64,
     chunk_length: u64,
     op: u32,
-    unused: u32,
+    unrounded: u32,
 }
 
 /// Bytes of a chunk's result in the scratch: a value and a place.
@@ -65,7 +65,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
             ReduceOp::Max => 3,
             ReduceOp::Min => 4,
         },
-        unused: 0,
+        unrounded: (k.out.dtype != k.x.dtype).into(),
     };
     let tag = Tag::of(k.x.dtype);
     // A mean of chunks is taken when they are merged.

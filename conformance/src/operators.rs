@@ -95,7 +95,7 @@ fn fused(x: &[Tensor], causal: bool, mask: Option<&Tensor>) -> Result<Tensor> {
 }
 
 fn normalised(x: &[Tensor], training: bool) -> Result<Tensor> {
-    let statistic = |value| Array::full(x[0].device(), &[4], x[0].dtype().accumulator(), value);
+    let statistic = |value| Array::full(x[0].device(), &[4], x[0].dtype(), value);
     let (mean, var) = (statistic(0.1)?, statistic(0.7)?);
     let running = RunningStats { mean: &mean, var: &var };
     let options = BatchNormOptions { training, momentum: 0.1, eps: 1e-5 };

@@ -4,6 +4,7 @@
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! experiments → pipeline → training: a network split over devices
 //! report: pages and exports, from results as JSON and from histories of events
+//! snapshot → replay
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
@@ -12,6 +13,7 @@ pub mod cards;
 pub mod data;
 pub mod error;
 pub mod experiments;
+pub mod explain;
 pub mod fit;
 pub mod huggingface;
 pub mod model_file;
@@ -21,6 +23,7 @@ pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod snapshot;
 pub mod summits;
 pub mod training;
 

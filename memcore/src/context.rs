@@ -7,7 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use crate::memory::{Origin, PhaseId, ScopeId};
+use smallvec::SmallVec;
+
+use crate::memory::{AllocId, Origin, PhaseId, ScopeId};
 
 /// Which of PyTorch's threads an operator stands for: the user's, or autograd's. cuBLAS handles, and so their
 /// workspaces, belong to a thread there.
@@ -31,6 +33,27 @@ struct Context {
 thread_local! {
     static CONTEXT: Cell<Context> =
         const { Cell::new(Context { scope: ScopeId(0), op: "", node: None, role: Role::Main }) };
+}
+
+/// Allocations that an autograd node was handed.
+type Handed = SmallVec<[AllocId; 2]>;
+
+thread_local! {
+    static HANDED: RefCell<Handed> = RefCell::default();
+}
+
+/// Forgets what the node was handed, when dropped.
+pub(crate) struct HandedGuard(Handed);
+
+impl Drop for HandedGuard {
+    fn drop(&mut self) {
+        HANDED.replace(std::mem::take(&mut self.0));
+    }
+}
+
+/// Whoever lets go of these while the guard lives does it on the engine's behalf: a node's incoming gradients are no values of its function.
+pub(crate) fn handed(allocations: Handed) -> HandedGuard {
+    HandedGuard(HANDED.replace(allocations))
 }
 
 /// Restores what the thread was doing before, when dropped.
@@ -112,6 +135,11 @@ pub(crate) fn node(name: &'static str, scope: ScopeId) -> ContextGuard {
     })
 }
 
+/// Attributes what follows to the node's own function, whichever operator runs in it.
+pub(crate) fn function() -> ContextGuard {
+    enter(|c| c.op = c.node.unwrap_or_default())
+}
+
 /// The module that the thread is in.
 pub(crate) fn current_scope() -> ScopeId {
     CONTEXT.get().scope
@@ -121,6 +149,16 @@ pub(crate) fn current_scope() -> ScopeId {
 pub(crate) fn current_role() -> Role {
     CONTEXT.get().role
 }
+
+/// Who is to be said to have let go of an allocation now, in `phase`.
+pub(crate) fn origin_of_free(id: AllocId, phase: PhaseId) -> Origin {
+    let origin = origin(phase);
+    let of_engine = HANDED.try_with(|handed| handed.borrow().contains(&id)).unwrap_or(false);
+    if of_engine { Origin { op: AROUND, ..origin } } else { origin }
+}
+
+/// The operator of what the engine does around a node.
+pub(crate) const AROUND: &str = ".";
 
 /// Who an event of this moment, in `phase`, is attributed to.
 pub(crate) fn origin(phase: PhaseId) -> Origin {

@@ -458,7 +458,7 @@ impl State {
     }
 
     fn free(&mut self, block: &Block, id: AllocId) {
-        let origin = self.origin();
+        let origin = context::origin_of_free(id, self.ledger.usage().phase());
         let ledger = &mut self.ledger;
         ledger.record(Event::Free { id, origin });
         self.allocator.free(block.id, &mut |event| ledger.record_driver(event));

@@ -54,6 +54,10 @@ pub struct Profile {
     pub attention_seeds: bool,
     /// Whether the sort in an embedding's gradient counts only the digits that the rows' numbers have.
     pub sorts_needed_digits: bool,
+    /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
+    pub masks_extremum_first: bool,
+    /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
+    pub autocasts_rms_norm: bool,
     /// What convolutions allocate.
     pub convolution: Convolution,
     /// Whether operators make the temporaries that PyTorch's kernels make and ours do not need (a softmax gradient's
@@ -84,6 +88,8 @@ impl Profile {
             keeps_workspaces: true,
             attention_seeds: false,
             sorts_needed_digits: false,
+            masks_extremum_first: false,
+            autocasts_rms_norm: true,
             convolution: Convolution::Backend,
             torch_temporaries: false,
             multiprocessors: None,
@@ -100,6 +106,8 @@ impl Profile {
             keeps_workspaces: true,
             attention_seeds: false,
             sorts_needed_digits: false,
+            masks_extremum_first: false,
+            autocasts_rms_norm: false,
             convolution: Convolution::Native,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
@@ -107,14 +115,16 @@ impl Profile {
     }
 
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
-    /// epilogue takes only its own. Measured with the unmodified wheel: of 642 recorded phases of single operators no other one differs but the
-    /// gradient of `maximum`, which makes its masks in another order.
+    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; and that autocast knows root-mean-square
+    /// normalisation. Measured with the unmodified wheel: of the recorded phases of single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
             name: format!("torch-2.15-sm{sm}"),
             keeps_workspaces: false,
             attention_seeds: true,
             sorts_needed_digits: true,
+            masks_extremum_first: true,
+            autocasts_rms_norm: true,
             ..Self::torch_2_11(sm)
         }
     }

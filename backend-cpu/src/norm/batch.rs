@@ -4,15 +4,15 @@ use memcore::backend::kernel::BatchNorm;
 use memcore::error::Result;
 
 use super::narrow::{self, NARROW};
-use super::{TASK, real, sum, sum_squares};
-use crate::element::{Float, Real, float_type};
+use super::{TASK, channel_types, real, sum, sum_squares};
+use crate::element::{Element, Float, Real};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
 /// `out = (x − mean)·invstd·weight + bias` per channel, with the batch's statistics or the running ones.
 pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
-    float_type!(k.x.dtype, T => run::<T>(ctx, k), else Ok(()))
+    channel_types!(k, T, P => run::<T, P>(ctx, k))
 }
 
 /// How the samples of a batch are cut for the sums over them: few channels give too few tasks.
@@ -37,25 +37,26 @@ impl Pieces {
     }
 }
 
-fn run<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
+/// Of parameters of type `P`.
+fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     if (1..NARROW).contains(&l) {
-        return narrow::batch_norm::<T>(ctx, k);
+        return narrow::batch_norm::<T, P>(ctx, k);
     }
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
     let (x, weight, bias, out) = unsafe {
         (
             ctx.input::<T>(&k.x)?,
-            ctx.input_option::<T>(&k.weight)?,
-            ctx.input_option::<T>(&k.bias)?,
+            ctx.input_option::<P>(&k.weight)?,
+            ctx.input_option::<P>(&k.bias)?,
             SharedMut::new(ctx.output::<T>(&k.out)?),
         )
     };
     // SAFETY: as above.
     let (running_mean, running_var, save_mean, save_invstd) = unsafe {
         (
-            ctx.output_option::<T::Compute>(&k.running_mean)?,
-            ctx.output_option::<T::Compute>(&k.running_var)?,
+            ctx.output_option::<P>(&k.running_mean)?,
+            ctx.output_option::<P>(&k.running_var)?,
             ctx.output_option::<T::Compute>(&k.save_mean)?,
             ctx.output_option::<T::Compute>(&k.save_invstd)?,
         )
@@ -74,8 +75,8 @@ fn run<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     };
     if !k.training {
         let (Some(mean), Some(var)) = (running_mean, running_var) else { return Ok(()) };
-        let invstd = |c: usize| real::<T>(1.0 / (var[c].to_f64() + k.eps).sqrt());
-        normalise(&|c| mean[c], &invstd);
+        let invstd = |c: usize| real::<T>(1.0 / (var[c].get().to_f64() + k.eps).sqrt());
+        normalise(&|c| mean[c].get(), &invstd);
         return Ok(());
     }
     let (Some(mean), Some(invstd)) = (save_mean, save_invstd) else { return Ok(()) };
@@ -111,15 +112,15 @@ impl Moments {
 
 /// The batch's mean and inverse standard deviation of each channel, and the running ones updated.
 #[allow(clippy::too_many_arguments)]
-fn statistics<T: Float>(
+fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     ctx: &Context<'_>,
     k: &BatchNorm,
     x: &[T],
     [n, c, l]: [usize; 3],
     mean: &mut [T::Compute],
     invstd: &mut [T::Compute],
-    mut running_mean: Option<&mut [T::Compute]>,
-    mut running_var: Option<&mut [T::Compute]>,
+    mut running_mean: Option<&mut [P]>,
+    mut running_var: Option<&mut [P]>,
 ) {
     let pieces = Pieces::new([n, c, l], 2);
     let mut scratch = ctx.scratch();
@@ -148,10 +149,10 @@ fn statistics<T: Float>(
         }
         mean[channel] = real::<T>(all.mean);
         invstd[channel] = real::<T>(1.0 / (all.squares / all.count + k.eps).sqrt());
-        let update = |running: &mut Option<&mut [T::Compute]>, batch: f64| {
+        let update = |running: &mut Option<&mut [P]>, batch: f64| {
             if let Some(running) = running {
-                let old = running[channel].to_f64();
-                running[channel] = real::<T>((1.0 - k.momentum) * old + k.momentum * batch);
+                let old = running[channel].get().to_f64();
+                running[channel] = P::put(real::<T>((1.0 - k.momentum) * old + k.momentum * batch));
             }
         };
         update(&mut running_mean, all.mean);

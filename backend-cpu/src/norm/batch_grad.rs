@@ -5,20 +5,21 @@ use memcore::error::Result;
 
 use super::batch::Pieces;
 use super::narrow::{self, NARROW};
-use super::{TASK, grad_sums, real};
-use crate::element::{Float, Real, float_type};
+use super::{TASK, channel_types, grad_sums, real};
+use crate::element::{Element, Float, Real};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
 /// Gradients of the input and the parameters, as far as they are wanted.
 pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
-    float_type!(k.x.dtype, T => run::<T>(ctx, k), else Ok(()))
+    channel_types!(k, T, P => run::<T, P>(ctx, k))
 }
 
-fn run<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
+/// Of parameters of type `P`.
+fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     if (1..NARROW).contains(&l) {
-        return narrow::batch_norm_grad::<T>(ctx, k);
+        return narrow::batch_norm_grad::<T, P>(ctx, k);
     }
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
     let (grad, x, mean, invstd, weight) = unsafe {
@@ -27,15 +28,15 @@ fn run<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
             ctx.input::<T>(&k.x)?,
             ctx.input::<T::Compute>(&k.mean)?,
             ctx.input::<T::Compute>(&k.invstd)?,
-            ctx.input_option::<T>(&k.weight)?,
+            ctx.input_option::<P>(&k.weight)?,
         )
     };
     // SAFETY: as above.
     let (out_x, mut out_weight, mut out_bias) = unsafe {
         (
             ctx.output_option::<T>(&k.out_x)?,
-            ctx.output_option::<T>(&k.out_weight)?,
-            ctx.output_option::<T>(&k.out_bias)?,
+            ctx.output_option::<P>(&k.out_weight)?,
+            ctx.output_option::<P>(&k.out_bias)?,
         )
     };
     let mut scratch = ctx.scratch();
@@ -62,10 +63,10 @@ fn run<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
             sums[first + 1] += sums[first + 2 * piece + 1];
         }
         if let Some(out) = &mut out_weight {
-            out[channel] = T::put(real::<T>(sums[first + 1] * invstd[channel].to_f64()));
+            out[channel] = P::put(real::<T>(sums[first + 1] * invstd[channel].to_f64()));
         }
         if let Some(out) = &mut out_bias {
-            out[channel] = T::put(real::<T>(sums[first]));
+            out[channel] = P::put(real::<T>(sums[first]));
         }
     }
     let Some(out_x) = out_x.map(SharedMut::new) else { return Ok(()) };

@@ -70,5 +70,21 @@ fn real<T: Element>(x: f64) -> T::Compute {
     <T::Compute as Number>::from_f64(x)
 }
 
+/// Runs `$body` with `$T` the type of the input and `$P` that of a batch norm's parameters, which is that or the compute type.
+macro_rules! channel_types {
+    ($k:expr, $T:ident, $P:ident => $body:expr) => {
+        $crate::element::float_type!($k.x.dtype, $T => {
+            if $k.parameter_dtype() == $k.x.dtype {
+                type $P = $T;
+                $body
+            } else {
+                type $P = <$T as $crate::element::Element>::Compute;
+                $body
+            }
+        }, else Ok(()))
+    };
+}
+use channel_types;
+
 /// Elements per task.
 const TASK: usize = 16 << 10;

@@ -30,9 +30,6 @@ struct Tile {
 /// Numbers of a tile's columns.
 type Columns<T> = [<T as Element>::Compute; TILE];
 
-/// Statistics of a tile's channels, where they are wanted.
-type Statistic<'a, T> = Option<&'a mut [<T as Element>::Compute]>;
-
 /// Gives the `l` columns of each channel one number.
 fn expand<T: Float>(columns: &mut Columns<T>, l: usize, channels: usize, value: impl Fn(usize) -> f64) {
     for (channel, columns) in columns.chunks_mut(l).take(channels).enumerate() {
@@ -40,37 +37,40 @@ fn expand<T: Float>(columns: &mut Columns<T>, l: usize, channels: usize, value: 
     }
 }
 
-/// Forward, in training or evaluation.
-pub(super) fn batch_norm<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
+/// Forward, in training or evaluation, with parameters of type `P`.
+pub(super) fn batch_norm<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
     let (x, weight, bias, out) = unsafe {
         (
             ctx.input::<T>(&k.x)?,
-            ctx.input_option::<T>(&k.weight)?,
-            ctx.input_option::<T>(&k.bias)?,
+            ctx.input_option::<P>(&k.weight)?,
+            ctx.input_option::<P>(&k.bias)?,
             SharedMut::new(ctx.output::<T>(&k.out)?),
         )
     };
     // SAFETY: as above.
-    let [running_mean, running_var, save_mean, save_invstd] = unsafe {
-        let shared = |operand| -> Result<_> { Ok(ctx.output_option::<T::Compute>(operand)?.map(SharedMut::new)) };
-        [shared(&k.running_mean)?, shared(&k.running_var)?, shared(&k.save_mean)?, shared(&k.save_invstd)?]
+    let ([running_mean, running_var], [save_mean, save_invstd]) = unsafe {
+        let running = |operand| -> Result<_> { Ok(ctx.output_option::<P>(operand)?.map(SharedMut::new)) };
+        let saved = |operand| -> Result<_> { Ok(ctx.output_option::<T::Compute>(operand)?.map(SharedMut::new)) };
+        ([running(&k.running_mean)?, running(&k.running_var)?], [saved(&k.save_mean)?, saved(&k.save_invstd)?])
     };
     ctx.for_pieces(c, TILE / l, n * l, |start, end| {
         let channels = end - start;
         let tile = Tile { first: start * l, width: channels * l, stride: c * l, rows: n };
         // SAFETY: each task has its own channels.
         let part = |of: Option<SharedMut<T::Compute>>| of.map(|of| unsafe { of.part(start, channels) });
-        let (running_mean, running_var) = (part(running_mean), part(running_var));
+        // SAFETY: as above.
+        let running = |of: Option<SharedMut<P>>| of.map(|of| unsafe { of.part(start, channels) });
+        let (running_mean, running_var) = (running(running_mean), running(running_var));
         let zero = T::Compute::default();
         let (mut mean, mut scale, mut shift) = ([zero; TILE], [zero; TILE], [zero; TILE]);
         if let (true, Some(save_mean), Some(save_invstd)) = (k.training, part(save_mean), part(save_invstd)) {
             statistics(k, x, tile, l, &mut mean, (save_mean, save_invstd), (running_mean, running_var));
             expand::<T>(&mut scale, l, channels, |i| save_invstd[i].to_f64());
         } else if let (Some(running_mean), Some(running_var)) = (running_mean, running_var) {
-            expand::<T>(&mut mean, l, channels, |i| running_mean[i].to_f64());
-            expand::<T>(&mut scale, l, channels, |i| 1.0 / (running_var[i].to_f64() + k.eps).sqrt());
+            expand::<T>(&mut mean, l, channels, |i| running_mean[i].get().to_f64());
+            expand::<T>(&mut scale, l, channels, |i| 1.0 / (running_var[i].get().to_f64() + k.eps).sqrt());
         }
         for (channel, scale) in scale.chunks_mut(l).take(channels).enumerate() {
             let weight = weight.map_or(real::<T>(1.0), |w| w[start + channel].get());
@@ -83,14 +83,14 @@ pub(super) fn batch_norm<T: Float>(ctx: &Context<'_>, k: &BatchNorm) -> Result<(
 }
 
 /// The batch's statistics of a tile's channels, and the running ones updated.
-fn statistics<T: Float>(
+fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     k: &BatchNorm,
     x: &[T],
     tile: Tile,
     l: usize,
     mean: &mut Columns<T>,
     (save_mean, save_invstd): (&mut [T::Compute], &mut [T::Compute]),
-    (mut running_mean, mut running_var): (Statistic<'_, T>, Statistic<'_, T>),
+    (mut running_mean, mut running_var): (Option<&mut [P]>, Option<&mut [P]>),
 ) {
     let count = (tile.rows * l) as f64;
     let (mut sums, mut squares) = ([0.0; TILE], [0.0; TILE]);
@@ -106,15 +106,18 @@ fn statistics<T: Float>(
         save_invstd[channel] = real::<T>(1.0 / (squares / count + k.eps).sqrt());
         for (running, batch) in [(&mut running_mean, exact(channel)), (&mut running_var, squares / (count - 1.0))] {
             if let Some(running) = running {
-                let old = running[channel].to_f64();
-                running[channel] = real::<T>((1.0 - k.momentum) * old + k.momentum * batch);
+                let old = running[channel].get().to_f64();
+                running[channel] = P::put(real::<T>((1.0 - k.momentum) * old + k.momentum * batch));
             }
         }
     }
 }
 
-/// Gradients.
-pub(super) fn batch_norm_grad<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
+/// Gradients, with parameters of type `P`.
+pub(super) fn batch_norm_grad<T: Float, P: Element<Compute = T::Compute>>(
+    ctx: &Context<'_>,
+    k: &BatchNormGrad,
+) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one.
     let (grad, x, mean, invstd, weight) = unsafe {
@@ -123,13 +126,14 @@ pub(super) fn batch_norm_grad<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) ->
             ctx.input::<T>(&k.x)?,
             ctx.input::<T::Compute>(&k.mean)?,
             ctx.input::<T::Compute>(&k.invstd)?,
-            ctx.input_option::<T>(&k.weight)?,
+            ctx.input_option::<P>(&k.weight)?,
         )
     };
     // SAFETY: as above, and each output is taken once.
-    let [out_x, out_weight, out_bias] = unsafe {
-        let shared = |operand| -> Result<_> { Ok(ctx.output_option::<T>(operand)?.map(SharedMut::new)) };
-        [shared(&k.out_x)?, shared(&k.out_weight)?, shared(&k.out_bias)?]
+    let (out_x, [out_weight, out_bias]) = unsafe {
+        let shared = |operand| -> Result<_> { Ok(ctx.output_option::<P>(operand)?.map(SharedMut::new)) };
+        let out_x = ctx.output_option::<T>(&k.out_x)?.map(SharedMut::new);
+        (out_x, [shared(&k.out_weight)?, shared(&k.out_bias)?])
     };
     let count = (n * l) as f64;
     ctx.for_pieces(c, TILE / l, n * l, |start, end| {
@@ -146,10 +150,10 @@ pub(super) fn batch_norm_grad<T: Float>(ctx: &Context<'_>, k: &BatchNormGrad) ->
             // SAFETY: each task has its own channels.
             unsafe {
                 if let Some(out) = out_weight {
-                    *out.get().add(start + i) = T::put(real::<T>(total(&product, i) * invstd(i)));
+                    *out.get().add(start + i) = P::put(real::<T>(total(&product, i) * invstd(i)));
                 }
                 if let Some(out) = out_bias {
-                    *out.get().add(start + i) = T::put(real::<T>(total(&plain, i)));
+                    *out.get().add(start + i) = P::put(real::<T>(total(&plain, i)));
                 }
             }
         }

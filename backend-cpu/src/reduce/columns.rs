@@ -20,7 +20,12 @@ const PIECE: usize = 16 << 10;
 /// Rows that are joined in the compute type before the result goes to the wider one.
 const ROWS: usize = 128;
 
-pub(super) fn reduce<T: Element>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, out: SharedMut<T>) {
+pub(super) fn reduce<T: Element, O: Element<Compute = T::Compute>>(
+    ctx: &Context<'_>,
+    plan: &Plan,
+    x: SharedMut<T>,
+    out: SharedMut<O>,
+) {
     let columns = plan.kept[plan.rank - 1];
     let outer = plan.groups / columns.size;
     let tiles = columns.size.div_ceil(TILE);
@@ -44,7 +49,7 @@ pub(super) fn reduce<T: Element>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>
             if pieces == 1 {
                 let out = out.get().add(to + first * columns.out);
                 for (j, &total) in totals[..n].iter().enumerate() {
-                    *out.add(j * columns.out) = plan.finish::<T>(total);
+                    *out.add(j * columns.out) = plan.finish::<O>(total);
                 }
             } else {
                 shared.part(piece * plan.groups + slice * columns.size + first, n).copy_from_slice(&totals[..n]);

@@ -25,19 +25,22 @@ pub(crate) fn supports(k: &Reduce) -> bool {
 
 /// `out[kept] = op over reduced axes of x`.
 pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
-    match k.x.dtype {
-        DType::F32 => run::<f32>(ctx, k),
-        DType::F64 => run::<f64>(ctx, k),
-        DType::F16 => run::<half::f16>(ctx, k),
-        DType::BF16 => run::<half::bf16>(ctx, k),
-        DType::I64 => run::<i64>(ctx, k),
-        DType::I32 => run::<i32>(ctx, k),
-        DType::I8 => run::<i8>(ctx, k),
-        DType::U8 | DType::Bool => run::<u8>(ctx, k),
+    match (k.x.dtype, k.out.dtype) {
+        (DType::F16, DType::F32) => run::<half::f16, f32>(ctx, k),
+        (DType::BF16, DType::F32) => run::<half::bf16, f32>(ctx, k),
+        (DType::F32, _) => run::<f32, f32>(ctx, k),
+        (DType::F64, _) => run::<f64, f64>(ctx, k),
+        (DType::F16, _) => run::<half::f16, half::f16>(ctx, k),
+        (DType::BF16, _) => run::<half::bf16, half::bf16>(ctx, k),
+        (DType::I64, _) => run::<i64, i64>(ctx, k),
+        (DType::I32, _) => run::<i32, i32>(ctx, k),
+        (DType::I8, _) => run::<i8, i8>(ctx, k),
+        (DType::U8 | DType::Bool, _) => run::<u8, u8>(ctx, k),
     }
 }
 
-fn run<T: rows::Run>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
+/// From elements of type `T` to results of type `O`.
+fn run<T: rows::Run, O: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     if k.out.numel() == 0 {
         return Ok(());
     }
@@ -45,7 +48,7 @@ fn run<T: rows::Run>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         return extremum::reduce::<T>(ctx, k);
     }
     let plan = Plan::new(k)?;
-    let (x, out) = (SharedMut::from_ptr(ctx.ptr::<T>(&k.x)?), SharedMut::from_ptr(ctx.ptr::<T>(&k.out)?));
+    let (x, out) = (SharedMut::from_ptr(ctx.ptr::<T>(&k.x)?), SharedMut::from_ptr(ctx.ptr::<O>(&k.out)?));
     if plan.along_rows {
         rows::reduce(ctx, &plan, x, out);
     } else {

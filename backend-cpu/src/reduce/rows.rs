@@ -18,7 +18,12 @@ const PIECE: usize = 32 << 10;
 /// Pieces per group, at most.
 const MAX_PIECES: usize = 64;
 
-pub(super) fn reduce<T: Run>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, out: SharedMut<T>) {
+pub(super) fn reduce<T: Run, O: Element<Compute = T::Compute>>(
+    ctx: &Context<'_>,
+    plan: &Plan,
+    x: SharedMut<T>,
+    out: SharedMut<O>,
+) {
     let pieces = if plan.groups >= MANY { 1 } else { (plan.count / PIECE).clamp(1, MAX_PIECES) };
     if pieces == 1 {
         let per_task = (INLINE_ELEMENTS / 2).div_ceil(plan.count.max(1));
@@ -26,7 +31,7 @@ pub(super) fn reduce<T: Run>(ctx: &Context<'_>, plan: &Plan, x: SharedMut<T>, ou
             for group in start..end {
                 let (from, to) = plan.group(plan.rank, group);
                 // SAFETY: a group's elements lie in bounds; its place in `out` is this task's alone.
-                unsafe { *out.get().add(to) = plan.finish::<T>(span(plan, x.get().add(from), 0, plan.count)) };
+                unsafe { *out.get().add(to) = plan.finish::<O>(span(plan, x.get().add(from), 0, plan.count)) };
             }
         });
         return;

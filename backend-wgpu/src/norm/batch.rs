@@ -16,27 +16,28 @@ fn sizes(x: &Operand) -> [usize; 3] {
 pub(crate) fn batch_norm(cx: &mut Context<'_>, k: &BatchNorm) -> Result<()> {
     let [images, channels, pixels] = sizes(&k.x);
     let (lanes, elem) = (Lanes::of(cx, channels, images * pixels), Elem::of(k.x.dtype));
+    let parameter = Elem::of(k.parameter_dtype());
     let mut job = cx.job();
     job.bind(&k.x).bind_opt(k.weight.as_ref()).bind_opt(k.bias.as_ref());
     job.bind_opt(k.running_mean.as_ref()).bind_opt(k.running_var.as_ref()).bind(&k.out);
     job.bind_opt(k.save_mean.as_ref()).bind_opt(k.save_invstd.as_ref());
     job.u(channels).u(images * pixels).u(pixels).f(k.eps).f(k.momentum).f(1.0 - k.momentum);
     let has = [k.weight.is_some(), k.bias.is_some(), k.running_mean.is_some(), k.running_var.is_some()];
-    let mut variant = Variant::new().with(4, lanes.code()).with(4, elem.code()).with(1, k.training.into());
+    let mut variant = Variant::new().with(4, lanes.code()).with(4, elem.code()).with(4, parameter.code());
+    variant = variant.with(1, k.training.into());
     for present in has {
         variant = variant.with(1, present.into());
     }
     cx.run(&job, variant.key("batch_norm"), lanes.groups(channels), || {
-        let statistic = |name| Slot::write(name, Elem::F32);
         let slots = [
             Slot::read("x", elem),
-            Slot::read("weight", elem),
-            Slot::read("bias", elem),
-            statistic("running_mean"),
-            statistic("running_var"),
+            Slot::read("weight", parameter),
+            Slot::read("bias", parameter),
+            Slot::write("running_mean", parameter),
+            Slot::write("running_var", parameter),
             Slot::write("out", elem),
-            statistic("save_mean"),
-            statistic("save_invstd"),
+            Slot::write("save_mean", Elem::F32),
+            Slot::write("save_invstd", Elem::F32),
         ];
         let texts = [
             ("$TRAINING", if k.training { "true" } else { "false" }),
@@ -54,12 +55,14 @@ pub(crate) fn batch_norm(cx: &mut Context<'_>, k: &BatchNorm) -> Result<()> {
 pub(crate) fn batch_norm_grad(cx: &mut Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [images, channels, pixels] = sizes(&k.x);
     let (lanes, elem) = (Lanes::of(cx, channels, images * pixels), Elem::of(k.x.dtype));
+    let parameter = Elem::of(k.parameter_dtype());
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.x).bind(&k.mean).bind(&k.invstd).bind_opt(k.weight.as_ref());
     job.bind_opt(k.out_x.as_ref()).bind_opt(k.out_weight.as_ref()).bind_opt(k.out_bias.as_ref());
     job.u(channels).u(images * pixels).u(pixels);
     let has = [k.weight.is_some(), k.out_x.is_some(), k.out_weight.is_some(), k.out_bias.is_some()];
-    let mut variant = Variant::new().with(4, lanes.code()).with(4, elem.code()).with(1, k.training.into());
+    let mut variant = Variant::new().with(4, lanes.code()).with(4, elem.code()).with(4, parameter.code());
+    variant = variant.with(1, k.training.into());
     for present in has {
         variant = variant.with(1, present.into());
     }
@@ -69,10 +72,10 @@ pub(crate) fn batch_norm_grad(cx: &mut Context<'_>, k: &BatchNormGrad) -> Result
             Slot::read("x", elem),
             Slot::read("mean", Elem::F32),
             Slot::read("invstd", Elem::F32),
-            Slot::read("weight", elem),
+            Slot::read("weight", parameter),
             Slot::write("out", elem),
-            Slot::write("dweight", elem),
-            Slot::write("dbias", elem),
+            Slot::write("dweight", parameter),
+            Slot::write("dbias", parameter),
         ];
         let texts = [
             ("$TRAINING", if k.training { "true" } else { "false" }),

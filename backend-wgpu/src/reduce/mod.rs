@@ -46,7 +46,7 @@ pub(crate) fn reduce(cx: &mut Context<'_>, k: &Reduce) -> Result<()> {
 }
 
 fn launch(cx: &mut Context<'_>, k: &Reduce, axes: &Axes, stage: Stage, plan: &Plan) -> Result<()> {
-    let elem = Elem::of(k.x.dtype);
+    let (elem, unrounded) = (Elem::of(k.x.dtype), k.out.dtype != k.x.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).bind_opt(k.indices.as_ref()).bind_scratch();
     let total = if stage == Stage::Join { plan.length } else { axes.total() };
@@ -56,6 +56,7 @@ fn launch(cx: &mut Context<'_>, k: &Reduce, axes: &Axes, stage: Stage, plan: &Pl
     let threads: u64 = if plan.together { 1 } else { 64 };
     let variant = Variant::new().with(4, elem.code()).with(3, k.op as u64).with(2, stage as u64);
     let variant = variant.with(1, plan.together.into()).with(1, k.indices.is_some().into());
+    let variant = variant.with(1, unrounded.into());
     let variant = variant.with(3, axes.kept.rank as u64).with(3, axes.reduced.rank as u64);
     cx.run(&job, variant.key("reduce"), groups.div_ceil(threads), || source(k, axes, stage, plan.together, elem))
 }
@@ -63,7 +64,7 @@ fn launch(cx: &mut Context<'_>, k: &Reduce, axes: &Axes, stage: Stage, plan: &Pl
 fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> String {
     let slots = [
         Slot::read("x", elem),
-        Slot::write("out", elem),
+        Slot::write("out", Elem::of(k.out.dtype)),
         Slot::write("indices", Elem::I64),
         Slot::write("scratch", Elem::B4),
     ];

@@ -12,6 +12,7 @@ mod replay;
 mod report;
 mod run;
 pub(crate) mod scan;
+mod snapshot;
 mod training;
 mod values;
 
@@ -27,6 +28,9 @@ pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
+pub(crate) use snapshot::{
+    ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,
+};
 pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
 
 use crate::exit::Failure;
@@ -110,6 +114,18 @@ pub(crate) enum Command {
             vramlab train --model mlp --data digits --events run.json\n  \
             vramlab replay run.json --memory-limit 24MiB")]
     Replay(ReplayArgs),
+    /// Look at PyTorch's memory snapshots: who holds what, what differs, what other settings would have taken.
+    #[command(after_help = "Example: who holds the memory of a recorded run?\n  \
+            vramlab snapshot show snapshot.pickle")]
+    Snapshot(SnapshotArgs),
+    /// Find the best settings of PyTorch's allocator for a recorded run.
+    #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
+            vramlab tune snapshot.pickle")]
+    Tune(TuneArgs),
+    /// Explain a pasted out-of-memory message of PyTorch, and what to try.
+    #[command(after_help = "Example: what the end of a log says\n  \
+            tail -n 20 train.log | vramlab explain -")]
+    Explain(ExplainArgs),
     /// Make a report to look at, one HTML file, from results and recordings.
     #[command(after_help = "Example: a page of a run's memory, from what was written of it\n  \
             vramlab report run.json events.json -o run.html\n\n\

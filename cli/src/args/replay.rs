@@ -11,7 +11,8 @@ use crate::output::Destination;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
     /// An allocator trace (oracle-trace-1), a recorded training script (oracle-script-1), or what `train --events` wrote
-    /// (vramlab-events-1); packed by gzip or not; `-` for standard input.
+    /// (vramlab-events-1), or a snapshot of PyTorch's with a trace (a pickle or JSON); packed by gzip or not; `-` for
+    /// standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Lay several policies side by side, with the lower bound of any: caching,direct,planned, or `all`.
@@ -20,6 +21,9 @@ pub(crate) struct ReplayArgs {
     /// Write the trace's own columns as this policy gives them: where each allocation lands, how each statistic changes.
     #[arg(long, value_name = "FILE")]
     pub columns: Option<Destination>,
+    /// Of a snapshot: which device [default: the one with the longest trace].
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
     #[command(flatten)]
     pub memory: ReplayMemoryArgs,
     #[command(flatten)]

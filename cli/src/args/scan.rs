@@ -11,7 +11,7 @@ use crate::exit::{Failure, Result};
 const MAX_POINTS: usize = 10_000;
 
 /// Options that say where things go, not what is run.
-const FIXED: [&str; 15] = [
+const FIXED: [&str; 16] = [
     "parameter-list",
     "parameter-scan",
     "parameter-step-size",
@@ -23,6 +23,7 @@ const FIXED: [&str; 15] = [
     "export-minimalloc",
     "html",
     "events",
+    "snapshot",
     "summary",
     "config",
     "help",

@@ -102,6 +102,9 @@ pub(crate) struct RecordArgs {
     /// Write every allocation and free as JSON, with who made it; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub events: Option<Destination>,
+    /// Write what PyTorch's memory snapshot of this run would be, for pytorch.org/memory_viz (.pickle or .json).
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<Destination>,
     /// Also print the table of torch.cuda.memory_summary().
     #[arg(long)]
     pub summary: bool,

@@ -3,19 +3,23 @@
 mod devices;
 mod docs;
 mod events;
+mod explain;
 pub(crate) mod fit;
 mod list;
 mod opening;
 pub(crate) mod outcome;
 mod plan;
 pub(crate) mod predict;
+mod recording;
 pub(crate) mod replay;
 mod report;
 mod run;
 mod scan;
+pub(crate) mod snapshot;
 mod subject;
 pub(crate) mod techniques;
 mod train;
+mod tune;
 
 use crate::args::{Command, Invocation};
 use crate::exit::{Code, Result};
@@ -38,6 +42,9 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
+        Command::Snapshot(args) => snapshot::run(args, ui),
+        Command::Tune(args) => tune::run(args, ui),
+        Command::Explain(args) => explain::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),

@@ -101,6 +101,11 @@ impl Opening {
         }
     }
 
+    /// The settings of the caching allocator, if it is that.
+    pub(super) fn caching(&self) -> Option<&AllocatorConfig> {
+        self.caching.as_ref()
+    }
+
     /// Whether every event is kept.
     pub(super) fn history(self, history: bool) -> Self {
         Self { history, ..self }

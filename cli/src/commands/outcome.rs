@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use lab::record::COLUMNS;
 use lab::record::Row;
 use lab::report::{Recording, op_name};
+use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Failed, Partial, Progress as Step, RunResult};
 use memcore::Device;
-use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId};
+use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId, Snapshot as Segments};
 use serde_json::{Map, Value, json};
 
 use super::{events, plan::Plan};
@@ -59,6 +60,8 @@ pub(crate) struct Report {
     pub summary: Option<String>,
     /// Every event, if asked for.
     pub events: Option<Value>,
+    /// The run as PyTorch's snapshot, if asked for.
+    pub snapshot: Option<Document>,
     /// The same for pages and exports, if asked for.
     pub recording: Option<Recording>,
 }
@@ -81,12 +84,17 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
     let mut summary = None;
+    let mut last = None;
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         if let Some(progress) = progress {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
         }
         if plan.summary {
             summary = Some(memory_summary(&device, info.index));
+        }
+        if plan.snapshot.is_some() {
+            // The run's values go when it ends: what it holds is what it holds after a step.
+            last = Some((device.snapshot(), events_so_far(&device)));
         }
         interrupt::flow()
     };
@@ -116,12 +124,31 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         recording["steps"] = json!(rows);
         recording
     });
+    let snapshot = plan.snapshot.as_ref().map(|_| {
+        let finished = last.filter(|_| outcome.is_ok());
+        snapshot(&device, plan, finished.unwrap_or_else(|| (device.snapshot(), events_so_far(&device))))
+    });
     let recorded = plan.page.html.is_some() || plan.exports.any();
     let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let settings = plan.settings.clone();
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, recording })
+    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, snapshot, recording })
+}
+
+/// The run as PyTorch would have written it.
+fn snapshot(device: &Device, plan: &Plan, (segments, events): (Segments, usize)) -> Document {
+    let recording = lab::snapshot::Recording {
+        segments,
+        events,
+        capacity_bytes: device.memory_info().map(|memory| memory.total_bytes),
+        config: plan.opening.caching(),
+    };
+    device.with_ledger(|ledger| record(ledger, &recording))
+}
+
+fn events_so_far(device: &Device) -> usize {
+    device.with_ledger(|ledger| ledger.history().len())
 }
 
 fn memory_summary(device: &Device, index: usize) -> String {

@@ -12,10 +12,11 @@ use memcore::{Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
+use super::snapshot::format_of;
 use super::subject::Subject;
 use crate::args::{
     AllocatorArgs, AttentionName, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs, PaperArgs,
-    ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad,
+    ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub settings: Map<String, Value>,
     /// Where the events go.
     pub events: Option<Destination>,
+    /// Where the snapshot goes, and how.
+    pub snapshot: Option<(Destination, SnapshotFormat)>,
     /// Whether PyTorch's table is wanted.
     pub summary: bool,
     /// What happened to memory, for other programs.
@@ -222,13 +225,18 @@ impl Common<'_> {
         if let Value::Object(device) = device {
             settings.extend(device);
         }
-        let kept = self.record.events.is_some() || self.record.exports.any();
+        let kept = self.record.events.is_some() || self.record.snapshot.is_some() || self.record.exports.any();
         let mut opening = opening.profile(profile).history(kept);
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
-        let RecordArgs { events, summary, exports } = self.record.clone();
-        Ok(Plan { subject, run, source, opening, settings, events, summary, exports, page: HtmlArgs::default() })
+        let RecordArgs { events, snapshot, summary, exports } = self.record.clone();
+        let snapshot = match snapshot {
+            Some(out) => Some((out.clone(), format_of(&out, None)?)),
+            None => None,
+        };
+        let page = HtmlArgs::default();
+        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, exports, page })
     }
 
     /// The network, and what its file says of training it.

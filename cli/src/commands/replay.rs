@@ -1,17 +1,17 @@
 //! `vramlab replay`: a recording through any allocation policy.
 
-use std::io;
-use std::path::Path;
-
 use lab::replay::{Figures, LowerBound, Machine, Observer, Policy, Recorder, Trace, measure, replay};
+use lab::snapshot::Agreement;
 use memcore::memory::AllocatorConfig;
 use serde_json::{Map, Value, json};
 
+use super::recording::Recording;
 use crate::args::{ReplayArgs, ReplayPolicy, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Destination, Results};
-use crate::render::{counted, replay as render};
+use crate::render::snapshot::agreement;
+use crate::render::{WIDTH, counted, replay as render, wrapped};
 use crate::ui::Ui;
 
 /// A policy's name and what it took.
@@ -27,6 +27,8 @@ pub(crate) struct Replayed {
     pub settings: Map<String, Value>,
     /// What each policy took; the first is the main one.
     pub policies: Vec<Taken>,
+    /// Of a snapshot: whether its own settings reproduce it.
+    pub self_check: Option<Agreement>,
 }
 
 /// Replays a recording through one policy, or several side by side.
@@ -37,11 +39,10 @@ pub(crate) struct Replayed {
 pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.columns))?;
     let config = given_config(args)?;
-    let trace = read(&args.file)?;
-    let config = match config {
-        Some(config) => config,
-        None => config_of(&trace, &args.file)?,
-    };
+    let recording = Recording::open(&args.file, args.device)?;
+    let self_check = recording.self_check()?;
+    let config = config.unwrap_or_else(|| recording.config.clone());
+    let trace = recording.trace;
     let machine = Machine {
         capacity_bytes: args.memory.memory_limit.or(trace.settings.capacity_bytes),
         memory_fraction: args.memory.memory_fraction.or(trace.settings.memory_fraction),
@@ -64,14 +65,20 @@ pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
         policies.push((name, measure(&trace, &Policy::by_name(name, &config)?, &machine)?));
     }
     let bound = trace.lower_bound();
-    deliver(&Replayed { trace, bound, settings, policies }, args, ui)
+    deliver(&Replayed { trace, bound, settings, policies, self_check }, args, ui)
 }
 
 fn deliver(replayed: &Replayed, args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     if !replayed.policies.is_empty() {
         let tables = render::tables(replayed);
         let columns_take_stdout = args.columns == Some(Destination::Stdout);
-        let text = if columns_take_stdout { String::new() } else { render::text(replayed, &tables, ui.style) };
+        let text = match &replayed.self_check {
+            _ if columns_take_stdout => String::new(),
+            None => render::text(replayed, &tables, ui.style),
+            Some(check) => {
+                render::text(replayed, &tables, ui.style) + &format!("\n{}\n", wrapped(&agreement(check), WIDTH, 2))
+            }
+        };
         output::deliver(ui, &args.output, &Results { json: &as_json(replayed), tables: &tables, text: &text })?;
     }
     if interrupt::asked() {
@@ -97,13 +104,6 @@ fn does_not_fit(name: &str, figures: &Figures) -> String {
     }
 }
 
-fn read(file: &Path) -> Result<Trace> {
-    Ok(match file.to_str() {
-        Some("-") => Trace::read("standard input", io::stdin().lock())?,
-        _ => Trace::open(file)?,
-    })
-}
-
 /// The settings on the command line, understood before a file is read.
 fn given_config(args: &ReplayArgs) -> Result<Option<AllocatorConfig>> {
     let Some(text) = &args.memory.alloc_conf else { return Ok(None) };
@@ -113,14 +113,6 @@ fn given_config(args: &ReplayArgs) -> Result<Option<AllocatorConfig>> {
     }
     let config = AllocatorConfig::parse(text);
     config.map(Some).map_err(|error| Failure::usage(format!("--alloc-conf: {error}")))
-}
-
-/// The settings in the file.
-fn config_of(trace: &Trace, file: &Path) -> Result<AllocatorConfig> {
-    let mut config = AllocatorConfig::for_version(trace.settings.version);
-    let update = config.update(&trace.settings.alloc_conf);
-    update.map_err(|error| Failure::usage(format!("{}: alloc_conf: {error}", file.display())))?;
-    Ok(config)
 }
 
 fn chosen(args: &ReplayArgs) -> Vec<&'static str> {
@@ -156,7 +148,7 @@ fn settings(args: &ReplayArgs, config: &AllocatorConfig, machine: &Machine, name
 }
 
 fn as_json(replayed: &Replayed) -> Value {
-    let Replayed { trace, bound, settings, policies } = replayed;
+    let Replayed { trace, bound, settings, policies, self_check } = replayed;
     json!({
         "schema": "vramlab-replay-1",
         "trace": {
@@ -167,7 +159,23 @@ fn as_json(replayed: &Replayed) -> Value {
         },
         "settings": settings,
         "lower_bound": { "bytes": bound.bytes, "operation": bound.operation, "allocations": bound.allocations },
+        "self_check": self_check.as_ref().map(agreement_json),
         "policies": policies.iter().map(|(name, figures)| policy_json(name, figures, trace)).collect::<Vec<_>>(),
+    })
+}
+
+/// How far a replay repeats a recording.
+pub(super) fn agreement_json(found: &Agreement) -> Value {
+    json!({
+        "exact": found.is_exact(),
+        "segments": found.segments,
+        "equal_segments": found.equal_segments,
+        "allocations": found.allocations,
+        "placed": found.placed,
+        "peak_reserved": { "recorded": found.peak_reserved.0, "replayed": found.peak_reserved.1 },
+        "final_reserved": { "recorded": found.final_reserved.0, "replayed": found.final_reserved.1 },
+        "failed": { "recorded": found.failed.0, "replayed": found.failed.1 },
+        "allocations_before": found.before,
     })
 }
 

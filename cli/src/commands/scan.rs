@@ -29,8 +29,10 @@ pub(super) fn run(
     record: &RecordArgs,
     ui: &Ui,
 ) -> Result<Code> {
-    if record.events.is_some() || record.summary || record.exports.any() {
-        return Err(Failure::usage("--events, --summary, --export-trace …: they belong to one run, not to a scan"));
+    if record.events.is_some() || record.snapshot.is_some() || record.summary || record.exports.any() {
+        return Err(Failure::usage(
+            "--events, --snapshot, --summary, --export-trace …: they belong to one run, not to a scan",
+        ));
     }
     output::check(args.destinations().chain(&page.html))?;
     let points = args::scan::points(&invocation.axes);

@@ -1,5 +1,7 @@
 //! `vramlab train`: one run; and how the report of a run is handed over.
 
+use std::path::Path;
+
 use lab::experiments::Table;
 use lab::report::Part;
 use serde_json::{Map, Value};
@@ -7,6 +9,7 @@ use serde_json::{Map, Value};
 use super::outcome::{Report, execute};
 use super::plan::Plan;
 use super::report;
+use super::snapshot::written;
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
@@ -41,7 +44,9 @@ pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Re
 /// # Errors
 /// As [`run`].
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
-    output::check(args.destinations().chain(&plan.events).chain(&plan.page.html).chain(plan.exports.destinations()))?;
+    let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
+    let pages = plan.page.html.iter().chain(plan.exports.destinations());
+    output::check(args.destinations().chain(&plan.events).chain(snapshot).chain(pages))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
     let progress = Progress::new(ui, plan.run.steps as u64);
     execute(plan, ui, Some(&progress))
@@ -56,9 +61,14 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
     if let Value::Object(json) = &mut json {
         json.extend(extra.json);
     }
-    let events_take_stdout = plan.events == Some(Destination::Stdout);
+    let to_stdout = |out: &Destination| *out == Destination::Stdout;
+    let events_take_stdout =
+        plan.events.as_ref().is_some_and(to_stdout) || plan.snapshot.as_ref().is_some_and(|(out, _)| to_stdout(out));
     if let (Some(destination), Some(events)) = (&plan.events, &report.events) {
         destination.write(ui, &output::json_line(events)?)?;
+    }
+    if let (Some((out, format)), Some(document)) = (&plan.snapshot, &report.snapshot) {
+        out.write(ui, &written(document, *format, Path::new("--snapshot"))?)?;
     }
     if let Some(recording) = &report.recording {
         report::exports(&plan.exports, recording, ui)?;

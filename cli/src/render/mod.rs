@@ -10,6 +10,7 @@ pub(crate) mod oom;
 pub(crate) mod picture;
 pub(crate) mod prediction;
 pub(crate) mod replay;
+pub(crate) mod snapshot;
 pub(crate) mod style;
 pub(crate) mod table;
 

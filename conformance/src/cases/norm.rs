@@ -4,7 +4,7 @@ use memcore::DType;
 use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 
 use super::{FLOATS, MANY, ROWS, is_for};
-use crate::case::{Bound, Case};
+use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Poison, Range};
 use crate::tolerance::Tolerance;
 
@@ -130,9 +130,12 @@ struct Batch {
     running: bool,
     lead: usize,
     data: Data,
+    /// Whether parameters and running statistics have the accumulator type.
+    wide: bool,
 }
 
-const TRAINING: Batch = Batch { training: true, affine: true, running: true, lead: 0, data: Range(-2.0, 2.0) };
+const TRAINING: Batch =
+    Batch { training: true, affine: true, running: true, lead: 0, data: Range(-2.0, 2.0), wide: false };
 
 fn batch_norms(dtype: DType) -> Vec<Case> {
     let evaluation = Batch { training: false, ..TRAINING };
@@ -167,6 +170,27 @@ fn batch_norms(dtype: DType) -> Vec<Case> {
             grad("many_channels", [2, MANY, 1], 0, [true; 4]);
             grad("many_images", [MANY, 2, 1], 0, [true; 4]);
         }
+        if dtype.is_half() {
+            let f32 = |name: &str, dims, present| {
+                batch_norm_grad_wide(dtype, &format!("{mode}_{name}_of_f32"), dims, training, 0, present, true)
+            };
+            out.push(f32("parameters", [4, 3, 5], [true; 4]));
+            out.push(f32("offset_parameters", [2, 2, 257], [true; 4]));
+            out.push(f32("narrow_parameters", [33, 3, 1], [true; 4]));
+            out.push(f32("gradients", [4, 3, 5], [false, true, true, true]));
+        }
+    }
+    if dtype.is_half() {
+        let wide = Batch { wide: true, ..TRAINING };
+        let unscaled = Batch { affine: false, ..wide.clone() };
+        out.push(batch_norm(dtype, "training_in_f32", [4, 3, 5], wide.clone()));
+        out.push(batch_norm(dtype, "offset_in_f32", [4, 3, 33], Batch { lead: 3, ..wide.clone() }));
+        out.push(batch_norm(dtype, "no_pixels_beside_in_f32", [33, 3, 1], wide.clone()));
+        out.push(batch_norm(dtype, "length_257_in_f32", [2, 2, 257], wide.clone()));
+        out.push(batch_norm(dtype, "without_running_in_f32", [4, 3, 5], Batch { running: false, ..wide.clone() }));
+        out.push(batch_norm(dtype, "plain_in_f32", [4, 3, 5], unscaled));
+        out.push(batch_norm(dtype, "evaluation_in_f32", [4, 3, 5], Batch { training: false, ..wide.clone() }));
+        out.push(batch_norm(dtype, "evaluation_of_rows_in_f32", [33, 3, 1], Batch { training: false, ..wide }));
     }
     if dtype == DType::F32 {
         out.push(batch_norm(dtype, "many_channels", [2, MANY, 1], TRAINING));
@@ -177,15 +201,19 @@ fn batch_norms(dtype: DType) -> Vec<Case> {
 }
 
 fn batch_norm(dtype: DType, name: &str, dims: [usize; 3], batch: Batch) -> Case {
-    let Batch { training, affine, running, lead, data } = batch;
+    let Batch { training, affine, running, lead, data, wide } = batch;
     let (channels, statistic) = ([dims[1]], dtype.accumulator());
+    let parameter = if wide { statistic } else { dtype };
     let magnitude = if let Range(_, high) = data { high } else { 1.0 };
     let case = Case::on(dtype, name).read("x", &dims, data).offset(lead);
-    let case = case.read_if(affine, "weight", &channels, Range(0.5, 1.5));
-    let mut case = case.read_if(affine, "bias", &channels, Range(-1.0, 1.0));
+    let mut case = case;
+    if affine {
+        case = case.read("weight", &channels, Range(0.5, 1.5)).typed(parameter);
+        case = case.read("bias", &channels, Range(-1.0, 1.0)).typed(parameter);
+    }
     if running {
-        case = case.read("running_mean", &channels, Range(-1.0, 1.0)).typed(statistic);
-        case = case.read("running_var", &channels, Range(0.5, 2.0)).typed(statistic);
+        case = case.read("running_mean", &channels, Range(-1.0, 1.0)).typed(parameter);
+        case = case.read("running_var", &channels, Range(0.5, 2.0)).typed(parameter);
     }
     case = case.write("out", &dims).offset(lead);
     if training {
@@ -216,15 +244,31 @@ fn batch_norm_grad(
     lead: usize,
     present: [bool; 4],
 ) -> Case {
+    batch_norm_grad_wide(dtype, name, dims, training, lead, present, false)
+}
+
+/// `wide`: as in [`Batch`].
+fn batch_norm_grad_wide(
+    dtype: DType,
+    name: &str,
+    dims: [usize; 3],
+    training: bool,
+    lead: usize,
+    present: [bool; 4],
+    wide: bool,
+) -> Case {
     let (channels, statistic) = ([dims[1]], dtype.accumulator());
+    let parameter = if wide { statistic } else { dtype };
+    let typed = |case: CaseBuilder, present: bool| if present { case.typed(parameter) } else { case };
     let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
     let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
     let case = case.read("mean", &channels, Range(-0.5, 0.5)).typed(statistic);
     let case = case.read("invstd", &channels, Range(0.5, 1.0)).typed(statistic);
-    let case = case.read_if(present[0], "weight", &channels, Range(0.5, 1.5));
+    let case = typed(case.read_if(present[0], "weight", &channels, Range(0.5, 1.5)), present[0]);
     let case = case.read_if(present[1], "out_x", &dims, Poison);
     let case = if present[1] { case.offset(lead) } else { case };
-    let case = case.write_if(present[2], "out_weight", &channels).write_if(present[3], "out_bias", &channels);
+    let case = typed(case.write_if(present[2], "out_weight", &channels), present[2]);
+    let case = typed(case.write_if(present[3], "out_bias", &channels), present[3]);
     case.call(gradient_tolerance(1, dims[0] * dims[2]), move |o| BatchNormGrad {
         training,
         grad: o.at("grad"),

@@ -45,6 +45,9 @@ pub(super) fn cases() -> Vec<Case> {
                 out.push(reduce(case, op, dims, axes, false));
             }
         }
+        if dtype.is_half() {
+            out.extend(unrounded(dtype));
+        }
         out.extend(views(dtype));
         out.extend(extrema(dtype));
     }
@@ -60,6 +63,22 @@ pub(super) fn cases() -> Vec<Case> {
 /// A case with every operand that the kernel knows.
 fn representative() -> Case {
     reduce(Case::on(F32, "max_with_indices").read("x", &[5, 7], Range(-1.0, 1.0)), ReduceOp::Max, &[5, 7], 0b10, true)
+}
+
+/// Sums of 16-bit floats that stay in f32.
+fn unrounded(dtype: DType) -> Vec<Case> {
+    let mut out = Vec::new();
+    for (op_name, op) in &OPS[..3] {
+        for (name, dims, axes) in SHAPES.into_iter().filter(|s| s.1.iter().all(|&d| d < MANY)) {
+            let kept: Vec<usize> =
+                dims.iter().enumerate().map(|(i, &d)| if axes >> i & 1 == 1 { 1 } else { d }).collect();
+            let case = Case::on(dtype, format!("{op_name}_{name}_in_f32")).read("x", dims, data(*op));
+            out.push(finish(case.write("out", &kept).typed(F32), *op, dims, axes, false));
+        }
+        let case = Case::on(dtype, format!("{op_name}_gapped_in_f32")).read("x", &[5, 7], data(*op)).gapped(2);
+        out.push(finish(case.write("out", &[5, 1]).typed(F32).gapped(1), *op, &[5, 7], 0b10, false));
+    }
+    out
 }
 
 fn data(op: ReduceOp) -> crate::data::Data {

@@ -12,6 +12,7 @@ mod equation;
 mod fit;
 mod fragmentation;
 mod leak;
+mod model_parallel;
 mod network_size;
 mod optimizer;
 mod outcome;
@@ -49,6 +50,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
+    &model_parallel::ModelParallel,
 ];
 
 /// How an experiment is asked to be run.

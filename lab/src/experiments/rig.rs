@@ -128,11 +128,19 @@ impl Rig {
 
     /// The batch that step `number` has.
     pub(super) fn load_nth(&mut self, batch: usize, number: usize) -> Result<()> {
-        let _op = memcore::context::op("to>_to_copy");
         let (data, dtype) =
             (self.source.batch(&self.model.task, batch, number, self.device.computes())?, self.precision.dtype());
-        self.input = Some(data.upload_inputs(&self.device, dtype)?);
-        self.target = Some(data.upload_targets(&self.device, dtype)?);
+        let copied = || memcore::context::op("to>_to_copy");
+        let input = {
+            let _op = copied();
+            data.upload_inputs(&self.device, dtype)?
+        };
+        self.input = Some(input);
+        let target = {
+            let _op = copied();
+            data.upload_targets(&self.device, dtype)?
+        };
+        self.target = Some(target);
         Ok(())
     }
 

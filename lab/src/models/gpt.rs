@@ -2,7 +2,9 @@
 
 use memcore::context;
 use memcore::memory::{Category, ScopeId};
-use memcore::nn::{AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Sequential};
+use memcore::nn::{
+    AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Sequential,
+};
 use memcore::ops;
 use memcore::{Array, DType, Tensor};
 
@@ -158,6 +160,7 @@ impl Architecture for GptArchitecture {
 
 /// Indices to vectors: a row for the token and one for the position.
 struct Front {
+    /// Of what is neither table's: the positions' numbers and the sum of both.
     scope: ScopeId,
     tokens: Embedding,
     positions: Embedding,
@@ -169,7 +172,7 @@ impl Front {
         let small = Fill::Normal { std: 0.02 };
         let tokens = Embedding::with_fill(&init.at("tok"), c.vocabulary, c.width, small)?;
         let positions = Embedding::with_fill(&init.at("pos"), c.sequence, c.width, small)?;
-        Ok(Self { scope: init.scope(), tokens, positions })
+        Ok(Self { scope: init.at("embedding").scope(), tokens, positions })
     }
 }
 

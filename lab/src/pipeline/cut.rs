@@ -91,7 +91,11 @@ mod tests {
         let stages = |bytes: &[u64], n| -> Vec<Range<usize>> { Cut::Balanced.stages(bytes, n).unwrap() };
         assert_eq!(stages(&[4, 4, 4, 4], 2), [0..2, 2..4]);
         assert_eq!(stages(&[9, 1, 1, 1], 2), [0..1, 1..4]);
-        assert_eq!(stages(&[2, 0, 0, 0, 160], 2), [0..4, 4..5], "pieces without parameters stay with what made their input");
+        assert_eq!(
+            stages(&[2, 0, 0, 0, 160], 2),
+            [0..4, 4..5],
+            "pieces without parameters stay with what made their input"
+        );
         assert_eq!(stages(&[0, 0, 0], 3), [0..1, 1..2, 2..3]);
         assert_eq!(stages(&[7], 1), [0..1]);
         // Against every cut there is.

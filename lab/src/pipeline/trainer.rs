@@ -38,7 +38,9 @@ impl PipelineSettings {
         self.run.check()?;
         let (batch, parts) = (self.run.batch, self.micro_batches);
         if parts == 0 || !batch.is_multiple_of(parts) {
-            let problem = format!("{parts} micro-batches of a batch of {batch}: they must be equal, or the mean of their losses is not the batch's");
+            let problem = format!(
+                "{parts} micro-batches of a batch of {batch}: they must be equal, or the mean of their losses is not the batch's"
+            );
             return Err(Error::usage("--micro-batches", problem));
         }
         if self.run.precision.scales_loss() {

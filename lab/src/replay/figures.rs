@@ -111,6 +111,16 @@ impl Figures {
 /// # Errors
 /// Those of the policy and of the device; a request that fails for lack of memory is a result.
 pub fn measure(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figures> {
+    let mut figures = run_once(trace, policy, machine)?;
+    figures.elapsed = time(trace, policy, machine)?;
+    Ok(figures)
+}
+
+/// Runs a trace on a fresh device, once: all figures but the time.
+///
+/// # Errors
+/// Those of [`measure`].
+pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figures> {
     let mut watch = Watch::new(trace);
     let mut opened = policy.open(trace, machine, &mut |event| watch.driver(0, event))?;
     if let Policy::Caching(config) = policy {
@@ -119,7 +129,6 @@ pub fn measure(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figu
     replay(trace, &mut *opened.allocator, &mut watch)?;
     let mut figures = watch.finish(&*opened.allocator);
     figures.certificate = opened.certificate;
-    figures.elapsed = time(trace, policy, machine)?;
     Ok(figures)
 }
 

@@ -19,7 +19,7 @@ mod run;
 mod trace;
 
 pub use columns::Recorder;
-pub use figures::{DriverCalls, Figures, Sample, measure};
+pub use figures::{DriverCalls, Figures, Sample, measure, run_once};
 pub use policy::{Certificate, Machine, Opened, POLICY_NAMES, Policy};
 pub use read::{MOST_BYTES, MOST_OPERATIONS};
 pub use run::{Observer, Silent, replay};

@@ -16,6 +16,7 @@ mod command;
 mod experiment;
 pub mod export;
 mod fit;
+mod from_snapshot;
 mod page;
 mod payload;
 pub mod read;

@@ -1,4 +1,4 @@
-//! Reading what a report is made of: results and recordings, each known by what it says of itself.
+//! Reading what a report is made of: results, recordings and PyTorch's snapshots, each known by what it says of itself.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,11 +6,14 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::from_snapshot::of_snapshot;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::error::{Error, Result};
 use crate::replay::{MOST_BYTES, MOST_OPERATIONS};
+use crate::snapshot::Snapshot;
 
 /// Recordings that can be read: of this program, of recorded scripts of PyTorch.
 const RECORDINGS: [&str; 2] = ["vramlab-events-1", "oracle-script-1"];
@@ -52,7 +55,12 @@ pub fn open(path: &Path) -> Result<Source> {
 struct Kind {
     #[serde(default)]
     format: Option<String>,
+    /// A snapshot has them.
+    device_traces: Option<IgnoredAny>,
 }
+
+/// The first byte of a pickle.
+const PICKLE: u8 = 0x80;
 
 /// Reads the contents of a file; `name` is what errors call it.
 ///
@@ -61,7 +69,11 @@ struct Kind {
 pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     let wrong = |error: serde_json::Error| Error::usage(name, format!("no JSON that a report is made of: {error}"));
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    if is_object && let Some(format) = serde_json::from_slice::<Kind>(text).map_err(wrong)?.format {
+    let kind = if is_object { Some(serde_json::from_slice::<Kind>(text).map_err(wrong)?) } else { None };
+    if text.first() == Some(&PICKLE) || kind.as_ref().is_some_and(|kind| kind.device_traces.is_some()) {
+        return Ok(Source::Recording(Box::new(of_snapshot(name, &Snapshot::read(name, text)?))));
+    }
+    if let Some(format) = kind.and_then(|kind| kind.format) {
         if !RECORDINGS.contains(&format.as_str()) {
             return Err(unknown(name, "format", &format));
         }
@@ -86,7 +98,7 @@ pub fn read(name: &str, text: &[u8]) -> Result<Source> {
 fn unknown(name: &str, what: &str, found: &str) -> Error {
     let known: Vec<&str> = RESULTS.iter().chain(&RECORDINGS).copied().collect();
     let found = if found.is_empty() { format!("has no {what}") } else { format!("{what} {found:?} is unknown") };
-    Error::usage(name, format!("{found}; a report is made of: {}", known.join(", ")))
+    Error::usage(name, format!("{found}; a report is made of: {}, and snapshots of PyTorch", known.join(", ")))
 }
 
 /// The columns of a recording; those that are not there are empty.

@@ -203,13 +203,21 @@ impl Trainer {
     }
 
     fn input(&mut self, batch: usize) -> Result<()> {
-        let _op = context::op("to>_to_copy");
         let dtype = self.settings.precision.dtype();
         let data = self.source.batch(&self.model.task, self.settings.batch, batch, self.device.computes())?;
         let old = self.settings.schedule.one_batch.then(|| (self.held.input.take(), self.held.target.take()));
-        self.held.input = Some(data.upload_inputs(&self.device, dtype)?);
+        // What was there before is let go by the program, not by the copy.
+        let input = {
+            let _op = context::op("to>_to_copy");
+            data.upload_inputs(&self.device, dtype)?
+        };
+        self.held.input = Some(input);
         if self.settings.schedule.names(Phase::Loss) {
-            self.held.target = Some(data.upload_targets(&self.device, dtype)?);
+            let target = {
+                let _op = context::op("to>_to_copy");
+                data.upload_targets(&self.device, dtype)?
+            };
+            self.held.target = Some(target);
         }
         drop(old);
         Ok(())

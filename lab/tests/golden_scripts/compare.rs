@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::record::{COLUMNS, Row};
 use memcore::Device;
 
-use crate::recording::{RecordedRow, Recording, Step, allocated_by, events};
+use crate::recording::{RecordedRow, Recording, Step, allocated_by, events, freed_by};
 
 /// Fails with the rows and columns that differ, and with the first event that does.
 pub(crate) fn check(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
@@ -99,16 +99,30 @@ fn rows_beside(rows: &[Row], recorded: &[RecordedRow]) -> Vec<String> {
     differences
 }
 
-/// Who made each allocation, as a profiler shows it; what differs, once each, with how often.
+/// Who made each allocation and who let go of it, as a profiler shows it; what differs, once each, with how often.
 fn label_differences(recording: &Recording, device: &Device) -> Vec<String> {
-    let theirs = recording.allocated_by();
     let ours = allocated_by(device);
+    let pairs = ours.iter().map(String::as_str).zip(recording.allocated_by());
+    let mut differences = counted("allocations", pairs.filter(|(ours, theirs)| !same_label(ours, theirs)));
+    let ours = freed_by(device);
+    let same = |(ours, theirs): &((u64, &str), (u64, &str))| ours.0 == theirs.0 && same_free(ours.1, theirs.1);
+    let pairs = ours.iter().map(|(id, label)| (*id, label.as_str())).zip(recording.freed_by());
+    differences.extend(counted("frees", pairs.filter(|pair| !same(pair)).map(|(ours, theirs)| (ours.1, theirs.1))));
+    differences
+}
+
+/// Each pair of labels, ours and PyTorch's, with how often it is there.
+fn counted<'a>(what: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for (ours, theirs) in ours.iter().zip(&theirs).filter(|(ours, theirs)| !same_label(ours, theirs)) {
-        *counts.entry((ours, theirs)).or_default() += 1;
-    }
-    let line = |((ours, theirs), n): ((&str, &str), usize)| format!("{n} allocations by {ours:?}, PyTorch {theirs:?}");
-    counts.into_iter().map(line).collect()
+    pairs.for_each(|pair| *counts.entry(pair).or_default() += 1);
+    counts.into_iter().map(|((ours, theirs), n)| format!("{n} {what} by {ours:?}, PyTorch {theirs:?}")).collect()
+}
+
+/// PyTorch's accumulation of gradients has a longer name.
+fn same_free(ours: &str, theirs: &str) -> bool {
+    ours == theirs
+        || ours.replace(">to>_to_copy", ">_to_copy") == theirs
+        || format!("torch::autograd::{ours}") == theirs
 }
 
 /// Data that the recorded scripts drew on the device are copied to it here, or made by the test itself. Inside of some operators PyTorch's casts call the

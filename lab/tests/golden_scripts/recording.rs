@@ -1,5 +1,6 @@
 //! A recorded run, as `golden/README.md` describes it.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -117,6 +118,15 @@ impl Recording {
         kinds.zip(self.made_by()).filter(|(kind, _)| *kind == 'a').map(|(_, name)| name).collect()
     }
 
+    /// Which allocation each free ends, and who let go of it; in the order of the allocations.
+    pub(crate) fn freed_by(&self) -> Vec<(u64, &str)> {
+        let kinds = self.text("ev").chars().filter(|kind| matches!(kind, 'a' | 'f' | 'q'));
+        let frees = kinds.zip(self.made_by()).filter(|(kind, _)| *kind != 'a');
+        let mut freed: Vec<(u64, &str)> = self.numbers("ev_free_ref").zip(frees.map(|(_, name)| name)).collect();
+        freed.sort_unstable();
+        freed
+    }
+
     /// Who made each allocation and each free.
     pub(crate) fn made_by(&self) -> Vec<&str> {
         let names: Vec<&str> =
@@ -132,6 +142,50 @@ pub(crate) fn allocated_by(device: &Device) -> Vec<String> {
         _ => None,
     };
     device.with_ledger(|ledger| ledger.history().iter().filter_map(label).collect())
+}
+
+/// Who let go of each allocation of the device's history; in the order of the allocations.
+///
+/// PyTorch's profiler does not see what the program lets go of, and tells sizes, not allocations: the recording gave each free the next label that it
+/// saw if the size was the same. So do we.
+pub(crate) fn freed_by(device: &Device) -> Vec<(u64, String)> {
+    let mut sizes = HashMap::new();
+    let mut freed: Vec<(u64, u64, String)> = Vec::new();
+    let mut seen: VecDeque<Option<(u64, String)>> = VecDeque::new();
+    let mut order = Vec::new();
+    device.with_ledger(|ledger| {
+        for event in ledger.history() {
+            match event {
+                Event::Alloc { id, bytes, .. } => {
+                    sizes.insert(id.0, *bytes);
+                    seen.push_back(None);
+                    order.push(None);
+                }
+                Event::Free { id, origin } => {
+                    let (bytes, label) = (sizes[&id.0], memcore::context::label(origin.node, origin.op));
+                    order.push(Some((id.0, bytes)));
+                    if !label.is_empty() {
+                        seen.push_back(Some((bytes, label)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    });
+    for event in order {
+        let Some((id, bytes)) = event else {
+            // The allocation itself.
+            seen.pop_front();
+            continue;
+        };
+        let label = match seen.front() {
+            Some(Some((size, _))) if *size == bytes => seen.pop_front().flatten().map(|(_, label)| label),
+            _ => None,
+        };
+        freed.push((id, bytes, label.unwrap_or_default()));
+    }
+    freed.sort_unstable();
+    freed.into_iter().map(|(id, _, label)| (id, label)).collect()
 }
 
 /// The device's history in the same form.

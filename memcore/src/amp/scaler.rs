@@ -94,9 +94,9 @@ impl GradScaler {
         let copied = |array: &Array| context::within("to>_to_copy", || array.copied());
         let found = copied(&none_yet)?.with_category(Category::OptimizerState);
         let inverse_here = copied(&inverse)?;
-        let _op = context::op("_amp_foreach_non_finite_check_and_unscale_");
         let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
-        let unscaled = unscale(&gradients, &inverse_here, &found);
+        let check = || unscale(&gradients, &inverse_here, &found);
+        let unscaled = context::within("_amp_foreach_non_finite_check_and_unscale_", check);
         drop(inverse_here);
         drop(inverse);
         drop(none_yet);

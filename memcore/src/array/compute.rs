@@ -198,7 +198,15 @@ impl Array {
     /// # Errors
     /// [`Error::Shape`] for an axis that does not exist; as [`Array::empty`].
     pub fn reduce(&self, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
-        self.reduce_made_by(None, op, axes, keepdim)
+        self.reduced(None, self.dtype(), op, axes, keepdim)
+    }
+
+    /// As [`Array::reduce`], of a sum of 16-bit floats that is not rounded: `dtype` is that of the result, the array's own or its accumulator's.
+    ///
+    /// # Errors
+    /// As [`Array::reduce`], and [`Error::InvalidCall`] for another type.
+    pub fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
+        self.reduced(None, dtype, op, axes, keepdim)
     }
 
     /// As [`Array::reduce`], with the memory of the result attributed to an operator inside of the current one.
@@ -209,11 +217,22 @@ impl Array {
         axes: &[usize],
         keepdim: bool,
     ) -> Result<Self> {
+        self.reduced(maker, self.dtype(), op, axes, keepdim)
+    }
+
+    fn reduced(
+        &self,
+        maker: Option<&'static str>,
+        dtype: DType,
+        op: ReduceOp,
+        axes: &[usize],
+        keepdim: bool,
+    ) -> Result<Self> {
         let mask = self.axis_mask(axes)?;
         let kept = self.reduced_dims(mask);
         let out = {
             let _op = maker.map(context::op);
-            Self::empty(self.device(), &kept, self.dtype())?
+            Self::empty(self.device(), &kept, dtype)?
         };
         let _sum = maker.map(|_| context::op("sum"));
         let _scratch = self.reduction_scratch(op, mask)?;

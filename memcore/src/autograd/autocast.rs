@@ -1,7 +1,8 @@
 //! Autocast: operators choose their type by themselves while a guard lives.
 //!
 //! - Products (`linear`, `mm`, `bmm`, `matmul`, `conv2d`, fused attention) cast their operands to the lower type, the last operand first.
-//! - Losses, normalisation over rows, softmax, powers and logarithms compute in float32.
+//! - Losses, normalisation over rows, softmax, powers and logarithms compute in float32. Sums and the Euclidean norm give float32, but read the
+//!   lower type; batch norm reads both types as they come.
 //! - Everything else takes what comes; a sum of two types has the wider one.
 //!
 //! A parameter is cast once: the result is cached until the outermost guard goes, however often it is used.

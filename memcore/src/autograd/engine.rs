@@ -149,7 +149,14 @@ impl Pass {
 
     fn run_node(&mut self, node: &Node, grads: Grads) -> Result<()> {
         let _context = context::node(node.name(), node.scope());
-        let mut inputs = if grads.iter().all(Option::is_none) { Grads::new() } else { node.run(grads)? };
+        let mut inputs = if grads.iter().all(Option::is_none) {
+            Grads::new()
+        } else {
+            let allocations = grads.iter().flatten().filter_map(|grad| grad.storage().alloc_id()).collect();
+            let _handed = context::handed(allocations);
+            node.run(grads)?
+        };
+        let _around = context::op(context::AROUND);
         if !self.retain_graph {
             node.release_saved();
         }

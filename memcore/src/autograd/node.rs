@@ -201,7 +201,11 @@ impl Leaf {
         match &*slot {
             Some(sum) => sum.add_(&grad),
             None => {
-                let grad = if grad.is_unshared() && grad.layout().is_contiguous() { grad } else { grad.copied()? };
+                let grad = if grad.is_unshared() && grad.layout().is_contiguous() {
+                    grad
+                } else {
+                    context::within("new_empty_strided", || grad.copied())?
+                };
                 *slot = Some(grad.with_category(Category::Gradient));
                 Ok(())
             }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::hooks::{self, Packed, SavedHooks};
 use crate::array::Array;
+use crate::context;
 use crate::error::{Error, Result};
 
 /// One value that a node keeps, with its role there.
@@ -96,6 +97,7 @@ impl<'a> Saved<'a> {
 
     /// Lets go what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
     pub fn done(&self) {
+        let _function = context::function();
         self.unpacked.take();
     }
 

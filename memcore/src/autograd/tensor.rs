@@ -105,8 +105,7 @@ impl Tensor {
         if self.array.numel() != 1 {
             return Err(Error::NotScalar { dims: self.dims().to_vec() });
         }
-        let _role = crate::context::op("ones_like");
-        let seed = Array::ones(self.device(), self.dims(), self.dtype())?;
+        let seed = crate::context::within("ones_like", || Array::ones(self.device(), self.dims(), self.dtype()))?;
         self.backward_with(seed, retain_graph)
     }
 

@@ -199,7 +199,7 @@ impl Init {
     /// # Errors
     /// Those of the device.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
-        let (_scope, _op) = (context::scope(self.scope()), context::op("to>_to_copy"));
+        let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let array = Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?;
         let before = self.shared.converted.borrow_mut().pop();
         match &before {
@@ -211,6 +211,7 @@ impl Init {
             }
             None => self.fill(&array, fill)?,
         }
+        drop(op);
         drop(before);
         let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
         self.shared.parameters.borrow_mut().push(parameter.clone());

@@ -87,7 +87,6 @@ impl BatchNorm2d {
     /// # Errors
     /// Those of the device.
     pub fn new(init: &Init, channels: usize) -> Result<Self> {
-        let statistics = init.dtype().accumulator();
         Ok(Self {
             scope: init.scope(),
             eps: 1e-5,
@@ -95,8 +94,8 @@ impl BatchNorm2d {
             training: init.training(),
             weight: init.parameter("weight", &[channels], Fill::Constant(1.0))?,
             bias: init.parameter("bias", &[channels], Fill::Constant(0.0))?,
-            running_mean: init.buffer("running_mean", &[channels], statistics, 0.0)?,
-            running_var: init.buffer("running_var", &[channels], statistics, 1.0)?,
+            running_mean: init.buffer("running_mean", &[channels], init.dtype(), 0.0)?,
+            running_var: init.buffer("running_var", &[channels], init.dtype(), 1.0)?,
             num_batches_tracked: init.buffer("num_batches_tracked", &[], crate::DType::I64, 0.0)?,
         })
     }

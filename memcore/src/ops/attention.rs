@@ -257,7 +257,7 @@ impl Function for AttentionBackward {
         call.workspace = workspace.as_ref().map(Array::operand);
         q.device().launch(call)?;
         drop(workspace);
-        scratch.release();
+        context::within(self.algorithm.gradient_op(), || scratch.release());
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
         saved.done();
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])

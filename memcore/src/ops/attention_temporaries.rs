@@ -80,7 +80,7 @@ impl Algorithm {
     }
 
     /// What makes the gradients inside of [`Self::backward_op`].
-    fn gradient_op(self) -> &'static str {
+    pub(super) fn gradient_op(self) -> &'static str {
         match self {
             Self::Native => "",
             Self::Efficient => "_efficient_attention_backward",
@@ -198,7 +198,7 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
         Some((sum, product))
     };
     let delta = context::within("clone", || row_statistic(q, 1))?;
-    drop(product);
+    context::within(Algorithm::Efficient.gradient_op(), || drop(product));
     let tile = if d.max(dv) <= 64 { 64 } else { 128 };
     let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);
     let make = || Array::empty(q.device(), &[bytes], DType::U8);

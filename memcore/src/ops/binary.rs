@@ -66,6 +66,7 @@ fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
 
 /// Sums each gradient that is there down to its operand's sizes, and casts it to its type.
 pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
+    let _around = context::op(context::AROUND);
     for (grad, like) in grads.iter_mut().zip(operands) {
         if let Some(wide) = grad.take_if(|grad| grad.dims() != &like.dims[..]) {
             let _op = context::op(".>sum");
@@ -184,7 +185,7 @@ impl Function for MulBackward {
 /// As [`add`].
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("div");
-    let y = a.array().binary(BinaryOp::Div, b.array())?;
+    let y = promoted(BinaryOp::Div, a.array(), b.array())?;
     record(y, &[a, b], |saved| {
         saved.save("other", b.array())?;
         if b.requires_grad() {
@@ -201,10 +202,10 @@ struct DivBackward {
 impl DivBackward {
     /// `−grad · ((a/b)/b)`.
     fn divisor_grad(grad: &Array, a: &Array, b: &Array) -> Result<Array> {
-        let quotient = a.binary(BinaryOp::Div, b)?;
-        let slope = quotient.binary(BinaryOp::Div, b)?;
-        let negated = grad.unary(UnaryOp::Neg)?;
-        negated.mul(&slope)
+        let quotient = context::within("div", || promoted(BinaryOp::Div, a, b))?;
+        let slope = context::within("div", || promoted(BinaryOp::Div, &quotient, b))?;
+        let negated = context::within("neg", || grad.unary(UnaryOp::Neg))?;
+        context::within("mul", || promoted(BinaryOp::Mul, &negated, &slope))
     }
 }
 
@@ -221,7 +222,7 @@ impl Function for DivBackward {
             out[1] = Some(Self::divisor_grad(grad, &saved.get(1)?, &b)?);
         }
         if needs.input(0) {
-            out[0] = Some(grad.binary(BinaryOp::Div, &b)?);
+            out[0] = Some(context::within("div", || promoted(BinaryOp::Div, grad, &b))?);
         }
         saved.done();
         unbroadcast(&mut out, &self.operands)?;
@@ -260,6 +261,30 @@ struct ExtremumBackward {
     operands: [Like; 2],
 }
 
+impl ExtremumBackward {
+    /// What one operand gets: `grad`, half of it where both are equal, nothing where the mask says that it lost. The mask is there already, or is
+    /// made last; the temporaries go in the opposite order of their making.
+    fn share(
+        a: &Array,
+        b: &Array,
+        grad: &Array,
+        early: Option<Array>,
+        mask: impl Fn() -> Result<Array>,
+    ) -> Result<Array> {
+        let half = context::within("div", || grad.affine(0.5, 0.0))?;
+        let equal = context::within("eq", || a.binary(BinaryOp::Eq, b))?;
+        let share = context::within("where>resize_", || half.select_by(&equal, grad))?;
+        match early {
+            Some(early) => {
+                share.masked_fill_(&early, 0.0)?;
+                drop((equal, half));
+            }
+            None => share.masked_fill_(&mask()?, 0.0)?,
+        }
+        Ok(share)
+    }
+}
+
 impl Function for ExtremumBackward {
     fn name(&self) -> &'static str {
         if self.maximum { "MaximumBackward0" } else { "MinimumBackward0" }
@@ -271,13 +296,13 @@ impl Function for ExtremumBackward {
         let mut out: Grads = smallvec![None, None];
         // Where the other operand won, there is nothing for this one.
         let lost = if self.maximum { [BinaryOp::Lt, BinaryOp::Gt] } else { [BinaryOp::Gt, BinaryOp::Lt] };
+        let mask_first = a.device().profile().masks_extremum_first;
         for i in [1, 0] {
             if needs.input(i) {
-                let half = grad.affine(0.5, 0.0)?;
-                let equal = a.binary(BinaryOp::Eq, &b)?;
-                let share = half.select_by(&equal, grad)?;
-                share.masked_fill_(&a.binary(lost[i], &b)?, 0.0)?;
-                out[i] = Some(share);
+                let name = if lost[i] == BinaryOp::Lt { "lt" } else { "gt" };
+                let mask = || context::within(name, || a.binary(lost[i], &b));
+                let early = if mask_first { Some(mask()?) } else { None };
+                out[i] = Some(Self::share(&a, &b, grad, early, mask)?);
             }
         }
         saved.done();

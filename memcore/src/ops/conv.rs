@@ -58,15 +58,13 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         out: y.operand(),
         workspace: None,
     };
-    let buffer = {
-        let _op =
-            context::op(if algorithm.is_native_on(x.device()) { "_slow_conv2d_forward" } else { "cudnn_convolution" });
-        Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype())?
-    };
+    let library = if algorithm.is_native_on(x.device()) { "_slow_conv2d_forward" } else { "cudnn_convolution" };
+    let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype());
+    let buffer = context::within(library, make)?;
     context::within("_slow_conv2d_forward", || algorithm.take_workspaces(x.device(), *n * geometry.groups))?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
-    drop(buffer);
+    context::within(library, || drop(buffer));
     drop(parts);
     let inputs = [Some(x), Some(weight), bias];
     let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
@@ -117,6 +115,9 @@ impl Function for ConvolutionBackward {
         }
         drop(parts);
         saved.done();
+        let Pass { x, weight, grad, kept, .. } = pass;
+        drop((x, weight, grad));
+        context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop(kept));
         Ok(out)
     }
 }

@@ -37,29 +37,31 @@ impl Rule {
 
     /// The gradient of the input from the saved value `v` and that of the result.
     fn gradient(self, v: &Array, grad: &Array) -> Result<Array> {
+        let mul = |a: &Array, b: &Array| context::within("mul", || a.mul(b));
+        let unary = |name, x: &Array, op| context::within(name, || x.unary(op));
         match self {
-            Rule::Exp => grad.mul(v),
-            Rule::Log => grad.binary(BinaryOp::Div, v),
+            Rule::Exp => mul(grad, v),
+            Rule::Log => context::within("div", || grad.binary(BinaryOp::Div, v)),
             Rule::Sqrt => {
-                let twice = v.affine(2.0, 0.0)?;
-                grad.binary(BinaryOp::Div, &twice)
+                let twice = context::within("mul", || v.affine(2.0, 0.0))?;
+                context::within("div", || grad.binary(BinaryOp::Div, &twice))
             }
             Rule::Rsqrt => {
-                let cubed = v.unary(UnaryOp::Pow { exponent: 3.0 })?;
-                let scaled = grad.affine(-0.5, 0.0)?;
-                scaled.mul(&cubed)
+                let cubed = unary("pow", v, UnaryOp::Pow { exponent: 3.0 })?;
+                let scaled = context::within("mul", || grad.affine(-0.5, 0.0))?;
+                mul(&scaled, &cubed)
             }
             Rule::Reciprocal => {
-                let squared = v.mul(v)?;
-                let negated = grad.unary(UnaryOp::Neg)?;
-                negated.mul(&squared)
+                let squared = mul(v, v)?;
+                let negated = unary("neg", grad, UnaryOp::Neg)?;
+                mul(&negated, &squared)
             }
-            Rule::Sin => grad.mul(&v.unary(UnaryOp::Cos)?),
+            Rule::Sin => mul(grad, &unary("cos", v, UnaryOp::Cos)?),
             Rule::Cos => {
-                let sine = v.unary(UnaryOp::Sin)?;
-                grad.mul(&sine.unary(UnaryOp::Neg)?)
+                let sine = unary("sin", v, UnaryOp::Sin)?;
+                mul(grad, &unary("neg", &sine, UnaryOp::Neg)?)
             }
-            Rule::Abs => grad.mul(&v.unary(UnaryOp::Sign)?),
+            Rule::Abs => mul(grad, &unary("sgn", v, UnaryOp::Sign)?),
             Rule::Pow { exponent } => pow_gradient(exponent, v, grad),
             Rule::Clamp { min, max } => clamp_gradient(min, max, v, grad),
         }
@@ -71,9 +73,9 @@ fn pow_gradient(exponent: f64, v: &Array, grad: &Array) -> Result<Array> {
     if exponent == 0.0 {
         return v.zeros_like();
     }
-    let lower = power(v, exponent - 1.0)?;
-    let slope = lower.affine(exponent, 0.0)?;
-    grad.mul(&slope)
+    let lower = context::within("pow", || power(v, exponent - 1.0))?;
+    let slope = context::within("mul", || lower.affine(exponent, 0.0))?;
+    context::within("mul", || grad.mul(&slope))
 }
 
 /// `v^exponent`; the square has an operation of its own.
@@ -117,9 +119,10 @@ impl Function for UnaryBackward {
 
 fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule: Rule) -> Result<Tensor> {
     let in_full = matches!(rule, Rule::Exp | Rule::Log | Rule::Rsqrt | Rule::Reciprocal | Rule::Pow { .. });
-    let x = &if in_full { full(x)? } else { x.clone() };
     let _op = context::op(op);
-    let y = x.array().unary(kernel)?;
+    let x = &if in_full { full(x)? } else { x.clone() };
+    // The absolute value is a function that gives its result a size itself.
+    let y = context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel))?;
     record(y.clone(), &[x], |saved| {
         if rule.saves_result() {
             saved.save("result", &y)?;

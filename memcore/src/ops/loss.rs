@@ -21,7 +21,7 @@ pub const IGNORE_INDEX: i64 = -100;
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let _op = context::op("cross_entropy_loss");
     let log_probs = in_own_type(logits, 1)?;
-    negative_log_likelihood(&log_probs, target, reduction, "nll_loss_forward")
+    negative_log_likelihood(&log_probs, target, reduction, ["nll_loss_nd", "nll_loss_forward"])
 }
 
 /// `−log_probs[i, target[i]]`, reduced. Targets of [`IGNORE_INDEX`] do not count.
@@ -29,21 +29,21 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> 
 /// # Errors
 /// As [`cross_entropy`].
 pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    negative_log_likelihood(log_probs, target, reduction, "nll_loss>nll_loss_forward")
+    negative_log_likelihood(log_probs, target, reduction, ["nll_loss_nd>nll_loss", "nll_loss_forward"])
 }
 
 fn negative_log_likelihood(
     log_probs: &Tensor,
     target: &Tensor,
     reduction: Reduction,
-    op: &'static str,
+    [outer, op]: [&'static str; 2],
 ) -> Result<Tensor> {
     if log_probs.rank() != 2 || target.dims() != &log_probs.dims()[..1] {
         let detail =
             format!("predictions {:?}, targets {:?}: expected [n, classes] and [n]", log_probs.dims(), target.dims());
         return Err(Error::shape("nll_loss", detail));
     }
-    let _outer = context::op("nll_loss_nd");
+    let _outer = context::op(outer);
     let log_probs = &full(log_probs)?;
     let _op = context::op(op);
     let device = log_probs.device();

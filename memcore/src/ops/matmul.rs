@@ -173,10 +173,20 @@ impl Function for AddmmBackward {
         saved.done();
         if needs.input(0) {
             let _sum = context::op(".>sum");
-            out[0] = Some(grad.reduce(ReduceOp::Sum, &[0], false)?.keeping_base());
+            let sum = grad.reduce(ReduceOp::Sum, &[0], false);
+            // The engine has the others already: it lets them go when memory runs out here.
+            out[0] = Some(sum.map_err(|error| of_engine(&mut out, error))?.keeping_base());
         }
         Ok(out)
     }
+}
+
+/// Lets gradients go on the engine's behalf, for `error`.
+fn of_engine(grads: &mut Grads, error: Error) -> Error {
+    let _around = context::op(context::AROUND);
+    // In their order; clearing a list goes from its end.
+    grads.iter_mut().for_each(|grad| drop(grad.take()));
+    error
 }
 
 /// `x @ weightᵀ + bias` over the last dimension: `[.., in] → [.., out]` with a weight `[out, in]`.

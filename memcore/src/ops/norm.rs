@@ -4,10 +4,12 @@ use smallvec::{SmallVec, smallvec};
 
 use super::autocast::full;
 use super::cast::cast;
+use super::{binary, elementwise, reduce};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// `(x − mean)/√(var + eps)·weight + bias` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; weight and
@@ -23,10 +25,11 @@ pub fn layer_norm(
     eps: f64,
 ) -> Result<Tensor> {
     let rows = Rows::new("layer_norm", x, normalized, &[weight, bias])?;
+    let _outer = context::op("layer_norm");
     let bias = bias.map(full).transpose()?;
     let weight = weight.map(full).transpose()?;
     let (x, weight, bias) = (&full(x)?, weight.as_ref(), bias.as_ref());
-    let _op = context::op("layer_norm>native_layer_norm");
+    let _op = context::op("native_layer_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let mean = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -103,13 +106,13 @@ struct NormGrads {
 }
 
 impl NormGrads {
-    /// Parameters have `dims`.
-    fn new(x: &Array, dims: &[usize], slots: [Option<usize>; 2], needs: Needs<'_>) -> Result<Self> {
+    /// Parameters have `dims` and a type of their own.
+    fn new(x: &Array, dims: &[usize], parameter: DType, slots: [Option<usize>; 2], needs: Needs<'_>) -> Result<Self> {
         let input = if needs.input(0) { Some(x.empty_like()?) } else { None };
         let mut parameters = [None, None];
-        for (slot, parameter) in slots.iter().zip(&mut parameters) {
+        for (slot, out) in slots.iter().zip(&mut parameters) {
             if slot.is_some_and(|slot| needs.input(slot)) {
-                *parameter = Some(Array::empty(x.device(), dims, x.dtype())?);
+                *out = Some(Array::empty(x.device(), dims, parameter)?);
             }
         }
         Ok(Self { x: input, parameters })
@@ -149,7 +152,7 @@ impl Function for LayerNormBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_layer_norm_backward");
         let (x, grad) = (x.contiguous()?, grad.contiguous()?);
-        let out = NormGrads::new(&x, &self.normalized, self.slots, needs)?;
+        let out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
@@ -174,14 +177,22 @@ impl Function for LayerNormBackward {
 /// `x/√(mean(x²) + eps)·weight` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; the weight has that
 /// shape. Saves its input, the weight, and the reciprocal root of each row in the accumulator type.
 ///
+/// With a weight of another type it is not one kernel but, as in PyTorch, a composition in the accumulator type, which saves what its operators
+/// save. Whether autocast has it in float32 is said by the [profile](crate::profile::Profile::autocasts_rms_norm).
+///
 /// # Errors
 /// As [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let rows = Rows::new("rms_norm", x, normalized, &[weight])?;
-    // Autocast leaves it alone; see `batch_norm` for a weight of another type.
-    let weight = weight.map(|w| cast(w, x.dtype())).transpose()?;
-    let weight = weight.as_ref();
-    let _op = context::op("rms_norm>_fused_rms_norm");
+    let _outer = context::op("rms_norm");
+    let casts = x.device().profile().autocasts_rms_norm;
+    let given = |t: &Tensor| if casts { full(t) } else { Ok(t.clone()) };
+    let weight = weight.map(given).transpose()?;
+    let (x, weight) = (&given(x)?, weight.as_ref());
+    if let Some(weight) = weight.filter(|weight| weight.dtype() != x.dtype()) {
+        return composed_rms_norm(x, normalized, weight, eps);
+    }
+    let _op = context::op("_fused_rms_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let rstd = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -204,6 +215,24 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     })
 }
 
+/// RMS normalisation by operators, with the mean of the squares shifted by `eps` in place.
+fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: &Tensor, eps: f64) -> Result<Tensor> {
+    let wide = cast(x, x.dtype().accumulator())?;
+    let axes: SmallVec<[usize; 4]> = (x.rank() - normalized.len()..x.rank()).collect();
+    let rstd = {
+        let squares = elementwise::pow(&wide, 2.0)?;
+        let mean = reduce::mean_axes(&squares, &axes, true)?;
+        mean.array().unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
+        elementwise::rsqrt(&mean)?
+    };
+    let normal = binary::mul(&wide, &rstd)?;
+    let scaled = binary::mul(&normal, weight)?;
+    drop(normal);
+    drop(wide);
+    let _op = context::op("type_as");
+    cast(&scaled, x.dtype())
+}
+
 struct RmsNormBackward {
     rows: Rows,
     slots: [Option<usize>; 2],
@@ -221,7 +250,7 @@ impl Function for RmsNormBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("_fused_rms_norm_backward");
         let (x, grad) = (x.contiguous()?, grad.contiguous()?);
-        let out = NormGrads::new(&x, &self.normalized, self.slots, needs)?;
+        let out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
@@ -252,7 +281,7 @@ pub struct BatchNormOptions {
     pub eps: f64,
 }
 
-/// Statistics over all batches so far, updated in place; buffers of a module, in the accumulator type of the input.
+/// Statistics over all batches so far, updated in place; buffers of a module, in the type of its parameters.
 #[derive(Clone, Copy)]
 pub struct RunningStats<'a> {
     /// `[c]`
@@ -263,8 +292,9 @@ pub struct RunningStats<'a> {
 
 /// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
 ///
-/// In training the batch's mean and reciprocal deviation are saved with the input and the weight (4 bytes per channel each), and the
-/// running statistics are updated in place. As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
+/// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
+/// training the running statistics are updated in place. Weight, bias and statistics may be f32 beside a 16-bit input, which no operator casts.
+/// As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.
@@ -276,18 +306,16 @@ pub fn batch_norm(
     options: BatchNormOptions,
 ) -> Result<Tensor> {
     let planes = Planes::new(x, &[weight, bias])?;
-    // The kernel has one type: parameters are cast to that of a 16-bit input, where PyTorch's kernel reads both.
-    let weight = weight.map(|w| cast(w, x.dtype())).transpose()?;
-    let bias = bias.map(|b| cast(b, x.dtype())).transpose()?;
-    let (weight, bias) = (weight.as_ref(), bias.as_ref());
     if !options.training && running.is_none() {
         return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
     }
-    let _op = context::op("batch_norm>_batch_norm_impl_index>native_batch_norm");
+    let _outer = context::op("batch_norm");
+    let op = context::op("_batch_norm_impl_index>native_batch_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let statistic = || Array::empty(x.device(), &[planes.0[1]], x.dtype().accumulator());
-    let batch = if options.training { Some((statistic()?, statistic()?)) } else { None };
+    let (mean, invstd) = (statistic()?, statistic()?);
+    let batch = options.training.then_some((&mean, &invstd));
     if let (true, Some(running)) = (options.training, running) {
         running.mean.storage().bump_version();
         running.var.storage().bump_version();
@@ -302,28 +330,29 @@ pub fn batch_norm(
         running_mean: running.map(|r| r.mean.operand()),
         running_var: running.map(|r| r.var.operand()),
         out: planes.of(&y)?.operand(),
-        save_mean: batch.as_ref().map(|(mean, _)| mean.operand()),
-        save_invstd: batch.as_ref().map(|(_, invstd)| invstd.operand()),
+        save_mean: batch.map(|(mean, _)| mean.operand()),
+        save_invstd: batch.map(|(_, invstd)| invstd.operand()),
     })?;
     let (inputs, slots) = present(x, &[weight, bias]);
-    record(y, &inputs, |saved| {
-        saved.save("input", x.array())?;
-        match (&batch, running) {
-            (Some((mean, invstd)), _) => {
-                saved.save("save_mean", mean)?;
-                saved.save("save_invstd", invstd)?;
-            }
-            (None, Some(running)) => {
-                saved.save("running_mean", running.mean)?;
-                saved.save("running_var", running.var)?;
-            }
-            (None, None) => {}
+    let parameter = weight.or(bias).map_or(x.dtype(), Tensor::dtype);
+    drop(op);
+    let y = record(y, &inputs, |saved| {
+        if let (false, Some(running)) = (options.training, running) {
+            mean.copy_(running.mean)?;
+            invstd.copy_(running.var)?;
+            invstd.unary_(UnaryOp::Affine { mul: 1.0, add: options.eps })?;
+            invstd.unary_(UnaryOp::Rsqrt)?;
         }
+        saved.save("input", x.array())?;
+        saved.save("save_mean", &mean)?;
+        saved.save("save_invstd", &invstd)?;
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
-        Ok(Box::new(BatchNormBackward { planes, slots, training: options.training, eps: options.eps }))
-    })
+        Ok(Box::new(BatchNormBackward { planes, slots, training: options.training, parameter }))
+    })?;
+    drop((mean, invstd));
+    Ok(y)
 }
 
 /// An input seen as `[n, c, everything else]`.
@@ -351,7 +380,8 @@ struct BatchNormBackward {
     planes: Planes,
     slots: [Option<usize>; 2],
     training: bool,
-    eps: f64,
+    /// Type of the parameters, and so of their gradients.
+    parameter: DType,
 }
 
 impl Function for BatchNormBackward {
@@ -360,23 +390,15 @@ impl Function for BatchNormBackward {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (x, mean, spread) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
+        let (x, mean, invstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_batch_norm_backward");
         let (x, grad) = (x.contiguous()?, grad.contiguous()?);
-        let out = NormGrads::new(&x, &[self.planes.0[1]], self.slots, needs)?;
+        let out = NormGrads::new(&x, &[self.planes.0[1]], self.parameter, self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
-        // In evaluation the deviations are those of the running variance.
-        let invstd = if self.training {
-            spread
-        } else {
-            let invstd = spread.affine(1.0, self.eps)?;
-            invstd.unary_(UnaryOp::Rsqrt)?;
-            invstd
-        };
         let planes = |a: &Array| self.planes.of(a).map(|a| a.operand());
         x.device().launch(BatchNormGrad {
             training: self.training,

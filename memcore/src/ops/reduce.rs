@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::autocast::full;
+use super::autocast::full_type;
 use super::shape::Dims;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// Those of the device.
 pub fn sum(x: &Tensor) -> Result<Tensor> {
-    linear_reduction(&full(x)?, ReduceOp::Sum, "SumBackward0", &[], false)
+    linear_reduction(x, ReduceOp::Sum, "SumBackward0", &[], false)
 }
 
 /// The sum over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
@@ -24,7 +24,7 @@ pub fn sum(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; those of the device.
 pub fn sum_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
-    linear_reduction(&full(x)?, ReduceOp::Sum, "SumBackward1", axes, keepdim)
+    linear_reduction(x, ReduceOp::Sum, "SumBackward1", axes, keepdim)
 }
 
 /// The mean of all elements, a scalar. Saves nothing.
@@ -46,13 +46,15 @@ pub fn mean_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
 fn linear_reduction(x: &Tensor, op: ReduceOp, name: &'static str, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let mean = op == ReduceOp::Mean;
     let _op = context::op(if mean { "mean" } else { "sum" });
-    let y = x.array().reduce(op, axes, keepdim)?;
+    // Autocast has sums in float32; the kernel reads the lower type, without a cast.
+    let to = if mean { x.dtype() } else { full_type(x.dtype()) };
+    let y = x.array().reduce_as(to, op, axes, keepdim)?;
     record(y, &[x], |_| {
         let dims: Dims = x.dims().into();
         let kept = kept_dims(&dims, axes);
         let group = dims.iter().product::<usize>() / kept.iter().product::<usize>().max(1);
         let divisor = mean.then_some(group as f64);
-        Ok(Box::new(LinearBackward { name, kept, dims, divisor }))
+        Ok(Box::new(LinearBackward { name, kept, dims, divisor, input: x.dtype() }))
     })
 }
 
@@ -71,6 +73,8 @@ struct LinearBackward {
     dims: Dims,
     /// Elements per group, for a mean.
     divisor: Option<f64>,
+    /// Type of the input, and so of its gradient.
+    input: DType,
 }
 
 impl Function for LinearBackward {
@@ -82,7 +86,14 @@ impl Function for LinearBackward {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let wide = grad.view(&self.kept)?.broadcast_to(&self.dims)?;
         Ok(smallvec![Some(match self.divisor {
-            Some(n) => wide.affine(1.0 / n, 0.0)?,
+            Some(n) => {
+                let _op = context::op("div");
+                wide.affine(1.0 / n, 0.0)?
+            }
+            None if wide.dtype() != self.input => {
+                let _op = context::op(".>to>_to_copy");
+                wide.cast(self.input)?
+            }
             None => wide.keeping_base(),
         })])
     }
@@ -147,7 +158,9 @@ impl Function for SelectingBackward {
         let mut dims = self.dims.clone();
         dims.remove(self.axis);
         dims.push(n);
-        let out = Array::empty(grad.device(), &dims, grad.dtype())?;
+        let out = context::within("value_selecting_reduction_backward>zeros", || {
+            Array::empty(grad.device(), &dims, grad.dtype())
+        })?;
         let grad = grad.contiguous()?.view(&[groups, 1, 1, 1])?;
         let indices = indices.view(&[groups, 1, 1, 1])?;
         out.device().launch(Pool2dGrad {
@@ -193,10 +206,11 @@ impl Function for AmaxBackward {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let torch = x.device().profile().torch_temporaries;
-        let mask = x.binary(BinaryOp::Eq, &y.view(&self.kept)?)?;
-        let _count = if torch { Some(counted_in_i64(&mask, &self.kept)?) } else { None };
-        let share = Array::empty(x.device(), &self.kept, x.dtype())?;
-        let out = x.empty_like()?;
+        let mask = context::within("eq", || x.binary(BinaryOp::Eq, &y.view(&self.kept)?))?;
+        let counted = || context::within("sum", || counted_in_i64(&mask, &self.kept));
+        let _count = if torch { Some(counted()?) } else { None };
+        let share = context::within("div", || Array::empty(x.device(), &self.kept, x.dtype()))?;
+        let out = context::within("mul", || x.empty_like())?;
         out.copy_(&mask)?;
         out.reduce_axes_into(ReduceOp::Sum, &share)?;
         grad.view(&self.kept)?.binary_into(BinaryOp::Div, &share, &share)?;
@@ -209,7 +223,8 @@ impl Function for AmaxBackward {
 /// The memory that PyTorch's sum of a mask takes: an i64 for each group, and for the time of the sum the mask as i64.
 fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
     let count = Array::empty(mask.device(), kept, DType::I64)?;
-    Array::empty(mask.device(), mask.dims(), DType::I64)?;
+    let wide = context::within("_to_copy", || Array::empty(mask.device(), mask.dims(), DType::I64))?;
+    drop(wide);
     Ok(count)
 }
 
@@ -218,9 +233,8 @@ fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
 /// # Errors
 /// Those of the device.
 pub fn norm(x: &Tensor) -> Result<Tensor> {
-    let x = &full(x)?;
     let _op = context::op("linalg_vector_norm");
-    let y = x.array().reduce(ReduceOp::SumSquares, &[], false)?;
+    let y = x.array().reduce_as(full_type(x.dtype()), ReduceOp::SumSquares, &[], false)?;
     y.unary_(UnaryOp::Sqrt)?;
     record(y.clone(), &[x], |saved| {
         saved.save("self", x.array())?;
@@ -236,17 +250,29 @@ impl Function for NormBackward {
         "LinalgVectorNormBackward0"
     }
 
-    /// `grad · (self / result)`, with zeros where the result is 0.
+    /// `grad · (self / result)`, with zeros where the result is 0. Under autocast result and gradient are scalars in float32: they take part in
+    /// the type of `self`, as in PyTorch, where a scalar does not promote.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let direction = x.binary(BinaryOp::Div, &y)?;
-        let is_zero = y.unary(UnaryOp::IsZero)?;
+        let direction = context::within("div", || with_scalar(&x, BinaryOp::Div, &y))?;
+        let is_zero = context::within("eq", || y.unary(UnaryOp::IsZero))?;
         direction.masked_fill_(&is_zero, 0.0)?;
-        let out = direction.mul(grad)?;
+        let out = context::within("mul", || with_scalar(&direction, BinaryOp::Mul, grad))?;
         saved.done();
         Ok(smallvec![Some(out)])
     }
+}
+
+/// `op(x, scalar)` in the type of `x`, without a temporary: the scalar is repeated in the result, which then takes part in place.
+fn with_scalar(x: &Array, op: BinaryOp, scalar: &Array) -> Result<Array> {
+    if x.dtype() == scalar.dtype() {
+        return x.binary(op, scalar);
+    }
+    let out = x.empty_like()?;
+    out.copy_(scalar)?;
+    x.binary_into(op, &out, &out)?;
+    Ok(out)
 }
 
 /// [`Error::Shape`] unless `axis` is one of `x`'s.

@@ -160,6 +160,10 @@ impl Optimizer for Adagrad {
         }
     }
 
+    fn zero_grad_name(&self) -> &'static str {
+        "zero_grad:Adagrad.zero_grad"
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

@@ -271,6 +271,10 @@ impl Optimizer for Adam {
         }
     }
 
+    fn zero_grad_name(&self) -> &'static str {
+        if self.options.decoupled { "zero_grad:AdamW.zero_grad" } else { "zero_grad:Adam.zero_grad" }
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

@@ -63,12 +63,15 @@ pub trait Optimizer {
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
 
+    /// What [`Optimizer::zero_grad`] is attributed to, as a profiler shows it: `zero_grad:SGD.zero_grad`.
+    fn zero_grad_name(&self) -> &'static str;
+
     /// Lets the gradients go (`set_to_none`), in the order of the parameters, or fills them with 0.
     ///
     /// # Errors
     /// Those of the device.
     fn zero_grad(&self, set_to_none: bool) -> Result<()> {
-        let _op = crate::context::op("zero_grad");
+        let _op = crate::context::op(self.zero_grad_name());
         for parameter in self.parameters() {
             if set_to_none {
                 parameter.tensor().set_grad(None);

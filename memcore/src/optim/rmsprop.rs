@@ -184,6 +184,10 @@ impl Optimizer for RmsProp {
         }
     }
 
+    fn zero_grad_name(&self) -> &'static str {
+        "zero_grad:RMSprop.zero_grad"
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

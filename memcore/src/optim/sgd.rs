@@ -199,6 +199,10 @@ impl Optimizer for Sgd {
         }
     }
 
+    fn zero_grad_name(&self) -> &'static str {
+        "zero_grad:SGD.zero_grad"
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

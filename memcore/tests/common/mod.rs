@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use memcore::Device;
+use memcore::context::label;
 use memcore::memory::{AllocId, Event};
 
 /// Requested bytes of an allocation; minus the number of the allocation for what is freed.
@@ -23,17 +24,25 @@ impl<'a> Watch<'a> {
 
     /// What happened since the last call.
     pub(crate) fn since(&mut self) -> Events {
+        self.since_by().into_iter().map(|(event, _)| event).collect()
+    }
+
+    /// What happened since the last call, and who did it.
+    pub(crate) fn since_by(&mut self) -> Vec<(i64, String)> {
         self.device.with_ledger(|ledger| {
             let events = &ledger.history()[self.read..];
             self.read += events.len();
-            let mut out = Events::new();
+            let mut out = Vec::new();
             for event in events {
                 match event {
-                    Event::Alloc { id, requested_bytes, .. } => {
+                    Event::Alloc { id, requested_bytes, origin, .. } => {
                         self.numbers.insert(*id, self.numbers.len() as i64 + 1);
-                        out.push(*requested_bytes as i64);
+                        out.push((*requested_bytes as i64, label(origin.node, origin.op)));
                     }
-                    Event::Free { id, .. } => out.push(-self.numbers.get(id).copied().unwrap_or(i64::MAX)),
+                    Event::Free { id, origin } => {
+                        let number = self.numbers.get(id).copied().unwrap_or(i64::MAX);
+                        out.push((-number, label(origin.node, origin.op)));
+                    }
                     _ => {}
                 }
             }

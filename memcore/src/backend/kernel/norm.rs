@@ -1,9 +1,11 @@
 //! Layer, root-mean-square and batch normalisation.
 //!
-//! Statistics are kept in the accumulator type of the input (f32 for 16-bit floats).
+//! Statistics are kept in the accumulator type of the input (f32 for 16-bit floats). Batch normalisation takes a 16-bit input with parameters in
+//! f32 too, as PyTorch's does: a network under autocast has them, and one that was cast without its normalisations.
 
 use super::{Check, kernel};
 use crate::backend::Operand;
+use crate::dtype::DType;
 use crate::error::Result;
 
 /// Each row of `x` `[rows, n]`: `out = (x − mean)·rstd·weight + bias`, with `rstd = 1/√(var + eps)` and the biased variance.
@@ -132,6 +134,8 @@ impl RmsNormGrad {
 /// In training the mean and biased variance are the batch's; they are written to `save_mean` and `save_invstd`, and the running
 /// statistics become `(1 − momentum)·running + momentum·batch`, with the unbiased variance (as PyTorch). Otherwise the running ones are
 /// used, `save_mean` and `save_invstd` are absent, and nothing but `out` is written.
+///
+/// Weight, bias and running statistics have one type, which is the input's or its accumulator type.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// Whether the batch's statistics are used.
@@ -146,9 +150,9 @@ pub struct BatchNorm {
     pub weight: Option<Operand>,
     /// `[c]`
     pub bias: Option<Operand>,
-    /// `[c]`, accumulator type. Required unless training.
+    /// `[c]`. Required unless training.
     pub running_mean: Option<Operand>,
-    /// `[c]`, accumulator type. Required unless training.
+    /// `[c]`. Required unless training.
     pub running_var: Option<Operand>,
     /// `[n, c, l]`
     pub out: Operand,
@@ -159,17 +163,25 @@ pub struct BatchNorm {
 }
 kernel!(BatchNorm, "batch_norm", in_place: false, { x: Read, weight: Read, bias: Read, running_mean: ReadWrite, running_var: ReadWrite, out: Write, save_mean: Write, save_invstd: Write }, flops: |k| 8 * k.out.numel() as u64);
 impl BatchNorm {
+    /// The type of weight, bias and running statistics.
+    pub fn parameter_dtype(&self) -> DType {
+        let first = self.weight.or(self.bias).or(self.running_mean).or(self.running_var);
+        first.map_or(self.x.dtype, |parameter| parameter.dtype)
+    }
+
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 3)?;
         c.contiguous("x", &self.x)?;
         c.float("x", &self.x)?;
         same(c, "out", &self.out, &self.x)?;
         let channels = self.x.dims()[1];
-        parameter(c, "weight", &self.weight, &self.x, channels)?;
-        parameter(c, "bias", &self.bias, &self.x, channels)?;
         let running = [("running_mean", &self.running_mean), ("running_var", &self.running_var)];
         let saved = [("save_mean", &self.save_mean), ("save_invstd", &self.save_invstd)];
-        for (name, operand) in running.into_iter().chain(saved) {
+        let affine = [("weight", &self.weight), ("bias", &self.bias)];
+        for (name, operand) in affine.into_iter().chain(running) {
+            channel_parameter(c, name, operand, &self.x, self.parameter_dtype(), channels)?;
+        }
+        for (name, operand) in saved {
             if let Some(operand) = operand {
                 statistic(c, name, operand, &self.x, channels)?;
             }
@@ -183,7 +195,7 @@ impl BatchNorm {
 
 /// Gradients of [`BatchNorm`]. In training, per channel with `x̂ = (x − mean)·invstd` and means over n and l:
 /// `out_x = weight·invstd·(grad − mean(grad) − x̂·mean(grad·x̂))`; in evaluation `out_x = weight·invstd·grad`.
-/// `out_weight = Σ grad·x̂`, `out_bias = Σ grad`.
+/// `out_weight = Σ grad·x̂`, `out_bias = Σ grad`. Weight, `out_weight` and `out_bias` have one type, as in [`BatchNorm`].
 #[derive(Clone, Debug)]
 pub struct BatchNormGrad {
     /// Whether forward used the batch's statistics.
@@ -207,6 +219,12 @@ pub struct BatchNormGrad {
 }
 kernel!(BatchNormGrad, "batch_norm_grad", in_place: false, { grad: Read, x: Read, mean: Read, invstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 12 * k.x.numel() as u64);
 impl BatchNormGrad {
+    /// The type of the weight and of the parameters' gradients.
+    pub fn parameter_dtype(&self) -> DType {
+        let first = self.weight.or(self.out_weight).or(self.out_bias);
+        first.map_or(self.x.dtype, |parameter| parameter.dtype)
+    }
+
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 3)?;
         c.contiguous("x", &self.x)?;
@@ -214,12 +232,14 @@ impl BatchNormGrad {
         let channels = self.x.dims()[1];
         statistic(c, "mean", &self.mean, &self.x, channels)?;
         statistic(c, "invstd", &self.invstd, &self.x, channels)?;
-        parameter(c, "weight", &self.weight, &self.x, channels)?;
         if let Some(out) = &self.out_x {
             same(c, "out_x", out, &self.x)?;
         }
-        parameter(c, "out_weight", &self.out_weight, &self.x, channels)?;
-        parameter(c, "out_bias", &self.out_bias, &self.x, channels)
+        let parameters = [("weight", &self.weight), ("out_weight", &self.out_weight), ("out_bias", &self.out_bias)];
+        for (name, operand) in parameters {
+            channel_parameter(c, name, operand, &self.x, self.parameter_dtype(), channels)?;
+        }
+        Ok(())
     }
 }
 
@@ -241,6 +261,24 @@ fn parameter(c: &Check, name: &'static str, operand: &Option<Operand>, x: &Opera
     };
     c.dtype(name, operand, x.dtype)?;
     c.dense(name, operand, &[n])
+}
+
+/// Of batch normalisation, whose parameters have one type, `dtype`.
+fn channel_parameter(
+    c: &Check,
+    name: &'static str,
+    operand: &Option<Operand>,
+    x: &Operand,
+    dtype: DType,
+    channels: usize,
+) -> Result<()> {
+    let Some(operand) = operand else {
+        return Ok(());
+    };
+    let own = dtype == x.dtype || dtype == x.dtype.accumulator();
+    c.that(own, name, || format!("{dtype} beside an input of {}", x.dtype))?;
+    c.dtype(name, operand, dtype)?;
+    c.dense(name, operand, &[channels])
 }
 
 fn statistic(c: &Check, name: &'static str, operand: &Operand, x: &Operand, n: usize) -> Result<()> {

@@ -32,7 +32,7 @@ pub struct Reduce {
     pub axes: u8,
     /// Any strides; not empty in a reduced axis for `Max` and `Min`.
     pub x: Operand,
-    /// Same type as `x`; any strides.
+    /// Same type as `x`; for sums of 16-bit floats also f32, which is then not rounded. Any strides.
     pub out: Operand,
     /// i64, the sizes of `out`, contiguous.
     pub indices: Option<Operand>,
@@ -46,12 +46,15 @@ impl Reduce {
 
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("out", &self.out, self.x.layout.rank())?;
-        c.dtype("out", &self.out, self.x.dtype)?;
+        let extremum = matches!(self.op, ReduceOp::Max | ReduceOp::Min);
+        let unrounded = !extremum && self.x.dtype.is_float() && self.out.dtype == self.x.dtype.accumulator();
+        if !unrounded {
+            c.dtype("out", &self.out, self.x.dtype)?;
+        }
         for (i, (&have, &out)) in self.x.dims().iter().zip(self.out.dims()).enumerate() {
             let want = if self.reduces(i) { 1 } else { have };
             c.that(out == want, "out", || format!("size {out} in axis {i}, expected {want}"))?;
         }
-        let extremum = matches!(self.op, ReduceOp::Max | ReduceOp::Min);
         c.that(!extremum || self.x.numel() > 0 || self.out.numel() == 0, "x", || "an extremum of nothing".into())?;
         let Some(indices) = &self.indices else {
             return Ok(());

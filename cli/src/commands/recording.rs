@@ -1,0 +1,125 @@
+//! Recordings: traces of their own format, and PyTorch's snapshots.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use lab::replay::{Machine, Policy, Trace};
+use lab::snapshot::{Agreement, Program, Snapshot, agreement};
+use memcore::memory::AllocatorConfig;
+
+use crate::exit::{Failure, Result};
+
+/// Standard input is kept, as it may have to be read twice.
+const MOST_STDIN: u64 = 1 << 30;
+
+/// What can be replayed.
+pub(super) struct Recording {
+    /// The program.
+    pub trace: Trace,
+    /// The settings in the file.
+    pub config: AllocatorConfig,
+    /// If it was a snapshot: what the replay must repeat.
+    source: Option<(Snapshot, usize, Program)>,
+}
+
+impl Recording {
+    /// Reads any recording; `device` is which of a snapshot's.
+    ///
+    /// # Errors
+    /// Files that are none, naming the byte or the operation.
+    pub(super) fn open(file: &Path, device: Option<usize>) -> Result<Self> {
+        let name = match file.to_str() {
+            Some("-") => "standard input".to_string(),
+            _ => file.display().to_string(),
+        };
+        let kept = match file.to_str() {
+            Some("-") => Some(stdin()?),
+            _ => None,
+        };
+        let trace = || match &kept {
+            Some(bytes) => Trace::read(&name, bytes.as_slice()),
+            None => Trace::open(file),
+        };
+        let snapshot = || match &kept {
+            Some(bytes) => Snapshot::read(&name, bytes.as_slice()),
+            None => Snapshot::open(file),
+        };
+        if head(file, kept.as_deref()).is_some_and(|head| head != [0x80]) {
+            match trace() {
+                Ok(trace) if device.is_none() => return Self::of_trace(trace, file),
+                Ok(_) => return Err(Failure::usage("--device: only a snapshot has several devices")),
+                // It may be a snapshot: as JSON, or packed.
+                Err(problem) => {
+                    let Ok(snapshot) = snapshot() else { return Err(problem.into()) };
+                    return Self::of_snapshot(snapshot, &name, device);
+                }
+            }
+        }
+        Self::of_snapshot(snapshot()?, &name, device)
+    }
+
+    fn of_trace(trace: Trace, file: &Path) -> Result<Self> {
+        let mut config = AllocatorConfig::for_version(trace.settings.version);
+        let update = config.update(&trace.settings.alloc_conf);
+        update.map_err(|error| Failure::usage(format!("{}: alloc_conf: {error}", file.display())))?;
+        Ok(Self { trace, config, source: None })
+    }
+
+    fn of_snapshot(snapshot: Snapshot, name: &str, device: Option<usize>) -> Result<Self> {
+        let device = chosen_device(&snapshot, name, device)?;
+        let config = snapshot.allocator_config()?;
+        let program = snapshot.program(name, device)?;
+        let trace = program.trace.clone();
+        Ok(Self { trace, config, source: Some((snapshot, device, program)) })
+    }
+
+    /// Whether a snapshot's own settings reproduce its segments.
+    ///
+    /// # Errors
+    /// Those of the replay.
+    pub(super) fn self_check(&self) -> Result<Option<Agreement>> {
+        let Some((snapshot, device, program)) = &self.source else { return Ok(None) };
+        let machine = Machine {
+            capacity_bytes: self.trace.settings.capacity_bytes,
+            memory_fraction: self.trace.settings.memory_fraction,
+        };
+        let policy = Policy::Caching(Box::new(self.config.clone()));
+        Ok(Some(agreement(snapshot, *device, program, &policy, &machine)?))
+    }
+}
+
+/// The device that was asked for, or the main one.
+///
+/// # Errors
+/// A device that the snapshot does not speak of.
+pub(super) fn chosen_device(snapshot: &Snapshot, name: &str, device: Option<usize>) -> Result<usize> {
+    match device {
+        None => Ok(snapshot.main_device()),
+        Some(device) if device < snapshot.devices() => Ok(device),
+        Some(device) => Err(Failure::usage(format!(
+            "--device {device}: {name} speaks of {} devices, from 0 on",
+            snapshot.devices()
+        ))),
+    }
+}
+
+/// The first byte, of files that can be read twice.
+fn head(file: &Path, kept: Option<&[u8]>) -> Option<[u8; 1]> {
+    let mut head = [0];
+    match kept {
+        Some(kept) => head[0] = *kept.first()?,
+        None => File::open(file).and_then(|mut file| file.read_exact(&mut head)).ok()?,
+    }
+    Some(head)
+}
+
+fn stdin() -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().take(MOST_STDIN + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+    if bytes.len() as u64 > MOST_STDIN {
+        return Err(Failure::usage(format!("standard input: at most {MOST_STDIN} bytes are read; name a file")));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,128 @@
+//! `vramlab tune`: the best settings of the allocator for a recorded run.
+
+use lab::experiments::{Cell, Table};
+use lab::replay::Machine;
+use lab::snapshot::{Candidate, Cost, Tuned, tune};
+use serde_json::{Value, json};
+
+use super::recording::Recording;
+use crate::args::TuneArgs;
+use crate::exit::{Code, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::render::{WIDTH, bytes, counted, grouped, snapshot as render, table, wrapped};
+use crate::ui::Ui;
+
+/// Choices that are listed.
+const TOP: usize = 8;
+
+/// Searches and reports.
+///
+/// # Errors
+/// A file that is no recording; results that cannot be written.
+pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
+    output::check(args.output.destinations())?;
+    let recording = Recording::open(&args.file, args.device)?;
+    let machine = Machine {
+        capacity_bytes: args.memory_limit.or(recording.trace.settings.capacity_bytes),
+        memory_fraction: args.memory_fraction.or(recording.trace.settings.memory_fraction),
+    };
+    let check = recording.self_check()?;
+    let tuned = tune(&recording.trace, &recording.config, &machine, &mut interrupt::asked)?;
+    let tables = vec![tried(&tuned)];
+    let mut text = for_people(&tuned, &args.file.display().to_string(), &tables, ui);
+    if let Some(check) = &check {
+        text += &format!("{}\n", wrapped(&render::agreement(check), WIDTH, 2));
+    }
+    let mut json = as_json(&tuned);
+    json["self_check"] = json!(check.as_ref().map(super::replay::agreement_json));
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
+    Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
+}
+
+fn name(candidate: &Candidate) -> &str {
+    match candidate.alloc_conf.as_str() {
+        "" => "(defaults)",
+        other => other,
+    }
+}
+
+fn tried(tuned: &Tuned) -> Table {
+    let row = |candidate: &Candidate| {
+        let Cost { failed, peak_reserved, driver_calls } = candidate.searched;
+        vec![
+            Cell::Text(name(candidate).replace(',', ", ")),
+            Cell::Bytes(peak_reserved),
+            Cell::Count(driver_calls),
+            Cell::Count(failed),
+        ]
+    };
+    let columns = ["settings", "peak reserved", "driver calls", "failed"].map(String::from).to_vec();
+    let title = format!("Best of {} on the part that the search saw", counted(tuned.tried.len() as u64, "choice"));
+    Table { title, columns, rows: tuned.tried.iter().take(TOP).map(row).collect() }
+}
+
+fn for_people(tuned: &Tuned, file: &str, tables: &[Table], ui: &Ui) -> String {
+    let Tuned { recorded, best, operations, lower_bound, .. } = tuned;
+    let nothing = best.alloc_conf == recorded.alloc_conf;
+    let line = match nothing {
+        true => format!("{file}: no settings are better than the recorded ones, {}", name(recorded)),
+        false => format!("PYTORCH_ALLOC_CONF={}", best.alloc_conf),
+    };
+    let mut out = format!("{}\n", ui.style.bold(&wrapped(&line, WIDTH, 2)));
+    let mut say = |text: String| out += &format!("{}\n", wrapped(&text, WIDTH, 2));
+    if !nothing {
+        say(saves("On the part that the search saw", &recorded.searched, &best.searched));
+        if let (Some(before), Some(after)) = (&recorded.held_out, &best.held_out) {
+            say(saves("On the rest, which it did not see", before, after));
+        }
+    }
+    if let Some(overfitted) = &tuned.overfitted {
+        say(format!("{} was better only on the part that the search saw, and is not proposed.", name(overfitted)));
+    }
+    say(format!(
+        "Searched on the first {} operations, checked on the last {}. Nothing takes less than {}, which live together.",
+        grouped(operations.0 as u64),
+        grouped(operations.1 as u64),
+        bytes::both(*lower_bound)
+    ));
+    for part in tables {
+        out += &format!("\n{}", table::titled(part, ui.style));
+    }
+    out
+}
+
+fn saves(what: &str, before: &Cost, after: &Cost) -> String {
+    let mut text = format!(
+        "{what}: peak reserved {} instead of {} ({}), {} instead of {} calls of the driver",
+        bytes::both(after.peak_reserved),
+        bytes::both(before.peak_reserved),
+        bytes::signed(after.peak_reserved as i64 - before.peak_reserved as i64),
+        grouped(after.driver_calls),
+        grouped(before.driver_calls)
+    );
+    if before.failed + after.failed > 0 {
+        text += &format!(", {} instead of {} requests fail", after.failed, before.failed);
+    }
+    text + "."
+}
+
+fn as_json(tuned: &Tuned) -> Value {
+    let cost = |cost: &Cost| json!({ "failed": cost.failed, "peak_reserved": cost.peak_reserved, "driver_calls": cost.driver_calls });
+    let candidate = |candidate: &Candidate| {
+        json!({
+            "alloc_conf": candidate.alloc_conf,
+            "searched": cost(&candidate.searched),
+            "held_out": candidate.held_out.as_ref().map(cost),
+        })
+    };
+    json!({
+        "schema": "vramlab-tune-1",
+        "recorded": candidate(&tuned.recorded),
+        "best": candidate(&tuned.best),
+        "overfitted": tuned.overfitted.as_ref().map(candidate),
+        "tried": tuned.tried.iter().map(candidate).collect::<Vec<_>>(),
+        "operations": { "searched": tuned.operations.0, "held_out": tuned.operations.1 },
+        "lower_bound_bytes": tuned.lower_bound,
+    })
+}

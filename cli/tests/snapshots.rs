@@ -1,0 +1,199 @@
+//! `vramlab snapshot`, `tune`, `explain`, and the snapshots of our own runs.
+
+mod common;
+mod viewer;
+
+use common::{done, fits, json, refused, vramlab};
+use serde_json::Value;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/golden/snapshots");
+const NAMES: [&str; 6] = [
+    "cnn_b128_plain",
+    "cnn_b128_stacks",
+    "cnn_b128_then_b32_plain",
+    "gpt_untied_plain",
+    "mlp_expandable",
+    "mlp_oom_plain",
+];
+
+fn golden(name: &str) -> String {
+    format!("{GOLDEN}/{name}.pickle")
+}
+
+fn loaded(path: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_converted_opens_in_the_viewer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    for name in NAMES {
+        done(&["snapshot", "convert", &golden(name), &path("s.json")]);
+        viewer::opens(&loaded(&path("s.json")));
+        done(&["snapshot", "convert", &path("s.json"), &path("s.pickle")]);
+        viewer::pickle_opens(&std::fs::read(path("s.pickle")).unwrap());
+        done(&["snapshot", "convert", &path("s.pickle"), &path("again.json")]);
+        assert_eq!(loaded(&path("s.json")), loaded(&path("again.json")), "{name}");
+    }
+}
+
+#[test]
+fn our_own_runs_open_in_the_viewer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (pickle, text) = (path("own.pickle"), path("own.json"));
+    for (flags, code) in [
+        (&["--memory-limit", "16MiB"][..], 1),
+        (&["--allocator", "caching"], 0),
+        (&["--alloc-conf", "expandable_segments:True"], 0),
+        (&["--allocator", "direct"], 0),
+    ] {
+        for file in [&pickle, &text] {
+            let base = [
+                "train",
+                "--model",
+                "simple-cnn",
+                "--batch",
+                "64",
+                "--backend",
+                "meta",
+                "--steps",
+                "3",
+                "--snapshot",
+                file,
+            ];
+            let ran = vramlab().args(base).args(flags).output().unwrap();
+            assert_eq!(ran.status.code(), Some(code), "{flags:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        }
+        viewer::pickle_opens(&std::fs::read(&pickle).unwrap());
+        let own = loaded(&text);
+        viewer::opens(&own);
+        let of = |action: &str| {
+            let trace = own["device_traces"][0].as_array().unwrap();
+            trace.iter().filter(|entry| entry["action"] == action).count()
+        };
+        assert!(code == 1 || of("alloc") > 50 && of("free_completed") > 20, "{flags:?}");
+        assert_eq!(of("oom"), usize::from(code == 1), "{flags:?}");
+        if flags[1] != "direct" {
+            // Read back, the program gives its own segments again.
+            let replayed = json(&["snapshot", "replay", &pickle]);
+            assert_eq!(replayed["self_check"]["exact"], true, "{flags:?}: {}", replayed["self_check"]);
+        }
+    }
+    let shown = json(&["snapshot", "show", &pickle]);
+    let stacks = shown["peak"]["by_stack"].to_string();
+    assert!(stacks.contains("module:0") && stacks.contains("phase:0 forward"), "{stacks}");
+}
+
+#[test]
+fn figures_are_those_of_the_file() {
+    let shown = json(&["snapshot", "show", &golden("mlp_oom_plain")]);
+    assert_eq!(shown["schema"], "vramlab-snapshot-1");
+    // 246.0 MiB, 107.2 MiB, 138.8 MiB by `_memory_viz.py stats`.
+    assert_eq!(shown["totals"]["reserved"], 246 << 20);
+    assert_eq!(shown["totals"]["segments"], 14);
+    let requested = shown["totals"]["requested"].as_f64().unwrap() / f64::from(1 << 20);
+    assert_eq!(format!("{requested:.1}"), "107.2");
+    let held: u64 = shown["held"].as_array().unwrap().iter().map(|held| held["bytes"].as_u64().unwrap()).sum();
+    assert!(held > 0 && held <= shown["totals"]["requested"].as_u64().unwrap());
+    for name in NAMES {
+        fits(&done(&["snapshot", "show", &golden(name)]));
+    }
+}
+
+#[test]
+fn a_snapshot_is_replayed_and_checked() {
+    for name in NAMES {
+        for command in [&["snapshot", "replay"][..], &["replay"]] {
+            let replayed = json(&[command, &[&golden(name)]].concat());
+            let check = &replayed["self_check"];
+            assert_eq!(check["exact"], true, "{name}: {check}");
+            assert_eq!(check["segments"], check["equal_segments"]);
+            assert_eq!(replayed["policies"][0]["peak"]["reserved"], check["peak_reserved"]["recorded"]);
+        }
+    }
+    let text = done(&["snapshot", "replay", &golden("cnn_b128_plain"), "--compare", "caching,expandable,planned"]);
+    assert!(text.contains("Self-check") && text.contains("exact."), "{text}");
+    fits(&text);
+    // As JSON, packed and from standard input.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.json");
+    done(&["snapshot", "convert", &golden("cnn_b128_plain"), path.to_str().unwrap()]);
+    assert_eq!(json(&["replay", path.to_str().unwrap()])["self_check"]["exact"], true);
+    let piped =
+        vramlab().args(["replay", "-", "--json", "-"]).write_stdin(std::fs::read(path).unwrap()).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&piped.stdout).unwrap()["self_check"]["exact"], true);
+}
+
+#[test]
+fn a_difference_is_a_difference() {
+    let same = json(&["snapshot", "diff", &golden("cnn_b128_stacks"), &golden("cnn_b128_stacks")]);
+    assert_eq!((&same["changes"], &same["segments_only_in"]), (&serde_json::json!([]), &serde_json::json!([0, 0])));
+    let other = json(&["snapshot", "diff", &golden("cnn_b128_plain"), &golden("cnn_b128_then_b32_plain")]);
+    let sum = |at: usize| -> i64 {
+        other["changes"].as_array().unwrap().iter().map(|change| change["bytes"][at].as_i64().unwrap()).sum()
+    };
+    let requested = |at: usize| other["totals"][at]["requested"].as_i64().unwrap();
+    assert_eq!(sum(1) - sum(0), requested(1) - requested(0));
+    assert_ne!(requested(0), requested(1));
+}
+
+#[test]
+fn tuning_is_checked_on_what_it_did_not_see() {
+    for name in ["mlp_oom_plain", "gpt_untied_plain", "mlp_expandable"] {
+        let tuned = json(&["tune", &golden(name)]);
+        let cost = |of: &Value| {
+            let number = |key: &str| of[key].as_u64().unwrap();
+            (number("failed"), number("peak_reserved"), number("driver_calls"))
+        };
+        let (recorded, best) = (&tuned["recorded"], &tuned["best"]);
+        assert!(cost(&best["searched"]) <= cost(&recorded["searched"]), "{name}");
+        assert!(cost(&best["held_out"]) <= cost(&recorded["held_out"]), "{name}");
+        assert!(tuned["tried"].as_array().unwrap().len() > 15, "{name}");
+        assert_eq!(tuned["self_check"]["exact"], true);
+        // What is printed is what a replay of the whole accepts.
+        let conf = best["alloc_conf"].as_str().unwrap();
+        done(&["replay", &golden(name), "--alloc-conf", conf]);
+        fits(&done(&["tune", &golden(name)]));
+    }
+}
+
+#[test]
+fn a_message_is_explained() {
+    let message = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.60 GiB already \
+                   allocated; 7.44 MiB free; 9.64 GiB reserved in total by PyTorch)";
+    let explained = json(&["explain", message]);
+    assert_eq!((&explained["verdict"], &explained["device"]), (&"fragmented".into(), &0.into()));
+    let text = vramlab().args(["explain", "-"]).write_stdin(message).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("expandable_segments:True") && text.contains("vramlab snapshot replay"), "{text}");
+    fits(&text);
+    assert!(refused(2, &["explain", "hello"]).contains("no out-of-memory message"));
+}
+
+#[test]
+fn bad_input_is_refused_by_its_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let evil = write("evil.pickle", b"\x80\x04cos\nsystem\n(X\x02\x00\x00\x00lstR.");
+    let cut = write("cut.pickle", &std::fs::read(golden("gpt_untied_plain")).unwrap()[..5000]);
+    for file in [&evil, &cut] {
+        for command in [&["snapshot", "show"][..], &["snapshot", "replay"], &["replay"], &["tune"]] {
+            let error = refused(2, &[command, &[file.as_str()]].concat());
+            assert!(error.contains(file) && error.contains(": byte "), "{error}");
+        }
+    }
+    assert!(refused(2, &["snapshot", "show", &evil]).contains("byte 2: GLOBAL is refused"));
+    let out = directory.path().join("out.json");
+    refused(2, &["snapshot", "convert", &evil, out.to_str().unwrap()]);
+    assert!(!out.exists(), "nothing is written");
+    assert!(refused(2, &["snapshot", "convert", &golden("mlp_expandable"), "out.txt"]).contains("must end in"));
+    assert!(refused(2, &["snapshot", "show", &golden("mlp_expandable"), "--device", "3"]).contains("--device 3"));
+    let empty = write("empty.json", b"{\"segments\": [], \"device_traces\": []}");
+    assert!(refused(2, &["snapshot", "replay", &empty]).contains("nothing was recorded"));
+}

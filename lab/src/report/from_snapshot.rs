@@ -1,0 +1,198 @@
+//! PyTorch's snapshots as recordings.
+//!
+//! A trace begins somewhere: what lived then, and the segments there were, stand at the front of the recording. Where a trace does not say what a
+//! block took (it tells what was asked for), the allocator's default rounding is assumed, except for blocks that are there at the end.
+
+use rustc_hash::FxHashMap;
+
+use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
+use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
+
+/// What the allocator rounds to unless told otherwise.
+const BLOCK_BYTES: u64 = 512;
+
+/// What happened on the device with the longest trace.
+pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
+    let device = snapshot.main_device();
+    let mut recording = Recording::new(name);
+    let unknown = recording.category(UNKNOWN);
+    let mut maker = Maker {
+        snapshot,
+        recording,
+        unknown,
+        live: FxHashMap::default(),
+        sizes: FxHashMap::default(),
+        stacks: FxHashMap::default(),
+    };
+    maker.know_sizes(device);
+    for (address, bytes) in ranges_before(snapshot, device) {
+        maker.recording.push(Event::SegmentAlloc { address, bytes });
+    }
+    for (address, _, stack, bytes) in snapshot.live_after(device, None) {
+        maker.alloc(address, bytes, stack, unknown);
+    }
+    for event in snapshot.trace(device) {
+        maker.event(event);
+    }
+    maker.recording
+}
+
+struct Maker<'a> {
+    snapshot: &'a Snapshot,
+    recording: Recording,
+    unknown: CategoryId,
+    /// The allocation that holds an address.
+    live: FxHashMap<u64, u32>,
+    /// Address and bytes asked for of the blocks that are there at the end, and what they took.
+    sizes: FxHashMap<(u64, u64), u64>,
+    stacks: FxHashMap<StackId, (NameId, NameId)>,
+}
+
+impl Maker<'_> {
+    fn know_sizes(&mut self, device: usize) {
+        for block in self.snapshot.segments_of(device).flat_map(|segment| &segment.blocks) {
+            self.sizes.insert((block.address, block.requested_bytes), block.bytes);
+        }
+    }
+
+    fn event(&mut self, event: &TraceEvent) {
+        let TraceEvent { address, bytes, stack, .. } = *event;
+        match event.action {
+            Action::Alloc => {
+                let category = match self.snapshot.text(event.category) {
+                    "" => self.unknown,
+                    category => self.recording.category(category),
+                };
+                self.alloc(address, bytes, stack, category);
+            }
+            // Whichever the trace has; the second finds nothing.
+            Action::FreeRequested | Action::FreeCompleted => {
+                if let Some(allocation) = self.live.remove(&address) {
+                    let (op, _) = self.names(stack);
+                    self.recording.push(Event::Free { allocation, op });
+                }
+            }
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.recording.push(Event::SegmentAlloc { address, bytes });
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.recording.push(Event::SegmentFree { address, bytes });
+            }
+            Action::Oom => {
+                let (op, _) = self.names(stack);
+                self.recording.push(Event::Oom { requested_bytes: bytes, op });
+            }
+            Action::Snapshot | Action::Other => {}
+        }
+    }
+
+    fn alloc(&mut self, address: u64, requested_bytes: u64, stack: StackId, category: CategoryId) {
+        let (op, scope) = self.names(stack);
+        let rounded = requested_bytes.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(requested_bytes);
+        let bytes = self.sizes.get(&(address, requested_bytes)).copied().unwrap_or(rounded);
+        let event = Event::Alloc { address, requested_bytes, bytes, category, op, scope };
+        if let Some(number) = self.recording.push(event) {
+            self.live.insert(address, number);
+        }
+    }
+
+    /// The innermost line of Python, and the functions that led there.
+    fn names(&mut self, stack: StackId) -> (NameId, NameId) {
+        if let Some(&names) = self.stacks.get(&stack) {
+            return names;
+        }
+        // Frames of C++ have no file.
+        let python = || self.snapshot.stack(stack).filter(|frame| frame.line > 0 && frame.filename != "??");
+        let op = python().next().map_or_else(String::new, |frame| {
+            let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default();
+            format!("{} ({file}:{})", frame.name, frame.line)
+        });
+        // The page cuts a path at its dots.
+        let path: Vec<String> = python().map(|frame| frame.name.replace('.', "·")).collect();
+        let path: Vec<&str> = path.iter().rev().map(String::as_str).collect();
+        let names = (self.recording.intern(&op), self.recording.intern(&path.join(".")));
+        self.stacks.insert(stack, names);
+        names
+    }
+}
+
+/// The segments when the trace began, or what was mapped of them: the end, and from there back.
+fn ranges_before(snapshot: &Snapshot, device: usize) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> =
+        snapshot.segments_of(device).map(|segment| (segment.address, segment.bytes)).collect();
+    for event in snapshot.trace(device).iter().rev() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => cut(&mut ranges, event.address, event.bytes),
+            Action::SegmentFree | Action::SegmentUnmap => ranges.push((event.address, event.bytes)),
+            _ => {}
+        }
+    }
+    ranges.retain(|range| range.1 > 0);
+    ranges.sort_unstable();
+    ranges
+}
+
+/// Takes `address..address + bytes` out of the ranges.
+fn cut(ranges: &mut Vec<(u64, u64)>, address: u64, bytes: u64) {
+    let end = address.saturating_add(bytes);
+    let mut kept = Vec::new();
+    ranges.retain(|&(from, len)| {
+        let to = from.saturating_add(len);
+        if to <= address || end <= from {
+            return true;
+        }
+        kept.extend([(from, address.saturating_sub(from)), (end, to.saturating_sub(end))]);
+        false
+    });
+    ranges.extend(kept.into_iter().filter(|range| range.1 > 0));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::report::{Part, html};
+
+    #[test]
+    fn a_page_has_the_peak_of_the_snapshot() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/snapshots");
+        for name in
+            ["cnn_b128_stacks", "cnn_b128_then_b32_plain", "gpt_untied_plain", "mlp_expandable", "mlp_oom_plain"]
+        {
+            let snapshot = Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
+            let device = snapshot.main_device();
+            let recording = of_snapshot(name, &snapshot);
+            let (mut now, mut most, mut reserved) = (0u64, 0u64, 0u64);
+            let mut sizes = Vec::new();
+            for event in recording.events() {
+                match *event {
+                    Event::Alloc { requested_bytes, .. } => {
+                        sizes.push(requested_bytes);
+                        now += requested_bytes;
+                        most = most.max(now);
+                    }
+                    Event::Free { allocation, .. } => now -= sizes[allocation as usize],
+                    Event::SegmentAlloc { bytes, .. } => reserved += bytes,
+                    Event::SegmentFree { bytes, .. } => reserved -= bytes,
+                    _ => {}
+                }
+            }
+            assert_eq!(most, snapshot.peak(device).bytes, "{name}");
+            assert_eq!(reserved, snapshot.totals(device).reserved, "{name}");
+            let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+            assert!(page.contains(name));
+        }
+    }
+
+    #[test]
+    fn ranges_are_cut() {
+        let mut ranges = vec![(0, 10), (20, 10)];
+        cut(&mut ranges, 5, 20);
+        ranges.sort_unstable();
+        assert_eq!(ranges, [(0, 5), (25, 5)]);
+        cut(&mut ranges, 26, 1);
+        ranges.sort_unstable();
+        assert_eq!(ranges, [(0, 5), (25, 1), (27, 3)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What is left over: live at the end, and growing from step to step.
+
+use std::collections::HashMap;
+
+use super::held::{Held, by_stack};
+use super::model::{Action, Snapshot, StackId};
+
+/// What a trace leaves behind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leftovers {
+    /// Made within the trace and live at its end, by stack, most first.
+    pub live: Vec<Held>,
+    /// Bytes that were live when each step ended; empty unless the recording tells steps.
+    pub steps: Vec<u64>,
+    /// What is more at the end of every step than at the end of the one before, from the second step on: by stack and
+    /// size of the allocation, most first.
+    pub growing: Vec<Growth>,
+}
+
+/// Something that becomes more with every step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Who asks for it.
+    pub stack: StackId,
+    /// Bytes of each allocation.
+    pub bytes: u64,
+    /// Allocations more after the last step than after the first that counts.
+    pub more: u64,
+    /// Over how many steps.
+    pub steps: u64,
+}
+
+/// The first steps make what stays: optimizer states, workspaces.
+const SETTLING: usize = 2;
+
+impl Snapshot {
+    /// When each step of training ended, as far as ranges tell: those of optimizers' steps or of the profiler.
+    fn step_ends(&self, device: usize) -> Vec<i64> {
+        let ends = |wanted: fn(&str) -> bool| -> Vec<i64> {
+            let ends = self.annotations.iter().filter(|a| !a.start && a.device as usize == device);
+            ends.filter(|a| wanted(self.text(a.name))).map(|a| a.time_us).collect()
+        };
+        let profiler = ends(|name| name.starts_with("ProfilerStep#"));
+        if !profiler.is_empty() {
+            return profiler;
+        }
+        ends(|name| name.starts_with("Optimizer.step#") || name == "step")
+    }
+
+    /// What was made and not freed, and what grows.
+    pub fn leftovers(&self, device: usize) -> Leftovers {
+        let trace = self.trace(device);
+        let last = trace.len().checked_sub(1);
+        let live = self.live_after(device, last).into_iter().filter(|(_, event, ..)| event.is_some());
+        let live = by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes)));
+        let (steps, counts) = self.at_step_ends(device);
+        let mut growing = Vec::new();
+        if counts.len() > SETTLING {
+            let counts = &counts[SETTLING - 1..];
+            for (&(stack, bytes), &most) in &counts[counts.len() - 1] {
+                let rises = |pair: &[Counts]| count(&pair[1], stack, bytes) > count(&pair[0], stack, bytes);
+                if counts.windows(2).all(rises) {
+                    let more = most - count(&counts[0], stack, bytes);
+                    growing.push(Growth { stack, bytes, more, steps: counts.len() as u64 - 1 });
+                }
+            }
+        }
+        growing
+            .sort_unstable_by_key(|growth| (std::cmp::Reverse(growth.bytes.saturating_mul(growth.more)), growth.stack));
+        Leftovers { live, steps, growing }
+    }
+
+    /// At the end of each step: the bytes that were live, and how many allocations of each stack and size.
+    fn at_step_ends(&self, device: usize) -> (Vec<u64>, Vec<Counts>) {
+        let ends = self.step_ends(device);
+        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+        let (mut sum, mut now): (u64, Counts) = (0, HashMap::new());
+        let mut live: HashMap<u64, (StackId, u64)> = HashMap::new();
+        for (address, bytes, _) in self.before(device) {
+            live.insert(address, (StackId(0), bytes));
+            sum = sum.saturating_add(bytes);
+        }
+        let mut ends = ends.into_iter().peekable();
+        for event in self.trace(device) {
+            while ends.next_if(|end| *end < event.time_us).is_some() {
+                bytes.push(sum);
+                counts.push(now.clone());
+            }
+            match event.action {
+                Action::Alloc => {
+                    live.insert(event.address, (event.stack, event.bytes));
+                    *now.entry((event.stack, event.bytes)).or_default() += 1;
+                    sum = sum.saturating_add(event.bytes);
+                }
+                Action::FreeRequested | Action::FreeCompleted => {
+                    if let Some((stack, bytes)) = live.remove(&event.address) {
+                        sum = sum.saturating_sub(bytes);
+                        if let Some(count) = now.get_mut(&(stack, bytes)) {
+                            *count = count.saturating_sub(1);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        for _ in ends {
+            bytes.push(sum);
+            counts.push(now.clone());
+        }
+        (bytes, counts)
+    }
+}
+
+/// Live allocations of each stack and size.
+type Counts = HashMap<(StackId, u64), u64>;
+
+fn count(counts: &Counts, stack: StackId, bytes: u64) -> u64 {
+    counts.get(&(stack, bytes)).copied().unwrap_or(0)
+}

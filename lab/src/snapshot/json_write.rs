@@ -1,0 +1,121 @@
+//! Writing JSON of the same structure as the pickles.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::sound;
+use super::value::{Document, Kind, Value};
+
+/// The largest JSON that is written: what a pickle shares JSON repeats.
+pub const MOST_JSON_BYTES: u64 = 2 << 30;
+
+/// Writes a document as JSON. Tuples become lists.
+///
+/// # Errors
+/// Those of `out`; numbers that JSON has not (not a number, infinity); a text larger than [`MOST_JSON_BYTES`].
+pub fn write_json(document: &Document, out: &mut dyn Write) -> io::Result<()> {
+    sound::check(document).map_err(|fault| refused(fault.error("document").to_string()))?;
+    let bytes = Sizes { document, known: HashMap::new() }.of(document.root);
+    if bytes > MOST_JSON_BYTES {
+        let most = MOST_JSON_BYTES;
+        return Err(refused(format!(
+            "takes about {bytes} bytes as JSON, which repeats what a pickle shares; at most {most} are written"
+        )));
+    }
+    let mut writer = Writer { document, out };
+    writer.value(document.root)?;
+    writer.out.write_all(b"\n")
+}
+
+fn refused(problem: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem.into())
+}
+
+/// About how many bytes values take as JSON, each container looked at once however often it stands there.
+struct Sizes<'a> {
+    document: &'a Document,
+    known: HashMap<Value, u64>,
+}
+
+impl Sizes<'_> {
+    /// Nested no deeper than was checked.
+    fn of(&mut self, value: Value) -> u64 {
+        let document = self.document;
+        match document.kind(value) {
+            Kind::Int(value) => u64::from(value.unsigned_abs().checked_ilog10().unwrap_or(0)) + 1,
+            Kind::Text(text) => document.texts.get(text).len() as u64 + 2,
+            Kind::None | Kind::Bool(_) | Kind::Float(_) => 4,
+            kind => {
+                if let Some(&known) = self.known.get(&value) {
+                    return known;
+                }
+                let sum = |items: &[Value], this: &mut Self| {
+                    items.iter().fold(2, |sum: u64, item| sum.saturating_add(this.of(*item) + 1))
+                };
+                let bytes = match kind {
+                    Kind::Tuple(tuple) => sum(document.tuple_items(tuple), self),
+                    Kind::List(list) => sum(document.items(list), self),
+                    Kind::Dict(dict) => document.entries(dict).fold(2, |sum: u64, (key, value)| {
+                        sum.saturating_add(self.of(key) + 2).saturating_add(self.of(value))
+                    }),
+                    _ => 0,
+                };
+                // Leaves room for a comma behind it.
+                self.known.insert(value, bytes.min(u64::MAX / 2));
+                bytes.min(u64::MAX / 2)
+            }
+        }
+    }
+}
+
+struct Writer<'a> {
+    document: &'a Document,
+    out: &'a mut dyn Write,
+}
+
+impl Writer<'_> {
+    /// Nested no deeper than was checked.
+    fn value(&mut self, value: Value) -> io::Result<()> {
+        let document = self.document;
+        match document.kind(value) {
+            Kind::None => self.out.write_all(b"null"),
+            Kind::Bool(value) => write!(self.out, "{value}"),
+            Kind::Int(value) => write!(self.out, "{value}"),
+            Kind::Float(value) if value.is_finite() => {
+                // A whole one keeps its point, and so stays a float.
+                write!(self.out, "{value:?}")
+            }
+            Kind::Float(value) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("JSON has no number {value}")))
+            }
+            Kind::Text(text) => serde_json::to_writer(&mut self.out, document.texts.get(text)).map_err(io::Error::from),
+            Kind::Tuple(tuple) => self.items(document.tuple_items(tuple)),
+            Kind::List(list) => self.items(document.items(list)),
+            Kind::Dict(dict) => self.dict(dict),
+        }
+    }
+
+    fn items(&mut self, items: &[Value]) -> io::Result<()> {
+        self.out.write_all(b"[")?;
+        for (place, item) in items.iter().enumerate() {
+            if place > 0 {
+                self.out.write_all(b",")?;
+            }
+            self.value(*item)?;
+        }
+        self.out.write_all(b"]")
+    }
+
+    fn dict(&mut self, dict: u32) -> io::Result<()> {
+        self.out.write_all(b"{")?;
+        for (place, (key, value)) in self.document.entries(dict).enumerate() {
+            if place > 0 {
+                self.out.write_all(b",")?;
+            }
+            self.value(key)?;
+            self.out.write_all(b":")?;
+            self.value(value)?;
+        }
+        self.out.write_all(b"}")
+    }
+}

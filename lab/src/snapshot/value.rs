@@ -1,0 +1,478 @@
+//! What a snapshot's file holds, before it is understood: Python's plain data.
+//!
+//! A file of a million events has millions of values and few different texts, keys and stacks. So a [`Value`] is eight
+//! bytes, texts are kept once, a dict is a number of its *shape* (its keys, in order) and a run of fields in one list
+//! of all fields, and what the file shares stays shared. Everything a file says is here, known or not: converting goes
+//! from document to document and loses nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::fault::{Fault, Sound};
+
+/// The largest whole number that stands in a value itself.
+const INLINE: i128 = 1 << 60;
+
+/// A value of a [`Document`]: itself if small, otherwise a number of something in the document.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Value(u64);
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// `None`
+    None,
+    /// `True`, `False`
+    Bool(bool),
+    /// A whole number.
+    Int(i128),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(TextId),
+    /// A tuple, by number.
+    Tuple(u32),
+    /// A list, by number.
+    List(u32),
+    /// A dict, by number.
+    Dict(u32),
+}
+
+/// A text, kept once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Default)]
+pub struct TextId(pub u32);
+
+const CONSTANT: u64 = 0;
+const INT: u64 = 1;
+const LARGE: u64 = 2;
+const FLOAT: u64 = 3;
+const TEXT: u64 = 4;
+const TUPLE: u64 = 5;
+const LIST: u64 = 6;
+const DICT: u64 = 7;
+
+impl Value {
+    /// `None`
+    pub const NONE: Value = Value(CONSTANT);
+
+    /// Stands where there is no value: no constant has this number.
+    pub(super) const NO_VALUE: Value = Value(u64::MAX << 3);
+
+    /// `True` or `False`
+    pub fn bool(value: bool) -> Self {
+        Self((1 + u64::from(value)) << 3)
+    }
+
+    /// A small whole number: any of 32 bits is.
+    #[inline]
+    pub fn small(value: i64) -> Self {
+        Self(((value << 3) as u64) | INT)
+    }
+
+    /// A text.
+    #[inline]
+    pub fn text(id: TextId) -> Self {
+        Self::of(TEXT, id.0)
+    }
+
+    #[inline]
+    fn of(tag: u64, index: u32) -> Self {
+        Self(u64::from(index) << 3 | tag)
+    }
+
+    #[inline]
+    fn tag(self) -> u64 {
+        self.0 & 7
+    }
+
+    #[inline]
+    fn index(self) -> u32 {
+        (self.0 >> 3) as u32
+    }
+
+    /// Whether it has parts.
+    #[inline]
+    pub(super) fn is_container(self) -> bool {
+        self.tag() >= TUPLE
+    }
+
+    /// The dict's number.
+    #[inline]
+    pub(super) fn as_dict(self) -> Option<u32> {
+        (self.tag() == DICT).then(|| self.index())
+    }
+
+    /// The list's number.
+    #[inline]
+    pub(super) fn as_list(self) -> Option<u32> {
+        (self.tag() == LIST).then(|| self.index())
+    }
+
+    /// The text's number.
+    #[inline]
+    pub(super) fn as_text(self) -> Option<TextId> {
+        (self.tag() == TEXT).then(|| TextId(self.index()))
+    }
+
+    /// The number, if it is a small whole one.
+    #[inline]
+    pub(super) fn as_small(self) -> Option<i64> {
+        (self.tag() == INT).then_some((self.0 as i64) >> 3)
+    }
+}
+
+/// Texts, each kept once. The hash is keyed at random: a file cannot choose texts that collide.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    texts: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, u32>,
+}
+
+impl Texts {
+    /// The number of a text.
+    pub fn intern(&mut self, text: &str) -> TextId {
+        if let Some(&id) = self.ids.get(text) {
+            return TextId(id);
+        }
+        let (id, text): (u32, Arc<str>) = (self.texts.len() as u32, text.into());
+        self.texts.push(text.clone());
+        self.ids.insert(text, id);
+        TextId(id)
+    }
+
+    /// The number of a text that is there.
+    pub fn find(&self, text: &str) -> Option<TextId> {
+        self.ids.get(text).copied().map(TextId)
+    }
+
+    /// A text; `""` for a number that is not from here.
+    pub fn get(&self, id: TextId) -> &str {
+        self.texts.get(id.0 as usize).map_or("", |text| text)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    items: Vec<Value>,
+    offset: u32,
+}
+
+/// A dict: a run of `fields`, one per key of its shape; or, if it was put together from pieces, one of `wide`.
+#[derive(Clone, Copy, Debug)]
+struct Dict {
+    shape: u32,
+    start: u32,
+    offset: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Wide {
+    items: Vec<(Value, Value)>,
+    places: HashMap<Value, usize>,
+}
+
+/// The shape of dicts in `wide`.
+const WIDE: u32 = u32::MAX;
+/// The shape without keys.
+const EMPTY: u32 = 0;
+
+/// Python's plain data: see the head of this file.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// All texts.
+    pub texts: Texts,
+    large: Vec<i128>,
+    floats: Vec<f64>,
+    tuples: Vec<Box<[Value]>>,
+    known_tuples: HashMap<Box<[Value]>, u32>,
+    last_tuple: u32,
+    lists: Vec<List>,
+    dicts: Vec<Dict>,
+    fields: Vec<Value>,
+    wide: Vec<Wide>,
+    shapes: Vec<Box<[Value]>>,
+    known_shapes: HashMap<Box<[Value]>, u32>,
+    /// The two shapes used last: a dict's is mostly one of them.
+    recent: [u32; 2],
+    /// The whole.
+    pub root: Value,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self {
+            texts: Texts::default(),
+            large: Vec::new(),
+            floats: Vec::new(),
+            tuples: Vec::new(),
+            known_tuples: HashMap::new(),
+            last_tuple: 0,
+            lists: Vec::new(),
+            dicts: Vec::new(),
+            fields: Vec::new(),
+            wide: Vec::new(),
+            shapes: vec![Box::default()],
+            known_shapes: HashMap::new(),
+            recent: [EMPTY; 2],
+            root: Value::NONE,
+        }
+    }
+}
+
+/// A number for the next thing of a kind.
+fn number(length: usize, offset: u64) -> Sound<u32> {
+    u32::try_from(length).map_err(|_| Fault::new(offset, "more values than 32 bits count"))
+}
+
+impl Document {
+    /// What a value is.
+    pub fn kind(&self, value: Value) -> Kind {
+        let index = value.index();
+        match value.tag() {
+            CONSTANT => match index {
+                0 => Kind::None,
+                other => Kind::Bool(other == 2),
+            },
+            INT => Kind::Int(i128::from((value.0 as i64) >> 3)),
+            LARGE => Kind::Int(self.large.get(index as usize).copied().unwrap_or(0)),
+            FLOAT => Kind::Float(self.floats.get(index as usize).copied().unwrap_or(0.0)),
+            TEXT => Kind::Text(TextId(index)),
+            TUPLE => Kind::Tuple(index),
+            LIST => Kind::List(index),
+            _ => Kind::Dict(index),
+        }
+    }
+
+    /// A whole number.
+    pub fn int(&mut self, value: i128) -> Value {
+        if (-INLINE..INLINE).contains(&value) {
+            return Value::small(value as i64);
+        }
+        self.large.push(value);
+        Value::of(LARGE, (self.large.len() - 1) as u32)
+    }
+
+    /// A number.
+    pub fn float(&mut self, value: f64) -> Value {
+        self.floats.push(value);
+        Value::of(FLOAT, (self.floats.len() - 1) as u32)
+    }
+
+    /// A text.
+    pub fn text(&mut self, text: &str) -> Value {
+        Value::text(self.texts.intern(text))
+    }
+
+    /// A tuple. Equal ones are one, as nothing can change them.
+    pub fn tuple(&mut self, items: &[Value]) -> Value {
+        if self.tuples.get(self.last_tuple as usize).is_some_and(|last| **last == *items) {
+            return Value::of(TUPLE, self.last_tuple);
+        }
+        self.last_tuple = match self.known_tuples.get(items) {
+            Some(&known) => known,
+            None => {
+                let new = self.tuples.len() as u32;
+                self.tuples.push(items.into());
+                self.known_tuples.insert(items.into(), new);
+                new
+            }
+        };
+        Value::of(TUPLE, self.last_tuple)
+    }
+
+    /// An empty list that begins at this byte.
+    pub(super) fn new_list(&mut self, offset: u64) -> Sound<Value> {
+        let new = number(self.lists.len(), offset)?;
+        self.lists.push(List { items: Vec::new(), offset: offset as u32 });
+        Ok(Value::of(LIST, new))
+    }
+
+    /// An empty dict that begins at this byte.
+    #[inline]
+    pub(super) fn new_dict(&mut self, offset: u64) -> Sound<Value> {
+        let new = number(self.dicts.len(), offset)?;
+        self.dicts.push(Dict { shape: EMPTY, start: 0, offset: offset as u32 });
+        Ok(Value::of(DICT, new))
+    }
+
+    /// A list of these.
+    pub fn list(&mut self, items: Vec<Value>) -> Value {
+        self.lists.push(List { items, offset: 0 });
+        Value::of(LIST, (self.lists.len() - 1) as u32)
+    }
+
+    /// A dict of these, in order.
+    pub fn dict<'a>(&mut self, items: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+        let items: Vec<Value> = items.into_iter().flat_map(|(key, value)| [self.text(key), value]).collect();
+        self.dicts.push(Dict { shape: EMPTY, start: 0, offset: 0 });
+        let dict = (self.dicts.len() - 1) as u32;
+        self.set_wide_or_shaped(dict, &items);
+        Value::of(DICT, dict)
+    }
+
+    /// The items of a list.
+    #[inline]
+    pub fn items(&self, list: u32) -> &[Value] {
+        self.lists.get(list as usize).map_or(&[], |list| &list.items)
+    }
+
+    /// The items of a list, to add to.
+    #[inline]
+    pub(super) fn items_mut(&mut self, list: u32) -> &mut Vec<Value> {
+        &mut self.lists[list as usize].items
+    }
+
+    /// The items of a tuple.
+    pub fn tuple_items(&self, tuple: u32) -> &[Value] {
+        self.tuples.get(tuple as usize).map_or(&[], |items| items)
+    }
+
+    /// How many lists and dicts there are.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.tuples.len(), self.lists.len(), self.dicts.len())
+    }
+
+    /// How many keys a dict has.
+    pub fn len(&self, dict: u32) -> usize {
+        let Dict { shape, start, .. } = self.dicts[dict as usize];
+        if shape == WIDE { self.wide[start as usize].items.len() } else { self.shapes[shape as usize].len() }
+    }
+
+    /// The key and the value at a place of a dict.
+    pub fn entry(&self, dict: u32, place: usize) -> (Value, Value) {
+        let Dict { shape, start, .. } = self.dicts[dict as usize];
+        if shape == WIDE {
+            return self.wide[start as usize].items[place];
+        }
+        (self.shapes[shape as usize][place], self.fields[start as usize + place])
+    }
+
+    /// The keys and values of a dict, in order.
+    pub fn entries(&self, dict: u32) -> impl Iterator<Item = (Value, Value)> + '_ {
+        (0..self.len(dict)).map(move |place| self.entry(dict, place))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, dict: u32, key: &str) -> Option<Value> {
+        let key = Value::text(self.texts.find(key)?);
+        self.entries(dict).find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// The dict's shape and its fields, if it is one that has both: dicts of one shape have their keys at one place.
+    #[inline]
+    pub(super) fn shaped(&self, dict: u32) -> Option<(u32, &[Value])> {
+        let Dict { shape, start, .. } = self.dicts[dict as usize];
+        let keys = self.shapes.get(shape as usize)?;
+        Some((shape, &self.fields[start as usize..start as usize + keys.len()]))
+    }
+
+    /// The byte at which a container begins; 0 for anything else.
+    pub(super) fn offset(&self, value: Value) -> u64 {
+        let index = value.index() as usize;
+        match value.tag() {
+            LIST => self.lists.get(index).map_or(0, |list| u64::from(list.offset)),
+            DICT => self.dicts.get(index).map_or(0, |dict| u64::from(dict.offset)),
+            _ => 0,
+        }
+    }
+
+    /// Adds keys and values, one after the other, to a dict; a key that is there gets the new value.
+    #[inline]
+    pub(super) fn set(&mut self, dict: u32, items: &[Value], offset: u64) -> Sound<()> {
+        if self.dicts[dict as usize].shape == EMPTY {
+            for shape in self.recent {
+                let keys = &self.shapes[shape as usize];
+                if keys.len() * 2 == items.len()
+                    && keys.iter().zip(items.chunks_exact(2)).all(|(k, item)| *k == item[0])
+                {
+                    return self.place(dict, shape, items, offset);
+                }
+            }
+        }
+        if let Some(key) = items.iter().step_by(2).find(|key| key.tag() != TEXT) {
+            let problem = format!("a key that is no text but {}", self.name(*key));
+            return Err(Fault::new(offset, problem));
+        }
+        number(self.fields.len() + items.len(), offset)?;
+        self.set_wide_or_shaped(dict, items);
+        Ok(())
+    }
+
+    fn place(&mut self, dict: u32, shape: u32, items: &[Value], offset: u64) -> Sound<()> {
+        let start = number(self.fields.len(), offset)?;
+        self.fields.extend(items.iter().skip(1).step_by(2));
+        let dict = &mut self.dicts[dict as usize];
+        (dict.shape, dict.start) = (shape, start);
+        Ok(())
+    }
+
+    #[cold]
+    fn set_wide_or_shaped(&mut self, dict: u32, items: &[Value]) {
+        let keys: Box<[Value]> = items.iter().step_by(2).copied().collect();
+        let empty = self.dicts[dict as usize].shape == EMPTY;
+        if empty && let Some(shape) = self.shape(keys) {
+            let start = self.fields.len() as u32;
+            self.fields.extend(items.iter().skip(1).step_by(2));
+            let dict = &mut self.dicts[dict as usize];
+            (dict.shape, dict.start) = (shape, start);
+            return;
+        }
+        let wide = self.widen(dict);
+        for item in items.chunks_exact(2) {
+            let next = wide.items.len();
+            match *wide.places.entry(item[0]).or_insert(next) {
+                place if place < next => wide.items[place].1 = item[1],
+                _ => wide.items.push((item[0], item[1])),
+            }
+        }
+    }
+
+    /// The number of a shape; `None` if a key is there twice.
+    fn shape(&mut self, keys: Box<[Value]>) -> Option<u32> {
+        let shape = match self.known_shapes.get(&keys) {
+            Some(&known) => known,
+            None => {
+                let mut sorted: Vec<u64> = keys.iter().map(|key| key.0).collect();
+                sorted.sort_unstable();
+                if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+                    return None;
+                }
+                let new = self.shapes.len() as u32;
+                self.shapes.push(keys.clone());
+                self.known_shapes.insert(keys, new);
+                new
+            }
+        };
+        self.recent = [shape, self.recent[0]];
+        Some(shape)
+    }
+
+    /// The dict in pieces.
+    fn widen(&mut self, dict: u32) -> &mut Wide {
+        let index = dict as usize;
+        if self.dicts[index].shape != WIDE {
+            let mut wide = Wide::default();
+            for (key, value) in self.entries(dict) {
+                wide.places.insert(key, wide.items.len());
+                wide.items.push((key, value));
+            }
+            self.wide.push(wide);
+            (self.dicts[index].shape, self.dicts[index].start) = (WIDE, (self.wide.len() - 1) as u32);
+        }
+        &mut self.wide[self.dicts[index].start as usize]
+    }
+
+    /// What a value is, for messages.
+    pub(super) fn name(&self, value: Value) -> &'static str {
+        match self.kind(value) {
+            Kind::None => "None",
+            Kind::Bool(_) => "a bool",
+            Kind::Int(_) => "a whole number",
+            Kind::Float(_) => "a number with a fraction",
+            Kind::Text(_) => "a text",
+            Kind::Tuple(_) => "a tuple",
+            Kind::List(_) => "a list",
+            Kind::Dict(_) => "a dict",
+        }
+    }
+}
