@@ -9,7 +9,7 @@ use memcore::Profile;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs};
+use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs};
 use crate::output::Destination;
 
 /// How the network is trained.
@@ -121,6 +121,8 @@ pub(crate) struct TrainArgs {
     pub training: TrainingArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub parallel: ParallelArgs,
     #[command(flatten)]
     pub allocator: AllocatorArgs,
     #[command(flatten)]

@@ -272,12 +272,12 @@ impl Report {
     }
 }
 
-fn by_category(bytes: &CategoryBytes) -> Value {
+pub(super) fn by_category(bytes: &CategoryBytes) -> Value {
     let entries = Category::ALL.into_iter().map(|c| (c.name().to_string(), Value::from(bytes[c as usize])));
     Value::Object(entries.collect())
 }
 
-fn rings(rings: &Rings) -> Value {
+pub(super) fn rings(rings: &Rings) -> Value {
     json!({
         "requested": rings.requested_bytes,
         "allocated": rings.allocated_bytes,
