@@ -97,7 +97,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["train", "--devices", two, "--precision", "autocast-fp16"], "one decision over all devices"),
         (&["train", "--devices", two, "--clip-grad-norm", "1"], "the norm is one over"),
         (&["train", "--devices", two, "--model", "gpt", "--tied"], "shares the token table"),
-        (&["train", "--devices", two, "--model", "resnet18"], "cannot be split"),
+        (&["train", "--devices", two, "--model", "gpt2"], "gpt2 cannot be split"),
         (&["train", "--devices", two, "--events", "/nonexistent/e.json"], "the memory of one device"),
         (&["train", "--devices", two, "-L", "batch", "8,16"], "scan:"),
         (&["train", "--devices", "meta:0,meta:1,meta:2", "--model", "linear"], "3 devices for a network of 1 pieces"),
