@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use backend_cpu::Cpu;
+use conformance::Reference;
 use lab::models::{ALL, Architecture, Model, ModelOptions, Recompute, architecture};
 use lab::pipeline::{Cut, PipelineResult, PipelineSettings, PipelineTrainer, Schedule};
 use lab::training::{self, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
@@ -102,6 +103,18 @@ fn a_split_network_computes_what_the_whole_one_does() {
         assert_eq!(losses, whole.unwrap().losses, "{name}: to the bit");
         assert_eq!(gradients, trained(&*network, &[cpu()], &settings).1, "{name}: to the bit");
     }
+}
+
+#[test]
+fn devices_of_different_kinds_share_a_network() {
+    let network = mlp();
+    let settings = settings(24, 4, Schedule::OneForwardOneBackward);
+    let other = || Device::builder(Arc::new(Reference::default())).build();
+    let (one, mixed) = (trained(&*network, &[cpu()], &settings), trained(&*network, &[cpu(), other()], &settings));
+    for (a, b) in one.0.iter().zip(&mixed.0) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}: each kind has its own rounding");
+    }
+    assert_eq!(mixed.1.len(), one.1.len());
 }
 
 #[test]

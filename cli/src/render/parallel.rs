@@ -25,7 +25,10 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         ),
     ];
     let mut out: String = lines.iter().map(|line| format!("{}\n", wrapped(line, WIDTH, 2))).collect();
-    out += &format!("\n{}", table::titled(&devices(report), style));
+    // All columns are more than a terminal has room for.
+    let all = devices(report);
+    out += &format!("\n{}", table::titled(&picked(&all, "What each device took, and sent", &[0, 1, 2, 3, 7]), style));
+    out += &format!("\n{}", table::titled(&picked(&all, "What it held of the network", &[0, 4, 5, 6]), style));
     out += &format!("\n{}", table::titled(&categories(report), style));
     if let [first, .., last] = result.losses.as_slice() {
         out += &format!("loss {first:.4} → {last:.4}\n");
@@ -40,6 +43,12 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
 
 fn micro_batches(parts: usize) -> String {
     if parts == 1 { "one micro-batch".into() } else { format!("{parts} micro-batches") }
+}
+
+fn picked(table: &Table, title: &str, columns: &[usize]) -> Table {
+    let names = columns.iter().filter_map(|i| table.columns.get(*i).cloned());
+    let row = |row: &Vec<Cell>| columns.iter().filter_map(|i| row.get(*i).cloned()).collect();
+    Table { title: title.into(), columns: names.collect(), rows: table.rows.iter().map(row).collect() }
 }
 
 /// One row per device.

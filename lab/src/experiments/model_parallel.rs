@@ -278,8 +278,7 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
             "the largest peak of {devices} devices is {} where one device takes {}: not 1/{devices} of it, since the cut need not be even, what \
              crosses it is there twice, and temporaries do not shrink. Only one of them works at a time then; with {parts} micro-batches all can, \
              and the schedule decides what it costs: gpipe holds the activations of all {parts} (peak {}, {} of activations on one device), 1f1b \
-             those of at most {} (peak {}, {}). One device that accumulates over the same micro-batches takes {}. Losses and gradients are the \
-             same to the bit",
+             those of at most {} (peak {}, {}). One device that accumulates over the same micro-batches takes {}. {}",
             bytes(split),
             bytes(whole),
             bytes(gpipe),
@@ -288,6 +287,20 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
             bytes(one),
             bytes(kept("split, 1f1b")),
             bytes(accumulated),
+            sameness(trials),
         ),
+    }
+}
+
+/// What became of the values.
+fn sameness(trials: &[Trial]) -> &'static str {
+    let against = |trial: &Trial| {
+        let first = trials.iter().find(|other| other.way.micro_batches == trial.way.micro_batches);
+        first.map_or(0, |first| apart(&trial.values, &first.values))
+    };
+    match (trials.iter().all(|trial| trial.values.is_empty()), trials.iter().map(against).sum()) {
+        (true, _) => "Whether losses and gradients stay what they were, a device that computes can say",
+        (false, 0u64) => "Losses and gradients are the same to the bit",
+        (false, _) => "Losses or gradients are not the same to the bit",
     }
 }
