@@ -44,3 +44,8 @@ mod vector;
 mod view;
 
 pub use backend::Cpu;
+
+/// Memory of the host that could still be used, and that there is; `None` where the system does not say.
+pub fn host_memory() -> Option<memcore::backend::MemoryInfo> {
+    os::memory_info()
+}

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memcore::{Error, Result};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
 
 use crate::driver::{NAME, Queue};
 
@@ -62,11 +63,31 @@ pub(crate) fn measured<T, E>(queue: &Queue, sum: &AtomicU64, step: impl FnOnce()
     Ok(done)
 }
 
+fn failed(error: NvmlError) -> Error {
+    Error::backend(NAME, format!("NVML, which has nvidia-smi's figures: {error}"))
+}
+
 /// Asks NVML of the device with this UUID.
 pub(crate) fn nvml(uuid: [u8; 16]) -> Result<NvmlFigures> {
-    let failed = |error| Error::backend(NAME, format!("NVML, which has nvidia-smi's figures: {error}"));
     let nvml = Nvml::init().map_err(failed)?;
-    let device = nvml.device_by_uuid(uuid_text(uuid)).map_err(failed)?;
+    figures_of(&nvml.device_by_uuid(uuid_text(uuid)).map_err(failed)?)
+}
+
+/// Name and figures of every device that NVML knows. No device is opened: no memory is taken for it.
+///
+/// # Errors
+/// When NVML is not there, or does not answer.
+pub fn nvml_devices() -> Result<Vec<(String, NvmlFigures)>> {
+    let nvml = Nvml::init().map_err(failed)?;
+    let count = nvml.device_count().map_err(failed)?;
+    let device = |index| {
+        let device = nvml.device_by_index(index).map_err(failed)?;
+        Ok((device.name().map_err(failed)?, figures_of(&device)?))
+    };
+    (0..count).map(device).collect()
+}
+
+fn figures_of(device: &nvml_wrapper::Device<'_>) -> Result<NvmlFigures> {
     let memory = device.memory_info().map_err(failed)?;
     let own = std::process::id();
     let processes = device.running_compute_processes().unwrap_or_default();

@@ -48,7 +48,7 @@ mod walk;
 pub use backend::Cuda;
 #[doc(hidden)]
 pub use compile::{Compiler, Report};
-pub use figures::{MemorySteps, NvmlFigures};
+pub use figures::{MemorySteps, NvmlFigures, nvml_devices};
 
 /// The names of all functions in the kernel files, for the tests.
 #[doc(hidden)]

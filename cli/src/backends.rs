@@ -21,6 +21,33 @@ pub(crate) struct Entry {
     pub open: fn(usize) -> Result<Arc<dyn Backend>>,
     /// What can be said of the device of that number without opening it.
     pub about: fn(usize) -> About,
+    /// Memory of every device, without taking any: what cannot be asked so, or is absent, is left out.
+    pub memory: fn() -> Vec<DeviceMemory>,
+}
+
+/// Memory of a device, as its driver says.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceMemory {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The device's own name.
+    pub name: String,
+    /// Bytes in use, by anyone.
+    pub used_bytes: Option<u64>,
+    /// Bytes that it has.
+    pub total_bytes: Option<u64>,
+}
+
+impl DeviceMemory {
+    /// As results store it.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "backend": self.backend,
+            "name": self.name,
+            "used_bytes": self.used_bytes,
+            "total_bytes": self.total_bytes,
+        })
+    }
 }
 
 /// What kind of device it is.
@@ -42,21 +69,31 @@ pub(crate) const ALL: &[Entry] = &[
         count: backend_cuda::Cuda::count,
         open: |i| Ok(Arc::new(backend_cuda::Cuda::open(i)?)),
         about: |_| About { kind: "discrete", ..About::default() },
+        memory: cuda_memory,
     },
     #[cfg(feature = "wgpu")]
-    Entry { name: "wgpu", count: wgpu_count, open: |i| Ok(Arc::new(backend_wgpu::Wgpu::open(i)?)), about: wgpu_about },
+    Entry {
+        name: "wgpu",
+        count: wgpu_count,
+        open: |i| Ok(Arc::new(backend_wgpu::Wgpu::open(i)?)),
+        about: wgpu_about,
+        // WebGPU has no figure for it.
+        memory: Vec::new,
+    },
     #[cfg(feature = "cpu")]
     Entry {
         name: "cpu",
         count: || Ok(1),
         open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)),
         about: |_| About { kind: "processor", ..About::default() },
+        memory: cpu_memory,
     },
     Entry {
         name: "meta",
         count: || Ok(1),
         open: |_| Ok(Arc::new(Meta::default())),
         about: |_| About { kind: "none", ..About::default() },
+        memory: Vec::new,
     },
 ];
 
@@ -68,6 +105,27 @@ pub(crate) fn prepare() {
     unsafe {
         std::env::set_var("NODEVICE_SELECT", "1");
     }
+}
+
+/// The host's.
+#[cfg(feature = "cpu")]
+fn cpu_memory() -> Vec<DeviceMemory> {
+    let memory = backend_cpu::host_memory();
+    let used_bytes = memory.map(|m| m.total_bytes.saturating_sub(m.free_bytes));
+    let total_bytes = memory.map(|m| m.total_bytes);
+    vec![DeviceMemory { backend: "cpu", name: "host".into(), used_bytes, total_bytes }]
+}
+
+/// What NVML says: without a context, which would take memory itself.
+#[cfg(feature = "cuda")]
+fn cuda_memory() -> Vec<DeviceMemory> {
+    let device = |(name, figures): (String, backend_cuda::NvmlFigures)| DeviceMemory {
+        backend: "cuda",
+        name,
+        used_bytes: Some(figures.device_used_bytes),
+        total_bytes: Some(figures.device_total_bytes),
+    };
+    backend_cuda::nvml_devices().unwrap_or_default().into_iter().map(device).collect()
 }
 
 /// Adapters of all drivers.

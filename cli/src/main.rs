@@ -8,6 +8,7 @@
 //! | `render` | tables, charts and figures for people |
 //! | `output` | files that are there whole or not at all |
 //! | `exit` | failures and their exit codes |
+//! | `status` | what a running training says of itself, for `monitor` |
 //!
 //! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
 
@@ -19,6 +20,7 @@ mod interrupt;
 mod output;
 mod progress;
 mod render;
+mod status;
 mod ui;
 
 use std::process::ExitCode;

@@ -41,3 +41,23 @@ fn all_of_them_are_a_list() {
     let found: Vec<&str> = json.as_array().unwrap().iter().map(|e| e["experiment"].as_str().unwrap()).collect();
     assert_eq!(found, names());
 }
+
+#[test]
+fn claims_are_one_table() {
+    let json = common::json(&["run", "--claims", "--backend", "meta"]);
+    assert_eq!(json["schema"], "vramlab-claims-1");
+    let claims = json["claims"].as_array().unwrap();
+    let all: usize = lab::experiments::ALL.iter().map(|experiment| experiment.claims().len()).sum();
+    assert_eq!(claims.len(), all);
+    for claim in claims {
+        for key in ["claim", "source", "verdict", "number", "condition", "experiment"] {
+            assert!(claim[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {claim}");
+        }
+    }
+    let ran = run(&["run", "--claims", "quantization", "--backend", "meta", "--export-markdown", "-"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("| claim | source | verdict | number | condition |"), "{}", ran.stdout);
+    let ran = run(&["run", "--claims", "quantization", "leak", "--backend", "meta"]);
+    fits(&ran.stdout);
+    assert!(ran.stdout.contains("4 claims: 3 hold, 0 depend, 1 fail"), "{}", ran.stdout);
+}

@@ -299,3 +299,48 @@ fn a_closed_pipe_is_no_panic() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
 }
+
+#[test]
+fn memory_that_grows_is_named_with_its_holder() {
+    let leaking = ["train", "--backend", "meta", "--model", "two-layer", "--keep-intermediate", "--steps", "12"];
+    let leak = &json(&leaking)["leak"];
+    assert_eq!((&leak["growth_bytes_per_step"], &leak["cause"]), (&2560.into(), &"kept-tensors".into()), "{leak}");
+    assert!(leak["sites"][0]["op"].as_str().unwrap().contains("clamp_min"), "{leak}");
+    let text = done(&leaking);
+    fits(&text);
+    for part in ["Memory grows by", "held by", "advice  clear the list"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+    let cured = ["--schedule", "input,zero_grad,forward,loss,backward,step,clear"];
+    let clean = json(&[&leaking[..], &cured].concat());
+    assert!(clean["leak"].is_null(), "{}", clean["leak"]);
+    assert_eq!(clean["steps"][7][0], "s0.clear");
+    assert!(!done(&[&leaking[..], &cured].concat()).contains("Memory grows"));
+    // Known also when memory has run out.
+    let small = ["--memory-limit", "8MiB", "--steps", "100000", "--batch", "256"];
+    let ran = run(&[&leaking[..6], &small, &["--json", "-"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let failed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(failed["leak"]["growth_bytes_per_step"], 20_480, "{}", failed["leak"]);
+    assert!(refused(2, &["train", "--model", "mlp", "--keep-intermediate"]).contains("--keep-intermediate"));
+}
+
+#[test]
+fn pytorchs_instruments_are_flags() {
+    let run = json(&small(&["--backend", "meta", "--stats", "--summary"]));
+    let stats = run["memory_stats"].as_object().unwrap();
+    assert!(stats.len() > 100, "{}", stats.len());
+    assert_eq!(stats["allocated_bytes.all.current"], run["rings"]["allocated"]);
+    assert_eq!(stats["num_ooms"], 0);
+    let text = done(&small(&["--backend", "meta", "--stats"]));
+    assert!(text.contains("\nreserved_bytes.all.peak "), "{text}");
+    // Resetting the peak between steps lowers what is told of the steps behind.
+    let order = "input,zero_grad,forward,loss,backward,step,del,empty_cache,reset_peak";
+    let reset = json(&small(&["--backend", "meta", "--schedule", order]));
+    let labels: Vec<&str> = reset["steps"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(labels[7..10], ["s0.del", "s0.empty_cache", "s0.reset_peak"]);
+    let row = &reset["steps"][9];
+    assert_eq!(row[1], row[2], "max_allocated after a reset is what is allocated: {row}");
+    assert!(refused(2, &small(&["--schedule", "input,backward"])).starts_with("--schedule: "));
+    assert!(refused(2, &small(&["--schedule", "walk"])).contains("known: input"));
+}

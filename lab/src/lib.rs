@@ -10,11 +10,13 @@
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
 pub mod cards;
+pub mod claims;
 pub mod data;
 pub mod error;
 pub mod experiments;
 pub mod explain;
 pub mod fit;
+pub mod forensics;
 pub mod huggingface;
 pub mod model_file;
 pub mod models;

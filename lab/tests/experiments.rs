@@ -222,8 +222,62 @@ fn sequence_length() {
     for profile in PROFILES {
         let outcome = run("sequence-length", profile);
         check("sequence-length", &outcome);
-        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Fails], "{profile}");
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+        let grows = |row: &&lab::experiments::Measurement| row.residual.contains_key("growth_bytes");
+        let growths: Vec<_> = outcome.rows.iter().filter(grows).map(|row| row.measured["growth_bytes"]).collect();
+        assert_eq!(growths, [0, 0, 0, 16_384, 65_536, 147_456].map(Some), "{profile}: 4·B·T² with the list");
     }
+}
+
+#[test]
+fn beliefs() {
+    for profile in PROFILES {
+        let outcome = run("beliefs", profile);
+        check("beliefs", &outcome);
+        use Verdict::{Depends, Fails};
+        let scaling = if profile == "native" { outcome.claims[2].verdict } else { Fails };
+        assert_eq!(verdicts(&outcome), [Fails, Fails, scaling], "{profile}");
+        assert!([Depends, Fails].contains(&scaling), "{profile}: {}", outcome.claims[2].condition);
+    }
+}
+
+#[test]
+fn placement() {
+    for profile in PROFILES {
+        let outcome = run("placement", profile);
+        check("placement", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Depends], "{profile}");
+        let up: Vec<_> = outcome.rows.iter().map(|row| row.measured["uploaded_per_step_bytes"]).collect();
+        assert_eq!(up, [0, 8192, 8192, 135_168].map(Some), "{profile}");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()), "placement", &[], None);
+    check("placement", &computed);
+    let down = computed.rows.iter().map(|row| row.measured["downloaded_per_step_bytes"]);
+    assert_eq!(down.collect::<Vec<_>>(), [0, 0, 0, 131_072].map(Some));
+    let losses: Vec<i64> = computed.rows.iter().map(|row| row.measured["last_loss_millionths"].unwrap()).collect();
+    assert_eq!(losses[0], losses[1]);
+    assert_eq!(losses[1], losses[2]);
+    assert!((losses[3] - losses[0]).abs() <= 20, "the same training wherever the table is: {losses:?}");
+    let few = run_with("placement", "native", &[("vocabulary", &[64])], None);
+    check("placement", &few);
+    assert_eq!(few.claims[1].verdict, Verdict::Holds, "more tokens than rows: {}", few.claims[1].condition);
+}
+
+#[test]
+fn quantization() {
+    for profile in PROFILES {
+        let outcome = run("quantization", profile);
+        check("quantization", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Holds], "{profile}");
+        let weights: Vec<_> = outcome.rows.iter().map(|row| row.measured["weights_bytes"]).collect();
+        assert_eq!(weights, [104_960, 29_184, 29_184].map(Some), "{profile}");
+    }
+    let computed = run_on(&|| Device::new(backend_cpu::Cpu::with_threads(2).unwrap()), "quantization", &[], None);
+    check("quantization", &computed);
+    let right: Vec<i64> = computed.rows.iter().map(|row| row.measured["digits_right"].unwrap()).collect();
+    assert!(right[0] > 330 && (right[1] - right[0]).abs() <= 4 && right[1] == right[2], "of 359: {right:?}");
+    let error = computed.rows[1].measured["largest_error_millionths"].unwrap();
+    assert!((1..1_000_000).contains(&error), "{error}");
 }
 
 #[test]
@@ -296,11 +350,17 @@ fn other_settings_of_the_allocator_are_measured_and_not_predicted() {
 #[test]
 fn every_experiment_computes_too() {
     let open = || Device::new(backend_cpu::Cpu::with_threads(2).unwrap());
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
     for experiment in ALL {
         let start = std::time::Instant::now();
         let outcome = run_on(&open, experiment.name(), &[], None);
         println!("{}: {:?}", experiment.name(), start.elapsed());
         check(experiment.name(), &outcome);
+        for judged in &outcome.claims {
+            let row = readme.lines().find(|line| line.starts_with(&format!("| {} |", judged.claim.text)));
+            let row = row.unwrap_or_else(|| panic!("not in the README: {}", judged.claim.text));
+            assert!(row.contains(&format!("| {} |", judged.verdict.name())), "{}: {row}", judged.verdict.name());
+        }
         let timed = outcome.rows.iter().filter_map(|row| row.measured.get("step_us"));
         assert!(timed.clone().all(|us| us.is_some_and(|us| us > 0)));
     }
@@ -321,6 +381,9 @@ fn impossible_sizes_are_errors() {
         ("checkpointing", "blocks"),
         ("precision", "steps"),
         ("sequence-length", "sequence"),
+        ("beliefs", "batch"),
+        ("placement", "batches"),
+        ("quantization", "width"),
         ("cache", "batch"),
         ("fragmentation", "batch"),
     ];

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::memory::ScopeId;
+use crate::memory::{AllocId, ScopeId};
 
 /// What the tape can see of a node.
 pub trait Observed: Send + Sync {
@@ -21,6 +21,10 @@ pub struct TapeEntry {
     pub scope: ScopeId,
     /// Role and bytes of each saved value (of its storage); `None` for one that a hook keeps elsewhere.
     pub saved: Vec<(&'static str, Option<u64>)>,
+    /// The allocation behind each of them; `None` for one that a hook keeps elsewhere, or that has no bytes.
+    pub allocations: Vec<Option<AllocId>>,
+    /// The nodes that its gradients go to, by their `seq`.
+    pub next: Vec<u64>,
     /// Whether the saved values were released by a backward pass.
     pub released: bool,
 }

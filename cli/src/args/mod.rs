@@ -6,6 +6,7 @@
 mod config;
 mod device;
 mod model;
+mod monitor;
 mod output;
 mod paper;
 mod parallel;
@@ -24,6 +25,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, Value
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use model::{AttentionName, KeepName, ModelArgs};
+pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use parallel::{DeviceList, DeviceName, ParallelArgs};
@@ -130,6 +132,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example: what the end of a log says\n  \
             tail -n 20 train.log | vramlab explain -")]
     Explain(ExplainArgs),
+    /// Watch the devices' memory and the trainings that run, live.
+    #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
+    Monitor(MonitorArgs),
     /// Make a report to look at, one HTML file, from results and recordings.
     #[command(after_help = "Example: a page of a run's memory, from what was written of it\n  \
             vramlab report run.json events.json -o run.html\n\n\

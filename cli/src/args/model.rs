@@ -22,7 +22,7 @@ pub(crate) struct ModelArgs {
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N", value_parser = values::layer_count())]
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding; resnet, vgg16: channels of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt, seq2seq-attention: embedding; resnet, vgg16: channels of the first stage).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub width: Option<usize>,
     /// Attention heads.
@@ -60,6 +60,10 @@ pub(crate) struct ModelArgs {
     /// Share the output layer's weights with the token table (gpt).
     #[arg(long)]
     pub tied: bool,
+    /// Keep intermediate results in a list that nothing empties but a schedule's `clear`: hidden activations (two-layer), attention weights
+    /// (seq2seq-attention).
+    #[arg(long)]
+    pub keep_intermediate: bool,
 }
 
 /// How attention is computed.
@@ -127,6 +131,7 @@ impl ModelArgs {
             dropout: self.dropout,
             fused_attention: self.attention == Some(AttentionName::Sdpa),
             tied: self.tied,
+            keep_intermediate: self.keep_intermediate,
             recompute: self.checkpoint.clone().unwrap_or_default(),
         }
     }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::builder::PossibleValuesParser;
-use lab::pipeline::{Cut, Schedule};
+use lab::pipeline::Cut;
 
 use crate::backends;
 
@@ -19,9 +18,6 @@ pub(crate) struct ParallelArgs {
     /// Cut each batch into this many micro-batches [default: 1].
     #[arg(long, value_name = "K", requires = "devices")]
     pub micro_batches: Option<usize>,
-    /// When the devices do the micro-batches' forward and backward passes: all forward first, or one forward, one backward [default: 1f1b].
-    #[arg(long, value_name = "NAME", requires = "devices", value_parser = PossibleValuesParser::new(Schedule::NAMES))]
-    pub schedule: Option<String>,
     /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt: embedding, blocks, output) [default: so that the
     /// largest share of the parameters is as small as it can be].
     #[arg(long, value_name = "1,2", requires = "devices")]
@@ -32,11 +28,6 @@ impl ParallelArgs {
     /// Where to cut.
     pub(crate) fn cut(&self) -> Cut {
         self.cut.as_ref().map_or(Cut::Balanced, |list| Cut::Before(list.0.clone()))
-    }
-
-    /// The order of passes.
-    pub(crate) fn schedule(&self) -> lab::Result<Schedule> {
-        self.schedule.as_deref().map_or(Ok(Schedule::default()), Schedule::parse)
     }
 }
 

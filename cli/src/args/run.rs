@@ -23,8 +23,11 @@ pub(crate) struct ListArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// Names of experiments, or `all`.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "claims", value_name = "NAME")]
     pub names: Vec<String>,
+    /// Show one table of the claims instead of the experiments: claim, source, verdict, number, condition. Of all experiments, unless named.
+    #[arg(long)]
+    pub claims: bool,
     /// Replace sizes of the experiment: batch=32,64 (`vramlab list -v` names them).
     #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
     pub set: Vec<(String, Vec<usize>)>,

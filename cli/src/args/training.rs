@@ -58,6 +58,12 @@ pub(crate) struct TrainingArgs {
     /// What zero_grad leaves: no gradients, or zeros [default: none].
     #[arg(long, value_name = "KIND", value_enum)]
     pub zero_grad: Option<ZeroGrad>,
+    /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
+    /// forward_no_grad, clear (of the list that --keep-intermediate fills), empty_cache, reset_peak [default: the model file's, or
+    /// input,zero_grad,forward,loss,backward,step]. With --devices the order of the micro-batches' passes instead: gpipe (all forward first) or 1f1b
+    /// (one forward, one backward) [default: 1f1b].
+    #[arg(long, value_name = "PHASES")]
+    pub schedule: Option<String>,
     /// Scale gradients so that their norm is at most this.
     #[arg(long, value_name = "NORM", value_parser = values::positive)]
     pub clip_grad_norm: Option<f64>,
@@ -108,6 +114,9 @@ pub(crate) struct RecordArgs {
     /// Also print the table of torch.cuda.memory_summary().
     #[arg(long)]
     pub summary: bool,
+    /// Also print every counter of torch.cuda.memory_stats().
+    #[arg(long)]
+    pub stats: bool,
     #[command(flatten)]
     pub exports: ExportArgs,
 }

@@ -6,6 +6,7 @@ mod events;
 mod explain;
 pub(crate) mod fit;
 mod list;
+mod monitor;
 mod opening;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
@@ -49,6 +50,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use lab::forensics::{Leak, Watch};
 use lab::record::COLUMNS;
 use lab::record::Row;
 use lab::report::{Recording, op_name};
@@ -16,6 +17,7 @@ use super::{events, plan::Plan};
 use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
 use crate::progress::Progress;
+use crate::status::Publisher;
 use crate::ui::Ui;
 use crate::{interrupt, render};
 
@@ -58,6 +60,10 @@ pub(crate) struct Report {
     pub partial: Partial,
     /// PyTorch's table, if asked for: after the last step.
     pub summary: Option<String>,
+    /// PyTorch's counters, if asked for: after the last step.
+    pub stats: Option<Vec<(String, i64)>>,
+    /// Memory that grew from step to step, and who holds it.
+    pub leak: Option<Leak>,
     /// Every event, if asked for.
     pub events: Option<Value>,
     /// The run as PyTorch's snapshot, if asked for.
@@ -83,7 +89,8 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let device = plan.opening.open()?;
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
-    let mut summary = None;
+    let (mut summary, mut stats, mut watch) = (None, None, Watch::new(&device));
+    let mut publisher = Publisher::new(plan.subject.name(), &info);
     let mut last = None;
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         if let Some(progress) = progress {
@@ -96,12 +103,25 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
             // The run's values go when it ends: what it holds is what it holds after a step.
             last = Some((device.snapshot(), events_so_far(&device)));
         }
-        interrupt::flow()
+        if plan.stats {
+            stats = Some(device.stats().flatten());
+        }
+        watch.step();
+        let flow = interrupt::flow();
+        if step.done == step.steps || flow.is_break() {
+            watch.look();
+        }
+        publisher.step(&device, &step, watch.leak());
+        flow
     };
     let result = plan.subject.train(&device, &plan.run, &plan.source, on_step);
     if plan.summary && summary.is_none() {
         summary = Some(memory_summary(&device, info.index));
     }
+    if plan.stats && stats.is_none() {
+        stats = Some(device.stats().flatten());
+    }
+    drop(publisher);
     let (outcome, partial) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default()),
         Err(Failed { error, partial }) => {
@@ -132,8 +152,22 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
-    let settings = plan.settings.clone();
-    Ok(Report { device: info, model, description, settings, outcome, partial, summary, events, snapshot, recording })
+    let (settings, leak) = (plan.settings.clone(), watch.leak().cloned());
+    let device = info;
+    Ok(Report {
+        device,
+        model,
+        description,
+        settings,
+        outcome,
+        partial,
+        summary,
+        stats,
+        leak,
+        events,
+        snapshot,
+        recording,
+    })
 }
 
 /// The run as PyTorch would have written it.
@@ -220,7 +254,11 @@ impl Report {
             "interrupted": false,
             "reason": null,
             "out_of_memory": null,
+            "leak": self.leak,
         });
+        if let Some(stats) = &self.stats {
+            json["memory_stats"] = stats.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect();
+        }
         match &self.outcome {
             Ok(outcome) => self.fill(&mut json, outcome),
             Err(failure) => {
@@ -272,12 +310,12 @@ impl Report {
     }
 }
 
-pub(super) fn by_category(bytes: &CategoryBytes) -> Value {
+pub(crate) fn by_category(bytes: &CategoryBytes) -> Value {
     let entries = Category::ALL.into_iter().map(|c| (c.name().to_string(), Value::from(bytes[c as usize])));
     Value::Object(entries.collect())
 }
 
-pub(super) fn rings(rings: &Rings) -> Value {
+pub(crate) fn rings(rings: &Rings) -> Value {
     json!({
         "requested": rings.requested_bytes,
         "allocated": rings.allocated_bytes,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::experiments::Table;
-use lab::pipeline::{self, PipelineResult, PipelineSettings};
+use lab::pipeline::{self, PipelineResult, PipelineSettings, Schedule};
 use lab::record::COLUMNS;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
@@ -44,6 +44,7 @@ struct Split<'a> {
     names: &'a DeviceList,
     plans: Vec<Plan>,
     parallel: &'a ParallelArgs,
+    schedule: Schedule,
 }
 
 /// `train --devices`
@@ -60,10 +61,17 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
         // The processor is one device to its backend; several share it here, each with its own memory account.
         let device = if matches!(name.backend.as_str(), "cpu" | "meta") { 0 } else { name.index };
         args.device = DeviceArgs { backend: name.backend.clone(), device };
+        args.training.schedule = None;
         Plan::train(&args, ui)
     };
     let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
-    Split { names, plans, parallel: &args.parallel }.run(&args.output, ui)
+    let schedule = schedule(args.training.schedule.as_deref())?;
+    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
+}
+
+/// The order of passes; that of phases is fixed in a split run.
+fn schedule(name: Option<&str>) -> Result<Schedule> {
+    name.map_or(Ok(Schedule::default()), |name| Ok(Schedule::parse(name)?))
 }
 
 /// `predict --devices`
@@ -75,9 +83,12 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
     one_device_only(&args.record, &args.page)?;
-    let plan = |_: &DeviceName| Plan::predict(&args.paper, &args.record);
+    let schedule = schedule(args.paper.training.schedule.as_deref())?;
+    let mut paper = args.paper.clone();
+    paper.training.schedule = None;
+    let plan = |_: &DeviceName| Plan::predict(&paper, &args.record);
     let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
-    Split { names, plans, parallel: &args.parallel }.run(&args.output, ui)
+    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
 }
 
 /// Refuses what shows the memory of one device.
@@ -86,6 +97,7 @@ fn one_device_only(record: &RecordArgs, page: &HtmlArgs) -> Result<()> {
         ("--events", record.events.is_some()),
         ("--snapshot", record.snapshot.is_some()),
         ("--summary", record.summary),
+        ("--stats", record.stats),
         ("--export-trace, --export-folded, --export-minimalloc", record.exports.any()),
         ("--html", page.html.is_some()),
     ];
@@ -107,7 +119,7 @@ impl Split<'_> {
         let settings = PipelineSettings {
             run: first.run.clone(),
             micro_batches: self.parallel.micro_batches.unwrap_or(1),
-            schedule: self.parallel.schedule()?,
+            schedule: self.schedule,
             cut: self.parallel.cut(),
         };
         settings.check()?;

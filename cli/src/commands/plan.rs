@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lab::data::{DataSpec, Split, Synthetic};
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
+use lab::pipeline;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
@@ -49,6 +50,8 @@ pub(super) struct Plan {
     pub snapshot: Option<(Destination, SnapshotFormat)>,
     /// Whether PyTorch's table is wanted.
     pub summary: bool,
+    /// Whether PyTorch's counters are wanted.
+    pub stats: bool,
     /// What happened to memory, for other programs.
     pub exports: ExportArgs,
     /// Where the page goes.
@@ -187,8 +190,10 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
     };
     let targets = match (&task.loss, &task.input) {
         (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
-        (Loss::CrossEntropy { .. }, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
-        (Loss::CrossEntropy { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
+        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Tokens { length, .. }) => {
+            product(&[*length])?.checked_mul(8)?
+        }
+        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
     };
     inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
 }
@@ -216,7 +221,7 @@ impl Common<'_> {
                 Some(name) => Precision::parse(name)?,
                 None => model.precision.unwrap_or_default(),
             },
-            schedule: model.schedule.unwrap_or_default(),
+            schedule: self.schedule(model.schedule)?,
             seed,
         };
         let profile = self.profile()?;
@@ -230,13 +235,13 @@ impl Common<'_> {
         if let Some(backend) = self.like().strip_prefix(NATIVE) {
             opening = opening.workspaces_of(backend)?;
         }
-        let RecordArgs { events, snapshot, summary, exports } = self.record.clone();
+        let RecordArgs { events, snapshot, summary, stats, exports } = self.record.clone();
         let snapshot = match snapshot {
             Some(out) => Some((out.clone(), format_of(&out, None)?)),
             None => None,
         };
         let page = HtmlArgs::default();
-        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, exports, page })
+        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, stats, exports, page })
     }
 
     /// The network, and what its file says of training it.
@@ -268,6 +273,21 @@ impl Common<'_> {
         let model = model_file::load(path)?;
         options.only(&path.display().to_string(), &[])?;
         Ok(model)
+    }
+
+    /// The flag's order of phases, or the file's, or the usual one.
+    fn schedule(&self, file: Option<Schedule>) -> Result<Schedule> {
+        let Some(text) = &self.training.schedule else { return Ok(file.unwrap_or_default()) };
+        if pipeline::Schedule::NAMES.contains(&text.as_str()) {
+            let problem = "it orders the passes of several devices, and --devices names none";
+            return Err(Failure::usage(format!("--schedule {text}: {problem}")));
+        }
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
+        let prefix = file.unwrap_or_default().prefix;
+        Schedule::new(&names, prefix).map_err(|error| match error {
+            lab::Error::Usage { problem, .. } => Failure::usage(format!("--schedule: {problem}")),
+            other => other.into(),
+        })
     }
 
     /// The file's optimizer, or the flag's, or the model's, with what the flags say about it.
@@ -354,6 +374,7 @@ impl Common<'_> {
             "checkpoint": model.checkpoint,
             "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
+            "keep-intermediate": model.keep_intermediate,
         })
     }
 
@@ -378,6 +399,7 @@ impl Common<'_> {
             "accumulate": run.accumulate,
             "zero-grad": if run.set_to_none { "none" } else { "zero" },
             "clip-grad-norm": run.clip_grad_norm,
+            "schedule": self.training.schedule,
             "seed": run.seed,
         })
     }

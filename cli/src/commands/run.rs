@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup, Table};
 use lab::report::Part;
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
-use crate::render::experiment as render;
+use crate::render::{claims as render_claims, experiment as render};
 use crate::ui::Ui;
 
 /// Steps of a progress bar that knows only shares.
@@ -48,15 +49,44 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
             break;
         }
     }
+    if args.claims {
+        deliver_claims(args, ui, &found, &settings, &device)?;
+        return ended(failures);
+    }
     let text: String =
         found.iter().map(|(e, outcome)| render::text(*e, outcome, &command(*e, args, &opening), ui.style)).collect();
     let json = found.iter().map(|(e, outcome)| as_json(*e, outcome, &settings, &device)).collect();
     deliver(args, ui, json, &tables(&found), &text)?;
+    ended(failures)
+}
+
+fn ended(failures: Vec<Failure>) -> Result<Code> {
     match failures.into_iter().next() {
         _ if interrupt::asked() => Ok(Code::Interrupted),
         Some(failure) => Err(failure),
         None => Ok(Code::Done),
     }
+}
+
+/// One table of all claims.
+fn deliver_claims(
+    args: &RunArgs,
+    ui: &Ui,
+    found: &[Found],
+    settings: &Map<String, Value>,
+    device: &DeviceInfo,
+) -> Result<()> {
+    let named: Vec<(&str, &Outcome)> = found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
+    let claims = claims::checked(&named);
+    let json = json!({
+        "schema": "vramlab-claims-1",
+        "claims": claims,
+        "interrupted": interrupt::asked(),
+        "settings": settings,
+        "device": device.json(),
+    });
+    let text = render_claims::text(&claims, ui.style);
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &[render_claims::table(&claims)], text: &text })
 }
 
 /// An experiment and what it found.
@@ -84,7 +114,7 @@ fn deliver(args: &RunArgs, ui: &Ui, mut json: Vec<Value>, tables: &[Table], text
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
-    if names.iter().any(|name| name == "all") {
+    if names.is_empty() || names.iter().any(|name| name == "all") {
         return Ok(experiments::ALL.to_vec());
     }
     names.iter().map(|name| experiments::by_name(name).map_err(Failure::from)).collect()

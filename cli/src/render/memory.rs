@@ -22,9 +22,16 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
         style.bold("From what was asked for to what the device gave, after the last step"),
         bridge(outcome)
     );
+    if let Some(leak) = &report.leak {
+        out += &format!("\n{}", super::leak::text(leak, style));
+    }
     out += &format!("\n{}", values(outcome));
     if let Some(summary) = &report.summary {
         out += &format!("\n{summary}");
+    }
+    if let Some(stats) = &report.stats {
+        out += &format!("\n{}\n", style.bold("memory_stats() after the last step"));
+        out.extend(stats.iter().map(|(name, value)| format!("{name} {value}\n")));
     }
     format!("{out}\n{}", picture::text(outcome, style))
 }
@@ -33,7 +40,11 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
 pub(crate) fn until_it_failed(report: &Report, style: Style) -> String {
     let mut table = rows(report.rows());
     table.title += ", until memory ran out";
-    table::titled(&shortened(table), style)
+    let mut out = table::titled(&shortened(table), style);
+    if let Some(leak) = &report.leak {
+        out += &format!("\n{}", super::leak::text(leak, style));
+    }
+    out
 }
 
 /// Device, model and settings.

@@ -2,8 +2,10 @@
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
+pub(crate) mod claims;
 pub(crate) mod experiment;
 pub(crate) mod fit;
+pub(crate) mod leak;
 pub(crate) mod markdown;
 pub(crate) mod memory;
 pub(crate) mod oom;

@@ -166,7 +166,7 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
             claim: CLAIMS[0],
             verdict: if fits.taken.is_some() && report.is_some() { Verdict::Depends } else { Verdict::Fails },
             condition: format!(
-                "it ends at the same batch ({}), but needs a run for each; {} runs without a device give the whole law, and {} more the border. What                  nvidia-smi shows is what is reserved ({} with batch {}), of which {} were ever needed at once",
+                "it ends at the same batch ({}), but needs a run for each; {} runs without a device give the whole law, and {} more the border. What nvidia-smi shows is what is reserved ({} with batch {}), of which {} were ever needed at once",
                 fits.batch,
                 law.runs,
                 found.tried.len(),

@@ -5,6 +5,7 @@
 
 mod accumulation;
 mod batch_size;
+mod beliefs;
 mod cache;
 mod checkpointing;
 mod contest;
@@ -17,8 +18,10 @@ mod network_size;
 mod optimizer;
 mod outcome;
 mod pace;
+mod placement;
 mod precision;
 pub mod programs;
+mod quantization;
 mod release;
 mod rig;
 mod sequence_length;
@@ -47,10 +50,13 @@ pub const ALL: &[&dyn Experiment] = &[
     &checkpointing::Checkpointing,
     &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
+    &placement::Placement,
+    &quantization::Quantization,
     &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
     &model_parallel::ModelParallel,
+    &beliefs::Beliefs,
 ];
 
 /// How an experiment is asked to be run.

@@ -25,6 +25,17 @@ pub enum Verdict {
     Depends,
 }
 
+impl Verdict {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "fails",
+            Verdict::Depends => "depends",
+        }
+    }
+}
+
 /// A claim with its verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedClaim {

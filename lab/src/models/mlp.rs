@@ -3,6 +3,7 @@
 use memcore::nn::{Activation, Init, Linear, Module, Sequential};
 use memcore::ops;
 
+use super::keeping::Keeping;
 use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
@@ -14,24 +15,26 @@ struct Mlp {
     defaults: Defaults,
     /// Its blocks are the hidden layers with their ReLUs.
     recompute: Recompute,
+    /// Hidden activations go into a list.
+    keeps: bool,
 }
 
 /// `Linear(10, 1)`.
 pub(super) fn linear(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("linear", &[])?;
-    regression("linear", vec![10, 1])
+    regression("linear", vec![10, 1], false)
 }
 
-/// `Linear(10, 20) → ReLU → Linear(20, 1)`.
+/// `Linear(10, 20) → ReLU → Linear(20, 1)`; the article's has a list that the result of the ReLU goes into.
 pub(super) fn two_layer(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
-    options.only("two-layer", &[])?;
-    regression("two-layer", vec![10, 20, 1])
+    options.only("two-layer", &["keep-intermediate"])?;
+    regression("two-layer", vec![10, 20, 1], options.keep_intermediate)
 }
 
-fn regression(name: &'static str, sizes: Vec<usize>) -> Result<Box<dyn Architecture>> {
+fn regression(name: &'static str, sizes: Vec<usize>, keeps: bool) -> Result<Box<dyn Architecture>> {
     let loss = Loss::MeanSquaredError { dims: vec![1] };
     let defaults = Defaults { batch: 32, optimizer: "sgd", lr: 0.01 };
-    Ok(Box::new(Mlp { name, sizes, loss, defaults, recompute: Recompute::None }))
+    Ok(Box::new(Mlp { name, sizes, loss, defaults, recompute: Recompute::None, keeps }))
 }
 
 /// `layers` hidden layers of `width` neurons: by default two of 128 on the 64 pixels of the digits.
@@ -50,7 +53,7 @@ pub(super) fn mlp(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     sizes.push(classes);
     let defaults = Defaults { batch: 64, optimizer: "adam", lr: 1e-3 };
     let (loss, recompute) = (Loss::CrossEntropy { classes }, options.recompute.clone());
-    Ok(Box::new(Mlp { name: "mlp", sizes, loss, defaults, recompute }))
+    Ok(Box::new(Mlp { name: "mlp", sizes, loss, defaults, recompute, keeps: false }))
 }
 
 impl Architecture for Mlp {
@@ -60,7 +63,8 @@ impl Architecture for Mlp {
 
     fn description(&self) -> String {
         let sizes: Vec<String> = self.sizes.iter().map(usize::to_string).collect();
-        format!("fully connected {}, ReLU between", sizes.join(" → "))
+        let keeps = if self.keeps { ", hidden activations kept in a list" } else { "" };
+        format!("fully connected {}, ReLU between{keeps}", sizes.join(" → "))
     }
 
     fn task(&self) -> Task {
@@ -81,7 +85,7 @@ impl Architecture for Mlp {
     }
 
     fn indivisible(&self) -> Option<&'static str> {
-        None
+        self.keeps.then_some("its list of intermediate results would lie on several devices")
     }
 
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
@@ -102,7 +106,12 @@ impl Mlp {
     fn hidden(&self, init: &Init, i: usize) -> memcore::Result<Sequential> {
         let mut block = Sequential::new();
         block.push(self.linear(init, i)?);
-        block.push(Activation::new(&init.at(2 * i + 1), ops::relu));
+        let relu = Activation::new(&init.at(2 * i + 1), ops::relu);
+        if self.keeps {
+            block.push(Keeping::new(init, relu));
+        } else {
+            block.push(relu);
+        }
         Ok(block)
     }
 }

@@ -1,9 +1,11 @@
 //! What one can train: small files that read whole, one per network, and one list of all.
 
 mod gpt;
+mod keeping;
 mod mlp;
 mod recompute;
 mod resnet;
+mod seq2seq;
 mod simple_cnn;
 mod small_network;
 mod vgg;
@@ -12,7 +14,7 @@ pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
 pub use recompute::Recompute;
 
-use memcore::nn::{Init, Module, Parameter, Training, VariableSlot};
+use memcore::nn::{Init, ListSlot, Module, Parameter, Training, VariableSlot};
 use memcore::{DType, Device};
 use serde::Serialize;
 
@@ -47,6 +49,11 @@ pub enum Loss {
         /// Sizes of a target.
         dims: Vec<usize>,
     },
+    /// Logits at every position against the example's own tokens in reverse order.
+    Reversal {
+        /// Number of different tokens.
+        classes: usize,
+    },
 }
 
 /// What a network is trained to do.
@@ -68,6 +75,8 @@ pub struct Model {
     pub training: Training,
     /// Variables of the script around it that its layers set.
     pub variables: Vec<VariableSlot>,
+    /// Lists of the script around it that its layers append to.
+    pub lists: Vec<ListSlot>,
     /// What it is trained to do.
     pub task: Task,
 }
@@ -77,7 +86,7 @@ pub struct Model {
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding; resnet, vgg: channels of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg: channels of the first stage).
     pub width: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
@@ -97,6 +106,9 @@ pub struct ModelOptions {
     pub fused_attention: bool,
     /// The output layer shares the token table.
     pub tied: bool,
+    /// Intermediate results go into a list that only the schedule's `clear` empties (two-layer: the hidden activations; seq2seq-attention: the
+    /// attention weights).
+    pub keep_intermediate: bool,
     /// Blocks that are computed again in backward.
     pub recompute: Recompute,
 }
@@ -167,6 +179,7 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("resnet34", resnet::resnet34),
     ("resnet50", resnet::resnet50),
     ("vgg16", vgg::vgg16),
+    ("seq2seq-attention", seq2seq::seq2seq_attention),
 ];
 
 /// The network of that name, with these options.
@@ -209,8 +222,8 @@ impl Model {
     }
 
     fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
-        let (parameters, training, variables) = (init.parameters(), init.training(), init.variables());
-        Self { module, parameters, training, variables, task }
+        let (parameters, training) = (init.parameters(), init.training());
+        Self { module, parameters, training, variables: init.variables(), lists: init.lists(), task }
     }
 
     /// The same network in another type: its parameters are converted one by one, each old one let go when the new one is there, as
@@ -249,6 +262,7 @@ impl ModelOptions {
             "resnet18" | "resnet34" | "resnet50" => {
                 ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..default }
             }
+            "seq2seq-attention" => ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..default },
             "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..default },
             _ => default,
         }
@@ -271,6 +285,7 @@ impl ModelOptions {
             ("dropout", self.dropout.is_some()),
             ("attention", self.fused_attention),
             ("tied", self.tied),
+            ("keep-intermediate", self.keep_intermediate),
             ("checkpoint", self.recompute != Recompute::None),
         ];
         match given.iter().find(|(name, given)| *given && !supported.contains(name)) {

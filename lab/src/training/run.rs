@@ -113,12 +113,12 @@ impl Accuracy {
 pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
     Ok(match loss {
         Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean)?,
-        Loss::CrossEntropy { classes } if output.rank() > 2 => {
+        Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {
             let rows = output.numel() / classes.max(&1);
             let logits = ops::view(output, &[rows, *classes])?;
             ops::cross_entropy(&logits, &ops::view(target, &[rows])?, Reduction::Mean)?
         }
-        Loss::CrossEntropy { .. } => ops::cross_entropy(output, target, Reduction::Mean)?,
+        Loss::CrossEntropy { .. } | Loss::Reversal { .. } => ops::cross_entropy(output, target, Reduction::Mean)?,
     })
 }
 

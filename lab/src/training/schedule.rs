@@ -28,13 +28,17 @@ pub enum Phase {
     Del,
     /// The network runs once more, without recording a graph.
     ForwardNoGrad,
+    /// The lists that layers append to are emptied.
+    Clear,
     /// Cached memory is given back to the driver.
     EmptyCache,
+    /// Peaks start anew: `reset_peak_memory_stats()`.
+    ResetPeak,
 }
 
 impl Phase {
     /// Every phase by name.
-    const ALL: [Phase; 11] = [
+    const ALL: [Phase; 13] = [
         Phase::Input,
         Phase::ZeroGrad,
         Phase::Forward,
@@ -45,7 +49,9 @@ impl Phase {
         Phase::Update,
         Phase::Del,
         Phase::ForwardNoGrad,
+        Phase::Clear,
         Phase::EmptyCache,
+        Phase::ResetPeak,
     ];
 
     /// The phases of most scripts, in their order.
@@ -68,7 +74,9 @@ impl Phase {
             Phase::Update => "update",
             Phase::Del => "del",
             Phase::ForwardNoGrad => "forward_no_grad",
+            Phase::Clear => "clear",
             Phase::EmptyCache => "empty_cache",
+            Phase::ResetPeak => "reset_peak",
         }
     }
 

@@ -34,7 +34,8 @@ impl Default for Values {
 /// Where batches come from.
 #[derive(Clone)]
 pub enum Source {
-    /// The same random batch in every step, as the articles' programs: uniform values, random classes or tokens.
+    /// The same random batch in every step, as the articles' programs: uniform values, random classes or tokens. For a task whose answer follows
+    /// from the tokens, other tokens in every step.
     Synthetic {
         /// Seed of the values.
         seed: u64,
@@ -55,7 +56,10 @@ impl Source {
     /// [`Error::Usage`] when the data do not fit the task.
     pub fn batch(&self, task: &Task, batch: usize, step: usize, values: bool) -> Result<Batch> {
         match self {
-            Source::Synthetic { seed } => Ok(synthetic(task, batch, *seed, values)),
+            Source::Synthetic { seed } => Ok(match task.loss {
+                Loss::Reversal { .. } => reversal(task, batch, seed.wrapping_add((step as u64) << 8), values),
+                _ => synthetic(task, batch, *seed, values),
+            }),
             Source::Dataset { data, seed } => {
                 let indices = epoch_indices(data, *seed, batch, step)?;
                 from_dataset(data, task, &indices)
@@ -136,7 +140,7 @@ fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
             let values = floats(&dims);
             (dims, values)
         }
-        Loss::CrossEntropy { classes } => {
+        Loss::CrossEntropy { classes } | Loss::Reversal { classes } => {
             // One class per example, or one per token.
             let dims = match &task.input {
                 Input::Values(_) => vec![batch],
@@ -146,6 +150,16 @@ fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
         }
     };
     Batch { inputs, input_dims, targets, target_dims }
+}
+
+/// Random tokens, and each example's in reverse as its targets.
+fn reversal(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
+    let mut data = synthetic(task, batch, seed, values);
+    if let (Values::Indices(tokens), &[_, length]) = (&data.inputs, &data.input_dims[..]) {
+        let backwards = tokens.chunks(length.max(1)).flat_map(|example| example.iter().rev().copied());
+        data.targets = Values::Indices(backwards.collect());
+    }
+    data
 }
 
 fn indices(dims: &[usize], below: usize, seed: u64, values: bool) -> Values {

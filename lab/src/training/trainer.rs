@@ -1,6 +1,7 @@
 //! A model in training: the phases of one step.
 
 use memcore::amp::Autocast;
+use memcore::nn::ListSlot;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::run::loss;
@@ -195,9 +196,11 @@ impl Trainer {
                 let _autocast = self.settings.precision.autocast().map(Autocast::new);
                 self.held.output = Some(self.model.module.forward(read(&self.held.input)?)?);
             }
+            Phase::Clear => self.model.lists.iter().for_each(ListSlot::clear),
             Phase::EmptyCache => {
                 self.device.empty_cache();
             }
+            Phase::ResetPeak => self.device.reset_peak_stats(),
         }
         Ok(())
     }
@@ -244,6 +247,7 @@ impl Trainer {
         drop(model.module);
         drop(model.parameters);
         drop(update);
+        model.lists.iter().for_each(ListSlot::clear);
         let Held { input, target, output, loss } = held;
         drop(input);
         drop(target);

@@ -58,6 +58,10 @@ pub(crate) fn all() -> Vec<Case> {
     ] {
         cases.push(case("gpt", &format!("{options:?}"), options, |_| {}));
     }
+    for name in ["two-layer", "seq2seq-attention"] {
+        let keeping = ModelOptions { keep_intermediate: true, ..ModelOptions::small(name) };
+        cases.push(case(name, "keeping", keeping, |_| {}));
+    }
     let mlp = || ModelOptions {
         layers: Some(3),
         width: Some(24),

@@ -28,11 +28,16 @@ fn learning() -> Vec<Case> {
         case.settings.steps = match name.as_str() {
             "simple-cnn" | "small-network" | "larger-conv" => 4,
             name if is_deep(name) => 5,
+            // Other tokens in every step.
+            "seq2seq-attention" => 150,
             _ => 15,
         };
         if name.starts_with("resnet") {
             // Batch normalisation of two values gives their signs.
             case.settings.batch = 8;
+        }
+        if name == "seq2seq-attention" {
+            case.settings.batch = 16;
         }
         case.settings.optimizer.lr = match name.as_str() {
             "linear" | "two-layer" => 0.05,

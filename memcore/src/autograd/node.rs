@@ -129,6 +129,14 @@ impl Node {
 }
 
 impl Edge {
+    /// The node that it leads to, by its position in the order of creation; `None` for a leaf.
+    fn node(&self) -> Option<u64> {
+        match self {
+            Edge::Node(node, _) => Some(node.seq),
+            Edge::Leaf(_) => None,
+        }
+    }
+
     /// Whether nobody else leads there.
     fn is_last(&self) -> bool {
         match self {
@@ -164,6 +172,8 @@ impl Observed for Node {
             name: self.name(),
             scope: self.scope,
             saved: saved.iter().flatten().map(sizes).collect(),
+            allocations: saved.iter().flatten().map(|s| s.array().and_then(|a| a.storage().alloc_id())).collect(),
+            next: self.next.iter().flatten().filter_map(Edge::node).collect(),
             released: saved.is_none(),
         }
     }

@@ -102,6 +102,23 @@ impl VariableSlot {
     }
 }
 
+/// A list of the script around a model that layers append to. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub struct ListSlot(Arc<Mutex<Vec<Tensor>>>);
+
+impl ListSlot {
+    /// Appends a tensor, with its history.
+    pub fn push(&self, value: Tensor) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+    }
+
+    /// Empties it, from its end, as Python's lists go.
+    pub fn clear(&self) {
+        let mut values = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        while values.pop().is_some() {}
+    }
+}
+
 /// Makes parameters, in order, under a path.
 #[derive(Clone)]
 pub struct Init {
@@ -119,6 +136,7 @@ struct Shared {
     buffers: RefCell<Vec<(String, Array)>>,
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
+    lists: RefCell<Vec<ListSlot>>,
     /// Parameters of the same model in another type, which the new ones are converted from, last one first.
     converted: RefCell<Vec<Parameter>>,
 }
@@ -141,6 +159,7 @@ impl Init {
             buffers: RefCell::default(),
             training: Training(Arc::new(AtomicBool::new(true))),
             variables: RefCell::default(),
+            lists: RefCell::default(),
             converted: RefCell::new(parameters),
         };
         Self { shared: Rc::new(shared), device: device.clone(), path: String::new() }
@@ -192,6 +211,18 @@ impl Init {
     /// The variables made so far.
     pub fn variables(&self) -> Vec<VariableSlot> {
         self.shared.variables.borrow().clone()
+    }
+
+    /// A new list of the script around the model.
+    pub fn list(&self) -> ListSlot {
+        let list = ListSlot::default();
+        self.shared.lists.borrow_mut().push(list.clone());
+        list
+    }
+
+    /// The lists made so far.
+    pub fn lists(&self) -> Vec<ListSlot> {
+        self.shared.lists.borrow().clone()
     }
 
     /// A new parameter `name` of these sizes.

@@ -12,6 +12,7 @@ use super::rig::rules;
 use super::show::{table, text};
 use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
 use crate::error::{Error, Result};
+use crate::forensics::{self, Watch};
 use cases::{CASES, Case, Habit};
 
 /// The experiment.
@@ -36,6 +37,8 @@ struct Run {
     holders: BTreeMap<(&'static str, String), Holder>,
     predicted: Option<u64>,
     formula: String,
+    /// What the watch says of it after the last step.
+    found: Option<forensics::Leak>,
 }
 
 /// Nodes of one name and module.
@@ -102,17 +105,21 @@ impl Experiment for Leak {
 fn follow(case: &'static Case, setup: &Setup<'_>, predicts: bool, batch: usize, steps: usize) -> Result<Run> {
     let device = (setup.open)()?;
     let (mut allocated, mut nodes, mut holders) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut watch = Watch::new(&device);
     case.run(&device, batch, steps, setup.seed, &mut |step| {
         allocated.push(device.usage().allocated_bytes());
         nodes.push(device.tape().len() as u64);
+        watch.step();
         if step + 1 == steps {
+            watch.look();
             holders = holders_of(&device);
         }
         true
     })?;
     let wide = device.profile().torch_temporaries;
     let predicted = if predicts { case.growth(batch, wide) } else { None };
-    Ok(Run { case, allocated, nodes, holders, predicted, formula: case.formula(wide) })
+    let (formula, found) = (case.formula(wide), watch.leak().cloned());
+    Ok(Run { case, allocated, nodes, holders, predicted, formula, found })
 }
 
 fn holders_of(device: &Device) -> BTreeMap<(&'static str, String), Holder> {
@@ -150,11 +157,17 @@ impl Run {
         let mut m = Measurement::of([("program", self.case.name.into())]);
         m.measure("growth_bytes", self.growth());
         m.measure("growth_after_step_1_bytes", self.total());
+        if self.allocated.len() >= forensics::FEWEST_STEPS {
+            m.measure("found_growth_bytes", self.found.as_ref().map_or(0, |leak| leak.growth_bytes_per_step));
+        }
         m.measure("nodes_per_step", self.nodes_per_step());
         m.predict("nodes_per_step", self.case.nodes);
         if let Some(growth) = self.predicted {
             m.predict("growth_bytes", growth);
             m.predict("growth_after_step_1_bytes", growth * (self.allocated.len() as u64 - 2));
+            if self.allocated.len() >= forensics::FEWEST_STEPS {
+                m.predict("found_growth_bytes", growth);
+            }
             if let Some(steps) = ((memory_mib as u64) << 20).checked_div(growth) {
                 m.predict("steps_until_full", steps);
             }
@@ -178,6 +191,9 @@ fn show(runs: &[Run], batch: usize, outcome: &mut Outcome) {
     outcome.tables.push(table(title, &columns, runs.iter().map(row).collect()));
     let path = |run: &Run| vec![text(run.case.name), text(run.case.path)];
     outcome.tables.push(table("Who holds it", &["program", "path"], runs.iter().map(path).collect()));
+    let title = "What the watch says of each, without knowing the program";
+    let columns = ["program", "grows by", "where", "held by", "advice"];
+    outcome.tables.push(table(title, &columns, runs.iter().map(said).collect()));
     for run in runs.iter().filter(|run| run.case.nodes > 0) {
         let row = |((name, scope), holder): (&(&'static str, String), &Holder)| {
             let saved: Vec<&str> = holder.saved.keys().copied().collect();
@@ -201,6 +217,21 @@ fn show(runs: &[Run], batch: usize, outcome: &mut Outcome) {
     let series = runs.iter().map(|run| (run.case.name.to_string(), run.allocated.clone())).collect();
     let labels = (0..runs.first().map_or(0, |run| run.allocated.len())).map(|i| format!("step {i}")).collect();
     outcome.curves.push(Curve { title: "allocated after each step".into(), series, labels });
+}
+
+fn said(run: &Run) -> Vec<Cell> {
+    let Some(leak) = &run.found else {
+        return vec![text(run.case.name), text("-"), text("-"), text("-"), text("nothing to do")];
+    };
+    let place = leak.sites.first().map_or(String::new(), |site| site.op.clone());
+    let holder: Vec<&str> = leak.holder.iter().map(|hop| hop.what.as_str()).collect();
+    vec![
+        text(run.case.name),
+        Cell::Count(leak.growth_bytes_per_step),
+        text(place),
+        text(holder.join(" > ")),
+        text(leak.advice.clone()),
+    ]
 }
 
 fn judge(runs: &[Run]) -> Vec<JudgedClaim> {

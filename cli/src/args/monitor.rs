@@ -1,0 +1,18 @@
+//! `monitor`: what runs and what it holds.
+
+use super::values;
+use crate::output::Destination;
+
+/// `vramlab monitor`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct MonitorArgs {
+    /// Look once and end.
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = values::positive)]
+    pub interval: f64,
+    /// Write what was seen as JSON; `-` for standard output. Without --once a line for each look, to standard output only.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Destination>,
+}

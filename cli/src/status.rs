@@ -1,0 +1,146 @@
+//! What a running training says of itself, in a small file that `vramlab monitor` reads.
+//!
+//! One file per process in a directory of the user's, replaced whole, at most five times a second, removed at the end. A run of less than a fifth
+//! of a second writes none. That it cannot be written is no reason to stop a training: then there is nothing to watch.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::forensics::Leak;
+use lab::training::Progress;
+use memcore::Device;
+use serde_json::{Value, json};
+
+use crate::backends::DeviceInfo;
+use crate::commands::outcome::{by_category, rings};
+
+/// Names the directory instead of the usual one.
+const DIRECTORY: &str = "VRAMLAB_RUNTIME_DIR";
+/// Between two writings.
+const PERIOD: Duration = Duration::from_millis(200);
+/// Where one cannot ask whether a process lives: its silence after which it is taken for dead.
+const SILENCE: Duration = Duration::from_secs(120);
+/// Larger is no status.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where the files are: `$VRAMLAB_RUNTIME_DIR`, or `vramlab` in `$XDG_RUNTIME_DIR`, or a directory of the user's among the temporary ones.
+pub(crate) fn directory() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set(DIRECTORY).or_else(|| set("XDG_RUNTIME_DIR").map(|path| path.join("vramlab"))).unwrap_or_else(|| {
+        let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
+        let user: String = user.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+        std::env::temp_dir().join(format!("vramlab-{user}"))
+    })
+}
+
+/// Writes the status of this process.
+pub(crate) struct Publisher {
+    path: PathBuf,
+    about: Value,
+    last: Instant,
+    written: bool,
+    /// It failed once: nobody will read.
+    silent: bool,
+}
+
+impl Publisher {
+    /// Of a training that begins now.
+    pub(crate) fn new(model: &str, device: &DeviceInfo) -> Self {
+        let about = json!({
+            "schema": "vramlab-status-1",
+            "pid": std::process::id(),
+            "model": model,
+            "device": device.json(),
+            "started_ms": now_ms(),
+        });
+        let path = directory().join(format!("{}.json", std::process::id()));
+        Self { path, about, last: Instant::now(), written: false, silent: false }
+    }
+
+    /// A step is done.
+    pub(crate) fn step(&mut self, device: &Device, progress: &Progress, leak: Option<&Leak>) {
+        if self.silent || self.last.elapsed() < PERIOD {
+            return;
+        }
+        let usage = device.with_ledger(|ledger| {
+            let usage = ledger.usage();
+            (*usage.by_category(), usage.peak_bytes())
+        });
+        let mut status = self.about.clone();
+        status["updated_ms"] = now_ms().into();
+        status["step"] = progress.done.into();
+        status["steps"] = progress.steps.into();
+        status["loss"] = progress.loss.into();
+        status["rings"] = rings(&device.rings());
+        status["by_category"] = by_category(&usage.0);
+        status["peak_bytes"] = usage.1.into();
+        status["leak"] = json!(leak);
+        self.silent = write(&self.path, &status).is_err();
+        self.written |= !self.silent;
+        self.last = Instant::now();
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if self.written {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64)
+}
+
+fn write(path: &Path, status: &Value) -> std::io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    make_private(directory)?;
+    let mut file = tempfile::Builder::new().prefix(".status-").tempfile_in(directory)?;
+    file.write_all(status.to_string().as_bytes())?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// A directory that only its owner may enter.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// The statuses of the processes that are alive, by process number. Files of dead ones are removed; what cannot be read is left out.
+pub(crate) fn running() -> Vec<Value> {
+    let Ok(entries) = fs::read_dir(directory()) else { return Vec::new() };
+    let files = entries.flatten().map(|entry| entry.path());
+    let mut statuses: Vec<Value> = files.filter_map(|path| read(&path)).collect();
+    statuses.sort_by_key(|status| status["pid"].as_u64());
+    statuses
+}
+
+fn read(path: &Path) -> Option<Value> {
+    let pid: u32 = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
+    if fs::metadata(path).ok()?.len() > MOST_BYTES {
+        return None;
+    }
+    let status: Value = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    if status["schema"] != "vramlab-status-1" {
+        return None;
+    }
+    if is_alive(pid, status["updated_ms"].as_u64().unwrap_or(0)) {
+        return Some(status);
+    }
+    let _ = fs::remove_file(path);
+    None
+}
+
+fn is_alive(pid: u32, updated_ms: u64) -> bool {
+    if cfg!(target_os = "linux") {
+        Path::new("/proc").join(pid.to_string()).exists()
+    } else {
+        now_ms().saturating_sub(updated_ms) < SILENCE.as_millis() as u64
+    }
+}

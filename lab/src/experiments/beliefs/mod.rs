@@ -1,0 +1,105 @@
+//! `beliefs`: what is widely said about GPU memory, and is it so?
+
+mod scaling;
+mod shown;
+mod spare;
+
+use std::sync::Arc;
+
+use memcore::backend::{Backend, Limited};
+use memcore::{Device, Profile};
+
+use super::pace::Pace;
+use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+
+/// The experiment.
+pub(super) struct Beliefs;
+
+/// Who says so.
+const SOURCE: &str = "widely said";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "empty_cache gives a program more memory.", source: SOURCE },
+    Claim { text: "nvidia-smi shows what a model needs.", source: SOURCE },
+    Claim { text: "A bigger model needs proportionally more memory.", source: SOURCE },
+];
+
+/// What a batch is in each part: the larger and the smaller one.
+#[derive(Clone, Copy)]
+struct Batches {
+    large: usize,
+    small: usize,
+}
+
+/// PyTorch's allocator with its own settings above the device under test: what is said is said of those.
+struct Ground {
+    backend: Arc<dyn Backend>,
+    profile: Profile,
+}
+
+impl Ground {
+    fn of(setup: &Setup<'_>) -> Result<Self> {
+        let device = (setup.open)()?;
+        Ok(Self { backend: device.shared_backend(), profile: device.profile().clone() })
+    }
+
+    fn open(&self, seed: u64) -> Device {
+        Device::builder(self.backend.clone()).profile(self.profile.clone()).seed(seed).build()
+    }
+
+    /// With room for `bytes` beyond the libraries' workspaces; also what that is in all.
+    fn open_limited(&self, bytes: u64, seed: u64) -> (Device, u64) {
+        let Profile { gemm_workspace_bytes, gemm_epilogue_workspace_bytes, .. } = self.profile;
+        let capacity = 2 * (gemm_workspace_bytes + gemm_epilogue_workspace_bytes) + bytes;
+        let limited = Arc::new(Limited::new(self.backend.clone(), capacity));
+        (Device::builder(limited).profile(self.profile.clone()).seed(seed).build(), capacity)
+    }
+}
+
+impl Experiment for Beliefs {
+    fn name(&self) -> &'static str {
+        "beliefs"
+    }
+
+    fn question(&self) -> &'static str {
+        "What is widely said about GPU memory, and is it so?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[("batch", "examples per step, the larger and the smaller number; 128 and 32")]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes = setup.sizes("batch", &[128, 32]);
+        let &[large, small] = &sizes[..] else {
+            return Err(Error::usage("batch", "two numbers of examples, the larger and the smaller one"));
+        };
+        if small == 0 || large <= small || large > 1024 {
+            return Err(Error::usage("batch", "the first at most 1024 and above the second, which is at least 1"));
+        }
+        let batches = Batches { large, small };
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, CLAIMS.len());
+        let ground = Ground::of(setup)?;
+        type Part = fn(&Ground, &Setup<'_>, Batches, &mut Outcome) -> Result<(Verdict, String)>;
+        let parts: [(&str, Part); 3] = [
+            ("emptying the cache", spare::measure),
+            ("what the driver shows", shown::measure),
+            ("bigger models", scaling::measure),
+        ];
+        for ((name, part), claim) in parts.into_iter().zip(CLAIMS) {
+            if !pace.next(name) {
+                outcome.interrupted = true;
+                break;
+            }
+            let (verdict, condition) = part(&ground, setup, batches, &mut outcome)?;
+            outcome.claims.push(JudgedClaim { claim: *claim, verdict, condition });
+        }
+        Ok(outcome)
+    }
+}

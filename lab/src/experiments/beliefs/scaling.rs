@@ -1,0 +1,123 @@
+//! Does a bigger model need proportionally more?
+
+use super::{Batches, Ground};
+use crate::error::Result;
+use crate::experiments::rig::Rig;
+use crate::experiments::show::{bytes, table};
+use crate::experiments::{Cell, Measurement, Outcome, Setup, Verdict};
+use crate::models::{ModelOptions, architecture};
+use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
+use crate::training::{OptimizerKind, OptimizerSettings};
+
+/// Neurons of each of two hidden layers.
+const WIDTHS: [usize; 3] = [64, 128, 256];
+/// Examples of which activations are a good part. Below 256 no sum is divided among thread blocks, which would take temporaries that the prediction
+/// does not list.
+const MANY: usize = 255;
+const FEATURES: usize = 64;
+const CLASSES: usize = 10;
+
+/// One width with one batch.
+struct Trial {
+    width: usize,
+    batch: usize,
+    parameters: u64,
+    peak: u64,
+}
+
+pub(super) fn measure(
+    ground: &Ground,
+    setup: &Setup<'_>,
+    batches: Batches,
+    outcome: &mut Outcome,
+) -> Result<(Verdict, String)> {
+    let mut trials = Vec::new();
+    for batch in [batches.small, MANY.max(batches.small + 1)] {
+        for width in WIDTHS {
+            let (trial, foreseen) = attempt(ground, setup, width, batch)?;
+            outcome.rows.push(measurement(&trial, foreseen));
+            trials.push(trial);
+        }
+    }
+    let row = |t: &Trial| {
+        vec![
+            Cell::Count(t.batch as u64),
+            Cell::Count(t.width as u64),
+            Cell::Count(t.parameters),
+            Cell::Bytes(t.peak),
+            Cell::Number(t.peak as f64 / t.parameters as f64),
+        ]
+    };
+    let columns = ["batch", "width", "parameters", "peak", "bytes per parameter"];
+    outcome.tables.push(table("A perceptron with Adam", &columns, trials.iter().map(row).collect()));
+    let (few, many) = trials.split_at(WIDTHS.len());
+    let ratio = |of: &[Trial], what: fn(&Trial) -> u64| what(&of[of.len() - 1]) as f64 / what(&of[0]) as f64;
+    let parameters = ratio(few, |t| t.parameters);
+    let (with_few, with_many) = (ratio(few, |t| t.peak), ratio(many, |t| t.peak));
+    let near = |ratio: f64| (ratio / parameters - 1.0).abs() < 0.1;
+    let verdict = match (near(with_few), near(with_many)) {
+        (true, true) => Verdict::Holds,
+        (false, false) => Verdict::Fails,
+        _ => Verdict::Depends,
+    };
+    let condition = format!(
+        "{parameters:.1} times the parameters ({} to {}) need {with_few:.1} times the memory with a batch of {} ({} to {}) and {with_many:.1} times \
+         with one of {}: parameters, gradients and optimizer state are in proportion, activations grow with the width alone, and workspaces not \
+         at all",
+        few[0].parameters,
+        few[few.len() - 1].parameters,
+        few[0].batch,
+        bytes(few[0].peak),
+        bytes(few[few.len() - 1].peak),
+        many[0].batch
+    );
+    Ok((verdict, condition))
+}
+
+fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<(Trial, Option<(u64, u64)>)> {
+    let device = ground.open(setup.seed);
+    let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
+    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut peak = 0;
+    for step in 0..2 {
+        peak = rig.step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
+    }
+    let foreseen = Rules::of(&device).filter(|_| batch <= MANY).map(|rules| {
+        let network = perceptron(width);
+        let parameters = network.parameter_count();
+        let mut forecast = Forecast::new(rules, network);
+        forecast.model("model");
+        for step in 0..2 {
+            forecast.step(&format!("s{step}"), batch);
+        }
+        (parameters, forecast.peak().allocated)
+    });
+    Ok((Trial { width, batch, parameters: rig.model.parameter_count(), peak }, foreseen))
+}
+
+fn perceptron(width: usize) -> Network {
+    Network {
+        input: vec![FEATURES],
+        layers: vec![
+            Layer::Linear { inputs: FEATURES, outputs: width },
+            Layer::Relu,
+            Layer::Linear { inputs: width, outputs: width },
+            Layer::Relu,
+            Layer::Linear { inputs: width, outputs: CLASSES },
+        ],
+        objective: Objective::CrossEntropy(CLASSES),
+        update: Update::Adam,
+    }
+}
+
+fn measurement(trial: &Trial, foreseen: Option<(u64, u64)>) -> Measurement {
+    let mut m = Measurement::of([("width", trial.width.into()), ("batch", trial.batch.into())]);
+    m.measure("parameters", trial.parameters);
+    m.measure("peak_bytes", trial.peak);
+    if let Some((parameters, peak)) = foreseen {
+        m.predict("parameters", parameters);
+        m.predict("peak_bytes", peak);
+    }
+    m
+}

@@ -1,0 +1,83 @@
+//! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
+
+use super::{Batches, Ground};
+use crate::cards::CONTEXT_BYTES;
+use crate::error::Result;
+use crate::experiments::rig::Rig;
+use crate::experiments::show::bytes;
+use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::predict::{Forecast, Network, Rules};
+
+/// One process.
+struct Process {
+    name: &'static str,
+    /// Batch of each of its steps.
+    steps: Vec<usize>,
+}
+
+/// What a process has reserved in the end, and the most that was allocated in its last step.
+struct Figures {
+    reserved: u64,
+    needed: u64,
+}
+
+pub(super) fn measure(
+    ground: &Ground,
+    setup: &Setup<'_>,
+    batches: Batches,
+    outcome: &mut Outcome,
+) -> Result<(Verdict, String)> {
+    let Batches { large, small } = batches;
+    let processes = [
+        Process { name: "small batch alone", steps: vec![small; 2] },
+        Process { name: "small batch after a large one", steps: vec![large, large, small, small] },
+    ];
+    let mut found = Vec::new();
+    for process in &processes {
+        let device = ground.open(setup.seed);
+        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+        let mut needed = 0;
+        for (step, batch) in process.steps.iter().enumerate() {
+            needed = rig.step(&format!("s{step}"), *batch)?.peak.allocated_bytes;
+        }
+        let reserved = device.stats().reserved_bytes.all.current;
+        let figures = Figures { reserved, needed };
+        let rules = Rules::of(&device);
+        outcome.rows.push(measurement(process, &figures, rules.map(|rules| foreseen(rules, process))));
+        found.push(figures);
+    }
+    let [alone, after] = &found[..] else { return Ok((Verdict::Depends, "0 processes".into())) };
+    let verdict = if after.reserved > after.needed { Verdict::Fails } else { Verdict::Holds };
+    let condition = format!(
+        "it shows what the process has reserved, and besides its context (about {} on a card): {} where a step needs {} at most, and {} for the \
+         same step where a larger batch came before it; what is needed is the peak of what is allocated",
+        bytes(CONTEXT_BYTES),
+        bytes(alone.reserved),
+        bytes(alone.needed),
+        bytes(after.reserved)
+    );
+    Ok((verdict, condition))
+}
+
+fn foreseen(rules: Rules, process: &Process) -> Figures {
+    let mut forecast = Forecast::new(rules, Network::simple_cnn());
+    forecast.model("model");
+    for (step, batch) in process.steps.iter().enumerate() {
+        forecast.step(&format!("s{step}"), *batch);
+    }
+    // The rows of the last step: one per phase.
+    let rows = forecast.rows();
+    let needed = rows[rows.len().saturating_sub(6)..].iter().map(|row| row.phase_peak).max().unwrap_or(0);
+    Figures { reserved: forecast.reserved(), needed }
+}
+
+fn measurement(process: &Process, figures: &Figures, foreseen: Option<Figures>) -> Measurement {
+    let mut m = Measurement::of([("process", process.name.into())]);
+    m.measure("reserved_bytes", figures.reserved);
+    m.measure("needed_bytes", figures.needed);
+    if let Some(foreseen) = foreseen {
+        m.predict("reserved_bytes", foreseen.reserved);
+        m.predict("needed_bytes", foreseen.needed);
+    }
+    m
+}

@@ -1,0 +1,122 @@
+//! Does `empty_cache` give more memory? The largest block that a program gets, with its cache and after emptying it.
+
+use memcore::{Array, DType, Device};
+
+use super::{Batches, Ground};
+use crate::error::Result;
+use crate::experiments::rig::Rig;
+use crate::experiments::show::{bytes, table, text};
+use crate::experiments::{Cell, Measurement, Outcome, Setup, Verdict};
+use crate::predict::{Forecast, Network, Rules, Variable};
+
+/// Large blocks come in segments of multiples of this.
+const SEGMENT: u64 = 2 << 20;
+
+/// One program, which empties its cache or does not.
+struct Trial {
+    empties: bool,
+    /// Reserved after training, before the block is asked for: what no other program can have.
+    reserved: u64,
+    /// Whether the largest block that should fit does.
+    fits: bool,
+    /// Whether one byte more does.
+    one_more_fits: bool,
+}
+
+pub(super) fn measure(
+    ground: &Ground,
+    setup: &Setup<'_>,
+    batches: Batches,
+    outcome: &mut Outcome,
+) -> Result<(Verdict, String)> {
+    // Twice what the step's activations take, so that training fits and the cache is a part of the device.
+    let room = (batches.large as u64 * (1 << 20)).next_power_of_two();
+    let (device, capacity) = ground.open_limited(room, setup.seed);
+    let Some(rules) = Rules::of(&device) else { return Ok((Verdict::Depends, "another allocator: 0 runs".into())) };
+    drop(device);
+    let foreseen = |empties: bool| {
+        let mut forecast = Forecast::new(rules.clone(), Network::simple_cnn());
+        forecast.model("model");
+        for step in 0..2 {
+            forecast.step(&format!("s{step}"), batches.large);
+        }
+        for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
+            forecast.delete(variable, "del");
+        }
+        if empties {
+            forecast.empty_cache("empty_cache()");
+        }
+        forecast.reserved()
+    };
+    let largest = (capacity - foreseen(true)) / SEGMENT * SEGMENT;
+    let mut trials = Vec::new();
+    for empties in [false, true] {
+        let (reserved, fits) = asked(ground, setup, batches, room, empties, largest)?;
+        let (_, one_more_fits) = asked(ground, setup, batches, room, empties, largest + 1)?;
+        let trial = Trial { empties, reserved, fits, one_more_fits };
+        outcome.rows.push(measurement(&trial, largest, foreseen(empties)));
+        trials.push(trial);
+    }
+    let row = |t: &Trial| {
+        let fits = |fits: bool| text(if fits { "yes" } else { "no" });
+        vec![text(name(t.empties)), Cell::Bytes(t.reserved), fits(t.fits), fits(t.one_more_fits)]
+    };
+    let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
+    let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
+    outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
+    let [kept, emptied] = &trials[..] else { return Ok((Verdict::Depends, "0 trials".into())) };
+    let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
+    let condition = format!(
+        "to the program itself it gives 0 bytes: the largest block it gets is {} with its cache and without, since the allocator empties the cache \
+         itself before it fails; other programs on the device get {} of {}",
+        bytes(largest),
+        bytes(kept.reserved.saturating_sub(emptied.reserved)),
+        bytes(kept.reserved)
+    );
+    Ok((if same { Verdict::Fails } else { Verdict::Holds }, condition))
+}
+
+/// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
+fn asked(
+    ground: &Ground,
+    setup: &Setup<'_>,
+    batches: Batches,
+    room: u64,
+    empties: bool,
+    block: u64,
+) -> Result<(u64, bool)> {
+    let (device, _) = ground.open_limited(room, setup.seed);
+    let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+    for step in 0..2 {
+        rig.step(&format!("s{step}"), batches.large)?;
+    }
+    for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
+        rig.delete(variable)?;
+    }
+    if empties {
+        device.empty_cache();
+    }
+    let reserved = device.stats().reserved_bytes.all.current;
+    Ok((reserved, takes(&device, block)?))
+}
+
+fn takes(device: &Device, bytes: u64) -> Result<bool> {
+    match Array::empty(device, &[bytes as usize], DType::U8) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_out_of_memory() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn name(empties: bool) -> &'static str {
+    if empties { "empty_cache()" } else { "nothing" }
+}
+
+fn measurement(trial: &Trial, largest: u64, reserved: u64) -> Measurement {
+    let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
+    m.measure("largest_block_bytes", if trial.fits && !trial.one_more_fits { largest } else { 0 });
+    m.predict("largest_block_bytes", largest);
+    m.measure("reserved_bytes", trial.reserved);
+    m.predict("reserved_bytes", reserved);
+    m
+}

@@ -1,0 +1,270 @@
+//! `placement`: what do data and tables on the host cost?
+
+mod program;
+
+use memcore::memory::{Category, CategoryBytes};
+
+use super::pace::Pace;
+use super::rig::{rules, undisturbed};
+use super::show::{bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::error::{Error, Result};
+use crate::predict::rounded;
+use program::{Arrangement, Program, Sizes, Traffic};
+
+/// The experiment.
+pub(super) struct Placement;
+
+const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "Data that are copied to the GPU in every step cause a lot of memory swapping.", source: SOURCE },
+    Claim {
+        text: "Embeddings in CPU memory, when they should have been in the GPU's, make a batch need more.",
+        source: SOURCE,
+    },
+];
+
+/// Steps before the one that is measured, and steps of which the fastest is told.
+const WARM: usize = 2;
+const TIMED: usize = 5;
+
+/// One arrangement, measured.
+struct Trial {
+    arrangement: Arrangement,
+    /// Before the first step, without the parameters.
+    before: Traffic,
+    /// In one step.
+    step: Traffic,
+    /// After a step.
+    held: CategoryBytes,
+    /// The most during a step, libraries' workspaces not counted.
+    peak_bytes: u64,
+    us: Option<u64>,
+    loss: Option<f64>,
+    computes: bool,
+    predictable: bool,
+}
+
+impl Experiment for Placement {
+    fn name(&self) -> &'static str {
+        "placement"
+    }
+
+    fn question(&self) -> &'static str {
+        "What do data and tables on the host cost: bytes over the bus, time, memory?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("batch", "examples of 16 tokens per step; 32"),
+            ("vocabulary", "rows of the table, 64 values each; 1024"),
+            ("batches", "batches of the data set; 8"),
+        ]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes = Sizes {
+            batch: setup.size("batch", 32),
+            vocabulary: setup.size("vocabulary", 1024),
+            batches: setup.size("batches", 8),
+        };
+        if sizes.batch == 0 || sizes.vocabulary == 0 || sizes.batches == 0 {
+            return Err(Error::usage("batch, vocabulary, batches", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, Arrangement::ALL.len());
+        let exact = sizes.largest_bytes() <= 1 << 20 && rules(setup)?.is_some();
+        let mut trials = Vec::new();
+        for arrangement in Arrangement::ALL {
+            if !pace.next(arrangement.name()) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(setup, arrangement, sizes, exact)?;
+            outcome.rows.push(trial.measurement(sizes));
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.notes.push(pinning((setup.open)()?.name()));
+        if trials.iter().any(|trial| !trial.computes) {
+            let note = "This device computes nothing: no gradient comes back to the host, so bytes down, time and loss are not known here.";
+            outcome.notes.push(note.into());
+        }
+        outcome.claims = judge(&trials, sizes);
+        Ok(outcome)
+    }
+}
+
+fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: bool) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let mut program = Program::new(&device, arrangement, sizes, setup.seed)?;
+    let start = Traffic::of(&device);
+    program.prepare()?;
+    let before = Traffic::of(&device).since(start);
+    for step in 0..WARM {
+        program.step(step)?;
+    }
+    device.reset_peak_stats();
+    let start = Traffic::of(&device);
+    program.step(WARM)?;
+    let step = Traffic::of(&device).since(start);
+    let usage = device.usage();
+    let (held, peak) = (*usage.by_category(), usage.at_peak());
+    let peak_bytes = peak.allocated_bytes - peak.by_category[Category::Workspace as usize];
+    let computes = device.computes();
+    let mut us = None;
+    for number in 0..if computes { TIMED } else { 0 } {
+        let start = std::time::Instant::now();
+        program.step(WARM + 1 + number)?;
+        device.synchronize()?;
+        let elapsed = start.elapsed().as_micros().max(1) as u64;
+        us = Some(us.map_or(elapsed, |us: u64| us.min(elapsed)));
+    }
+    let loss = if computes { Some(program.loss()?) } else { None };
+    let predictable = exact && undisturbed(&device);
+    Ok(Trial { arrangement, before, step, held, peak_bytes, us, loss, computes, predictable })
+}
+
+impl Trial {
+    fn measurement(&self, sizes: Sizes) -> Measurement {
+        let mut m = Measurement::of([("arrangement", self.arrangement.name().into())]);
+        let (before, step) = (self.arrangement.before(sizes), self.arrangement.per_step(sizes));
+        m.measure("uploaded_before_bytes", self.before.up);
+        m.predict("uploaded_before_bytes", before.up);
+        m.measure("uploaded_per_step_bytes", self.step.up);
+        m.predict("uploaded_per_step_bytes", step.up);
+        // Without values no gradient can be read.
+        if self.computes || step.down == 0 {
+            m.measure("downloaded_per_step_bytes", self.step.down);
+            m.predict("downloaded_per_step_bytes", step.down);
+        } else {
+            m.unknown("downloaded_per_step_bytes");
+        }
+        for (quantity, category) in [
+            ("input_bytes", Category::Input),
+            ("parameter_bytes", Category::Parameter),
+            ("gradient_bytes", Category::Gradient),
+        ] {
+            m.measure(quantity, self.held[category as usize]);
+            if self.predictable {
+                m.predict(quantity, foreseen(self.arrangement, sizes, category));
+            }
+        }
+        m.measure("peak_bytes", self.peak_bytes);
+        match self.us {
+            Some(us) => m.measure("step_us", us),
+            None => m.unknown("step_us"),
+        }
+        match self.loss {
+            Some(loss) => m.measure("last_loss_millionths", (loss * 1e6).round().max(0.0) as u64),
+            None => m.unknown("last_loss_millionths"),
+        }
+        m
+    }
+}
+
+/// What the device holds after a step, each tensor rounded up to 512 bytes.
+fn foreseen(arrangement: Arrangement, sizes: Sizes, category: Category) -> u64 {
+    let on_host = arrangement == Arrangement::TableOnHost;
+    let rows = rounded(sizes.rows_bytes());
+    let table = rounded(sizes.table_bytes());
+    let head: u64 = sizes.head_bytes().into_iter().map(rounded).sum();
+    let indices = |batches: usize| rounded(batches as u64 * sizes.indices_bytes());
+    match category {
+        Category::Input if on_host => rows + indices(1),
+        Category::Input if arrangement == Arrangement::DataOnDevice => 2 * indices(sizes.batches),
+        Category::Input => 2 * indices(1),
+        Category::Gradient if on_host => rows + head,
+        Category::Parameter if on_host => head,
+        Category::Gradient | Category::Parameter => table + head,
+        _ => 0,
+    }
+}
+
+fn shown(trials: &[Trial]) -> super::Table {
+    let row = |t: &Trial| {
+        let down = if t.computes { Cell::Bytes(t.step.down) } else { text("-") };
+        vec![
+            text(t.arrangement.name()),
+            Cell::Bytes(t.before.up),
+            Cell::Bytes(t.step.up),
+            down,
+            Cell::Bytes(t.peak_bytes),
+            t.us.map_or_else(|| text("-"), |us| Cell::Number(us as f64 / 1e3)),
+        ]
+    };
+    let columns = ["where things are", "up before", "up per step", "down", "peak", "ms"];
+    table("Bytes over the bus, memory and time", &columns, trials.iter().map(row).collect())
+}
+
+/// What a page-locked source would mean on this backend.
+fn pinning(backend: &str) -> String {
+    let here = match backend {
+        "cuda" => {
+            "CUDA copies from ordinary host memory here: the driver sends it through page-locked memory of its own, piece by piece, and returns \
+             when the source may be reused"
+        }
+        "wgpu" => {
+            "WebGPU has no other way than page-locked memory: every upload is written to a mapped staging buffer of the driver"
+        }
+        "cpu" => {
+            "on the processor the device's memory is the host's: there is no bus, a copy is a copy in memory, and nothing could be pinned"
+        }
+        _ => "on this device nothing is copied, only counted",
+    };
+    format!(
+        "Pinned memory changes neither the bytes over the bus nor what the device holds, only how fast they go and whether the host waits: {here}. \
+         The third row copies from one buffer that is kept, as a loader with pinned memory does, instead of a new one in each step."
+    )
+}
+
+fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
+    let [resident, copied, _, on_host] = trials else { return Vec::new() };
+    let time = |a: &Trial, b: &Trial| match (a.us, b.us) {
+        (Some(a), Some(b)) => format!("{:.3} ms instead of {:.3}", a as f64 / 1e3, b as f64 / 1e3),
+        _ => "a time that a dry run cannot give".into(),
+    };
+    let less = copied.held[Category::Input as usize] <= resident.held[Category::Input as usize];
+    let moved = format!(
+        "each step moves {} up and {} down; a step takes {}",
+        bytes(copied.step.up),
+        bytes(copied.step.down),
+        time(copied, resident)
+    );
+    let first = JudgedClaim {
+        claim: CLAIMS[0],
+        verdict: if less && copied.step.down == 0 { Verdict::Depends } else { Verdict::Holds },
+        condition: format!(
+            "{moved}. Nothing is swapped: nothing comes back, and the device holds one batch ({}) instead of the data set ({})",
+            bytes(copied.held[Category::Input as usize]),
+            bytes(resident.held[Category::Input as usize])
+        ),
+    };
+    let verdict = if on_host.peak_bytes > copied.peak_bytes { Verdict::Holds } else { Verdict::Depends };
+    let down = on_host.arrangement.per_step(sizes).down;
+    let second = JudgedClaim {
+        claim: CLAIMS[1],
+        verdict,
+        condition: format!(
+            "with the table on the host a step moves {} up (the rows of its tokens) and {} down (their gradients) instead of {} and 0; the \
+             device's peak is {} instead of {}: the table and its gradient ({}) are gone, the rows and theirs ({}) come, so it needs more only \
+             where a batch has more tokens ({}) than the table has rows ({}); a step takes {}",
+            bytes(on_host.step.up),
+            bytes(down),
+            bytes(copied.step.up),
+            bytes(on_host.peak_bytes),
+            bytes(copied.peak_bytes),
+            bytes(2 * sizes.table_bytes()),
+            bytes(2 * sizes.rows_bytes()),
+            sizes.tokens(),
+            sizes.vocabulary,
+            time(on_host, copied)
+        ),
+    };
+    vec![first, second]
+}

@@ -1,0 +1,218 @@
+//! `quantization`: what do int8 weights save?
+
+mod bound;
+mod forms;
+
+use std::sync::Arc;
+
+use super::pace::Pace;
+use super::rig::{Rig, rules};
+use super::show::{bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use crate::data::{Dataset, Split, digits};
+use crate::error::{Error, Result};
+use crate::models::{ModelOptions, architecture};
+use crate::training::{OptimizerKind, OptimizerSettings, Source};
+use forms::{Form, Trial};
+
+/// The experiment.
+pub(super) struct Quantization;
+
+const CLAIMS: &[Claim] = &[Claim {
+    text: "Quantization reduces the memory footprint by converting floats to lower integers.",
+    source: "How does changing network parameters affect GPU memory usage in PyTorch? (2025)",
+}];
+
+/// A linear layer's values on the host; empty where the device has none.
+pub(super) struct HostLayer {
+    /// Features in and out.
+    inputs: usize,
+    outputs: usize,
+    /// `[outputs, inputs]`
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+/// The examples that the forms are compared on.
+struct Exam {
+    inputs: Vec<f32>,
+    classes: Vec<i64>,
+}
+
+impl Experiment for Quantization {
+    fn name(&self) -> &'static str {
+        "quantization"
+    }
+
+    fn question(&self) -> &'static str {
+        "What do int8 weights save, and what do they cost in accuracy?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("width", "neurons of each of two hidden layers; 128"),
+            ("steps", "training steps before, on the digits; 300"),
+        ]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let (width, steps) = (setup.size("width", 128), setup.size("steps", 300));
+        if width == 0 || steps == 0 {
+            return Err(Error::usage("width, steps", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let mut pace = Pace::new(setup, 1 + Form::ALL.len());
+        let digits = Arc::new(digits().map_err(|error| Error::usage("digits", error.to_string()))?);
+        if !pace.next("training on the digits") {
+            outcome.interrupted = true;
+            return Ok(outcome);
+        }
+        let layers = trained(setup, &digits, width, steps)?;
+        let (inputs, classes) =
+            digits.batch(digits.split(Split::Test)).map_err(|error| Error::usage("digits", error.to_string()))?;
+        let exam = Exam { inputs, classes };
+        let predictable = rules(setup)?.is_some();
+        let mut trials = Vec::new();
+        for form in Form::ALL {
+            if !pace.next(form.name()) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = forms::attempt(setup, form, &layers, &exam, predictable)?;
+            outcome.rows.push(trial.measurement(&layers, &exam, trials.first()));
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials, &exam));
+        if trials.iter().any(|trial| trial.outputs.is_empty()) {
+            outcome.notes.push("This device computes nothing: outputs, accuracy and time are not known here.".into());
+        }
+        outcome.claims = judge(&trials, &layers, &exam);
+        Ok(outcome)
+    }
+}
+
+/// The network's layers after training; sizes alone on a device that computes nothing.
+fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize) -> Result<Vec<HostLayer>> {
+    let device = (setup.open)()?;
+    let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
+    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    rig.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
+    for step in 0..if device.computes() { steps } else { 1 } {
+        rig.load_nth(64, step)?;
+        rig.zero_grad()?;
+        rig.forward()?;
+        rig.compute_loss()?;
+        rig.backward(false)?;
+        rig.update()?;
+    }
+    let values = |array: &memcore::Array| if device.computes() { array.to_vec::<f32>() } else { Ok(Vec::new()) };
+    let pairs = rig.model.parameters.chunks_exact(2);
+    pairs
+        .map(|pair| {
+            let [outputs, inputs] = *pair[0].array().dims() else {
+                return Err(Error::usage("quantization", "a layer that is no matrix"));
+            };
+            Ok(HostLayer { inputs, outputs, weight: values(pair[0].array())?, bias: values(pair[1].array())? })
+        })
+        .collect()
+}
+
+fn shown(trials: &[Trial], exam: &Exam) -> super::Table {
+    let row = |t: &Trial| {
+        vec![
+            text(t.form.name()),
+            Cell::Bytes(t.weights_bytes),
+            Cell::Bytes(t.inference_peak_bytes),
+            t.right(exam).map_or_else(|| text("-"), |right| text(format!("{right} of {}", exam.classes.len()))),
+            t.us.map_or_else(|| text("-"), |us| Cell::Number(us as f64 / 1e3)),
+        ]
+    };
+    let columns = ["weights", "held", "peak of inference", "right", "ms"];
+    let title = "A network for the digits, of which int8 weights have one scale per output";
+    table(title, &columns, trials.iter().map(row).collect())
+}
+
+fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim> {
+    let [float, int8, ahead] = trials else { return Vec::new() };
+    let verdict = if int8.weights_bytes < float.weights_bytes && int8.inference_peak_bytes < float.inference_peak_bytes
+    {
+        Verdict::Holds
+    } else {
+        Verdict::Fails
+    };
+    let accuracy = match (float.right(exam), int8.right(exam), int8.error(float)) {
+        (Some(a), Some(b), Some(error)) => format!(
+            "; right are {b} of {} digits instead of {a}, and no output is off by more than {error:.4}",
+            exam.classes.len()
+        ),
+        _ => String::new(),
+    };
+    let parameters: usize = layers.iter().map(|layer| layer.outputs * (layer.inputs + 1)).sum();
+    let condition = format!(
+        "in inference {parameters} parameters take {} instead of {} ({:.2} times less: a byte per weight, 4 for each scale and bias), and \
+         the peak is {} instead of {}, since activations stay float32; where weights become floats again before the product it is {}{accuracy}. \
+         In training nothing is saved: there is no gradient through int8",
+        bytes(int8.weights_bytes),
+        bytes(float.weights_bytes),
+        float.weights_bytes as f64 / int8.weights_bytes.max(1) as f64,
+        bytes(int8.inference_peak_bytes),
+        bytes(float.inference_peak_bytes),
+        bytes(ahead.inference_peak_bytes),
+    );
+    vec![JudgedClaim { claim: CLAIMS[0], verdict, condition }]
+}
+
+impl Trial {
+    /// `first` is the form in float32 that the others are compared with.
+    fn measurement(&self, layers: &[HostLayer], exam: &Exam, first: Option<&Trial>) -> Measurement {
+        let mut m = Measurement::of([("weights", self.form.name().into())]);
+        m.measure("weights_bytes", self.weights_bytes);
+        m.measure("conversion_peak_bytes", self.conversion_peak_bytes);
+        m.measure("inference_peak_bytes", self.inference_peak_bytes);
+        if let Some(foreseen) = &self.foreseen {
+            m.predict("weights_bytes", foreseen.weights_bytes);
+            m.predict("conversion_peak_bytes", foreseen.conversion_peak_bytes);
+            m.predict("inference_peak_bytes", foreseen.inference_peak_bytes);
+        }
+        let mut known = |quantity: &str, value: Option<u64>| match value {
+            Some(value) => m.measure(quantity, value),
+            None => m.unknown(quantity),
+        };
+        known("digits_right", self.right(exam));
+        known("forward_us", self.us);
+        if let Some(float) = first {
+            let millionths = |error: f64| (error * 1e6).ceil() as u64;
+            known("largest_error_millionths", self.error(float).map(millionths));
+            match bound::beyond(layers, &exam.inputs, &float.outputs, &self.outputs) {
+                Some(beyond) => {
+                    m.measure("outputs_beyond_the_bound", beyond);
+                    m.predict("outputs_beyond_the_bound", 0);
+                }
+                None => m.unknown("outputs_beyond_the_bound"),
+            }
+        }
+        m
+    }
+
+    /// Examples whose largest output is that of their class.
+    fn right(&self, exam: &Exam) -> Option<u64> {
+        let classes = self.outputs.len() / exam.classes.len().max(1);
+        if classes == 0 {
+            return None;
+        }
+        let best = |row: &[f32]| row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
+        let rows = self.outputs.chunks(classes).zip(&exam.classes);
+        Some(rows.filter(|(row, class)| best(row) as i64 == **class).count() as u64)
+    }
+
+    /// The largest difference of an output.
+    fn error(&self, float: &Trial) -> Option<f64> {
+        let pairs = self.outputs.iter().zip(&float.outputs);
+        pairs.map(|(a, b)| f64::from((a - b).abs())).reduce(f64::max)
+    }
+}

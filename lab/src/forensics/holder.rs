@@ -1,0 +1,89 @@
+//! Who holds an allocation: the path from the program to the memory.
+
+use std::collections::HashMap;
+
+use memcore::Device;
+use memcore::memory::{AllocId, Category, Live};
+use memcore::tape::TapeEntry;
+use serde::Serialize;
+
+/// Nodes of a path that are named; of more, those in the middle are counted.
+const MOST_NODES: usize = 4;
+
+/// One link of the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// What it is: `a tensor that the program keeps`, `MseLossBackward0`, `saved input`.
+    pub what: String,
+    /// The module's path, where there is one.
+    pub scope: String,
+}
+
+/// A path and what it says.
+pub(super) struct Path {
+    pub(super) hops: Vec<Hop>,
+    /// The node that the program holds, when a graph holds the memory.
+    pub(super) root: Option<&'static str>,
+}
+
+fn hop(what: impl Into<String>) -> Hop {
+    Hop { what: what.into(), scope: String::new() }
+}
+
+/// The path to an allocation: over the graph when a node that is alive saved it; otherwise somebody holds it directly.
+pub(super) fn path(device: &Device, id: AllocId, live: &Live) -> Path {
+    let entries = device.tape().entries();
+    let memory = hop(format!("{} bytes of memory", live.bytes));
+    let holders = entries.iter().filter_map(|e| Some((e, e.allocations.iter().position(|a| *a == Some(id))?)));
+    let Some((holder, place)) = holders.min_by_key(|(e, _)| e.seq) else {
+        return Path { hops: vec![hop(direct(live)), memory], root: None };
+    };
+    let chain = chain(&entries, holder);
+    let root = chain.first().map(|entry| entry.name);
+    let mut hops = vec![hop(format!("a tensor that the program keeps: the result of {}", root.unwrap_or("a node")))];
+    let node = |entry: &TapeEntry| Hop {
+        what: entry.name.to_string(),
+        scope: device.with_ledger(|ledger| ledger.scope_path(entry.scope).to_string()),
+    };
+    if chain.len() <= MOST_NODES {
+        hops.extend(chain.iter().map(|entry| node(entry)));
+    } else {
+        let ends = MOST_NODES / 2;
+        hops.extend(chain[..ends].iter().map(|entry| node(entry)));
+        hops.push(hop(format!("{} more nodes", chain.len() - 2 * ends)));
+        hops.extend(chain[chain.len() - ends..].iter().map(|entry| node(entry)));
+    }
+    hops.push(hop(format!("saved {}", holder.saved.get(place).map_or("value", |(role, _)| role))));
+    hops.push(memory);
+    Path { hops, root }
+}
+
+/// From the node that no other one leads to, down to `holder`.
+fn chain<'a>(entries: &'a [TapeEntry], holder: &'a TapeEntry) -> Vec<&'a TapeEntry> {
+    let mut users: HashMap<u64, &TapeEntry> = HashMap::new();
+    for entry in entries {
+        for next in &entry.next {
+            // Of several, the one made last: nearest to the loss.
+            users.insert(*next, entry);
+        }
+    }
+    let mut chain = vec![holder];
+    let mut at = holder;
+    // Consumers are made after what they consume: this ends.
+    while let Some(user) = users.get(&at.seq).filter(|user| user.seq > at.seq) {
+        chain.push(user);
+        at = user;
+    }
+    chain.reverse();
+    chain
+}
+
+fn direct(live: &Live) -> &'static str {
+    match live.category {
+        Category::Gradient => "a leaf's gradient",
+        Category::OptimizerState => "an optimizer's state",
+        Category::Parameter => "a parameter that the program keeps",
+        Category::Input => "a batch that the program keeps",
+        _ => "a tensor that the program keeps",
+    }
+}

@@ -1,0 +1,155 @@
+//! Finding what grows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use memcore::Device;
+use memcore::memory::{AllocId, Category, Ledger, Live, Origin};
+
+use super::advice::{Cause, Evidence};
+use super::{FEWEST_STEPS, Leak, Mark, Site, holder, settled};
+
+/// Steps beyond which nobody trains.
+const OUT_OF_SIGHT: u64 = 1_000_000_000;
+/// Sites that are named.
+const MOST_SITES: usize = 5;
+
+/// What is still there of one place in the program.
+struct Left {
+    origin: Origin,
+    /// Birth step, allocation, what is known of it; in the order of the births.
+    of: Vec<(usize, AllocId, Live)>,
+}
+
+/// A site that grows: what of it counts, and the bytes that a step adds.
+struct Growing {
+    left: Left,
+    bytes_per_step: u64,
+}
+
+pub(super) fn look(device: &Device, marks: &[Mark]) -> Option<Leak> {
+    let range = settled(marks.len());
+    if marks.len() < FEWEST_STEPS || range.len() < 3 {
+        return None;
+    }
+    let lefts = device.with_ledger(|ledger| left_over(ledger, marks));
+    let mut growing: Vec<Growing> = lefts.into_iter().filter_map(|left| kept(left, marks)).collect();
+    let cause = if growing.is_empty() { Some(Cause::GrowingTensor) } else { None };
+    if growing.is_empty() {
+        growing.extend(device.with_ledger(|ledger| longer(ledger, marks)));
+    }
+    growing.sort_by_key(|site| std::cmp::Reverse((site.bytes_per_step, site.left.of.len())));
+    let largest = growing.first()?;
+    let (_, id, live) = *largest.left.of.last()?;
+    let path = holder::path(device, id, &live);
+    let evidence = Evidence { live: &live, path: &path };
+    let cause = cause.unwrap_or_else(|| Cause::of(&evidence));
+    let per_step = |from: u64, to: u64| to.saturating_sub(from) / (marks.len() - 1 - range.start).max(1) as u64;
+    let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
+    let growth = per_step(first.allocated, last.allocated);
+    let sites = device.with_ledger(|ledger| growing.iter().take(MOST_SITES).map(|site| named(ledger, site)).collect());
+    Some(Leak {
+        steps: marks.len(),
+        growth_bytes_per_step: growth,
+        nodes_per_step: per_step(first.nodes as u64, last.nodes as u64),
+        sites,
+        cause,
+        advice: cause.advice(&evidence),
+        holder: path.hops,
+        out_of_memory_step: out_of_memory_step(device, marks.len(), growth),
+    })
+}
+
+/// What is alive, by where it was made.
+fn left_over(ledger: &Ledger, marks: &[Mark]) -> Vec<Left> {
+    let mut sites: HashMap<Origin, Vec<(usize, AllocId, Live)>> = HashMap::new();
+    for (id, live) in ledger.usage().all_live().filter(|(_, live)| live.category != Category::Workspace) {
+        let born = marks.partition_point(|mark| mark.n_alloc <= id.0);
+        sites.entry(live.origin).or_default().push((born, id, *live));
+    }
+    let left = |(origin, mut of): (Origin, Vec<(usize, AllocId, Live)>)| {
+        of.sort_by_key(|(_, id, _)| *id);
+        Left { origin, of }
+    };
+    let mut lefts: Vec<Left> = sites.into_iter().map(left).collect();
+    // A map has no order of its own: that of the first allocation is the same in every run.
+    lefts.sort_by_key(|left| left.of.first().map(|(_, id, _)| *id));
+    lefts
+}
+
+/// Whether steps all along the run left something here.
+fn kept(mut left: Left, marks: &[Mark]) -> Option<Growing> {
+    let range = settled(marks.len());
+    left.of.retain(|(born, ..)| range.contains(born));
+    let third = |born: usize| 3 * (born - range.start) / range.len();
+    let mut steps: Vec<usize> = left.of.iter().map(|(born, ..)| *born).collect();
+    steps.dedup();
+    let thirds: Vec<bool> = (0..3).map(|part| steps.iter().any(|born| third(*born) == part)).collect();
+    if steps.len() < 3 || thirds.contains(&false) || belongs_to_parameters(&left, &marks[marks.len() - 1]) {
+        return None;
+    }
+    let bytes: u64 = left.of.iter().map(|(.., live)| live.bytes).sum();
+    Some(Growing { bytes_per_step: bytes / range.len() as u64, left })
+}
+
+/// Gradients and state of parameters that are first used late come late too, but are never more than parameters can have: a gradient each, and of
+/// Adam's kind three more.
+fn belongs_to_parameters(left: &Left, now: &Mark) -> bool {
+    let parameters = now.of(Category::Parameter);
+    let all = |category: Category| left.of.iter().all(|(.., live)| live.category == category);
+    (all(Category::Gradient) && now.of(Category::Gradient) <= 2 * parameters)
+        || (all(Category::OptimizerState) && now.of(Category::OptimizerState) <= 4 * parameters)
+}
+
+/// A tensor that is made anew in each step, longer each time: old steps left nothing, and yet there is more after each, though batches stay as they
+/// were.
+fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<Growing> {
+    let range = settled(marks.len());
+    let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
+    let third = range.len() / 3;
+    let at = |part: usize| marks[range.start + part * third].allocated;
+    let monotone = marks[range.start..].windows(2).all(|pair| pair[0].allocated <= pair[1].allocated);
+    let every_third = at(0) < at(1) && at(1) < at(2) && at(2) < last.allocated;
+    if !monotone || !every_third || last.of(Category::Input) > first.of(Category::Input) {
+        return None;
+    }
+    let usage = ledger.usage();
+    // Of what the last step made, the largest of the category that grew most.
+    let grown = Category::ALL.into_iter().max_by_key(|c| last.of(*c).saturating_sub(first.of(*c)))?;
+    let born = marks.len().checked_sub(2).map_or(0, |before| marks[before].n_alloc);
+    let new = usage.all_live().filter(|(id, live)| id.0 >= born && live.category == grown);
+    let (id, live) = new.max_by_key(|(id, live)| (live.bytes, *id))?;
+    let left = Left { origin: live.origin, of: vec![(marks.len() - 1, id, *live)] };
+    let bytes = last.allocated.saturating_sub(first.allocated);
+    Some(Growing { left, bytes_per_step: bytes / (marks.len() - 1 - range.start) as u64 })
+}
+
+fn named(ledger: &Ledger, site: &Growing) -> Site {
+    let Origin { scope, op, node, phase } = site.left.origin;
+    let mut categories: BTreeMap<&str, u64> = BTreeMap::new();
+    for (.., live) in &site.left.of {
+        *categories.entry(live.category.name()).or_default() += live.bytes;
+    }
+    Site {
+        op: memcore::context::label(node, op),
+        scope: ledger.scope_path(scope).to_string(),
+        phase: ledger.phase_name(phase).to_string(),
+        category: categories.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(name, _)| name),
+        bytes_per_step: site.bytes_per_step,
+        allocations: site.left.of.len() as u64,
+    }
+}
+
+/// What the driver has left and what lies free in the pool, less what a step needs for a moment, divided by the growth. Segments come in 2 and 20 MiB,
+/// so that the true step is earlier by at most what fills one.
+fn out_of_memory_step(device: &Device, steps: usize, growth: u64) -> Option<u64> {
+    let free = device.memory_info()?.free_bytes;
+    let stats = device.stats();
+    let usage = device.with_ledger(|ledger| {
+        let usage = ledger.usage();
+        (usage.allocated_bytes(), usage.peak_bytes())
+    });
+    let cached = stats.reserved_bytes.all.current.saturating_sub(usage.0);
+    let moment = usage.1.saturating_sub(usage.0);
+    let room = free.saturating_add(cached).saturating_sub(moment);
+    room.checked_div(growth).filter(|more| *more < OUT_OF_SIGHT).map(|more| steps as u64 + more + 1)
+}
