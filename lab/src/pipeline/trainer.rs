@@ -44,7 +44,8 @@ impl PipelineSettings {
             return Err(Error::usage("--micro-batches", problem));
         }
         if self.run.precision.scales_loss() {
-            let problem = "autocast-fp16 scales the loss, and whether a step is skipped is one decision over all devices, which split runs do not make; autocast-bf16 needs no scale";
+            let problem = "autocast-fp16 scales the loss, and whether a step is skipped is one decision over all devices, which \
+                           split runs do not make; autocast-bf16 needs no scale";
             return Err(Error::usage("--precision", problem));
         }
         if self.run.clip_grad_norm.is_some() {
