@@ -112,7 +112,7 @@ impl Vgg16 {
         }
         let inputs = if number == 0 { 8 * self.width * 7 * 7 } else { hidden };
         modules.push(Linear::new(&classifier.at(3 * number), inputs, hidden, true)?);
-        modules.push(Activation::new(&classifier.at(3 * number + 1), ops::relu));
+        modules.push(Activation::new(&classifier.at(3 * number + 1), ops::relu_));
         modules.push(Dropout::new(&classifier.at(3 * number + 2), self.dropout)?);
         Ok(modules)
     }
