@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! experiments → pipeline → training: a network split over devices
 //! report: pages and exports, from results as JSON and from histories of events
 //! snapshot → replay
 //! ```
@@ -19,6 +20,7 @@ pub mod forensics;
 pub mod huggingface;
 pub mod model_file;
 pub mod models;
+pub mod pipeline;
 pub mod predict;
 pub mod record;
 pub mod replay;

@@ -20,6 +20,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("precision", &["001", "002", "003"]),
     ("accumulation", &["002"]),
     ("checkpointing", &["001", "002", "003"]),
+    ("model-parallel", &["002"]),
     ("optimizer", &["001", "002"]),
     ("placement", &["001"]),
     ("quantization", &["003"]),

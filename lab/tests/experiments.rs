@@ -377,6 +377,7 @@ fn impossible_sizes_are_errors() {
         ("network-size", "batch"),
         ("optimizer", "width"),
         ("accumulation", "pieces"),
+        ("model-parallel", "devices"),
         ("checkpointing", "blocks"),
         ("precision", "steps"),
         ("sequence-length", "sequence"),
@@ -392,4 +393,20 @@ fn impossible_sizes_are_errors() {
         let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
         assert!(by_name(name).unwrap().run(&setup).is_err(), "{name}");
     }
+}
+
+#[test]
+fn model_parallel() {
+    for profile in PROFILES {
+        let outcome = run("model-parallel", profile);
+        check("model-parallel", &outcome);
+        assert_eq!(verdicts(&outcome), [Verdict::Depends], "{profile}");
+        assert!(outcome.rows.iter().all(|row| row.measured.get("values_apart").is_none_or(Option::is_none)));
+    }
+    let open = || Device::builder(Arc::new(backend_cpu::Cpu::new().unwrap())).build();
+    let sizes: &[(&str, &[usize])] = &[("devices", &[2]), ("batch", &[32]), ("pieces", &[4])];
+    let outcome = run_on(&open, "model-parallel", sizes, None);
+    check("model-parallel", &outcome);
+    let compared = outcome.rows.iter().filter(|row| row.residual.contains_key("values_apart"));
+    assert_eq!(compared.count(), 3, "each split against one device with the same micro-batches, to the bit");
 }

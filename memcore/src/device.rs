@@ -60,6 +60,8 @@ struct Work {
     flops: AtomicU64,
     uploaded_bytes: AtomicU64,
     downloaded_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
 }
 
 /// What a device was asked to do so far.
@@ -75,6 +77,10 @@ pub struct Counters {
     pub uploaded_bytes: u64,
     /// Bytes copied to the host.
     pub downloaded_bytes: u64,
+    /// Bytes moved to other devices; through the host or not, and where there are no values as well.
+    pub sent_bytes: u64,
+    /// Bytes moved here from other devices.
+    pub received_bytes: u64,
 }
 
 /// How a [`Device`] is set up.
@@ -372,6 +378,12 @@ impl Device {
         if dst.is_empty() { Ok(()) } else { self.0.backend.download(src, dst) }
     }
 
+    /// Writes down that `bytes` moved from here to another device.
+    pub(crate) fn count_moved(&self, to: &Device, bytes: u64) {
+        self.0.work.sent_bytes.fetch_add(bytes, Relaxed);
+        to.0.work.received_bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// Waits until everything queued is done.
     ///
     /// # Errors
@@ -389,6 +401,8 @@ impl Device {
             flops: w.flops.load(Relaxed),
             uploaded_bytes: w.uploaded_bytes.load(Relaxed),
             downloaded_bytes: w.downloaded_bytes.load(Relaxed),
+            sent_bytes: w.sent_bytes.load(Relaxed),
+            received_bytes: w.received_bytes.load(Relaxed),
         }
     }
 

@@ -74,7 +74,7 @@ pub const LAYERS: &[CrateLayers] = &[
     },
     CrateLayers {
         name: "lab",
-        layers: &[&["data"], &["models"], &["training"], &["experiments", "huggingface"]],
+        layers: &[&["data"], &["models"], &["training"], &["pipeline"], &["experiments", "huggingface"]],
         exceptions: &[],
         complete: false,
     },

@@ -9,6 +9,7 @@ mod model;
 mod monitor;
 mod output;
 mod paper;
+mod parallel;
 mod replay;
 mod report;
 mod run;
@@ -27,6 +28,7 @@ pub(crate) use model::{AttentionName, KeepName, ModelArgs};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
+pub(crate) use parallel::{DeviceList, DeviceName, ParallelArgs};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
@@ -99,7 +101,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example: handwritten digits in a minute, on the CPU\n  \
             vramlab train --model mlp --data digits --backend cpu\n\n\
             Example: the peak for three batch sizes\n  \
-            vramlab train --model simple-cnn -L batch 32,64,128")]
+            vramlab train --model simple-cnn -L batch 32,64,128\n\n\
+            Example: a network split over two devices\n  \
+            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4")]
     Train(TrainArgs),
     /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
     #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \

@@ -6,7 +6,9 @@ use lab::cards::{self, CONTEXT_BYTES, Card};
 use serde_json::{Value, json};
 
 use super::scan::ScanArgs;
-use super::{AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ProfileArgs, RecordArgs, TrainingArgs, values};
+use super::{
+    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
+};
 
 /// A card by its name, or by what the driver says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,8 @@ impl PaperArgs {
 pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub paper: PaperArgs,
+    #[command(flatten)]
+    pub parallel: ParallelArgs,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

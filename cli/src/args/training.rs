@@ -9,7 +9,7 @@ use memcore::Profile;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs};
+use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs};
 use crate::output::Destination;
 
 /// How the network is trained.
@@ -60,7 +60,8 @@ pub(crate) struct TrainingArgs {
     pub zero_grad: Option<ZeroGrad>,
     /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
     /// forward_no_grad, clear (of the list that --keep-intermediate fills), empty_cache, reset_peak [default: the model file's, or
-    /// input,zero_grad,forward,loss,backward,step].
+    /// input,zero_grad,forward,loss,backward,step]. With --devices the order of the micro-batches' passes instead: gpipe (all forward first) or 1f1b
+    /// (one forward, one backward) [default: 1f1b].
     #[arg(long, value_name = "PHASES")]
     pub schedule: Option<String>,
     /// Scale gradients so that their norm is at most this.
@@ -129,6 +130,8 @@ pub(crate) struct TrainArgs {
     pub training: TrainingArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub parallel: ParallelArgs,
     #[command(flatten)]
     pub allocator: AllocatorArgs,
     #[command(flatten)]

@@ -9,6 +9,7 @@ mod list;
 mod monitor;
 mod opening;
 pub(crate) mod outcome;
+pub(crate) mod parallel;
 mod plan;
 pub(crate) mod predict;
 mod recording;
@@ -23,7 +24,7 @@ mod train;
 mod tune;
 
 use crate::args::{Command, Invocation};
-use crate::exit::{Code, Result};
+use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 
 /// Does what was asked.
@@ -31,6 +32,9 @@ use crate::ui::Ui;
 /// # Errors
 /// As the command fails; the failure knows the exit code.
 pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
+    if let Some(code) = split(invocation, ui) {
+        return code;
+    }
     match &invocation.cli.command {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
@@ -51,4 +55,30 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
     }
+}
+
+/// A run over several devices, where one was asked for.
+fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
+    let parallel = match &invocation.cli.command {
+        Command::Train(args) => &args.parallel,
+        Command::Predict(args) => &args.parallel,
+        _ => return None,
+    };
+    let axes = &invocation.axes;
+    let names = match &parallel.devices {
+        Some(names) if axes.is_empty() => names,
+        // The typed list, or one that is scanned.
+        Some(_) => return Some(Err(scanned())),
+        None if axes.iter().any(|axis| axis.name == "devices") => return Some(Err(scanned())),
+        None => return None,
+    };
+    match &invocation.cli.command {
+        Command::Train(args) => Some(parallel::train(args, names, ui)),
+        Command::Predict(args) => Some(parallel::predict(args, names, ui)),
+        _ => None,
+    }
+}
+
+fn scanned() -> Failure {
+    Failure::usage("scan: its points are runs on one device; --devices names several")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lab::data::{DataSpec, Split, Synthetic};
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
+use lab::pipeline;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
@@ -277,6 +278,10 @@ impl Common<'_> {
     /// The flag's order of phases, or the file's, or the usual one.
     fn schedule(&self, file: Option<Schedule>) -> Result<Schedule> {
         let Some(text) = &self.training.schedule else { return Ok(file.unwrap_or_default()) };
+        if pipeline::Schedule::NAMES.contains(&text.as_str()) {
+            let problem = "it orders the passes of several devices, and --devices names none";
+            return Err(Failure::usage(format!("--schedule {text}: {problem}")));
+        }
         let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
         let prefix = file.unwrap_or_default().prefix;
         Schedule::new(&names, prefix).map_err(|error| match error {

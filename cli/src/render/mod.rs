@@ -9,6 +9,7 @@ pub(crate) mod leak;
 pub(crate) mod markdown;
 pub(crate) mod memory;
 pub(crate) mod oom;
+pub(crate) mod parallel;
 pub(crate) mod picture;
 pub(crate) mod prediction;
 pub(crate) mod replay;

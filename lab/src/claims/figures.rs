@@ -100,6 +100,13 @@ const ALL: &[(&str, Figures)] = &[
         ],
     ),
     (
+        "model-parallel",
+        &[&[
+            ("peak, one device", "peak_bytes", &[("way", "one device"), ("device", "0")]),
+            ("first of four", "peak_bytes", &[("way", "split"), ("device", "0")]),
+        ]],
+    ),
+    (
         "checkpointing",
         &[
             &[

@@ -13,6 +13,7 @@ mod equation;
 mod fit;
 mod fragmentation;
 mod leak;
+mod model_parallel;
 mod network_size;
 mod optimizer;
 mod outcome;
@@ -54,6 +55,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &fit::Fit,
     &cache::Cache,
     &fragmentation::Fragmentation,
+    &model_parallel::ModelParallel,
     &beliefs::Beliefs,
 ];
 

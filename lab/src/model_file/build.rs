@@ -8,7 +8,7 @@ use memcore::nn::{
 use memcore::{Array, Tensor, context, ops};
 
 use super::layers::{Layer, Op};
-use crate::models::{Architecture, Defaults, Task, causal_mask};
+use crate::models::{Architecture, Defaults, Places, Task, causal_mask};
 
 /// The network that a file describes.
 pub(super) struct FileArchitecture {
@@ -38,6 +38,19 @@ impl Architecture for FileArchitecture {
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(chain(init, &self.layers)?))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let piece = |(i, layer): (usize, &Layer)| -> memcore::Result<Box<dyn Module>> {
+            let mut modules = Sequential::new();
+            push(&mut modules, &at(i).at(&layer.name), &layer.op)?;
+            Ok(Box::new(modules))
+        };
+        self.layers.iter().enumerate().map(piece).collect()
     }
 }
 

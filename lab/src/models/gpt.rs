@@ -2,12 +2,14 @@
 
 use memcore::context;
 use memcore::memory::{Category, ScopeId};
-use memcore::nn::{AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention};
+use memcore::nn::{
+    AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Sequential,
+};
 use memcore::ops;
 use memcore::{Array, DType, Tensor};
 
 use super::recompute::Blocks;
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Recompute, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
 /// Sizes of a decoder.
@@ -127,15 +129,93 @@ impl Architecture for GptArchitecture {
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(Gpt::new(init, self.config, &self.recompute)?))
     }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        self.config.tied.then_some("its output layer shares the token table, which would lie on another device")
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let c = &self.config;
+        let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(Front::new(&at(0), c)?)];
+        let blocks = Blocks::pieces(&self.recompute, 1, c.layers, |piece, block| {
+            Block::new(&at(piece).at("blocks").at(block), c)
+        })?;
+        // One mask on each device.
+        let mut mask: Option<Array> = None;
+        for blocks in blocks {
+            let here = at(pieces.len());
+            let mask = match &mask {
+                Some(mask) if mask.device().is_same(here.device()) => mask.clone(),
+                _ => mask.insert(causal_mask(&here, c.sequence)?).clone(),
+            };
+            pieces.push(Box::new(Middle { blocks, mask }));
+        }
+        let back = at(pieces.len());
+        let norm = LayerNorm::new(&back.at("lnf"), c.width, 1e-5)?;
+        let head = Linear::new(&back.at("head"), c.width, c.vocabulary, false)?;
+        pieces.push(Box::new(Sequential::of(vec![Box::new(norm), Box::new(head)])));
+        Ok(pieces)
+    }
+}
+
+/// Indices to vectors: a row for the token and one for the position.
+struct Front {
+    /// Of what is neither table's: the positions' numbers and the sum of both.
+    scope: ScopeId,
+    tokens: Embedding,
+    positions: Embedding,
+}
+
+impl Front {
+    fn new(init: &Init, c: &GptConfig) -> memcore::Result<Self> {
+        // Small values: with PyTorch's N(0, 1) tables the first losses of a tied model are far above ln(vocabulary).
+        let small = Fill::Normal { std: 0.02 };
+        let tokens = Embedding::with_fill(&init.at("tok"), c.vocabulary, c.width, small)?;
+        let positions = Embedding::with_fill(&init.at("pos"), c.sequence, c.width, small)?;
+        Ok(Self { scope: init.at("embedding").scope(), tokens, positions })
+    }
+}
+
+impl Module for Front {
+    fn forward(&self, indices: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let length = indices.dims().last().copied().unwrap_or(0);
+        let tokens = self.tokens.forward(indices)?;
+        let range = {
+            let _op = context::op("arange>resize_");
+            Array::empty(indices.device(), &[length], DType::I64)?
+        };
+        if indices.device().computes() {
+            range.write(&(0..length as i64).collect::<Vec<_>>())?;
+        }
+        let positions = self.positions.forward(&Tensor::from_array(range))?;
+        let x = ops::add(&tokens, &positions)?;
+        drop((tokens, positions));
+        Ok(x)
+    }
+}
+
+/// Blocks on one device, and its mask.
+struct Middle {
+    blocks: Blocks<Block>,
+    mask: Array,
+}
+
+impl Module for Middle {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let mask = Tensor::from_array(mask_for(&self.mask, x.dims()[1])?);
+        self.blocks.forward(x.clone(), &[mask], |block, x, given| block.forward(x, &given[0]))
+    }
+}
+
+/// The mask of as many tokens as there are.
+fn mask_for(mask: &Array, length: usize) -> memcore::Result<Array> {
+    if mask.dims()[0] == length { Ok(mask.clone()) } else { mask.narrow(0, 0, length)?.narrow(1, 0, length) }
 }
 
 struct Gpt {
     scope: ScopeId,
-    /// Of what is neither table's: the positions' numbers and the sum of both.
-    embedding: ScopeId,
-    config: GptConfig,
-    tokens: Embedding,
-    positions: Embedding,
+    front: Front,
     blocks: Blocks<Block>,
     norm: LayerNorm,
     head: Linear,
@@ -145,22 +225,18 @@ struct Gpt {
 
 impl Gpt {
     fn new(init: &Init, c: GptConfig, recompute: &Recompute) -> memcore::Result<Self> {
-        // Small values: with PyTorch's N(0, 1) tables the first losses of a tied model are far above ln(vocabulary).
-        let small = Fill::Normal { std: 0.02 };
-        let tokens = Embedding::with_fill(&init.at("tok"), c.vocabulary, c.width, small)?;
-        let positions = Embedding::with_fill(&init.at("pos"), c.sequence, c.width, small)?;
+        let front = Front::new(init, &c)?;
         let blocks: memcore::Result<Vec<Block>> =
             (0..c.layers).map(|i| Block::new(&init.at("blocks").at(i), &c)).collect();
         let blocks = Blocks::new(blocks?, recompute);
         let norm = LayerNorm::new(&init.at("lnf"), c.width, 1e-5)?;
         let head = if c.tied {
-            Linear::tied(&init.at("head"), &tokens.weight)
+            Linear::tied(&init.at("head"), &front.tokens.weight)
         } else {
             Linear::new(&init.at("head"), c.width, c.vocabulary, false)?
         };
         let mask = causal_mask(init, c.sequence)?;
-        let embedding = init.at("embedding").scope();
-        Ok(Self { scope: init.scope(), embedding, config: c, tokens, positions, blocks, norm, head, mask })
+        Ok(Self { scope: init.scope(), front, blocks, norm, head, mask })
     }
 }
 
@@ -177,37 +253,11 @@ pub(crate) fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> 
 impl Module for Gpt {
     fn forward(&self, indices: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let length = indices.dims().last().copied().unwrap_or(0);
-        let mut x = self.embed(indices, length)?;
-        let mask = Tensor::from_array(if length == self.config.sequence {
-            self.mask.clone()
-        } else {
-            self.mask.narrow(0, 0, length)?.narrow(1, 0, length)?
-        });
-        x = self.blocks.forward(x, &[mask], |block, x, given| block.forward(x, &given[0]))?;
+        let x = self.front.forward(indices)?;
+        let mask = Tensor::from_array(mask_for(&self.mask, x.dims()[1])?);
+        let x = self.blocks.forward(x, &[mask], |block, x, given| block.forward(x, &given[0]))?;
         let x = self.norm.forward(&x)?;
         self.head.forward(&x)
-    }
-}
-
-impl Gpt {
-    /// The tokens' rows and the positions', added.
-    fn embed(&self, indices: &Tensor, length: usize) -> memcore::Result<Tensor> {
-        let _scope = context::scope(self.embedding);
-        let tokens = self.tokens.forward(indices)?;
-        let positions = {
-            let range = {
-                let _op = context::op("arange>resize_");
-                Array::empty(indices.device(), &[length], DType::I64)?
-            };
-            if indices.device().computes() {
-                range.write(&(0..length as i64).collect::<Vec<_>>())?;
-            }
-            self.positions.forward(&Tensor::from_array(range))?
-        };
-        let sum = ops::add(&tokens, &positions)?;
-        drop((tokens, positions));
-        Ok(sum)
     }
 }
 

@@ -4,7 +4,7 @@ use memcore::nn::{Activation, Init, Linear, Module, Sequential};
 use memcore::ops;
 
 use super::keeping::Keeping;
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Recompute, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
 struct Mlp {
@@ -77,23 +77,41 @@ impl Architecture for Mlp {
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         let last = self.sizes.len() - 2;
-        // Numbered as in nn.Sequential, where the activations count.
-        let linear = |i: usize| Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true);
-        let mut blocks = Vec::with_capacity(last);
-        for i in 0..last {
-            let mut block = Sequential::new();
-            block.push(linear(i)?);
-            let relu = Activation::new(&init.at(2 * i + 1), ops::relu);
-            if self.keeps {
-                block.push(Keeping::new(init, relu));
-            } else {
-                block.push(relu);
-            }
-            blocks.push(block);
-        }
+        let blocks: memcore::Result<Vec<Sequential>> = (0..last).map(|i| self.hidden(init, i)).collect();
         let mut layers = Sequential::new();
-        self.recompute.chain(&mut layers, blocks);
-        layers.push(linear(last)?);
+        self.recompute.chain(&mut layers, blocks?);
+        layers.push(self.linear(init, last)?);
         Ok(Box::new(layers))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        self.keeps.then_some("its list of intermediate results would lie on several devices")
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let last = self.sizes.len() - 2;
+        let mut pieces = self.recompute.pieces(0, last, |piece, block| self.hidden(&at(piece), block))?;
+        let output = self.linear(&at(pieces.len()), last)?;
+        pieces.push(Box::new(output));
+        Ok(pieces)
+    }
+}
+
+impl Mlp {
+    /// Numbered as in nn.Sequential, where the activations count.
+    fn linear(&self, init: &Init, i: usize) -> memcore::Result<Linear> {
+        Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true)
+    }
+
+    fn hidden(&self, init: &Init, i: usize) -> memcore::Result<Sequential> {
+        let mut block = Sequential::new();
+        block.push(self.linear(init, i)?);
+        let relu = Activation::new(&init.at(2 * i + 1), ops::relu);
+        if self.keeps {
+            block.push(Keeping::new(init, relu));
+        } else {
+            block.push(relu);
+        }
+        Ok(block)
     }
 }

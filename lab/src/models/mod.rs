@@ -132,7 +132,24 @@ pub trait Architecture: Send + Sync {
     /// # Errors
     /// Those of the device, and sizes that do not fit.
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>>;
+
+    /// Why the network cannot be split over devices; `None` where it is a chain of [`pieces`](Self::pieces).
+    fn indivisible(&self) -> Option<&'static str> {
+        Some("it is not built as a chain of pieces")
+    }
+
+    /// The network as a chain of pieces, each of which lies on one device: the result of one is the next one's input. A piece's parameters are
+    /// made through what `at` gives for its number; they are the same, in the same order, as [`build`](Self::build) makes.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    fn pieces(&self, _at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        Ok(Vec::new())
+    }
 }
+
+/// Where the parameters of each piece of a split network are made.
+pub type Places<'a> = dyn Fn(usize) -> Init + 'a;
 
 /// What a network is trained with unless the user says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

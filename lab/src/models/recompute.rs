@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use memcore::Tensor;
 use memcore::autograd::checkpoint;
-use memcore::nn::{Checkpoint, Sequential};
+use memcore::nn::{Checkpoint, Module, Sequential};
 use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Result};
@@ -104,6 +104,26 @@ impl Recompute {
             }
         }
     }
+
+    /// `n` blocks as pieces of a split network, numbered from `first` on: what is computed again at once is one piece. `build` makes a block of
+    /// a piece.
+    pub(super) fn pieces(
+        &self,
+        first: usize,
+        n: usize,
+        mut build: impl FnMut(usize, usize) -> memcore::Result<Sequential>,
+    ) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let (mut pieces, mut block): (Vec<Box<dyn Module>>, usize) = (Vec::new(), 0);
+        for segment in self.segments(n) {
+            let mut inside = Sequential::new();
+            for _ in 0..segment.blocks {
+                inside.append(build(first + pieces.len(), block)?);
+                block += 1;
+            }
+            pieces.push(if segment.again { Box::new(Checkpoint::new(inside)) } else { Box::new(inside) });
+        }
+        Ok(pieces)
+    }
 }
 
 /// Blocks in each segment of [`Recompute::Sqrt`] but the last: √n, rounded.
@@ -145,6 +165,23 @@ impl<B: Send + Sync + 'static> Blocks<B> {
         let mut blocks = blocks.into_iter();
         let segments = segments.into_iter().map(|s| (blocks.by_ref().take(s.blocks).collect(), s.again)).collect();
         Self { segments }
+    }
+
+    /// Each segment for itself, given its blocks by `build`: pieces of a split network, numbered from `first` on.
+    pub(super) fn pieces(
+        recompute: &Recompute,
+        first: usize,
+        n: usize,
+        mut build: impl FnMut(usize, usize) -> memcore::Result<B>,
+    ) -> memcore::Result<Vec<Self>> {
+        let (mut pieces, mut next) = (Vec::new(), 0..n);
+        for segment in recompute.segments(n) {
+            let piece = first + pieces.len();
+            let blocks: memcore::Result<Arc<[B]>> =
+                next.by_ref().take(segment.blocks).map(|block| build(piece, block)).collect();
+            pieces.push(Self { segments: vec![(blocks?, segment.again)] });
+        }
+        Ok(pieces)
     }
 
     /// What the last block gives.

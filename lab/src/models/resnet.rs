@@ -8,7 +8,7 @@ use memcore::nn::{BatchNorm2d, Conv2d, Init, Linear, MaxPool2d, Module};
 use memcore::ops;
 
 use super::recompute::Blocks;
-use super::{Architecture, Defaults, Input, ModelOptions, Recompute, Task, image_task};
+use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
 use crate::error::Result;
 
 /// Which of the family.
@@ -73,44 +73,128 @@ impl Architecture for ResNet {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let first = Conv2dGeometry { stride: [2, 2], padding: [3, 3], ..Conv2dGeometry::default() };
-        let overlapping = Pool2dGeometry { window: [3, 3], stride: [2, 2], padding: [1, 1] };
-        let stem = ConvNorm::new(init, ["conv1", "bn1"], [3, self.width], 7, first)?;
-        let pool = MaxPool2d::new(&init.at("maxpool"), overlapping);
-        let mut channels = self.width;
-        let mut blocks = Vec::new();
-        for (stage, &count) in self.depth.blocks.iter().enumerate() {
-            let at = init.at(format!("layer{}", stage + 1));
-            for i in 0..count {
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let block = Block::new(&at.at(i), self.depth.bottleneck, channels, self.width << stage, stride)?;
-                channels = block.outputs;
-                blocks.push(block);
-            }
+        let stem = Stem::new(init, self.width)?;
+        let blocks: memcore::Result<Vec<Block>> = (0..self.block_count()).map(|i| self.block(init, i)).collect();
+        let blocks = Blocks::new(blocks?, &self.recompute);
+        let head = Head::new(init, self.channels(self.depth.blocks.len() - 1), self.classes)?;
+        Ok(Box::new(Network { scope: init.scope(), stem, blocks, head }))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(Stem::new(&at(0), self.width)?)];
+        let blocks =
+            Blocks::pieces(&self.recompute, 1, self.block_count(), |piece, block| self.block(&at(piece), block))?;
+        pieces.extend(blocks.into_iter().map(|blocks| -> Box<dyn Module> { Box::new(Middle(blocks)) }));
+        let channels = self.channels(self.depth.blocks.len() - 1);
+        pieces.push(Box::new(Head::new(&at(pieces.len()), channels, self.classes)?));
+        Ok(pieces)
+    }
+}
+
+impl ResNet {
+    fn block_count(&self) -> usize {
+        self.depth.blocks.iter().sum()
+    }
+
+    /// Channels that a stage gives.
+    fn channels(&self, stage: usize) -> usize {
+        (self.width << stage) * if self.depth.bottleneck { 4 } else { 1 }
+    }
+
+    /// Block `number` of all.
+    fn block(&self, init: &Init, number: usize) -> memcore::Result<Block> {
+        let (mut stage, mut i) = (0, number);
+        while i >= self.depth.blocks[stage] {
+            i -= self.depth.blocks[stage];
+            stage += 1;
         }
-        let blocks = Blocks::new(blocks, &self.recompute);
-        let head = Linear::new(&init.at("fc"), channels, self.classes, true)?;
-        Ok(Box::new(Network { scope: init.scope(), stem, pool, blocks, head }))
+        let inputs = match (stage, i) {
+            (0, 0) => self.width,
+            (_, 0) => self.channels(stage - 1),
+            _ => self.channels(stage),
+        };
+        let stride = if stage > 0 && i == 0 { 2 } else { 1 };
+        let at = init.at(format!("layer{}", stage + 1)).at(i);
+        Block::new(&at, self.depth.bottleneck, inputs, self.width << stage, stride)
     }
 }
 
 struct Network {
     scope: ScopeId,
-    stem: ConvNorm,
-    pool: MaxPool2d,
+    stem: Stem,
     blocks: Blocks<Block>,
-    head: Linear,
+    head: Head,
 }
 
 impl Module for Network {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let mut x = ops::relu_(&self.stem.forward(x)?)?;
-        x = self.pool.forward(&x)?;
-        x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
+        let x = self.stem.forward(x)?;
+        let x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
+        self.head.of(x)
+    }
+}
+
+/// What comes before the blocks: from colours to channels, a quarter of the size.
+struct Stem {
+    scope: ScopeId,
+    conv: ConvNorm,
+    pool: MaxPool2d,
+}
+
+impl Stem {
+    fn new(init: &Init, width: usize) -> memcore::Result<Self> {
+        let first = Conv2dGeometry { stride: [2, 2], padding: [3, 3], ..Conv2dGeometry::default() };
+        let overlapping = Pool2dGeometry { window: [3, 3], stride: [2, 2], padding: [1, 1] };
+        let conv = ConvNorm::new(init, ["conv1", "bn1"], [3, width], 7, first)?;
+        Ok(Self { scope: init.scope(), conv, pool: MaxPool2d::new(&init.at("maxpool"), overlapping) })
+    }
+}
+
+impl Module for Stem {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let x = ops::relu_(&self.conv.forward(x)?)?;
+        self.pool.forward(&x)
+    }
+}
+
+/// Blocks on one device.
+struct Middle(Blocks<Block>);
+
+impl Module for Middle {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.0.forward(x.clone(), &[], |block, x, _| block.forward(x))
+    }
+}
+
+/// What comes behind the blocks: from channels to classes.
+struct Head {
+    scope: ScopeId,
+    linear: Linear,
+}
+
+impl Head {
+    fn new(init: &Init, channels: usize, classes: usize) -> memcore::Result<Self> {
+        Ok(Self { scope: init.scope(), linear: Linear::new(&init.at("fc"), channels, classes, true)? })
+    }
+
+    /// `x` goes as soon as its mean is there.
+    fn of(&self, mut x: Tensor) -> memcore::Result<Tensor> {
+        let _scope = context::scope(self.scope);
         x = ops::adaptive_avg_pool2d(&x, [1, 1])?;
         x = ops::flatten(&x, 1)?;
-        self.head.forward(&x)
+        self.linear.forward(&x)
+    }
+}
+
+impl Module for Head {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.of(x.clone())
     }
 }
 
@@ -144,7 +228,6 @@ struct Block {
     scope: ScopeId,
     convs: Vec<ConvNorm>,
     projection: Option<ConvNorm>,
-    outputs: usize,
 }
 
 impl Block {
@@ -171,7 +254,7 @@ impl Block {
         } else {
             None
         };
-        Ok(Self { scope: init.scope(), convs, projection, outputs })
+        Ok(Self { scope: init.scope(), convs, projection })
     }
 }
 

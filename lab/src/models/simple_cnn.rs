@@ -4,7 +4,7 @@ use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use memcore::nn::{Activation, Conv2d, Flatten, Init, Linear, MaxPool2d, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Task};
 use crate::error::Result;
 
 struct SimpleCnn;
@@ -33,14 +33,22 @@ impl Architecture for SimpleCnn {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let mut layers = Sequential::new();
+        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         let same = Conv2dGeometry { padding: [1, 1], ..Conv2dGeometry::default() };
-        layers.push(Conv2d::new(&init.at("conv1"), 3, 16, 3, same, true)?);
-        layers.push(Activation::new(&init.at("relu"), ops::relu));
         let halves = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
-        layers.push(MaxPool2d::new(&init.at("pool"), halves));
-        layers.push(Flatten);
-        layers.push(Linear::new(&init.at("fc"), 16 * 16 * 16, 10, true)?);
-        Ok(Box::new(layers))
+        Ok(vec![
+            Box::new(Conv2d::new(&at(0).at("conv1"), 3, 16, 3, same, true)?),
+            Box::new(Activation::new(&at(1).at("relu"), ops::relu)),
+            Box::new(MaxPool2d::new(&at(2).at("pool"), halves)),
+            Box::new(Flatten),
+            Box::new(Linear::new(&at(4).at("fc"), 16 * 16 * 16, 10, true)?),
+        ])
     }
 }

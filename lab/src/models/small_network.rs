@@ -4,7 +4,7 @@ use memcore::backend::kernel::Conv2dGeometry;
 use memcore::nn::{Activation, Conv2d, Flatten, Init, Linear, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, Loss, ModelOptions, Task};
+use super::{Architecture, Defaults, Input, Loss, ModelOptions, Places, Task};
 use crate::error::Result;
 
 struct ConvNet {
@@ -42,11 +42,19 @@ impl Architecture for ConvNet {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let mut layers = Sequential::new();
-        layers.push(Conv2d::new(&init.at("conv"), 3, self.filters, 3, Conv2dGeometry::default(), true)?);
-        layers.push(Activation::new(&init.at("relu"), ops::relu));
-        layers.push(Flatten);
-        layers.push(Linear::new(&init.at("fc"), self.filters * 30 * 30, 128, true)?);
-        Ok(Box::new(layers))
+        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        Ok(vec![
+            Box::new(Conv2d::new(&at(0).at("conv"), 3, self.filters, 3, Conv2dGeometry::default(), true)?),
+            Box::new(Activation::new(&at(1).at("relu"), ops::relu)),
+            Box::new(Flatten),
+            Box::new(Linear::new(&at(3).at("fc"), self.filters * 30 * 30, 128, true)?),
+        ])
     }
 }

@@ -5,11 +5,14 @@ use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use memcore::nn::{Activation, Conv2d, Dropout, Flatten, Init, Linear, MaxPool2d, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, ModelOptions, Recompute, Task, image_task};
+use super::{Architecture, Defaults, ModelOptions, Places, Recompute, Task, image_task};
 use crate::error::Result;
 
 /// Convolutions of each stage and their channels, in channels of the first stage.
 const STAGES: [(usize, usize); 5] = [(2, 1), (2, 2), (3, 4), (3, 8), (3, 8)];
+
+/// Linear layers behind them.
+const CLASSIFIER: usize = 3;
 
 struct Vgg16 {
     /// Channels of the first stage; the two hidden linear layers are 64 times as wide.
@@ -53,37 +56,64 @@ impl Architecture for Vgg16 {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        let stages: memcore::Result<Vec<Sequential>> = (0..STAGES.len()).map(|i| self.stage(init, i)).collect();
+        let mut layers = Sequential::new();
+        self.recompute.chain(&mut layers, stages?);
+        for piece in 0..CLASSIFIER {
+            layers.append(self.classifier(init, piece)?);
+        }
+        Ok(Box::new(layers))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let mut pieces = self.recompute.pieces(0, STAGES.len(), |piece, stage| self.stage(&at(piece), stage))?;
+        for piece in 0..CLASSIFIER {
+            let layer = self.classifier(&at(pieces.len()), piece)?;
+            pieces.push(Box::new(layer));
+        }
+        Ok(pieces)
+    }
+}
+
+impl Vgg16 {
+    /// The convolutions of a stage with their ReLUs, and a pooling. Numbered as in torchvision's `features`.
+    fn stage(&self, init: &Init, stage: usize) -> memcore::Result<Sequential> {
         let same = Conv2dGeometry { padding: [1, 1], ..Conv2dGeometry::default() };
         let halves = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
         let features = init.at("features");
-        let (mut number, mut inputs) = (0, 3);
-        let mut next = || {
-            number += 1;
-            features.at(number - 1)
-        };
-        let mut stages = Vec::with_capacity(STAGES.len());
-        for (convs, factor) in STAGES {
-            let mut stage = Sequential::new();
-            for _ in 0..convs {
-                stage.push(Conv2d::new(&next(), inputs, self.width * factor, 3, same, true)?);
-                stage.push(Activation::new(&next(), ops::relu_));
-                inputs = self.width * factor;
-            }
-            stage.push(MaxPool2d::new(&next(), halves));
-            stages.push(stage);
+        let (before, [convs, factor]) = (&STAGES[..stage], [STAGES[stage].0, STAGES[stage].1]);
+        let first: usize = before.iter().map(|(convs, _)| 2 * convs + 1).sum();
+        let mut inputs = before.last().map_or(3, |(_, factor)| self.width * factor);
+        let mut modules = Sequential::new();
+        for i in 0..convs {
+            modules.push(Conv2d::new(&features.at(first + 2 * i), inputs, self.width * factor, 3, same, true)?);
+            modules.push(Activation::new(&features.at(first + 2 * i + 1), ops::relu_));
+            inputs = self.width * factor;
         }
-        let mut layers = Sequential::new();
-        self.recompute.chain(&mut layers, stages);
-        layers.push(Activation::new(&init.at("avgpool"), |x: &Tensor| ops::adaptive_avg_pool2d(x, [7, 7])));
-        layers.push(Flatten);
-        let classifier = init.at("classifier");
-        let hidden = 64 * self.width;
-        for (i, inputs) in [inputs * 7 * 7, hidden].into_iter().enumerate() {
-            layers.push(Linear::new(&classifier.at(3 * i), inputs, hidden, true)?);
-            layers.push(Activation::new(&classifier.at(3 * i + 1), ops::relu_));
-            layers.push(Dropout::new(&classifier.at(3 * i + 2), self.dropout)?);
+        modules.push(MaxPool2d::new(&features.at(first + 2 * convs), halves));
+        Ok(modules)
+    }
+
+    /// One of the [`CLASSIFIER`] linear layers with what stands around it.
+    fn classifier(&self, init: &Init, number: usize) -> memcore::Result<Sequential> {
+        let (classifier, hidden) = (init.at("classifier"), 64 * self.width);
+        let mut modules = Sequential::new();
+        if number == 0 {
+            modules.push(Activation::new(&init.at("avgpool"), |x: &Tensor| ops::adaptive_avg_pool2d(x, [7, 7])));
+            modules.push(Flatten);
         }
-        layers.push(Linear::new(&classifier.at(6), hidden, self.classes, true)?);
-        Ok(Box::new(layers))
+        if number + 1 == CLASSIFIER {
+            modules.push(Linear::new(&classifier.at(3 * number), hidden, self.classes, true)?);
+            return Ok(modules);
+        }
+        let inputs = if number == 0 { 8 * self.width * 7 * 7 } else { hidden };
+        modules.push(Linear::new(&classifier.at(3 * number), inputs, hidden, true)?);
+        modules.push(Activation::new(&classifier.at(3 * number + 1), ops::relu_));
+        modules.push(Dropout::new(&classifier.at(3 * number + 2), self.dropout)?);
+        Ok(modules)
     }
 }

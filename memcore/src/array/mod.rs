@@ -5,6 +5,7 @@ mod element;
 mod grid_reduce;
 mod into;
 mod join;
+mod transfer;
 mod view;
 
 pub use compute::MatmulOptions;

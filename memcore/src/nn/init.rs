@@ -123,11 +123,11 @@ impl ListSlot {
 #[derive(Clone)]
 pub struct Init {
     shared: Rc<Shared>,
+    device: Device,
     path: String,
 }
 
 struct Shared {
-    device: Device,
     dtype: DType,
     seed: u64,
     /// Number of random streams used; each parameter takes one.
@@ -152,7 +152,6 @@ impl Init {
     pub fn converting(device: &Device, dtype: DType, seed: u64, mut parameters: Vec<Parameter>) -> Self {
         parameters.reverse();
         let shared = Shared {
-            device: device.clone(),
             dtype,
             seed,
             streams: Cell::new(0),
@@ -163,13 +162,19 @@ impl Init {
             lists: RefCell::default(),
             converted: RefCell::new(parameters),
         };
-        Self { shared: Rc::new(shared), path: String::new() }
+        Self { shared: Rc::new(shared), device: device.clone(), path: String::new() }
     }
 
     /// The same, one name further down.
     #[must_use]
     pub fn at(&self, name: impl fmt::Display) -> Self {
-        Self { shared: self.shared.clone(), path: self.join(&name) }
+        Self { path: self.join(&name), ..self.clone() }
+    }
+
+    /// The same path on another device: for a model that is split over several. The values are those that one device would hold.
+    #[must_use]
+    pub fn on(&self, device: &Device) -> Self {
+        Self { device: device.clone(), ..self.clone() }
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {
@@ -178,7 +183,7 @@ impl Init {
 
     /// The device that everything is made on.
     pub fn device(&self) -> &Device {
-        &self.shared.device
+        &self.device
     }
 
     /// The type of the parameters.
@@ -188,7 +193,7 @@ impl Init {
 
     /// The id of this path, for attribution.
     pub fn scope(&self) -> ScopeId {
-        self.shared.device.scope(&self.path)
+        self.device.scope(&self.path)
     }
 
     /// Whether the model trains or evaluates.

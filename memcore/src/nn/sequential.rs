@@ -22,6 +22,11 @@ impl Sequential {
         Self::default()
     }
 
+    /// These modules, in this order.
+    pub fn of(modules: Vec<Box<dyn Module>>) -> Self {
+        Self { modules }
+    }
+
     /// Adds a module at the end.
     pub fn push(&mut self, module: impl Module + 'static) {
         self.modules.push(Box::new(module));

@@ -30,6 +30,7 @@ mod reduce;
 mod rope;
 mod shape;
 mod softmax;
+mod transfer;
 
 pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
 pub use attention::{
@@ -59,3 +60,4 @@ pub use shape::{
     view,
 };
 pub use softmax::{log_softmax, softmax};
+pub use transfer::to_device;

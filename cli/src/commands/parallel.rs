@@ -1,0 +1,235 @@
+//! `train` and `predict` with `--devices`: a network split over several devices, and a ledger of each.
+
+use std::ops::ControlFlow;
+
+use lab::experiments::Table;
+use lab::pipeline::{self, PipelineResult, PipelineSettings, Schedule};
+use lab::record::COLUMNS;
+use lab::training::{Failed, Progress as Step};
+use memcore::Device;
+use serde_json::{Value, json};
+
+use super::opening::Opening;
+use super::outcome::{by_category, rings};
+use super::plan::Plan;
+use super::subject::Subject;
+use crate::args::{
+    DeviceArgs, DeviceList, DeviceName, HtmlArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs, TrainArgs,
+    config_text,
+};
+use crate::backends::{self, DeviceInfo};
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::progress::Progress;
+use crate::render::parallel as render;
+use crate::ui::Ui;
+
+/// A split run, done.
+pub(crate) struct Report {
+    /// The devices, as typed, and what is known of them.
+    pub devices: Vec<(DeviceName, DeviceInfo)>,
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
+    pub description: String,
+    /// The settings in force.
+    pub settings: PipelineSettings,
+    /// What came of it.
+    pub result: PipelineResult,
+}
+
+/// A plan for each device: the same but for the device.
+struct Split<'a> {
+    names: &'a DeviceList,
+    plans: Vec<Plan>,
+    parallel: &'a ParallelArgs,
+    schedule: Schedule,
+}
+
+/// `train --devices`
+///
+/// # Errors
+/// Settings that cannot work or cannot go together; devices that are absent or fail; files that cannot be written.
+pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Code> {
+    if args.device.backend != backends::AUTO || args.device.device != 0 {
+        return Err(Failure::usage("--backend, --device: --devices names every device already"));
+    }
+    one_device_only(&args.record, &args.page)?;
+    let plan = |name: &DeviceName| {
+        let mut args = args.clone();
+        // The processor is one device to its backend; several share it here, each with its own memory account.
+        let device = if matches!(name.backend.as_str(), "cpu" | "meta") { 0 } else { name.index };
+        args.device = DeviceArgs { backend: name.backend.clone(), device };
+        args.training.schedule = None;
+        Plan::train(&args, ui)
+    };
+    let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
+    let schedule = schedule(args.training.schedule.as_deref())?;
+    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
+}
+
+/// The order of passes; that of phases is fixed in a split run.
+fn schedule(name: Option<&str>) -> Result<Schedule> {
+    name.map_or(Ok(Schedule::default()), |name| Ok(Schedule::parse(name)?))
+}
+
+/// `predict --devices`
+///
+/// # Errors
+/// As [`train`].
+pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result<Code> {
+    if let Some(other) = names.0.iter().find(|name| name.backend != "meta") {
+        return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
+    }
+    one_device_only(&args.record, &args.page)?;
+    let schedule = schedule(args.paper.training.schedule.as_deref())?;
+    let mut paper = args.paper.clone();
+    paper.training.schedule = None;
+    let plan = |_: &DeviceName| Plan::predict(&paper, &args.record);
+    let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
+    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
+}
+
+/// Refuses what shows the memory of one device.
+fn one_device_only(record: &RecordArgs, page: &HtmlArgs) -> Result<()> {
+    let asked = [
+        ("--events", record.events.is_some()),
+        ("--snapshot", record.snapshot.is_some()),
+        ("--summary", record.summary),
+        ("--stats", record.stats),
+        ("--export-trace, --export-folded, --export-minimalloc", record.exports.any()),
+        ("--html", page.html.is_some()),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("{flag}: it shows the memory of one device, and --devices names several")))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Split<'_> {
+    fn run(self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+        let [first, ..] = self.plans.as_slice() else { return Err(Failure::usage("--devices: none")) };
+        let Subject::Architecture(architecture) = &first.subject else {
+            let problem = "networks of transformers are not built as chains of pieces here";
+            return Err(Failure::usage(format!("--devices: {problem}")));
+        };
+        let settings = PipelineSettings {
+            run: first.run.clone(),
+            micro_batches: self.parallel.micro_batches.unwrap_or(1),
+            schedule: self.schedule,
+            cut: self.parallel.cut(),
+        };
+        settings.check()?;
+        output::check(args.destinations())?;
+        let in_force = self.in_force(&settings);
+        ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
+        let devices: Vec<Device> = self.plans.iter().map(|plan| plan.opening.open()).collect::<Result<_, _>>()?;
+        first.check_size(&devices[0])?;
+        let progress = Progress::new(ui, settings.run.steps as u64);
+        let on_step = &mut |step: Step| -> ControlFlow<()> {
+            progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
+            interrupt::flow()
+        };
+        let result = pipeline::train(architecture.as_ref(), &devices, &settings, first.source.clone(), on_step);
+        drop(progress);
+        let result = result.map_err(|Failed { error, .. }| self.failed(error, &devices))?;
+        let openings = self.plans.iter().map(|plan| &plan.opening);
+        let described = self.names.0.iter().cloned().zip(openings.zip(&devices).map(describe)).collect();
+        let (model, description) = (first.subject.name().to_string(), first.subject.description());
+        let report = Report { devices: described, model, description, settings, result };
+        let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
+        let mut json = report.json();
+        json["settings"] = Value::Object(in_force);
+        let text = render::text(&report, ui.style);
+        output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
+        Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
+    }
+
+    /// As flags that repeat the run.
+    fn in_force(&self, settings: &PipelineSettings) -> serde_json::Map<String, Value> {
+        let mut in_force = self.plans[0].settings.clone();
+        in_force.remove("backend");
+        in_force.remove("device");
+        in_force.insert("devices".into(), self.names.to_string().into());
+        in_force.insert("micro-batches".into(), settings.micro_batches.into());
+        in_force.insert("schedule".into(), settings.schedule.name().into());
+        in_force.insert("cut".into(), json!(self.parallel.cut.as_ref().map(|cut| cut.to_string())));
+        in_force
+    }
+
+    /// Says on which device memory ran out.
+    fn failed(&self, error: lab::Error, devices: &[Device]) -> Failure {
+        let failure = Failure::from(error).limited(self.plans[0].opening.limited());
+        let full = devices.iter().zip(&self.names.0).find(|(device, _)| device.usage().n_oom() > 0);
+        match full {
+            Some((_, name)) if failure.is_out_of_memory() => {
+                Failure { code: failure.code, error: failure.error.context(format!("on {name}")) }
+            }
+            _ => failure,
+        }
+    }
+}
+
+fn describe((opening, device): (&Opening, &Device)) -> DeviceInfo {
+    opening.describe(device)
+}
+
+impl Report {
+    /// As `vramlab-train-1`: what is one device's is under `devices`, in the order of the network.
+    fn json(&self) -> Value {
+        let result = &self.result;
+        let computes = self.devices.iter().all(|(_, info)| info.computes);
+        let devices: Vec<Value> = self.devices.iter().zip(&result.stages).map(device_json).collect();
+        let mut reason = "the network is split: each of `devices` has its own account".to_string();
+        if !computes {
+            reason += "; meta accounts for memory and computes nothing: there are no values and no times";
+        }
+        json!({
+            "schema": "vramlab-train-1",
+            "description": self.description,
+            "device": null,
+            "devices": devices,
+            "step_columns": COLUMNS,
+            "steps": [],
+            "peak": null,
+            "by_category": null,
+            "rings": null,
+            "losses": computes.then_some(&result.losses),
+            "ms_per_step": computes.then_some(&result.ms_per_step),
+            "ms_per_step_median": null,
+            "accuracy": null,
+            "parameters": result.stages.iter().map(|stage| stage.parameters).sum::<u64>(),
+            "interrupted": result.interrupted,
+            "reason": reason,
+            "out_of_memory": null,
+        })
+    }
+}
+
+fn device_json(((name, info), stage): (&(DeviceName, DeviceInfo), &pipeline::StageFigures)) -> Value {
+    json!({
+        "name": name.to_string(),
+        "device": info.json(),
+        "pieces": [stage.pieces.start, stage.pieces.end],
+        "parameters": stage.parameters,
+        "parameter_bytes": stage.parameter_bytes,
+        "gradient_bytes": stage.gradient_bytes,
+        "optimizer_bytes": stage.optimizer_bytes,
+        "activation_bytes": stage.activation_bytes,
+        "in_flight": stage.in_flight,
+        "sent_bytes": stage.sent_bytes,
+        "received_bytes": stage.received_bytes,
+        "peak": {
+            "bytes": stage.peak.allocated_bytes,
+            "requested_bytes": stage.peak.requested_bytes,
+            "reserved_bytes": stage.reserved_peak,
+            "by_category": by_category(&stage.peak.by_category),
+        },
+        "by_category": by_category(&stage.by_category),
+        "rings": rings(&stage.rings),
+        "steps": stage.rows,
+    })
+}

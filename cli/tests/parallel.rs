@@ -1,0 +1,113 @@
+//! `--devices`: networks split over several devices, as the program shows them.
+
+mod common;
+use common::{done, fits, json, refused};
+
+use serde_json::Value;
+
+const MLP: [&str; 10] = ["--model", "mlp", "--layers", "4", "--width", "32", "--batch", "32", "--micro-batches", "4"];
+
+fn split(command: &str, devices: &str, more: &[&str]) -> Value {
+    let args: Vec<&str> = [command, "--devices", devices].into_iter().chain(MLP).chain(more.iter().copied()).collect();
+    json(&args)
+}
+
+fn of_each<'a>(run: &'a Value, key: &str) -> Vec<&'a Value> {
+    run["devices"].as_array().unwrap().iter().map(|device| &device[key]).collect()
+}
+
+#[test]
+fn each_device_has_its_account() {
+    let run = split("train", "cpu:0,cpu:1", &["--steps", "2"]);
+    assert_eq!(run["schema"], "vramlab-train-1");
+    assert_eq!(of_each(&run, "name"), ["cpu:0", "cpu:1"]);
+    assert_eq!(run["losses"].as_array().unwrap().len(), 2);
+    assert!(run["reason"].as_str().unwrap().contains("split") && run["device"].is_null());
+    assert_eq!(run["settings"]["devices"], "cpu:0,cpu:1");
+    assert_eq!(run["settings"]["schedule"], "1f1b");
+    for device in run["devices"].as_array().unwrap() {
+        let categories =
+            device["peak"]["by_category"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap());
+        assert_eq!(categories.sum::<u64>(), device["peak"]["bytes"].as_u64().unwrap(), "the parts add up");
+        assert_eq!(device["steps"].as_array().unwrap().last().unwrap()[0], "end");
+        // Two steps of [32, 32] in f32: results one way, gradients the other.
+        assert_eq!(device["sent_bytes"], 2 * 4 * 32 * 32);
+        assert_eq!(device["received_bytes"], device["sent_bytes"]);
+    }
+    let whole = json(&[
+        "train",
+        "--model",
+        "mlp",
+        "--layers",
+        "4",
+        "--width",
+        "32",
+        "--batch",
+        "8",
+        "--accumulate",
+        "4",
+        "--steps",
+        "1",
+        "--backend",
+        "cpu",
+    ]);
+    assert_eq!(run["parameters"], whole["parameters"]);
+}
+
+#[test]
+fn paper_and_processor_agree_and_schedules_differ() {
+    let on = |command, devices, schedule| split(command, devices, &["--steps", "1", "--schedule", schedule]);
+    for schedule in ["gpipe", "1f1b"] {
+        let (here, there) = (on("train", "cpu:0,cpu:1", schedule), on("train", "meta:0,meta:1", schedule));
+        assert_eq!(of_each(&here, "steps"), of_each(&there, "steps"), "{schedule}");
+        assert!(there["losses"].is_null() && there["reason"].as_str().unwrap().contains("meta"));
+    }
+    let in_flight = |schedule| -> Vec<Value> {
+        of_each(&on("predict", "meta:0,meta:1", schedule), "in_flight").into_iter().cloned().collect()
+    };
+    assert_eq!(in_flight("gpipe"), [4, 4]);
+    assert_eq!(in_flight("1f1b"), [2, 1]);
+}
+
+#[test]
+fn people_read_a_row_per_device() {
+    let text = done(&["train", "--devices", "meta:0,meta:1,meta:2", "--model", "gpt", "--cut", "1,2", "--steps", "1"]);
+    fits(&text);
+    for part in ["meta:0", "meta:2", "activation", "crossed the cuts", "2–3"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn memory_that_runs_out_names_the_device() {
+    let error = refused(1, &["train", "--devices", "meta:0,meta:1", "--model", "simple-cnn", "--memory-limit", "8MiB"]);
+    assert!(error.contains("on meta:0"), "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_reason() {
+    let two = "meta:0,meta:1";
+    for (args, part) in [
+        (&["train", "--devices", "cpu:0,meta:0"][..], "meta has no values"),
+        (&["train", "--devices", "cpu:0,cpu:0"], "named twice"),
+        (&["train", "--devices", "meta:0"], "from 2 to 64"),
+        (&["train", "--micro-batches", "4"], "--devices"),
+        (&["train", "--schedule", "gpipe"], "--devices names none"),
+        (&["train", "--devices", two, "--schedule", "forward,loss"], "known: gpipe, 1f1b"),
+        (&["train", "--devices", two, "--model", "two-layer", "--keep-intermediate"], "several devices"),
+        (&["train", "--devices", two, "--backend", "meta"], "--devices names every device"),
+        (&["train", "--devices", two, "--batch", "10", "--micro-batches", "3"], "they must be equal"),
+        (&["train", "--devices", two, "--precision", "autocast-fp16"], "one decision over all devices"),
+        (&["train", "--devices", two, "--clip-grad-norm", "1"], "the norm is one over"),
+        (&["train", "--devices", two, "--model", "gpt", "--tied"], "shares the token table"),
+        (&["train", "--devices", two, "--model", "gpt2"], "gpt2 cannot be split"),
+        (&["train", "--devices", two, "--events", "/nonexistent/e.json"], "the memory of one device"),
+        (&["train", "--devices", two, "-L", "batch", "8,16"], "scan:"),
+        (&["train", "--devices", "meta:0,meta:1,meta:2", "--model", "linear"], "3 devices for a network of 1 pieces"),
+        (&["train", "--devices", two, "--cut", "7", "--model", "mlp"], "--cut"),
+        (&["predict", "--devices", "meta:0,cpu:1"], "on paper"),
+    ] {
+        let error = refused(2, args);
+        assert!(error.contains(part) || common::run(args).stderr.contains(part), "{args:?}: {error}");
+    }
+}

@@ -1,0 +1,306 @@
+//! `model-parallel`: what does splitting a network over devices save?
+
+use memcore::Device;
+
+use super::pace::Pace;
+use super::rig::{rules, undisturbed};
+use super::show::{bytes, table, text};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Table, Verdict};
+use crate::error::{Error, Result};
+use crate::models::{Architecture, ModelOptions, architecture};
+use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
+use crate::predict::rounded;
+use crate::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
+
+/// The experiment.
+pub(super) struct ModelParallel;
+
+const CLAIMS: &[Claim] = &[Claim {
+    text: "Model parallelism: splitting the model across GPUs gets around the memory of one.",
+    source: "The Hidden Relationship: Batch Size and GPU Memory",
+}];
+
+/// Hidden layers, each of them a piece that can lie on a device of its own.
+const LAYERS: usize = 7;
+const WIDTH: usize = 256;
+const CLASSES: usize = 10;
+const STEPS: u64 = 2;
+
+/// A way to do one and the same step.
+struct Way {
+    name: &'static str,
+    devices: usize,
+    micro_batches: usize,
+    schedule: Schedule,
+}
+
+/// What it took.
+struct Trial {
+    way: Way,
+    stages: Vec<StageFigures>,
+    /// Losses of the steps and gradients of the last; empty on devices without values.
+    values: Vec<f64>,
+    /// Whether no device had to give its cache back.
+    calm: bool,
+}
+
+impl Experiment for ModelParallel {
+    fn name(&self) -> &'static str {
+        "model-parallel"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does splitting a network over devices save?"
+    }
+
+    fn claims(&self) -> &'static [Claim] {
+        CLAIMS
+    }
+
+    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("devices", "devices, each of the chosen kind and opened anew; 4"),
+            ("batch", "examples per step; 512"),
+            ("pieces", "micro-batches; 8"),
+        ]
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let [devices, batch, pieces] = [setup.size("devices", 4), setup.size("batch", 512), setup.size("pieces", 8)];
+        if !(2..=LAYERS + 1).contains(&devices) {
+            return Err(Error::usage("devices", format!("from 2 to {}: the network has so many pieces", LAYERS + 1)));
+        }
+        if batch == 0 || pieces < 2 || !batch.is_multiple_of(pieces) {
+            return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
+        }
+        let mut outcome = Outcome::default();
+        let ways = ways(devices, pieces);
+        let mut pace = Pace::new(setup, ways.len());
+        let predictable = rules(setup)?.is_some();
+        let mut trials: Vec<Trial> = Vec::new();
+        for way in ways {
+            if !pace.next(way.name) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let predicted = if predictable { forecast(&way, batch)? } else { Vec::new() };
+            let trial = attempt(setup, way, batch)?;
+            let same = trials.iter().find(|t| t.way.micro_batches == trial.way.micro_batches);
+            outcome.rows.extend(measurements(&trial, &predicted, same));
+            trials.push(trial);
+        }
+        outcome.tables = vec![by_device(&trials), overview(&trials)];
+        outcome.notes.push(format!(
+            "A result waits on the device that made it until the next stage wants it. The devices work one after the other here: this says what \
+             they hold, not how long a pipeline takes. Each of the {devices} is opened anew on the chosen backend and has its own allocator and \
+             ledger."
+        ));
+        outcome.claims = vec![judge(&trials)];
+        Ok(outcome)
+    }
+}
+
+/// The same batch on one device and on several. Of those with equal micro-batches the one on a single device comes first.
+fn ways(devices: usize, pieces: usize) -> Vec<Way> {
+    let (gpipe, one) = (Schedule::Gpipe, Schedule::OneForwardOneBackward);
+    let way = |name, devices, micro_batches, schedule| Way { name, devices, micro_batches, schedule };
+    vec![
+        way("one device", 1, 1, one),
+        way("one device, accumulated", 1, pieces, one),
+        way("split", devices, 1, one),
+        way("split, gpipe", devices, pieces, gpipe),
+        way("split, 1f1b", devices, pieces, one),
+    ]
+}
+
+fn network() -> Result<Box<dyn Architecture>> {
+    let options = ModelOptions {
+        layers: Some(LAYERS),
+        width: Some(WIDTH),
+        features: Some(WIDTH),
+        classes: Some(CLASSES),
+        ..ModelOptions::default()
+    };
+    architecture("mlp", &options)
+}
+
+fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {
+    let devices: Vec<Device> = (0..way.devices).map(|_| (setup.open)()).collect::<Result<_>>()?;
+    let mut run = RunSettings::new(batch, STEPS as usize, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
+    run.seed = setup.seed;
+    let (micro_batches, schedule) = (way.micro_batches, way.schedule);
+    let settings = PipelineSettings { run, micro_batches, schedule, cut: Cut::Balanced };
+    let mut trainer = PipelineTrainer::new(&*network()?, &devices, &settings, Source::Synthetic { seed: setup.seed })?;
+    let mut values = Vec::new();
+    for step in 0..STEPS as usize {
+        values.extend(trainer.step(step)?);
+    }
+    if devices.iter().all(Device::computes) {
+        for grad in trainer.parameters().filter_map(|p| p.grad()) {
+            values.extend(grad.to_f64()?);
+        }
+    }
+    Ok(Trial { way, stages: trainer.finish(), values, calm: devices.iter().all(undisturbed) })
+}
+
+/// What is predicted of one device, by quantity; only what the sizes of blocks do not disturb.
+type Forecast = Vec<(&'static str, u64)>;
+
+/// Each device's share, from the sizes of the layers alone.
+fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
+    let layer = |outputs: usize| [4 * (WIDTH * outputs) as u64, 4 * outputs as u64];
+    let mut tensors = vec![layer(WIDTH); LAYERS];
+    tensors.push(layer(CLASSES));
+    let piece_bytes: Vec<u64> = tensors.iter().map(|tensors| tensors.iter().sum()).collect();
+    let micro = batch / way.micro_batches;
+    let (hidden, whole) = ((4 * micro * WIDTH) as u64, (4 * batch * WIDTH) as u64);
+    let stages = Cut::Balanced.stages(&piece_bytes, way.devices)?;
+    let last = stages.len() - 1;
+    let of_stage = |(stage, pieces): (usize, &std::ops::Range<usize>)| {
+        let parameters: u64 = tensors[pieces.clone()].iter().flatten().map(|bytes| rounded(*bytes)).sum();
+        let in_flight = way.schedule.in_flight(stage, way.devices, way.micro_batches) as u64;
+        // Each hidden layer keeps the result of its ReLU; a stage behind the first also what came in; the last one log-probabilities and the
+        // sum of the classes' weights.
+        let results = pieces.clone().filter(|piece| *piece < LAYERS).count() as u64 + u64::from(stage > 0);
+        let of_loss = if stage == last { rounded((4 * micro * CLASSES) as u64) + rounded(4) } else { 0 };
+        let crossings = u64::from(stage > 0) + u64::from(stage < last);
+        let mut forecast = vec![
+            ("parameter_bytes", parameters),
+            ("gradient_bytes", parameters),
+            ("optimizer_bytes", 2 * parameters),
+            ("in_flight", in_flight),
+            ("sent_bytes", STEPS * crossings * whole),
+        ];
+        // Beyond 1 MiB a block may be larger than what was asked for.
+        if hidden <= 1 << 20 {
+            forecast.push(("activation_bytes", in_flight * (results * rounded(hidden) + of_loss)));
+        }
+        forecast
+    };
+    Ok(stages.iter().enumerate().map(of_stage).collect())
+}
+
+/// One row per device, and one for the values of all.
+fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> Vec<Measurement> {
+    let mut rows = Vec::new();
+    for (stage, figures) in trial.stages.iter().enumerate() {
+        let mut m = Measurement::of([("way", trial.way.name.into()), ("device", stage.into())]);
+        m.measure("parameter_bytes", figures.parameter_bytes);
+        m.measure("gradient_bytes", figures.gradient_bytes);
+        m.measure("optimizer_bytes", figures.optimizer_bytes);
+        m.measure("activation_bytes", figures.activation_bytes);
+        m.measure("in_flight", figures.in_flight as u64);
+        m.measure("sent_bytes", figures.sent_bytes);
+        m.measure("peak_bytes", figures.peak.allocated_bytes);
+        m.measure("reserved_bytes", figures.reserved_peak);
+        if trial.calm {
+            predicted.get(stage).into_iter().flatten().for_each(|(quantity, value)| m.predict(quantity, *value));
+        }
+        rows.push(m);
+    }
+    if let Some(same) = same {
+        let mut m = Measurement::of([("way", trial.way.name.into()), ("against", same.way.name.into())]);
+        if trial.values.is_empty() {
+            m.unknown("values_apart");
+        } else {
+            m.measure("values_apart", apart(&trial.values, &same.values));
+            m.predict("values_apart", 0);
+        }
+        rows.push(m);
+    }
+    rows
+}
+
+/// How many losses and gradients are not the same to the bit.
+fn apart(a: &[f64], b: &[f64]) -> u64 {
+    let different = a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+    (different + a.len().abs_diff(b.len())) as u64
+}
+
+fn by_device(trials: &[Trial]) -> Table {
+    let mut rows = Vec::new();
+    for trial in trials {
+        for (stage, figures) in trial.stages.iter().enumerate() {
+            rows.push(vec![
+                text(if stage == 0 { trial.way.name } else { "" }),
+                text(stage.to_string()),
+                Cell::Bytes(figures.peak.allocated_bytes),
+                Cell::Bytes(figures.parameter_bytes),
+                Cell::Bytes(figures.activation_bytes),
+                Cell::Count(figures.in_flight as u64),
+            ]);
+        }
+    }
+    let columns = ["way", "device", "peak", "parameters", "activations", "in flight"];
+    table("Each device", &columns, rows)
+}
+
+fn overview(trials: &[Trial]) -> Table {
+    let row = |trial: &Trial| {
+        let sent: u64 = trial.stages.iter().map(|s| s.sent_bytes).sum();
+        vec![
+            text(trial.way.name),
+            Cell::Bytes(trial.largest_peak()),
+            Cell::Bytes(trial.stages.iter().map(|s| s.peak.allocated_bytes).sum()),
+            Cell::Bytes(sent / STEPS),
+        ]
+    };
+    let columns = ["way", "largest peak", "sum of the peaks", "moved per step"];
+    table("All devices", &columns, trials.iter().map(row).collect())
+}
+
+impl Trial {
+    fn largest_peak(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.peak.allocated_bytes).max().unwrap_or(0)
+    }
+}
+
+fn judge(trials: &[Trial]) -> JudgedClaim {
+    let find = |name: &str| trials.iter().find(|trial| trial.way.name == name);
+    let peak = |name: &str| find(name).map_or(0, Trial::largest_peak);
+    let kept = |name: &str| {
+        let stages = find(name).map(|trial| trial.stages.as_slice()).unwrap_or_default();
+        stages.iter().map(|stage| stage.activation_bytes).max().unwrap_or(0)
+    };
+    let (whole, accumulated, split) = (peak("one device"), peak("one device, accumulated"), peak("split"));
+    let (gpipe, one) = (peak("split, gpipe"), peak("split, 1f1b"));
+    let [devices, parts] = find("split, 1f1b").map_or([1, 1], |t| [t.way.devices, t.way.micro_batches]);
+    let less = split < whole && gpipe < whole && one < accumulated;
+    let evenly = split * devices as u64 <= whole;
+    JudgedClaim {
+        claim: CLAIMS[0],
+        verdict: match (less, evenly) {
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::Depends,
+            (false, _) => Verdict::Fails,
+        },
+        condition: format!(
+            "the largest peak of {devices} devices is {} where one device takes {}: not 1/{devices} of it, since the cut need not be even, what \
+             crosses it is there twice, and temporaries do not shrink. Only one of them works at a time then; with {parts} micro-batches all can, \
+             and the schedule decides what it costs: gpipe holds the activations of all {parts} (peak {}, {} of activations on one device), 1f1b \
+             those of at most {} (peak {}, {}). One device that accumulates over the same micro-batches takes {}. {}",
+            bytes(split),
+            bytes(whole),
+            bytes(gpipe),
+            bytes(kept("split, gpipe")),
+            parts.min(devices),
+            bytes(one),
+            bytes(kept("split, 1f1b")),
+            bytes(accumulated),
+            sameness(trials),
+        ),
+    }
+}
+
+/// What became of the values.
+fn sameness(trials: &[Trial]) -> &'static str {
+    let against = |trial: &Trial| {
+        let first = trials.iter().find(|other| other.way.micro_batches == trial.way.micro_batches);
+        first.map_or(0, |first| apart(&trial.values, &first.values))
+    };
+    match (trials.iter().all(|trial| trial.values.is_empty()), trials.iter().map(against).sum()) {
+        (true, _) => "Whether losses and gradients stay what they were, a device that computes can say",
+        (false, 0u64) => "Losses and gradients are the same to the bit",
+        (false, _) => "Losses or gradients are not the same to the bit",
+    }
+}

@@ -1,0 +1,275 @@
+//! A split network in training.
+
+use std::ops::ControlFlow;
+
+use memcore::amp::Autocast;
+use memcore::memory::Category;
+use memcore::nn::Parameter;
+use memcore::{Device, Tensor, context, ops};
+
+use super::cut::Cut;
+use super::figures::{PipelineResult, StageFigures};
+use super::schedule::{Pass, Schedule, Work};
+use super::stage::{self, Stage};
+use crate::error::{Error, Result};
+use crate::models::{Architecture, Task};
+use crate::record::Row;
+use crate::training::{self, Failed, Partial, Progress, RunSettings, Source, Steps, Update};
+
+/// How a split run goes.
+#[derive(Clone, Debug)]
+pub struct PipelineSettings {
+    /// As without a split. `batch` is what the micro-batches are cut from.
+    pub run: RunSettings,
+    /// Parts that a batch is cut into.
+    pub micro_batches: usize,
+    /// The order of passes.
+    pub schedule: Schedule,
+    /// Where the network is cut.
+    pub cut: Cut,
+}
+
+impl PipelineSettings {
+    /// Fails for what cannot go together.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the flag and why.
+    pub fn check(&self) -> Result<()> {
+        self.run.check()?;
+        let (batch, parts) = (self.run.batch, self.micro_batches);
+        if parts == 0 || !batch.is_multiple_of(parts) {
+            let problem = format!(
+                "{parts} micro-batches of a batch of {batch}: they must be equal, or the mean of their losses is not the batch's"
+            );
+            return Err(Error::usage("--micro-batches", problem));
+        }
+        if self.run.precision.scales_loss() {
+            let problem = "autocast-fp16 scales the loss, and whether a step is skipped is one decision over all devices, which \
+                           split runs do not make; autocast-bf16 needs no scale";
+            return Err(Error::usage("--precision", problem));
+        }
+        if self.run.clip_grad_norm.is_some() {
+            let problem = "the norm is one over the gradients of all devices, which split runs do not take";
+            return Err(Error::usage("--clip-grad-norm", problem));
+        }
+        if self.run.schedule != training::Schedule::default() {
+            let problem = "the model file has an order of phases of its own; a split run has that of --schedule";
+            return Err(Error::usage("--devices", problem));
+        }
+        Ok(())
+    }
+}
+
+/// A split network in training.
+pub struct PipelineTrainer {
+    stages: Vec<Stage>,
+    updates: Vec<Update>,
+    settings: PipelineSettings,
+    source: Source,
+    task: Task,
+    order: Vec<Work>,
+    input: Option<Tensor>,
+    target: Option<Tensor>,
+    /// Per micro-batch: what the last stage that had it gave, or its loss.
+    waiting: Vec<Option<Tensor>>,
+    rows: Vec<Vec<Row>>,
+}
+
+/// What a pass reads.
+fn taken(tensor: Option<Tensor>) -> Result<Tensor> {
+    tensor.ok_or_else(|| Error::usage("schedule", "a pass ran before the one that it needs"))
+}
+
+impl PipelineTrainer {
+    /// Builds the network over `devices`, which are all different ones, and an optimizer on each.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot go together; those of the devices.
+    pub fn new(
+        architecture: &dyn Architecture,
+        devices: &[Device],
+        settings: &PipelineSettings,
+        source: Source,
+    ) -> Result<Self> {
+        settings.check()?;
+        if let Some(without) = devices.iter().find(|device| device.computes() != devices[0].computes()) {
+            let other = if without.computes() { &devices[0] } else { without };
+            let problem = format!("{} has no values to give to a device that computes, nor keeps any", other.name());
+            return Err(Error::usage("--devices", problem));
+        }
+        devices.iter().for_each(|device| device.phase("model"));
+        let run = &settings.run;
+        let (stages, _training) = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
+        let updates: Result<Vec<Update>> =
+            stages.iter().map(|stage| Update::new(run, Some(stage.parameters.clone()))).collect();
+        let mut trainer = Self {
+            updates: updates?,
+            order: settings.schedule.order(stages.len(), settings.micro_batches),
+            settings: settings.clone(),
+            source,
+            task: architecture.task(),
+            input: None,
+            target: None,
+            waiting: (0..settings.micro_batches).map(|_| None).collect(),
+            rows: vec![Vec::new(); stages.len()],
+            stages,
+        };
+        trainer.row("model");
+        Ok(trainer)
+    }
+
+    /// The parameters of all stages, in the order of the network.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.stages.iter().flat_map(|stage| &stage.parameters)
+    }
+
+    fn phase(&self, name: &str) {
+        self.stages.iter().for_each(|stage| stage.device.phase(name));
+    }
+
+    fn row(&mut self, label: &str) {
+        for (stage, rows) in self.stages.iter().zip(&mut self.rows) {
+            rows.push(Row::take(&stage.device, label));
+        }
+    }
+
+    /// One optimizer step. Returns the loss, where there are values.
+    ///
+    /// # Errors
+    /// Those of the devices; the data's.
+    pub fn step(&mut self, step: usize) -> Result<Option<f64>> {
+        let times = self.settings.run.accumulate;
+        let mut total = None;
+        for time in 0..times {
+            let place = if times > 1 { format!("s{step}.m{time}.") } else { format!("s{step}.") };
+            self.phase("input");
+            self.load(step * times + time)?;
+            self.row(&format!("{place}input"));
+            if time == 0 {
+                self.phase("zero_grad");
+                self.updates.iter().try_for_each(Update::zero_grad)?;
+                self.row(&format!("s{step}.zero_grad"));
+            }
+            for work in 0..self.order.len() {
+                if let Some(loss) = self.work(self.order[work])? {
+                    *total.get_or_insert(0.0) += loss;
+                }
+            }
+            self.row(&format!("{place}passes"));
+        }
+        self.phase("step");
+        self.updates.iter_mut().try_for_each(Update::step)?;
+        self.row(&format!("s{step}.step"));
+        self.stages.iter().try_for_each(|stage| stage.device.synchronize())?;
+        Ok(total)
+    }
+
+    /// Inputs to the first device, targets to the last.
+    fn load(&mut self, number: usize) -> Result<()> {
+        let _op = context::op("to>_to_copy");
+        let (run, dtype) = (&self.settings.run, self.settings.run.precision.dtype());
+        let [Some(first), Some(last)] = [self.stages.first(), self.stages.last()] else { return Ok(()) };
+        let data = self.source.batch(&self.task, run.batch, number, first.device.computes())?;
+        self.input = Some(data.upload_inputs(&first.device, dtype)?);
+        self.target = Some(data.upload_targets(&last.device, dtype)?);
+        Ok(())
+    }
+
+    /// A micro-batch's share of a batch: a view.
+    fn share(&self, batch: &Option<Tensor>, micro: usize) -> Result<Tensor> {
+        let batch = taken(batch.clone())?;
+        if self.settings.micro_batches == 1 {
+            return Ok(batch);
+        }
+        let rows = self.settings.run.batch / self.settings.micro_batches;
+        Ok(ops::narrow(&batch, 0, micro * rows, rows)?)
+    }
+
+    /// Returns the micro-batch's share of the loss when it is done with, where there are values.
+    fn work(&mut self, Work { micro, pass }: Work) -> Result<Option<f64>> {
+        match pass {
+            Pass::Forward { stage } => {
+                self.stages[stage].device.phase("forward");
+                self.forward(stage, micro)?;
+                self.stages[stage].begun();
+                Ok(None)
+            }
+            Pass::Backward => {
+                self.phase("backward");
+                let loss = taken(self.waiting[micro].take())?;
+                loss.backward(false)?;
+                self.stages.iter_mut().for_each(Stage::ended);
+                Ok(if loss.device().computes() { Some(loss.item()?) } else { None })
+            }
+        }
+    }
+
+    fn forward(&mut self, stage: usize, micro: usize) -> Result<()> {
+        let x = if stage == 0 { self.share(&self.input, micro)? } else { taken(self.waiting[micro].take())? };
+        let _autocast = self.settings.run.precision.autocast().map(Autocast::new);
+        let y = self.stages[stage].forward(x)?;
+        let result = if stage + 1 == self.stages.len() { self.loss(&y, micro)? } else { y };
+        self.waiting[micro] = Some(result);
+        Ok(())
+    }
+
+    fn loss(&self, output: &Tensor, micro: usize) -> Result<Tensor> {
+        let loss = training::loss(&self.task.loss, output, &self.share(&self.target, micro)?)?;
+        let parts = self.settings.micro_batches * self.settings.run.accumulate;
+        Ok(if parts > 1 { ops::div_scalar(&loss, parts as f64)? } else { loss })
+    }
+
+    /// Lets everything go, and says what each device had. A last row is `end`.
+    pub fn finish(self) -> Vec<StageFigures> {
+        let Self { stages, updates, input, target, waiting, mut rows, .. } = self;
+        let devices: Vec<Device> = stages.iter().map(|stage| stage.device.clone()).collect();
+        let mut figures: Vec<StageFigures> =
+            stages.iter().zip(&mut rows).map(|(stage, rows)| of_stage(stage, std::mem::take(rows))).collect();
+        drop((waiting, stages, updates, input, target));
+        for (device, figures) in devices.iter().zip(&mut figures) {
+            figures.rows.push(Row::take(device, "end"));
+        }
+        figures
+    }
+}
+
+fn of_stage(stage: &Stage, rows: Vec<Row>) -> StageFigures {
+    let (usage, moved) = (stage.device.usage(), stage.device.counters());
+    StageFigures {
+        pieces: stage.pieces.clone(),
+        parameters: stage.parameters.iter().map(|p| p.array().numel() as u64).sum(),
+        parameter_bytes: stage.bytes(Category::Parameter),
+        gradient_bytes: stage.gradient_bytes,
+        optimizer_bytes: stage.bytes(Category::OptimizerState),
+        activation_bytes: stage.activation_bytes,
+        in_flight: stage.most_in_flight,
+        sent_bytes: moved.sent_bytes,
+        received_bytes: moved.received_bytes,
+        peak: usage.at_peak(),
+        reserved_peak: stage.device.stats().reserved_bytes.all.peak,
+        by_category: *usage.by_category(),
+        rings: stage.device.rings(),
+        rows,
+    }
+}
+
+/// Trains a split network from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
+///
+/// # Errors
+/// As [`PipelineTrainer::new`] and [`PipelineTrainer::step`], with the losses before. What the devices held then, they still say.
+pub fn train(
+    architecture: &dyn Architecture,
+    devices: &[Device],
+    settings: &PipelineSettings,
+    source: Source,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<PipelineResult, Failed> {
+    let mut trainer = PipelineTrainer::new(architecture, devices, settings, source)?;
+    let (Steps { losses, ms_per_step, interrupted }, failure) =
+        Steps::take(settings.run.steps, progress, |step| trainer.step(step));
+    if let Some(error) = failure {
+        let partial = Partial { rows: Vec::new(), losses, ms_per_step };
+        return Err(Failed { error, partial: Box::new(partial) });
+    }
+    Ok(PipelineResult { stages: trainer.finish(), losses, ms_per_step, interrupted })
+}

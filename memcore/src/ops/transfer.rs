@@ -1,0 +1,38 @@
+//! From one device to another, and the gradient back.
+
+use smallvec::smallvec;
+
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::context;
+use crate::device::Device;
+use crate::error::Result;
+
+/// The values on another device, PyTorch's `x.to('cuda:1')`; this very tensor on the same one. The gradient is moved back to where the values came
+/// from. Saves nothing: the source lives as long as its owners want it.
+///
+/// # Errors
+/// [`Error::NoValues`](crate::Error::NoValues) between a device that computes and one that does not; those of the devices.
+pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
+    if x.device().is_same(device) {
+        return Ok(x.clone());
+    }
+    let _op = context::op("to>_to_copy");
+    let y = x.array().to_device(device)?;
+    record(y, &[x], |_| Ok(Box::new(ToCopyBackward { from: x.device().clone() })))
+}
+
+struct ToCopyBackward {
+    from: Device,
+}
+
+impl Function for ToCopyBackward {
+    fn name(&self) -> &'static str {
+        "ToCopyBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("to>_to_copy");
+        Ok(smallvec![Some(grad.to_device(&self.from)?)])
+    }
+}
