@@ -3,6 +3,7 @@
 //! A trace begins somewhere: what lived then, and the segments there were, stand at the front of the recording. Where a trace does not say what a
 //! block took (it tells what was asked for), the allocator's default rounding is assumed, except for blocks that are there at the end.
 
+use memcore::memory::BlockState;
 use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
@@ -29,10 +30,10 @@ pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
         maker.recording.push(Event::SegmentAlloc { address, bytes });
     }
     for (address, _, stack, bytes) in snapshot.live_after(device, None) {
-        maker.alloc(address, bytes, stack, unknown);
+        maker.alloc(None, address, bytes, stack, unknown);
     }
-    for event in snapshot.trace(device) {
-        maker.event(event);
+    for (at, event) in snapshot.trace(device).iter().enumerate() {
+        maker.event(at, event);
     }
     maker.recording
 }
@@ -43,19 +44,25 @@ struct Maker<'a> {
     unknown: CategoryId,
     /// The allocation that holds an address.
     live: FxHashMap<u64, u32>,
-    /// Address and bytes asked for of the blocks that are there at the end, and what they took.
-    sizes: FxHashMap<(u64, u64), u64>,
+    /// What the blocks took that are there at the end, by address and the entry that made them; `None`: before the trace.
+    sizes: FxHashMap<(u64, Option<usize>), u64>,
     stacks: FxHashMap<StackId, (NameId, NameId)>,
 }
 
 impl Maker<'_> {
+    /// An allocation that lives at the end is the last one at its address.
     fn know_sizes(&mut self, device: usize) {
-        for block in self.snapshot.segments_of(device).flat_map(|segment| &segment.blocks) {
-            self.sizes.insert((block.address, block.requested_bytes), block.bytes);
-        }
+        let blocks = self.snapshot.segments_of(device).flat_map(|segment| &segment.blocks);
+        let held = blocks.filter(|block| block.state != BlockState::Inactive);
+        let sizes: FxHashMap<u64, u64> = held.map(|block| (block.address, block.bytes)).collect();
+        let trace = self.snapshot.trace(device).iter().enumerate();
+        let allocs = trace.filter(|(_, event)| event.action == Action::Alloc);
+        let last: FxHashMap<u64, usize> = allocs.map(|(at, event)| (event.address, at)).collect();
+        self.sizes =
+            sizes.into_iter().map(|(address, bytes)| ((address, last.get(&address).copied()), bytes)).collect();
     }
 
-    fn event(&mut self, event: &TraceEvent) {
+    fn event(&mut self, at: usize, event: &TraceEvent) {
         let TraceEvent { address, bytes, stack, .. } = *event;
         match event.action {
             Action::Alloc => {
@@ -63,7 +70,7 @@ impl Maker<'_> {
                     "" => self.unknown,
                     category => self.recording.category(category),
                 };
-                self.alloc(address, bytes, stack, category);
+                self.alloc(Some(at), address, bytes, stack, category);
             }
             // Whichever the trace has; the second finds nothing.
             Action::FreeRequested | Action::FreeCompleted => {
@@ -86,10 +93,10 @@ impl Maker<'_> {
         }
     }
 
-    fn alloc(&mut self, address: u64, requested_bytes: u64, stack: StackId, category: CategoryId) {
+    fn alloc(&mut self, at: Option<usize>, address: u64, requested_bytes: u64, stack: StackId, category: CategoryId) {
         let (op, scope) = self.names(stack);
         let rounded = requested_bytes.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(requested_bytes);
-        let bytes = self.sizes.get(&(address, requested_bytes)).copied().unwrap_or(rounded);
+        let bytes = self.sizes.get(&(address, at)).copied().unwrap_or(rounded);
         let event = Event::Alloc { address, requested_bytes, bytes, category, op, scope };
         if let Some(number) = self.recording.push(event) {
             self.live.insert(address, number);
@@ -163,21 +170,26 @@ mod tests {
             let snapshot = Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
             let device = snapshot.main_device();
             let recording = of_snapshot(name, &snapshot);
-            let (mut now, mut most, mut reserved) = (0u64, 0u64, 0u64);
+            let (mut now, mut most, mut taken, mut reserved) = (0u64, 0u64, 0u64, 0u64);
             let mut sizes = Vec::new();
             for event in recording.events() {
                 match *event {
-                    Event::Alloc { requested_bytes, .. } => {
-                        sizes.push(requested_bytes);
-                        now += requested_bytes;
+                    Event::Alloc { requested_bytes, bytes, .. } => {
+                        sizes.push((requested_bytes, bytes));
+                        (now, taken) = (now + requested_bytes, taken + bytes);
                         most = most.max(now);
                     }
-                    Event::Free { allocation, .. } => now -= sizes[allocation as usize],
+                    Event::Free { allocation, .. } => {
+                        let (requested_bytes, bytes) = sizes[allocation as usize];
+                        (now, taken) = (now - requested_bytes, taken - bytes);
+                    }
                     Event::SegmentAlloc { bytes, .. } => reserved += bytes,
                     Event::SegmentFree { bytes, .. } => reserved -= bytes,
                     _ => {}
                 }
+                assert!(taken <= reserved, "{name}: blocks lie in segments");
             }
+            assert_eq!(taken, snapshot.totals(device).allocated, "{name}");
             assert_eq!(most, snapshot.peak(device).bytes, "{name}");
             assert_eq!(reserved, snapshot.totals(device).reserved, "{name}");
             let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();

@@ -39,7 +39,8 @@ class MomentView {
     const what = moment === run.peak ? "The peak" : "The moment";
     this.title.textContent = `${what}: ${short(run.total[moment])} allocated`;
     this.title.title = exact(run.total[moment]);
-    this.who.textContent = `${run.happened(moment)}, in ${run.phaseName(run.phaseAt(at))}, event ${grouped(at)} of ${grouped(run.events)}`;
+    const phase = run.phaseAt(at);
+    this.who.textContent = `${run.happened(moment)}, ${phase < 0 ? "" : "in "}${run.phaseName(phase)}, event ${grouped(at)} of ${grouped(run.events)}`;
     this.living = run.living(at);
     this.parts.replaceChildren(this.bridge(moment), this.layers(moment), this.map(moment), this.largest(moment));
   }

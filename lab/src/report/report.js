@@ -81,7 +81,7 @@ class Run {
   }
 
   phaseName(phase) {
-    if (phase < 0) return "before the first phase";
+    if (phase < 0) return this.phases.from.length > 0 ? "before the first phase" : "no phases recorded";
     const count = this.phases.count[phase];
     return (this.names[this.phases.name[phase]] || "no phase") + (count > 1 ? " and " + (count - 1) + " more phases" : "");
   }
