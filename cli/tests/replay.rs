@@ -4,7 +4,8 @@ mod common;
 use common::{done, fits, json, refused, run, vramlab};
 use serde_json::Value;
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../memcore/tests/golden/traces");
+/// From this package's folder, where tests run: the program prints paths, and lines of text have a width to keep.
+const GOLDEN: &str = "../memcore/tests/golden/traces";
 
 fn golden(name: &str) -> String {
     format!("{GOLDEN}/{name}.json.gz")

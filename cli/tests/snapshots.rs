@@ -6,7 +6,8 @@ mod viewer;
 use common::{done, fits, json, refused, vramlab};
 use serde_json::Value;
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/golden/snapshots");
+/// From this package's folder, where tests run: the program prints paths, and lines of text have a width to keep.
+const GOLDEN: &str = "../lab/tests/golden/snapshots";
 const NAMES: [&str; 6] = [
     "cnn_b128_plain",
     "cnn_b128_stacks",
