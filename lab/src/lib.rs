@@ -15,6 +15,7 @@ pub mod data;
 pub mod error;
 pub mod experiments;
 pub mod explain;
+pub mod figures;
 pub mod fit;
 pub mod forensics;
 pub mod huggingface;

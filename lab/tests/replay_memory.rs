@@ -1,37 +1,12 @@
 //! Reading and running a long recording takes little memory, however it is written.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use lab::replay::{Machine, Policy, Silent, Trace, replay};
 
-/// Counts what the program holds.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is passed on to the system's allocator with the same arguments; the counters touch no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    // SAFETY: as of the trait.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    // SAFETY: as of the trait.
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+mod counting;
+use counting::{LIVE, PEAK};
 
 const OPERATIONS: u64 = 1_000_000;
 

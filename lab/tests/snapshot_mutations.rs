@@ -1,40 +1,15 @@
 //! Damaged files: whatever is changed in one, reading ends, with an error that names the byte or with data, and takes
 //! memory in proportion to the file.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use lab::replay::Trace;
 use lab::snapshot::{Document, Snapshot, write_json, write_pickle};
 use proptest::prelude::*;
 
-/// Counts what the program holds.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is passed on to the system's allocator with the same arguments; the counters touch no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    // SAFETY: as of the trait.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    // SAFETY: as of the trait.
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+mod counting;
+use counting::{LIVE, PEAK};
 
 /// Memory that a file of so many bytes may take: the window, and some hundred bytes for each of the file's.
 fn most(bytes: usize) -> usize {

@@ -88,30 +88,27 @@ struct Seen<'a> {
     /// The segments after the last step, and how many events there were by then.
     last: Option<(Segments, usize)>,
     watch: Watch,
-    publisher: Option<Publisher>,
+    publisher: Publisher,
 }
 
 impl<'a> Seen<'a> {
     fn new(plan: &'a Plan, device: &'a Device, info: &DeviceInfo) -> Self {
-        let publisher = Some(Publisher::new(plan.subject.name(), info));
+        let publisher = Publisher::new(plan.subject.name(), info);
         let (index, watch) = (info.index, Watch::new(device));
         Self { plan, device, index, summary: None, stats: None, last: None, watch, publisher }
     }
 
     fn step(&mut self, step: &Step) -> ControlFlow<()> {
         self.figures();
-        if self.plan.snapshot.is_some() {
-            // The run's values go when it ends: what it holds is what it holds after a step.
-            self.last = Some((self.device.snapshot(), events_so_far(self.device)));
-        }
         self.watch.step();
         let flow = interrupt::flow();
         if step.done == step.steps || flow.is_break() {
             self.watch.look();
+            // The run's values go when it ends: what it holds is what it holds after its last step.
+            let wanted = self.plan.snapshot.is_some();
+            self.last = wanted.then(|| (self.device.snapshot(), events_so_far(self.device)));
         }
-        if let Some(publisher) = &mut self.publisher {
-            publisher.step(self.device, step, self.watch.leak());
-        }
+        self.publisher.step(self.device, step, self.watch.leak());
         flow
     }
 
@@ -124,12 +121,11 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// A run without a step is looked at too, and is no longer published.
+    /// A run without a step is looked at too.
     fn end(mut self) -> Self {
         if self.summary.is_none() && self.stats.is_none() {
             self.figures();
         }
-        self.publisher = None;
         self
     }
 }

@@ -1,5 +1,7 @@
 //! Bytes, read and written.
 
+pub(crate) use lab::figures::short;
+
 /// Names of units and their sizes. Binary ones first: they are what is written.
 const UNITS: [(&str, u64); 11] = [
     ("TiB", 1 << 40),
@@ -49,23 +51,6 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)).ok_or_else(too_large)?
     };
     if bytes > MAX { Err(too_large()) } else { Ok(bytes) }
-}
-
-/// In the largest binary unit that fits, with at most two decimals: `1.5 GiB`.
-pub(crate) fn short(bytes: u64) -> String {
-    const NAMES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    // 1023.996 would be written as 1024: the next unit's 1.
-    while value >= 1023.995 && unit + 1 < NAMES.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let text = format!("{value:.2}");
-    format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
 }
 
 /// With the exact number beside: `1.5 GiB (1610612736)`; small numbers are exact already.

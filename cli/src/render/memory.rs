@@ -195,7 +195,7 @@ fn values(outcome: &Outcome) -> String {
         lines.push(format!("test accuracy {share:.2} % ({right} of {of})"));
     }
     if let Some(ms) = outcome.ms_median() {
-        lines.push(format!("{} ms per step (median)", table::number(ms)));
+        lines.push(format!("{} ms per step (median)", lab::figures::number(ms)));
     }
     if lines.is_empty() {
         lines.push("no losses and no times: the device accounts for memory and computes nothing".into());

@@ -47,15 +47,7 @@ pub(crate) fn counted(n: u64, thing: &str) -> String {
 
 /// A number in groups of three digits: `124 439 808`.
 pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
+    lab::figures::grouped(n, ' ')
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use lab::experiments::{Cell, Table};
+use lab::figures::number;
 
 use super::{WIDTH, bytes, grouped, wrapped};
 
@@ -56,18 +57,6 @@ fn cell_text(cell: &Cell) -> String {
         Cell::Difference(d) => bytes::signed(*d),
         Cell::Count(n) => grouped(*n),
         Cell::Number(x) => number(*x),
-    }
-}
-
-/// A number with some four significant digits.
-pub(crate) fn number(x: f64) -> String {
-    match x.abs() {
-        0.0 => "0".into(),
-        a if a >= 1000.0 => format!("{x:.0}"),
-        a if a >= 10.0 => format!("{x:.2}"),
-        a if a >= 0.001 => format!("{x:.4}"),
-        a if a.is_nan() => "nan".into(),
-        _ => format!("{x:.2e}"),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use memcore::memory::TorchSize;
+
 use crate::error::{Error, Result};
 
 /// A size as printed: two decimals of a unit.
@@ -112,13 +114,7 @@ impl Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.bytes as f64;
-        match self.bytes {
-            0..=1024 => write!(f, "{} bytes", self.bytes),
-            1025..=0x10_0000 => write!(f, "{:.2} KiB", bytes / 1024.0),
-            0x10_0001..=0x4000_0000 => write!(f, "{:.2} MiB", bytes / 1_048_576.0),
-            _ => write!(f, "{:.2} GiB", bytes / 1_073_741_824.0),
-        }
+        TorchSize(self.bytes).fmt(f)
     }
 }
 

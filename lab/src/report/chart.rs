@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::text::{escaped, grouped, number, short};
+use super::text::{escaped, grouped};
+use crate::figures::{number, short};
 
 /// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,7 +95,7 @@ fn runs(out: &mut String, result: &Value, of: &str) {
     let row = |run: &Value| {
         let fits = match (run["fits"].as_bool(), run["out_of_memory_bytes"].as_u64()) {
             (Some(true), _) => "fits".to_string(),
-            (_, Some(more)) => format!("no: {} more", super::text::short(more)),
+            (_, Some(more)) => format!("no: {} more", crate::figures::short(more)),
             _ => "no".to_string(),
         };
         vec![

@@ -3,14 +3,11 @@
 //! A trace begins somewhere: what lived then, and the segments there were, stand at the front of the recording. Where a trace does not say what a
 //! block took (it tells what was asked for), the allocator's default rounding is assumed, except for blocks that are there at the end.
 
-use memcore::memory::BlockState;
+use memcore::memory::{BLOCK_BYTES, BlockState};
 use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
-
-/// What the allocator rounds to unless told otherwise.
-const BLOCK_BYTES: u64 = 512;
 
 /// What happened on the device with the longest trace.
 pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {

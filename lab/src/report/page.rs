@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::payload::Payload;
 use super::recording::Recording;
-use super::text::{bytes, counted, element, escaped, short};
+use super::text::{bytes, counted, element, escaped};
 use super::timeline::Timeline;
 use super::{experiment, fit, run, scan};
 use crate::error::{Error, Result};
+use crate::figures::short;
 
 const STYLE: &str = include_str!("report.css");
 /// In this order they are one script.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use memcore::memory::BLOCK_BYTES;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -256,7 +257,7 @@ impl Reading<'_> {
             None => NameId(0),
         };
         self.freed.push(false);
-        let bytes = bytes.unwrap_or_else(|| requested_bytes.next_multiple_of(512));
+        let bytes = bytes.unwrap_or_else(|| requested_bytes.next_multiple_of(BLOCK_BYTES));
         if bytes > 1 << 60 {
             return Err(format!("event {}: {bytes} bytes are no size of a block", self.event));
         }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::chart::{Chart, Series, Shape};
 use super::command;
 use super::table::{Cell, plain, settings, table};
-use super::text::{bytes, counted, element, escaped, grouped, number, signed};
+use super::text::{bytes, counted, element, escaped, grouped, signed};
+use crate::figures::number;
 
 /// What the run is called: its model, batch and optimizer.
 pub(super) fn name(result: &Value) -> String {

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::text::{bytes, escaped, grouped, number, signed};
+use super::text::{bytes, escaped, grouped, signed};
+use crate::figures::number;
 
 /// A cell: its markup, and whether it is a figure.
 pub(super) struct Cell {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::figures::{self, short};
+
 /// Text between tags or in a quoted attribute: nothing in it is markup.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -18,22 +20,6 @@ pub(super) fn escaped(text: &str) -> String {
         }
     }
     out
-}
-
-/// In the largest binary unit that fits, with at most two decimals: `1.5 GiB`.
-pub(super) fn short(bytes: u64) -> String {
-    const NAMES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    // 1023.996 would be written as 1024: the next unit's 1.
-    while value >= 1023.995 && unit + 1 < NAMES.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let text = format!("{value:.2}");
-    format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
 }
 
 /// Bytes, with the exact number on hover and for readers of the screen.
@@ -54,27 +40,7 @@ pub(super) fn signed(difference: i64) -> String {
 
 /// A number in groups of three digits, with thin spaces.
 pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// A number with some four significant digits.
-pub(super) fn number(x: f64) -> String {
-    match x.abs() {
-        0.0 => "0".into(),
-        a if a >= 1000.0 => format!("{x:.0}"),
-        a if a >= 10.0 => format!("{x:.2}"),
-        a if a >= 0.001 => format!("{x:.4}"),
-        a if a.is_nan() => "nan".into(),
-        _ => format!("{x:.2e}"),
-    }
+    figures::grouped(number, '\u{202f}')
 }
 
 /// `n thing` or `n things`.
@@ -104,6 +70,5 @@ mod tests {
         let span = "<span class=\"n\" title=\"1\u{202f}610\u{202f}612\u{202f}736 bytes\">1.5 GiB</span>";
         assert_eq!(bytes(3 << 29), span);
         assert_eq!(signed(-512), "<span class=\"n\" title=\"−512 bytes\">−512 B</span>");
-        assert_eq!((short(1023), short((1 << 20) - 1)), ("1023 B".into(), "1 MiB".into()));
     }
 }

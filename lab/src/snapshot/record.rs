@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use memcore::memory::{
-    AllocId, AllocatorConfig, BlockState, Category, Event, Ledger, Origin, PhaseId, SegmentSnapshot,
+    AllocId, AllocatorConfig, BLOCK_BYTES, BlockState, Category, Event, Ledger, Origin, PhaseId, SegmentSnapshot,
     Snapshot as Segments, Stream,
 };
 
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
             Event::Oom { requested_bytes, ref origin } => {
                 let stack = Some(self.stack(origin));
                 let free = self.capacity.unwrap_or(self.reserved).saturating_sub(self.reserved);
-                let bytes = requested_bytes.next_multiple_of(512);
+                let bytes = requested_bytes.next_multiple_of(BLOCK_BYTES);
                 vec![self.entry("oom", ("device_free", free), bytes, Stream::DEFAULT, stack, UNKNOWN)]
             }
             Event::Phase { phase } => {

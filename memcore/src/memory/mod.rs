@@ -45,12 +45,12 @@ pub use allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, S
 pub use arena::{Arena, Fit, FreeBlock, Room};
 pub use bfc::{BestFit, Bfc};
 pub use buddy::{Buddies, Buddy};
-pub use caching::{AllocatorConfig, Caching, TorchVersion, memory_summary};
+pub use caching::{AllocatorConfig, BLOCK_BYTES, Caching, TorchVersion, memory_summary};
 pub use category::Category;
 pub use direct::Direct;
 pub use event::{AllocId, Event, Origin, PhaseId, ScopeId};
 pub use ledger::Ledger;
-pub use oom::{OutOfMemory, Verdict};
+pub use oom::{OutOfMemory, TorchSize, Verdict};
 pub use planned::Planned;
 pub use rings::Rings;
 pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};

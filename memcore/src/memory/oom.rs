@@ -149,7 +149,8 @@ const EXPANDABLE_HINT: &str = " expandable_segments is enabled. If instead the p
     expandable_segments_reserve_by_class.";
 
 /// Bytes as PyTorch prints them: a unit only above 1024 of the smaller one.
-struct TorchSize(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TorchSize(pub u64);
 
 impl fmt::Display for TorchSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,10 @@
-//! Conversion to another element type.
+//! To another element type or another device, and the gradient back.
 
 use smallvec::smallvec;
 
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -21,11 +22,33 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if !dtype.is_float() {
         return Ok(Tensor::from_array(y));
     }
-    record(y, &[x], |_| Ok(Box::new(ToCopyBackward { from: x.dtype() })))
+    record(y, &[x], |_| Ok(Box::new(ToCopyBackward::to(x))))
 }
 
+/// The values on another device, PyTorch's `x.to('cuda:1')`; this very tensor on the same one. The gradient is moved back to where the values came
+/// from. Saves nothing: the source lives as long as its owners want it.
+///
+/// # Errors
+/// [`Error::NoValues`](crate::Error::NoValues) between a device that computes and one that does not; those of the devices.
+pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
+    if x.device().is_same(device) {
+        return Ok(x.clone());
+    }
+    let _op = context::op("to>_to_copy");
+    let y = x.array().to_device(device)?;
+    record(y, &[x], |_| Ok(Box::new(ToCopyBackward::to(x))))
+}
+
+/// Back to what the source is like.
 struct ToCopyBackward {
-    from: DType,
+    device: Device,
+    dtype: DType,
+}
+
+impl ToCopyBackward {
+    fn to(source: &Tensor) -> Self {
+        Self { device: source.device().clone(), dtype: source.dtype() }
+    }
 }
 
 impl Function for ToCopyBackward {
@@ -36,6 +59,6 @@ impl Function for ToCopyBackward {
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("to>_to_copy");
-        Ok(smallvec![Some(grad.cast(self.from)?)])
+        Ok(smallvec![Some(grad.to_device(&self.device)?.cast(self.dtype)?)])
     }
 }

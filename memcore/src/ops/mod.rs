@@ -30,14 +30,13 @@ mod reduce;
 mod rope;
 mod shape;
 mod softmax;
-mod transfer;
 
 pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
 pub use binary::{add, add_, div, maximum, minimum, mul, sub};
-pub use cast::cast;
+pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use dropout::dropout;
 pub use elementwise::{
@@ -60,4 +59,3 @@ pub use shape::{
     view,
 };
 pub use softmax::{log_softmax, softmax};
-pub use transfer::to_device;

@@ -50,6 +50,7 @@ use events::Events;
 use pool::Pool;
 pub use private::PoolId;
 use private::PrivatePools;
+pub use sizes::BLOCK_BYTES;
 pub use summary::memory_summary;
 
 use super::address::AddressSpace;

@@ -2,7 +2,7 @@
 
 const MIB: u64 = 1 << 20;
 /// Every block is a multiple of this.
-pub(super) const BLOCK_BYTES: u64 = 512;
+pub const BLOCK_BYTES: u64 = 512;
 /// Rounded requests up to this size belong to the small pool.
 pub(super) const SMALL_BYTES: u64 = MIB;
 /// The segments of the small pool, and its pages.

@@ -1,0 +1,75 @@
+//! Numbers as people read them.
+
+/// Bytes in the largest binary unit that fits, with at most two decimals: `1.5 GiB`.
+pub fn short(bytes: u64) -> String {
+    const NAMES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    // 1023.996 would be written as 1024: the next unit's 1.
+    while value >= 1023.995 && unit + 1 < NAMES.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{value:.2}");
+    format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
+}
+
+/// A number in groups of three digits: `124 439 808`.
+pub fn grouped(number: u64, separator: char) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(separator);
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number with some four significant digits.
+pub fn number(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".into(),
+        a if a >= 1000.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.2}"),
+        a if a >= 0.001 => format!("{x:.4}"),
+        a if a.is_nan() => "nan".into(),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_in_the_largest_unit() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            ((1 << 20) - 1, "1 MiB"),
+            (3 << 29, "1.5 GiB"),
+            (u64::MAX, "16 EiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(short(bytes), text);
+        }
+    }
+
+    #[test]
+    fn digits_stand_in_threes() {
+        assert_eq!([0, 999, 1000, 124_439_808].map(|n| grouped(n, ' ')), ["0", "999", "1 000", "124 439 808"]);
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        assert_eq!(
+            [0.0, 12345.6, 12.345, 0.012345, 1e-5, f64::NAN].map(number),
+            ["0", "12346", "12.35", "0.0123", "1.00e-5", "nan"]
+        );
+    }
+}
