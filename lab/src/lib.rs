@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
-//! experiments → pipeline → training: a network split over devices
+//! experiments → pipeline, data_parallel → training: a network split over devices, and one step divided among many
 //! report: pages and exports, from results as JSON and from histories of events
 //! snapshot → replay
 //! ```
@@ -12,6 +12,7 @@
 pub mod cards;
 pub mod claims;
 pub mod data;
+pub mod data_parallel;
 pub mod error;
 pub mod experiments;
 pub mod explain;

@@ -1,9 +1,11 @@
 //! A block of device memory with one owner count: it returns to its device when the last view is dropped.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{Region, SegmentId};
 use crate::device::Device;
+use crate::error::{Error, Result};
 use crate::memory::{AllocId, Block, Category};
 
 /// Memory of one tensor and its views.
@@ -11,8 +13,7 @@ use crate::memory::{AllocId, Block, Category};
 /// Dropping it takes the device's lock: never drop one while holding it.
 pub struct Storage {
     device: Device,
-    /// `None` for an empty storage, which takes no memory.
-    block: Option<(Block, AllocId)>,
+    memory: Memory,
     category: AtomicU8,
     /// How many autograd nodes keep this for their backward.
     savers: AtomicU32,
@@ -20,11 +21,40 @@ pub struct Storage {
     version: AtomicU32,
 }
 
+/// The memory behind a storage.
+enum Memory {
+    /// For as long as the storage lives; `None` for an empty one, which takes none.
+    Fixed(Option<(Block, AllocId)>),
+    /// There from time to time.
+    Resizable {
+        bytes: u64,
+        now: Mutex<Option<(Block, AllocId)>>,
+    },
+}
+
+impl Memory {
+    fn now(&self) -> Option<(Block, AllocId)> {
+        match self {
+            Memory::Fixed(block) => *block,
+            Memory::Resizable { now, .. } => *now.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
 impl Storage {
     pub(crate) fn new(device: Device, block: Option<(Block, AllocId)>, category: Category) -> Self {
+        Self::with(device, Memory::Fixed(block), category)
+    }
+
+    /// A storage of `bytes` whose memory is not there until [`Storage::acquire`] takes it.
+    pub(crate) fn resizable(device: Device, bytes: u64, category: Category) -> Self {
+        Self::with(device, Memory::Resizable { bytes, now: Mutex::new(None) }, category)
+    }
+
+    fn with(device: Device, memory: Memory, category: Category) -> Self {
         Self {
             device,
-            block,
+            memory,
             category: AtomicU8::new(category as u8),
             savers: AtomicU32::new(0),
             version: AtomicU32::new(0),
@@ -36,19 +66,48 @@ impl Storage {
         &self.device
     }
 
-    /// Where it lies; an empty region for an empty storage.
+    /// Where it lies; an empty region for an empty storage, and for one whose memory is not there.
     pub fn region(&self) -> Region {
-        self.block.as_ref().map_or(Region { segment: SegmentId(0), offset: 0, len: 0 }, |(block, _)| block.region)
+        self.memory.now().map_or(Region { segment: SegmentId(0), offset: 0, len: 0 }, |(block, _)| block.region)
     }
 
-    /// Which allocation this is; `None` for an empty storage.
+    /// Which allocation this is; `None` for an empty storage, and for one whose memory is not there.
     pub fn alloc_id(&self) -> Option<AllocId> {
-        self.block.as_ref().map(|(_, id)| *id)
+        self.memory.now().map(|(_, id)| id)
     }
 
     /// Bytes that were asked for.
     pub fn requested_bytes(&self) -> u64 {
-        self.block.as_ref().map_or(0, |(block, _)| block.requested_bytes)
+        self.memory.now().map_or(0, |(block, _)| block.requested_bytes)
+    }
+
+    /// Takes the memory of a storage that was made without ([`Array::unbacked`](crate::Array::unbacked)); its contents are garbage. Returns
+    /// whether it had to: memory that is there stays. PyTorch's `storage.resize_(n)`, with which FSDP gathers sharded parameters.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Invalid`] for a storage whose memory is there all the time.
+    pub fn acquire(&self) -> Result<bool> {
+        let Memory::Resizable { bytes, now } = &self.memory else { return Err(fixed("acquire")) };
+        let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.is_some() || *bytes == 0 {
+            return Ok(false);
+        }
+        *now = Some(self.device.allocate(*bytes, self.category())?);
+        Ok(true)
+    }
+
+    /// Gives the memory back until the next [`Storage::acquire`]: PyTorch's `storage.resize_(0)`. Views stay what they are; a kernel that is
+    /// given one before then is refused. Returns whether there was something to give back.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a storage whose memory is there all the time.
+    pub fn release(&self) -> Result<bool> {
+        let Memory::Resizable { now, .. } = &self.memory else { return Err(fixed("release")) };
+        let released = now.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((block, id)) = released {
+            self.device.free(block, id);
+        }
+        Ok(released.is_some())
     }
 
     /// What the memory is for.
@@ -59,9 +118,9 @@ impl Storage {
     /// Says what the memory is for, from now on.
     pub fn set_category(&self, to: Category) {
         if self.category.swap(to as u8, Relaxed) != to as u8
-            && let Some((_, id)) = &self.block
+            && let Some((_, id)) = self.memory.now()
         {
-            self.device.retag(*id, to);
+            self.device.retag(id, to);
         }
     }
 
@@ -92,8 +151,12 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if let Some((block, id)) = self.block.take() {
+        if let Some((block, id)) = self.memory.now() {
             self.device.free(block, id);
         }
     }
+}
+
+fn fixed(op: &'static str) -> Error {
+    Error::invalid(op, "the memory of this storage is there for as long as the storage is")
 }

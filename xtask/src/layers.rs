@@ -74,7 +74,7 @@ pub const LAYERS: &[CrateLayers] = &[
     },
     CrateLayers {
         name: "lab",
-        layers: &[&["data"], &["models"], &["training"], &["pipeline"], &["experiments", "huggingface"]],
+        layers: &[&["data"], &["models"], &["training"], &["pipeline", "data_parallel"], &["experiments", "huggingface"]],
         exceptions: &[],
         complete: false,
     },

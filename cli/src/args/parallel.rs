@@ -1,10 +1,12 @@
-//! `--devices`: a network split over several devices.
+//! `--devices`: a network split over several devices. `--data-parallel`: a step divided among many.
 
 use std::fmt;
 use std::str::FromStr;
 
+use lab::data_parallel::Stage;
 use lab::pipeline::Cut;
 
+use super::values;
 use crate::backends;
 
 /// A split over devices.
@@ -22,12 +24,28 @@ pub(crate) struct ParallelArgs {
     /// largest share of the parameters is as small as it can be].
     #[arg(long, value_name = "1,2", requires = "devices")]
     pub cut: Option<CutList>,
+    /// Divide each step's batch among this many ranks, each with the whole network on a device of its own (meta only; PyTorch's
+    /// DistributedDataParallel). The first and the last are run: all hold the same.
+    #[arg(long, value_name = "N", conflicts_with = "devices", value_parser = values::ranks())]
+    pub data_parallel: Option<usize>,
+    /// ZeRO: also divide the optimizer's states (1), gradients (2), parameters (3), or nothing (0). A 16-bit --precision comes with float32 master
+    /// weights, as in the paper.
+    #[arg(long, value_name = "STAGE", requires = "data_parallel", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub zero: Option<u8>,
+    /// Gradients live in the buckets that they are reduced in (DistributedDataParallel's option).
+    #[arg(long, requires = "data_parallel")]
+    pub gradient_as_bucket_view: bool,
 }
 
 impl ParallelArgs {
     /// Where to cut.
     pub(crate) fn cut(&self) -> Cut {
         self.cut.as_ref().map_or(Cut::Balanced, |list| Cut::Before(list.0.clone()))
+    }
+
+    /// What is divided among ranks, beside the batch.
+    pub(crate) fn stage(&self) -> Stage {
+        self.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default()
     }
 }
 

@@ -43,6 +43,11 @@ pub(super) fn at_least_2() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(2..=MAX_SIZE)
 }
 
+/// How many ranks there are.
+pub(super) fn ranks() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(1..=MAX_SIZE)
+}
+
 /// How many layers: each takes room on the host even where the device has none.
 pub(super) fn layer_count() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(0..=MAX_LAYERS)

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod data_parallel;
 mod devices;
 mod docs;
 mod events;
@@ -57,6 +58,9 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     }
 }
 
+/// Flags of runs over several devices: their values cannot be scanned.
+const SEVERAL_DEVICES: [&str; 4] = ["devices", "data-parallel", "zero", "gradient-as-bucket-view"];
+
 /// A run over several devices, where one was asked for.
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
     let parallel = match &invocation.cli.command {
@@ -65,11 +69,20 @@ fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
         _ => return None,
     };
     let axes = &invocation.axes;
+    let several = |name: &str| SEVERAL_DEVICES.contains(&name);
+    if !axes.is_empty() && (parallel.data_parallel.is_some() || axes.iter().any(|axis| several(&axis.name))) {
+        return Some(Err(scanned()));
+    }
+    if parallel.data_parallel.is_some() {
+        return match &invocation.cli.command {
+            Command::Train(args) => Some(data_parallel::train(args, ui)),
+            Command::Predict(args) => Some(data_parallel::predict(args, ui)),
+            _ => None,
+        };
+    }
     let names = match &parallel.devices {
         Some(names) if axes.is_empty() => names,
-        // The typed list, or one that is scanned.
         Some(_) => return Some(Err(scanned())),
-        None if axes.iter().any(|axis| axis.name == "devices") => return Some(Err(scanned())),
         None => return None,
     };
     match &invocation.cli.command {
@@ -80,5 +93,5 @@ fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
 }
 
 fn scanned() -> Failure {
-    Failure::usage("scan: its points are runs on one device; --devices names several")
+    Failure::usage("scan: its points are runs on one device; --devices and --data-parallel are runs on several")
 }

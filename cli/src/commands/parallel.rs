@@ -55,7 +55,7 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
     if args.device.backend != backends::AUTO || args.device.device != 0 {
         return Err(Failure::usage("--backend, --device: --devices names every device already"));
     }
-    one_device_only(&args.record, &args.page)?;
+    one_device_only(&args.record, &args.page, "--devices names several")?;
     let plan = |name: &DeviceName| {
         let mut args = args.clone();
         // The processor is one device to its backend; several share it here, each with its own memory account.
@@ -82,7 +82,7 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
     if let Some(other) = names.0.iter().find(|name| name.backend != "meta") {
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
-    one_device_only(&args.record, &args.page)?;
+    one_device_only(&args.record, &args.page, "--devices names several")?;
     let schedule = schedule(args.paper.training.schedule.as_deref())?;
     let mut paper = args.paper.clone();
     paper.training.schedule = None;
@@ -91,8 +91,11 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
     Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
 }
 
-/// Refuses what shows the memory of one device.
-fn one_device_only(record: &RecordArgs, page: &HtmlArgs) -> Result<()> {
+/// Refuses what shows the memory of one device; `several` says why there are more.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &str) -> Result<()> {
     let asked = [
         ("--events", record.events.is_some()),
         ("--snapshot", record.snapshot.is_some()),
@@ -103,7 +106,7 @@ fn one_device_only(record: &RecordArgs, page: &HtmlArgs) -> Result<()> {
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => {
-            Err(Failure::usage(format!("{flag}: it shows the memory of one device, and --devices names several")))
+            Err(Failure::usage(format!("{flag}: it shows the memory of one device, and {several}")))
         }
         None => Ok(()),
     }

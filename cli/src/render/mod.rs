@@ -3,6 +3,7 @@
 pub(crate) mod bytes;
 pub(crate) mod chart;
 pub(crate) mod claims;
+pub(crate) mod data_parallel;
 pub(crate) mod experiment;
 pub(crate) mod fit;
 pub(crate) mod leak;

@@ -101,10 +101,23 @@ const ALL: &[(&str, Figures)] = &[
     ),
     (
         "model-parallel",
-        &[&[
-            ("peak, one device", "peak_bytes", &[("way", "one device"), ("device", "0")]),
-            ("first of four", "peak_bytes", &[("way", "split"), ("device", "0")]),
-        ]],
+        &[
+            &[
+                ("peak, one device", "peak_bytes", &[("way", "one device"), ("device", "0")]),
+                ("first of four", "peak_bytes", &[("way", "split"), ("device", "0")]),
+            ],
+            &[
+                ("states, ZeRO-0", "states_bytes", &[("way", "7.5 B, ZeRO-0"), ("rank", "0")]),
+                ("1", "states_bytes", &[("way", "7.5 B, ZeRO-1"), ("rank", "0")]),
+                ("2", "states_bytes", &[("way", "7.5 B, ZeRO-2"), ("rank", "0")]),
+                ("3", "states_bytes", &[("way", "7.5 B, ZeRO-3"), ("rank", "0")]),
+            ],
+            &[
+                ("sent, ZeRO-0", "sent_bytes", &[("way", "7.5 B, ZeRO-0"), ("rank", "0")]),
+                ("2", "sent_bytes", &[("way", "7.5 B, ZeRO-2"), ("rank", "0")]),
+                ("3", "sent_bytes", &[("way", "7.5 B, ZeRO-3"), ("rank", "0")]),
+            ],
+        ],
     ),
     (
         "checkpointing",

@@ -3,6 +3,7 @@
 mod gpt;
 mod keeping;
 mod mlp;
+mod pieces;
 mod recompute;
 mod resnet;
 mod seq2seq;
@@ -12,6 +13,7 @@ mod vgg;
 
 pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
+pub(crate) use pieces::values_by_piece;
 pub use recompute::Recompute;
 
 use memcore::nn::{Init, ListSlot, Module, Parameter, Training, VariableSlot};
@@ -221,7 +223,8 @@ impl Model {
         Ok(Self::made(module, &init, architecture.task()))
     }
 
-    fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
+    /// Around a module whose parameters were made through `init`.
+    pub(crate) fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
         let (parameters, training) = (init.parameters(), init.training());
         Self { module, parameters, training, variables: init.variables(), lists: init.lists(), task }
     }

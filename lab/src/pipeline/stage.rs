@@ -1,17 +1,14 @@
 //! One device's part of the network.
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::Arc;
 
-use memcore::backend::Meta;
 use memcore::memory::Category;
 use memcore::nn::{Init, Module, Parameter, Sequential, Training};
 use memcore::{DType, Device, Tensor, ops};
 
 use super::cut::Cut;
 use crate::error::{Error, Result};
-use crate::models::Architecture;
+use crate::models::{Architecture, values_by_piece};
 
 /// A device and the pieces of the network that lie on it.
 pub(super) struct Stage {
@@ -63,26 +60,10 @@ pub(super) fn build(
     Ok((stages.collect(), init.training()))
 }
 
-/// Bytes of each piece's parameters in float32, found by building the network without values.
+/// Bytes of each piece's parameters in float32.
 fn piece_bytes(architecture: &dyn Architecture) -> Result<Vec<u64>> {
-    let nowhere = Device::builder(Arc::new(Meta::default())).build();
-    let init = Init::new(&nowhere, DType::F32, 0);
-    // How many parameters there were when each piece was begun.
-    let begun: RefCell<Vec<usize>> = RefCell::default();
-    let at = |piece: usize| {
-        let mut begun = begun.borrow_mut();
-        let so_far = init.parameters().len();
-        let known = begun.len().max(piece + 1);
-        begun.resize(known, so_far);
-        init.clone()
-    };
-    let pieces = architecture.pieces(&at)?.len();
-    let parameters = init.parameters();
-    let mut begun = begun.into_inner();
-    begun.resize(pieces, parameters.len());
-    let ends = begun.iter().skip(1).copied().chain([parameters.len()]);
-    let bytes = |(start, end): (&usize, usize)| parameters[*start..end].iter().map(|p| p.array().nbytes()).sum();
-    Ok(begun.iter().zip(ends).map(bytes).collect())
+    let pieces = values_by_piece(architecture)?;
+    Ok(pieces.iter().map(|values| 4 * values.iter().sum::<usize>() as u64).collect())
 }
 
 impl Stage {

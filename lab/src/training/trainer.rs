@@ -2,6 +2,7 @@
 
 use memcore::amp::Autocast;
 use memcore::nn::ListSlot;
+use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::run::loss;
@@ -92,6 +93,24 @@ impl Trainer {
         }
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
         let update = Update::new(settings, steps.then(|| model.parameters.clone()))?;
+        let (settings, held) = (settings.clone(), Held::default());
+        Ok(Self { device: device.clone(), model, update, settings, source, held, autocast: None, rows })
+    }
+
+    /// Around a model and its optimizer that were made elsewhere, in the phase `model`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work.
+    pub(crate) fn around(
+        device: &Device,
+        (model, optimizer): (Model, Box<dyn Optimizer>),
+        settings: &RunSettings,
+        source: Source,
+    ) -> Result<Self> {
+        settings.check()?;
+        let mut rows = Rows { device: device.clone(), tag: String::new(), rows: Vec::new(), peak_since_row: 0 };
+        rows.take("model");
+        let update = Update::with(settings, Some(optimizer));
         let (settings, held) = (settings.clone(), Held::default());
         Ok(Self { device: device.clone(), model, update, settings, source, held, autocast: None, rows })
     }

@@ -24,12 +24,18 @@ impl Update {
     /// # Errors
     /// A setting that the optimizer does not have; those of the device.
     pub(crate) fn new(settings: &RunSettings, parameters: Option<Vec<Parameter>>) -> Result<Self> {
-        Ok(Self {
-            optimizer: parameters.map(|parameters| settings.optimizer.build(parameters)).transpose()?,
+        let optimizer = parameters.map(|parameters| settings.optimizer.build(parameters)).transpose()?;
+        Ok(Self::with(settings, optimizer))
+    }
+
+    /// With an optimizer that was made elsewhere.
+    pub(crate) fn with(settings: &RunSettings, optimizer: Option<Box<dyn Optimizer>>) -> Self {
+        Self {
+            optimizer,
             scaler: settings.precision.scales_loss().then(GradScaler::default),
             clip_grad_norm: settings.clip_grad_norm,
             set_to_none: settings.set_to_none,
-        })
+        }
     }
 
     /// Gradients are let go or zeroed.

@@ -54,6 +54,17 @@ impl Array {
         Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
     }
 
+    /// Sizes and a type, and memory that is there only between [`Storage::acquire`] and [`Storage::release`]: what a sharded parameter is
+    /// gathered into. A kernel that is given it without its memory is refused.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for sizes that overflow.
+    pub fn unbacked(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
+        let layout = Layout::contiguous(dims)?;
+        let storage = Storage::resizable(device.clone(), layout.numel() as u64 * dtype.size(), category);
+        Ok(Self { storage: Arc::new(storage), dtype, layout, offset: 0, keeps_base: false })
+    }
+
     /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
     ///
     /// # Errors
@@ -262,7 +273,11 @@ impl Array {
     pub fn operand(&self) -> Operand {
         let region = self.storage.region();
         let size = self.dtype.size();
-        let region = region.part(self.offset as u64 * size, self.layout.span() as u64 * size);
+        // Memory that is not there has no parts: the call is refused for it.
+        let region = match region.len {
+            0 => region,
+            _ => region.part(self.offset as u64 * size, self.layout.span() as u64 * size),
+        };
         Operand { region, dtype: self.dtype, layout: self.layout }
     }
 

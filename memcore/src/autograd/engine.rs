@@ -138,10 +138,12 @@ impl Pass {
         match task.target {
             Target::Leaf(leaf) => {
                 let _context = context::node("AccumulateGrad", leaf.scope());
+                let mut any = false;
                 for grad in task.grads.into_iter().flatten() {
                     leaf.accumulate(grad)?;
+                    any = true;
                 }
-                Ok(())
+                if any { leaf.accumulated() } else { Ok(()) }
             }
             Target::Node(node) => self.run_node(&node, task.grads),
         }

@@ -1,7 +1,7 @@
 //! The graph: nodes, edges, leaves, and how an operation records itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -74,7 +74,12 @@ pub struct Leaf {
     /// The value, so that a graph keeps what it will accumulate gradients for. Goes after the gradient.
     _value: Array,
     scope: ScopeId,
+    /// Called after each accumulation.
+    hook: OnceLock<Box<GradHook>>,
 }
+
+/// What is done with a leaf whose gradient has just been accumulated.
+pub type GradHook = dyn Fn(&Leaf) -> Result<()> + Send + Sync;
 
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
@@ -181,7 +186,7 @@ impl Observed for Node {
 
 impl Leaf {
     pub(super) fn new(value: Array) -> Self {
-        Self { grad: Mutex::new(None), _value: value, scope: context::current_scope() }
+        Self { grad: Mutex::new(None), _value: value, scope: context::current_scope(), hook: OnceLock::new() }
     }
 
     /// The module that the leaf was made in.
@@ -202,6 +207,16 @@ impl Leaf {
     pub fn set_grad(&self, grad: Option<Array>) {
         let before = std::mem::replace(&mut *self.slot(), grad);
         drop(before);
+    }
+
+    /// Has `hook` called after each accumulation; `false` when there is a hook already.
+    pub(super) fn set_hook(&self, hook: Box<GradHook>) -> bool {
+        self.hook.set(hook).is_ok()
+    }
+
+    /// Calls the hook, if there is one.
+    pub(super) fn accumulated(&self) -> Result<()> {
+        self.hook.get().map_or(Ok(()), |hook| hook(self))
     }
 
     /// Adds a gradient, as PyTorch's `AccumulateGrad`: the first one is kept as it is when nobody else holds its memory and it is laid

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::engine;
-use super::node::{Edge, Leaf};
+use super::node::{Edge, GradHook, Leaf};
 use crate::array::{Array, HostElement};
 use crate::device::Device;
 use crate::dtype::DType;
@@ -94,6 +94,22 @@ impl Tensor {
         if let Some(Edge::Leaf(leaf)) = &self.edge {
             leaf.set_grad(grad);
         }
+    }
+
+    /// Has `hook` called during backward each time a gradient has been accumulated in this leaf: PyTorch's
+    /// `register_post_accumulate_grad_hook`. It may replace the gradient, or let it go. It must not hold the leaf itself.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a tensor that is no leaf with a gradient, and for a second hook.
+    pub fn register_post_accumulate_grad_hook(&self, hook: Box<GradHook>) -> Result<()> {
+        let registered = match &self.edge {
+            Some(Edge::Leaf(leaf)) => leaf.set_hook(hook),
+            _ => return Err(Error::invalid("register_post_accumulate_grad_hook", "not a leaf that wants a gradient")),
+        };
+        if registered {
+            return Ok(());
+        }
+        Err(Error::invalid("register_post_accumulate_grad_hook", "this leaf has a hook already"))
     }
 
     /// Runs backward from this scalar: gradients are accumulated in the leaves it depends on. With `retain_graph` the saved values stay for

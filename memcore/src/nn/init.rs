@@ -12,6 +12,7 @@ use crate::context;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::layout::Layout;
 use crate::memory::{Category, ScopeId};
 
 /// What a parameter holds at first.
@@ -47,6 +48,11 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// A trained value that was made elsewhere: a shard, a master copy.
+    pub fn new(path: impl Into<Arc<str>>, array: Array) -> Self {
+        Self { path: path.into(), tensor: Tensor::leaf(array) }
+    }
+
     /// Its path in the model.
     pub fn path(&self) -> &str {
         &self.path
@@ -125,6 +131,31 @@ pub struct Init {
     shared: Rc<Shared>,
     device: Device,
     path: String,
+    /// Where the parameters lie, when they have no memory of their own.
+    flats: Option<Rc<Flats>>,
+}
+
+/// One-dimensional arrays that parameters are views of, and how much of them is given out.
+struct Flats {
+    arrays: Vec<Array>,
+    /// Number of the array that is being filled, and elements of it that are given out.
+    next: Cell<(usize, usize)>,
+}
+
+impl Flats {
+    /// A view for the next parameter: it lies in the array that is being filled, or, when that has no room for it, in the next one.
+    fn part(&self, layout: &Layout) -> Result<Array> {
+        let numel = layout.numel();
+        let (mut index, mut start) = self.next.get();
+        while self.arrays.get(index).is_some_and(|array| start + numel > array.numel()) {
+            (index, start) = (index + 1, 0);
+        }
+        let array = self.arrays.get(index).ok_or_else(|| {
+            crate::Error::shape("parameter", format!("no flat array has room for {:?}", layout.dims()))
+        })?;
+        self.next.set((index, start + numel));
+        array.narrow(0, start, numel)?.view(layout.dims())
+    }
 }
 
 struct Shared {
@@ -162,7 +193,7 @@ impl Init {
             lists: RefCell::default(),
             converted: RefCell::new(parameters),
         };
-        Self { shared: Rc::new(shared), device: device.clone(), path: String::new() }
+        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), flats: None }
     }
 
     /// The same, one name further down.
@@ -175,6 +206,13 @@ impl Init {
     #[must_use]
     pub fn on(&self, device: &Device) -> Self {
         Self { device: device.clone(), ..self.clone() }
+    }
+
+    /// The same path, with parameters that are views of these one-dimensional arrays, one after the other: flat parameters, as FSDP's and
+    /// DeepSpeed's. A parameter that no longer fits in one array begins the next.
+    #[must_use]
+    pub fn inside(&self, flats: Vec<Array>) -> Self {
+        Self { flats: Some(Rc::new(Flats { arrays: flats, next: Cell::new((0, 0)) })), ..self.clone() }
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {
@@ -231,7 +269,10 @@ impl Init {
     /// Those of the device.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
-        let array = Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?;
+        let array = match &self.flats {
+            Some(flats) => flats.part(&Layout::contiguous(dims)?)?,
+            None => Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?,
+        };
         let before = self.shared.converted.borrow_mut().pop();
         match &before {
             Some(before) if before.array().dims() == dims => array.copy_(before.array())?,

@@ -1,4 +1,6 @@
-//! `model-parallel`: what does splitting a network over devices save?
+//! `model-parallel`: what does splitting a network over devices save, and what dividing a step among them?
+
+mod sharded;
 
 use memcore::Device;
 
@@ -15,10 +17,20 @@ use crate::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
 /// The experiment.
 pub(super) struct ModelParallel;
 
-const CLAIMS: &[Claim] = &[Claim {
-    text: "Model parallelism: splitting the model across GPUs gets around the memory of one.",
-    source: "The Hidden Relationship: Batch Size and GPU Memory",
-}];
+/// The paper on ZeRO.
+const ZERO: &str = "ZeRO, arXiv 1910.02054 (2020)";
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Model parallelism: splitting the model across GPUs gets around the memory of one.",
+        source: "The Hidden Relationship: Batch Size and GPU Memory",
+    },
+    Claim {
+        text: "ZeRO leaves 4 + 12/N, 2 + 14/N or 16/N of the 16 bytes per parameter on each of N devices.",
+        source: ZERO,
+    },
+    Claim { text: "ZeRO's stages 1 and 2 send no more than data parallelism, stage 3 sends half as much again.", source: ZERO },
+];
 
 /// Hidden layers, each of them a piece that can lie on a device of its own.
 const LAYERS: usize = 7;
@@ -75,7 +87,7 @@ impl Experiment for ModelParallel {
         }
         let mut outcome = Outcome::default();
         let ways = ways(devices, pieces);
-        let mut pace = Pace::new(setup, ways.len());
+        let mut pace = Pace::new(setup, ways.len() + 1);
         let predictable = rules(setup)?.is_some();
         let mut trials: Vec<Trial> = Vec::new();
         for way in ways {
@@ -89,13 +101,23 @@ impl Experiment for ModelParallel {
             outcome.rows.extend(measurements(&trial, &predicted, same));
             trials.push(trial);
         }
-        outcome.tables = vec![by_device(&trials), overview(&trials)];
+        if !pace.next("ZeRO") {
+            outcome.interrupted = true;
+            return Ok(outcome);
+        }
+        let divided = sharded::trials(setup, devices, batch)?;
+        outcome.rows.extend(divided.iter().flat_map(sharded::measurements));
+        outcome.tables = vec![by_device(&trials), overview(&trials), sharded::overview(&divided)];
         outcome.notes.push(format!(
             "A result waits on the device that made it until the next stage wants it. The devices work one after the other here: this says what \
              they hold, not how long a pipeline takes. Each of the {devices} is opened anew on the chosen backend and has its own allocator and \
              ledger."
         ));
-        outcome.claims = vec![judge(&trials)];
+        outcome.notes.push(
+            "A step divided among ranks is run on paper, whatever the backend: its first and its last rank, each with a ledger of its own. What              ranks send each other is counted for a ring."
+                .into(),
+        );
+        outcome.claims = [judge(&trials)].into_iter().chain(sharded::judge(&divided)).collect();
         Ok(outcome)
     }
 }

@@ -1,0 +1,207 @@
+//! `train` and `predict` with `--data-parallel`: a step divided among ranks, and a ledger of the first and the last.
+
+use std::ops::ControlFlow;
+
+use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
+use lab::experiments::Table;
+use lab::record::COLUMNS;
+use lab::training::{Failed, Progress as Step};
+use memcore::{DType, Device};
+use serde_json::{Map, Value, json};
+
+use super::outcome::{by_category, rings};
+use super::parallel::one_device_only;
+use super::plan::Plan;
+use super::subject::Subject;
+use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
+use crate::backends::DeviceInfo;
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::progress::Progress;
+use crate::render::data_parallel as render;
+use crate::ui::Ui;
+
+/// A divided run, done.
+pub(crate) struct Report {
+    /// What is known of each rank's device.
+    pub device: DeviceInfo,
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
+    pub description: String,
+    /// The settings in force.
+    pub settings: DataParallelSettings,
+    /// What came of it.
+    pub result: DataParallelResult,
+}
+
+impl Report {
+    /// What the model would take on each rank by the ZeRO paper's formula.
+    pub(crate) fn formula(&self) -> ModelStates {
+        let parameters = self.result.ranks.first().map_or(0, |rank| rank.parameters);
+        Accounting::of(&self.settings).model_states(parameters, self.settings.ranks as u64, self.settings.stage)
+    }
+}
+
+/// `train --data-parallel`
+///
+/// # Errors
+/// Settings that cannot work or cannot go together; a device that computes; memory that runs out; files that cannot be written.
+pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
+    one_device_only(&args.record, &args.page, SEVERAL)?;
+    run(Plan::train(args, ui)?, &args.parallel, &args.output, ui)
+}
+
+/// `predict --data-parallel`
+///
+/// # Errors
+/// As [`train`].
+pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
+    one_device_only(&args.record, &args.page, SEVERAL)?;
+    run(Plan::predict(&args.paper, &args.record)?, &args.parallel, &args.output, ui)
+}
+
+const SEVERAL: &str = "--data-parallel means several";
+
+fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    let settings = DataParallelSettings {
+        ranks: parallel.data_parallel.unwrap_or(1),
+        stage: parallel.stage(),
+        master_weights: parallel.zero.is_some() && plan.run.precision.dtype() != DType::F32,
+        gradient_as_bucket_view: parallel.gradient_as_bucket_view,
+        run: plan.run.clone(),
+    };
+    settings.check()?;
+    if matches!(plan.subject, Subject::Pretrained(..)) {
+        return Err(Failure::usage("--data-parallel: networks of transformers are not trained in shards here"));
+    }
+    output::check(args.destinations())?;
+    let in_force = in_force(&plan, parallel);
+    ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
+    let shown = settings.shown();
+    let devices: Vec<Device> = shown.iter().map(|_| plan.opening.open()).collect::<Result<_, _>>()?;
+    plan.run.batch = settings.share();
+    plan.check_size(&devices[0])?;
+    let result = trained(&plan, &devices, &settings, ui).map_err(|error| failed(error, &plan, &devices, &shown))?;
+    let device = plan.opening.describe(&devices[0]);
+    let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
+    let report = Report { device, model, description, settings, result };
+    let tables: [Table; 4] =
+        [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
+    let mut json = report.json();
+    json["settings"] = Value::Object(in_force);
+    let text = render::text(&report, ui.style);
+    output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
+    Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
+}
+
+fn trained(
+    plan: &Plan,
+    devices: &[Device],
+    settings: &DataParallelSettings,
+    ui: &Ui,
+) -> lab::Result<DataParallelResult> {
+    let Subject::Architecture(architecture) = &plan.subject else {
+        return Err(lab::Error::usage("--data-parallel", "networks of transformers are not trained in shards here"));
+    };
+    let progress = Progress::new(ui, settings.run.steps as u64);
+    let on_step = &mut |step: Step| -> ControlFlow<()> {
+        progress.set(step.done as u64, String::new());
+        interrupt::flow()
+    };
+    let result = data_parallel::train(architecture.as_ref(), devices, settings, &plan.source, on_step);
+    result.map_err(|Failed { error, .. }| error)
+}
+
+/// As flags that repeat the run.
+fn in_force(plan: &Plan, parallel: &ParallelArgs) -> Map<String, Value> {
+    let mut in_force = plan.settings.clone();
+    in_force.insert("data-parallel".into(), json!(parallel.data_parallel));
+    in_force.insert("zero".into(), json!(parallel.zero));
+    in_force.insert("gradient-as-bucket-view".into(), parallel.gradient_as_bucket_view.into());
+    in_force
+}
+
+/// Says on which rank memory ran out.
+fn failed(error: lab::Error, plan: &Plan, devices: &[Device], shown: &[usize]) -> Failure {
+    let failure = Failure::from(error).limited(plan.opening.limited());
+    let full = devices.iter().zip(shown).find(|(device, _)| device.usage().n_oom() > 0);
+    match full {
+        Some((_, rank)) if failure.is_out_of_memory() => {
+            Failure { code: failure.code, error: failure.error.context(format!("on rank {rank}")) }
+        }
+        _ => failure,
+    }
+}
+
+impl Report {
+    /// As `vramlab-train-1`: what is one rank's is under `ranks`.
+    fn json(&self) -> Value {
+        let (settings, result) = (&self.settings, &self.result);
+        json!({
+            "schema": "vramlab-train-1",
+            "description": self.description,
+            "device": self.device.json(),
+            "data_parallel": {
+                "ranks": settings.ranks,
+                "stage": settings.stage,
+                "examples_per_rank": settings.share(),
+                "master_weights": settings.master_weights,
+                "gradient_as_bucket_view": settings.gradient_as_bucket_view,
+                "formula": states(&self.formula()),
+            },
+            "ranks": result.ranks.iter().map(rank_json).collect::<Vec<Value>>(),
+            "step_columns": COLUMNS,
+            "steps": [],
+            "peak": null,
+            "by_category": null,
+            "rings": null,
+            "losses": null,
+            "ms_per_step": null,
+            "ms_per_step_median": null,
+            "accuracy": null,
+            "parameters": result.ranks.first().map(|rank| rank.parameters),
+            "interrupted": result.interrupted,
+            "reason": "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
+                       for memory and computes nothing: there are no values and no times",
+            "out_of_memory": null,
+        })
+    }
+}
+
+fn rank_json(rank: &RankFigures) -> Value {
+    json!({
+        "rank": rank.rank,
+        "parameters_owned": rank.owned,
+        "padding": rank.padding,
+        "units": rank.units,
+        "model_states": states(&rank.states),
+        "gathered_bytes": rank.gathered_bytes,
+        "bucket_bytes": rank.bucket_bytes,
+        "sent_bytes_per_step": {
+            "all_reduce": rank.sent.all_reduce,
+            "reduce_scatter": rank.sent.reduce_scatter,
+            "all_gather": rank.sent.all_gather,
+            "total": rank.sent.total(),
+        },
+        "peak": {
+            "bytes": rank.peak.allocated_bytes,
+            "requested_bytes": rank.peak.requested_bytes,
+            "reserved_bytes": rank.reserved_peak,
+            "by_category": by_category(&rank.peak.by_category),
+        },
+        "by_category": by_category(&rank.by_category),
+        "rings": rings(&rank.rings),
+        "steps": rank.rows,
+    })
+}
+
+fn states(states: &ModelStates) -> Value {
+    json!({
+        "parameter_bytes": states.parameter_bytes,
+        "gradient_bytes": states.gradient_bytes,
+        "optimizer_bytes": states.optimizer_bytes,
+        "total_bytes": states.total(),
+    })
+}

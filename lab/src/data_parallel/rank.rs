@@ -1,0 +1,172 @@
+//! One rank in training.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use memcore::Device;
+use memcore::memory::{CategoryBytes, PeakComposition, Rings};
+
+use super::build::{Built, build};
+use super::collective::Sent;
+use super::settings::DataParallelSettings;
+use super::tally::{ModelStates, Tally};
+use crate::error::{Error, Result};
+use crate::models::Architecture;
+use crate::record::Row;
+use crate::training::{Failed, Partial, Progress, Source, Steps, Trainer};
+
+/// What one rank held and sent.
+#[derive(Clone, Debug)]
+pub struct RankFigures {
+    /// Its number.
+    pub rank: usize,
+    /// Trained values of the whole network.
+    pub parameters: u64,
+    /// Those that this rank's optimizer steps: all, or those of its shards.
+    pub owned: u64,
+    /// Values that pad the network's to equal shards.
+    pub padding: u64,
+    /// How many groups of parameters are divided, each for itself; 0 where nothing is.
+    pub units: usize,
+    /// What is there of the model all the time.
+    pub states: ModelStates,
+    /// The most bytes of parameters that were gathered at once.
+    pub gathered_bytes: u64,
+    /// The most bytes of buckets that gradients were collected in.
+    pub bucket_bytes: u64,
+    /// Bytes sent in the last step.
+    pub sent: Sent,
+    /// What was allocated at the peak, and who made it.
+    pub peak: PeakComposition,
+    /// The most that was reserved.
+    pub reserved_peak: u64,
+    /// By category after the last step.
+    pub by_category: CategoryBytes,
+    /// The five figures after the last step.
+    pub rings: Rings,
+    /// One row per phase, as of a run on one device.
+    pub rows: Vec<Row>,
+}
+
+/// What a divided run gave.
+#[derive(Clone, Debug)]
+pub struct DataParallelResult {
+    /// The ranks that were run.
+    pub ranks: Vec<RankFigures>,
+    /// Whether it was stopped before the last step.
+    pub interrupted: bool,
+}
+
+/// One rank in training.
+pub struct Rank {
+    device: Device,
+    number: usize,
+    trainer: Trainer,
+    tally: Arc<Tally>,
+    owned: u64,
+    padding: u64,
+    units: usize,
+}
+
+impl Rank {
+    /// Builds what rank `number` has, on a device of its own.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot go together, and on a device that computes: what ranks would tell each other is counted, not
+    /// told. Those of the device.
+    pub fn new(
+        architecture: &dyn Architecture,
+        device: &Device,
+        settings: &DataParallelSettings,
+        number: usize,
+        source: Source,
+    ) -> Result<Self> {
+        settings.check()?;
+        if device.computes() {
+            let problem = format!(
+                "what ranks send each other is counted and not sent, so there are no values: --backend meta (or predict), not {}",
+                device.name()
+            );
+            return Err(Error::usage("--data-parallel", problem));
+        }
+        if number >= settings.ranks {
+            return Err(Error::usage("--data-parallel", format!("no rank {number} of {}", settings.ranks)));
+        }
+        device.phase("model");
+        let tally = Arc::new(Tally::new(settings.ranks));
+        let Built { model, optimizer, units } = build(architecture, device, settings, number, &tally)?;
+        let owned = match units.len() {
+            0 => model.parameter_count(),
+            _ => units.iter().map(|unit| unit.partition.owned(number as u64)).sum(),
+        };
+        let padding = units.iter().map(|unit| unit.partition.padding()).sum();
+        let units = units.len();
+        let mut run = settings.run.clone();
+        run.batch = settings.share();
+        let trainer = Trainer::around(device, (model, optimizer), &run, source)?;
+        Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
+    }
+
+    /// One optimizer step with this rank's share of a batch.
+    ///
+    /// # Errors
+    /// Those of the device; the data's.
+    pub fn step(&mut self, step: usize) -> Result<()> {
+        self.tally.counts().sent = Sent::default();
+        self.trainer.step(step).map(drop)
+    }
+
+    /// What the model takes all the time, as of the last step.
+    pub fn states(&self) -> ModelStates {
+        self.tally.counts().states
+    }
+
+    /// Lets everything go, and says what there was.
+    pub fn finish(self) -> RankFigures {
+        let (usage, rings) = (self.device.usage(), self.device.rings());
+        let counts = *self.tally.counts();
+        RankFigures {
+            rank: self.number,
+            parameters: self.trainer.model().parameter_count(),
+            owned: self.owned,
+            padding: self.padding,
+            units: self.units,
+            states: counts.states,
+            gathered_bytes: counts.gathered.most,
+            bucket_bytes: counts.buckets.most,
+            sent: counts.sent,
+            peak: usage.at_peak(),
+            reserved_peak: self.device.stats().reserved_bytes.all.peak,
+            by_category: *usage.by_category(),
+            rings,
+            rows: self.trainer.finish(Some("end")),
+        }
+    }
+}
+
+/// Trains the ranks that are [shown](DataParallelSettings::shown), each on its device, from the first to the last step, calling `progress` after each; a
+/// break stops the run and keeps what was measured.
+///
+/// # Errors
+/// As [`Rank::new`] and [`Rank::step`]. What the devices held then, they still say.
+pub fn train(
+    architecture: &dyn Architecture,
+    devices: &[Device],
+    settings: &DataParallelSettings,
+    source: &Source,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<DataParallelResult, Failed> {
+    let shown = settings.shown();
+    let mut ranks = Vec::with_capacity(shown.len());
+    for (number, device) in shown.into_iter().zip(devices) {
+        ranks.push(Rank::new(architecture, device, settings, number, source.clone())?);
+    }
+    let (Steps { interrupted, .. }, failure) = Steps::take(settings.run.steps, progress, |step| {
+        ranks.iter_mut().try_for_each(|rank| rank.step(step))?;
+        Ok(None)
+    });
+    match failure {
+        Some(error) => Err(Failed { error, partial: Box::<Partial>::default() }),
+        None => Ok(DataParallelResult { ranks: ranks.into_iter().map(Rank::finish).collect(), interrupted }),
+    }
+}
