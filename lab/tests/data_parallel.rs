@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lab::data_parallel::{
-    Accounting, DataParallelSettings, ModelStates, Rank, RankFigures, Stage, TABLE_1, TABLE_1_PARAMETERS, printed, train,
+    Accounting, DataParallelSettings, ModelStates, Rank, RankFigures, Stage, TABLE_1, TABLE_1_PARAMETERS, printed,
+    train,
 };
 use lab::models::{Architecture, Model, ModelOptions, Recompute, architecture};
 use lab::training::{self, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
@@ -168,7 +169,10 @@ fn each_stage_takes_less_and_the_last_sends_more() {
     let whole = 2 * 2 * ranks[0].parameters * 7 / 8;
     assert!((whole..whole + 1000).contains(&plain.all_reduce) && plain.total() == plain.all_reduce, "{plain:?}");
     assert_eq!(states, gradients);
-    assert_eq!((states.reduce_scatter, states.all_gather, states.all_reduce), (states.total() / 2, states.total() / 2, 0));
+    assert_eq!(
+        (states.reduce_scatter, states.all_gather, states.all_reduce),
+        (states.total() / 2, states.total() / 2, 0)
+    );
     assert_eq!((parameters.reduce_scatter, parameters.all_gather), (states.reduce_scatter, 2 * states.all_gather));
     assert_eq!(ranks.each_ref().map(|rank| rank.gathered_bytes > 0), [false, false, false, true]);
 }

@@ -26,10 +26,7 @@ enum Memory {
     /// For as long as the storage lives; `None` for an empty one, which takes none.
     Fixed(Option<(Block, AllocId)>),
     /// There from time to time.
-    Resizable {
-        bytes: u64,
-        now: Mutex<Option<(Block, AllocId)>>,
-    },
+    Resizable { bytes: u64, now: Mutex<Option<(Block, AllocId)>> },
 }
 
 impl Memory {

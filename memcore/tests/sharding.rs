@@ -65,7 +65,10 @@ fn parameters_are_views_of_flat_arrays() {
     assert!(Arc::ptr_eq(a.bias.as_ref().unwrap().array().storage(), first.storage()));
     assert!(Arc::ptr_eq(b.weight.array().storage(), second.storage()));
     assert_eq!(a.bias.as_ref().unwrap().array().operand().region.offset - first.operand().region.offset, 2 * 6 * 4);
-    assert_eq!(init.parameters().iter().map(|p| p.path().to_string()).collect::<Vec<_>>(), ["a.weight", "a.bias", "b.weight"]);
+    assert_eq!(
+        init.parameters().iter().map(|p| p.path().to_string()).collect::<Vec<_>>(),
+        ["a.weight", "a.bias", "b.weight"]
+    );
     assert!(init.parameter("c", &[1], Fill::Constant(0.0)).is_err(), "no room");
 }
 

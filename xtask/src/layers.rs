@@ -74,7 +74,13 @@ pub const LAYERS: &[CrateLayers] = &[
     },
     CrateLayers {
         name: "lab",
-        layers: &[&["data"], &["models"], &["training"], &["pipeline", "data_parallel"], &["experiments", "huggingface"]],
+        layers: &[
+            &["data"],
+            &["models"],
+            &["training"],
+            &["pipeline", "data_parallel"],
+            &["experiments", "huggingface"],
+        ],
         exceptions: &[],
         complete: false,
     },

@@ -105,9 +105,7 @@ pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &st
         ("--html", page.html.is_some()),
     ];
     match asked.iter().find(|(_, asked)| *asked) {
-        Some((flag, _)) => {
-            Err(Failure::usage(format!("{flag}: it shows the memory of one device, and {several}")))
-        }
+        Some((flag, _)) => Err(Failure::usage(format!("{flag}: it shows the memory of one device, and {several}"))),
         None => Ok(()),
     }
 }

@@ -67,7 +67,13 @@ pub const TABLE_1: [(u64, [f64; 3]); 6] = [
 /// As the paper prints it: three digits, two decimals at most.
 pub fn printed(bytes: u64) -> f64 {
     let gigabytes = bytes as f64 / 1e9;
-    let decimals = if gigabytes >= 100.0 { 1.0 } else if gigabytes >= 9.995 { 10.0 } else { 100.0 };
+    let decimals = if gigabytes >= 100.0 {
+        1.0
+    } else if gigabytes >= 9.995 {
+        10.0
+    } else {
+        100.0
+    };
     (gigabytes * decimals).round() / decimals
 }
 

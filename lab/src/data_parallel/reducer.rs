@@ -89,18 +89,16 @@ impl Reducer {
     ) -> Result<Arc<Self>> {
         let sizes: Vec<usize> = parameters.iter().map(|parameter| parameter.array().numel()).collect();
         let dtype = parameters.first().map_or(DType::F32, |parameter| parameter.array().dtype());
-        let state = State {
-            places: vec![(0, 0); sizes.len()],
-            seen: vec![0; sizes.len()],
-            ..State::default()
-        };
+        let state = State { places: vec![(0, 0); sizes.len()], seen: vec![0; sizes.len()], ..State::default() };
         let (device, tally) = (device.clone(), tally.clone());
         let reducer = Arc::new(Self { device, dtype, sizes, options, tally, state: Mutex::new(state) });
         let all: Vec<usize> = (0..parameters.len()).collect();
         reducer.fill(&mut reducer.state(), &all, &[0..all.len()])?;
         for (index, parameter) in parameters.iter().enumerate() {
             let reducer = reducer.clone();
-            parameter.tensor().register_post_accumulate_grad_hook(Box::new(move |leaf| reducer.arrived(index, leaf)))?;
+            parameter
+                .tensor()
+                .register_post_accumulate_grad_hook(Box::new(move |leaf| reducer.arrived(index, leaf)))?;
         }
         Ok(reducer)
     }

@@ -90,13 +90,17 @@ impl DataParallelSettings {
             return Err(Error::usage("--clip-grad-norm", problem));
         }
         if self.run.schedule.cast {
-            return Err(Error::usage("--data-parallel", "the schedule casts the model, whose parameters are flat here"));
+            return Err(Error::usage(
+                "--data-parallel",
+                "the schedule casts the model, whose parameters are flat here",
+            ));
         }
         if self.master_weights && self.run.precision.dtype() == DType::F32 {
             return Err(Error::usage("--precision", "float32 parameters are their own master copy"));
         }
         if self.gradient_as_bucket_view && self.stage != Stage::Replicated {
-            let problem = "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is no gradient";
+            let problem =
+                "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is no gradient";
             return Err(Error::usage("--gradient-as-bucket-view", problem));
         }
         Ok(())

@@ -17,7 +17,7 @@ pub enum Category {
     Activation,
     /// A batch, or its labels.
     Input,
-    /// Scratch of a kernel library.
+    /// Scratch of a kernel library; in training that is divided among ranks also buckets and gathered parameters.
     Workspace,
     /// Everything that nobody has claimed.
     Temporary,

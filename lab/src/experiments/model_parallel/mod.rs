@@ -29,7 +29,10 @@ const CLAIMS: &[Claim] = &[
         text: "ZeRO leaves 4 + 12/N, 2 + 14/N or 16/N of the 16 bytes per parameter on each of N devices.",
         source: ZERO,
     },
-    Claim { text: "ZeRO's stages 1 and 2 send no more than data parallelism, stage 3 sends half as much again.", source: ZERO },
+    Claim {
+        text: "ZeRO's stages 1 and 2 send no more than data parallelism, stage 3 sends half as much again.",
+        source: ZERO,
+    },
 ];
 
 /// Hidden layers, each of them a piece that can lie on a device of its own.
