@@ -44,9 +44,9 @@ fn memory_comes_and_goes_under_its_views() {
 
 #[test]
 fn out_of_memory_leaves_the_tensor_without() {
-    let profile = memcore::backend::DeviceProfile { total_bytes: 1 << 20, ..Default::default() };
+    let profile = memcore::backend::DeviceProfile { total_bytes: 4 << 20, ..Default::default() };
     let device = Device::new(Meta::new(profile));
-    let large = Array::unbacked(&device, &[1 << 20], DType::F32, Category::Workspace).unwrap();
+    let large = Array::unbacked(&device, &[2 << 20], DType::F32, Category::Workspace).unwrap();
     assert!(matches!(large.storage().acquire(), Err(Error::OutOfMemory(_))));
     assert_eq!(large.storage().region().len, 0);
     assert!(Array::empty(&device, &[100], DType::F32).is_ok());
