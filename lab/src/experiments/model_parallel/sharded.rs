@@ -188,7 +188,6 @@ pub(super) fn overview(trials: &[Divided]) -> Table {
         let rank = trial.first();
         vec![
             text(trial.name.as_str()),
-            Cell::Count(trial.settings.ranks as u64),
             Cell::Bytes(trial.states()),
             Cell::Bytes(trial.formula()),
             Cell::Bytes(rank.map_or(0, |rank| rank.gathered_bytes + rank.bucket_bytes)),
@@ -196,8 +195,10 @@ pub(super) fn overview(trials: &[Divided]) -> Table {
             Cell::Bytes(trial.sent().total()),
         ]
     };
-    let columns = ["way", "ranks", "model states", "formula", "gathered, buckets", "peak", "sent per step"];
-    table("One step divided among ranks, on each of them (bf16, Adam)", &columns, trials.iter().map(row).collect())
+    let columns = ["way", "model states", "formula", "gathered, buckets", "peak", "sent per step"];
+    let ranks = trials.iter().find(|trial| !trial.large).map_or(RANKS, |trial| trial.settings.ranks);
+    let title = format!("One step divided among {ranks} ranks (7.5 B: {RANKS}), on each of them; bf16, Adam");
+    table(title, &columns, trials.iter().map(row).collect())
 }
 
 /// The paper's two statements.
@@ -217,18 +218,24 @@ fn states_claim(large: &[&Divided]) -> JudgedClaim {
         claim: CLAIMS[1],
         verdict: if near && printed == paper { Verdict::Depends } else { Verdict::Fails },
         condition: format!(
-            "a decoder of {} parameters on {RANKS} devices: by the ledgers {:.1} GB without ZeRO, then {:?} GB with stages 1, 2 and 3, where the \
-             paper has {paper:?}; the ledger is above the formula by at most {}, padding and rounding of shards. It is so of what is there all \
+            "a decoder of {} parameters on {RANKS} devices: by the ledgers {:.1} GB without ZeRO, then {} GB with stages 1, 2 and 3, where the \
+             paper has {}; the ledger is above the formula by at most {}, padding and rounding of shards. It is so of what is there all \
              the time. A device's peak is above it by {}: activations, buckets, in stage 3 the gathered layer ({}), and in the optimizer's step \
              the widened gradients and its temporaries",
             large.first().and_then(|trial| trial.first()).map_or(0, |rank| rank.parameters),
             large.first().map_or(0.0, |trial| trial.states() as f64 / 1e9),
-            printed,
+            listed(&printed),
+            listed(&paper),
             bytes(large.iter().map(|trial| trial.states().saturating_sub(trial.formula())).max().unwrap_or(0)),
             rest.join(", "),
             bytes(large.last().and_then(|trial| trial.first()).map_or(0, |rank| rank.gathered_bytes)),
         ),
     }
+}
+
+/// Numbers with commas between.
+fn listed(numbers: &[f64]) -> String {
+    numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn sent_claim(large: &[&Divided]) -> JudgedClaim {
