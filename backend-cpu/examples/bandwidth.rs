@@ -109,6 +109,14 @@ fn elementwise(b: &Bench, rows: usize, n: usize) -> Result<()> {
     Ok(())
 }
 
+fn softmax(b: &Bench, over: &str, dims: [usize; 3]) -> Result<()> {
+    let f = DType::F32;
+    let (x, y, out) = (b.operand(f, &dims)?, b.operand(f, &dims)?, b.operand(f, &dims)?);
+    b.time(&format!("softmax{over}"), Softmax { log: false, x, out })?;
+    b.time(&format!("log softmax{over}"), Softmax { log: true, x, out })?;
+    b.time(&format!("softmax grad{over}"), SoftmaxGrad { log: false, y: x, grad: y, out, workspace: None })
+}
+
 fn rowwise(b: &Bench, rows: usize, n: usize) -> Result<()> {
     let f = DType::F32;
     let (x, y, out) = (b.operand(f, &[rows, n])?, b.operand(f, &[rows, n])?, b.operand(f, &[rows, n])?);
@@ -121,9 +129,8 @@ fn rowwise(b: &Bench, rows: usize, n: usize) -> Result<()> {
     b.time("sum of rows", sum(0b10, row_sums))?;
     b.time("sum of columns", sum(0b01, column_sums))?;
     b.time("sum of all", sum(0b11, all))?;
-    b.time("softmax", Softmax { log: false, x, out })?;
-    b.time("log softmax", Softmax { log: true, x, out })?;
-    b.time("softmax grad", SoftmaxGrad { log: false, y: x, grad: y, out, workspace: None })?;
+    softmax(b, "", [rows, n, 1])?;
+    softmax(b, " of columns", [1, rows, n])?;
     let norm = LayerNorm { eps: 1e-5, x, weight: Some(weight), bias: Some(bias), out, mean, rstd };
     b.time("layer norm", norm)?;
     let grad = LayerNormGrad {

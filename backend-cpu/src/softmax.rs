@@ -1,4 +1,6 @@
-//! Softmax and log-softmax over rows. Rows are read and written block by block, so one source serves all types and in place.
+//! Softmax and log-softmax. Rows are read and written block by block, so one source serves all types and in place.
+
+mod columns;
 
 use memcore::DType;
 use memcore::backend::Operand;
@@ -15,7 +17,7 @@ use crate::view::Context;
 /// Elements per task.
 const TASK: usize = 16 << 10;
 
-/// `out = softmax(x)` of each row, or its logarithm.
+/// `out = softmax(x)` over the middle dimension, or its logarithm.
 pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     if k.x.dtype == DType::F64 || k.out.dtype == DType::F64 {
         return forward(ctx, k, f64_reader(ctx, &k.x, &k.out)?);
@@ -49,9 +51,12 @@ fn writer<C: Real + Source>(ctx: &Context<'_>, out: &Operand) -> Result<Writer<C
 
 fn forward<C: Real + Source>(ctx: &Context<'_>, k: &Softmax, x: Reader<C>) -> Result<()> {
     let out = writer::<C>(ctx, &k.out)?;
-    let [rows, n] = *k.x.dims() else { return Ok(()) };
-    if n == 0 {
+    let [rows, n, inner] = *k.x.dims() else { return Ok(()) };
+    if n * inner == 0 {
         return Ok(());
+    }
+    if inner > 1 {
+        return columns::forward(ctx, k.log, [rows, n, inner], &x, &out);
     }
     ctx.for_pieces(rows, TASK.div_ceil(n), n, |start, end| {
         for row in start..end {
@@ -221,9 +226,12 @@ where
 
 fn backward<C: Real + Source>(ctx: &Context<'_>, k: &SoftmaxGrad, y: Reader<C>, grad: Reader<C>) -> Result<()> {
     let out = writer::<C>(ctx, &k.out)?;
-    let [rows, n] = *k.y.dims() else { return Ok(()) };
-    if n == 0 {
+    let [rows, n, inner] = *k.y.dims() else { return Ok(()) };
+    if n * inner == 0 {
         return Ok(());
+    }
+    if inner > 1 {
+        return columns::backward(ctx, k.log, [rows, n, inner], [&y, &grad], &out);
     }
     ctx.for_pieces(rows, TASK.div_ceil(n), n, |start, end| {
         let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());

@@ -1,11 +1,14 @@
-// Softmax and log-softmax over rows, and their gradient.
+// Softmax and log-softmax over rows or columns, and their gradient.
 #include "rows.cuh"
 
 struct SoftmaxArgs {
     void* out;
     const void* x;
+    // Groups, and elements of a group.
     u64 rows;
     u64 n;
+    // Distance of neighbours in a group: 1 in a row, the number of columns of a slice otherwise.
+    u64 inner;
     // The type of x; the kernel's is that of out.
     u32 from;
     u32 log;
@@ -49,6 +52,7 @@ struct SoftmaxGradArgs {
     const void* grad;
     u64 rows;
     u64 n;
+    u64 inner;
     u32 log;
     u32 unused;
 };
@@ -94,7 +98,114 @@ DEVICE void softmax_grad(const SoftmaxGradArgs& a) {
     }
 }
 
-#define INSTANCES(T, tag)                      \
-    ROW_FORMS(softmax, T, tag, SoftmaxArgs)    \
-    ROW_FORMS(softmax_grad, T, tag, SoftmaxGradArgs)
+// ---- columns: the elements of a group are `inner` apart, and neighbouring threads have neighbouring groups ----
+
+// Threads that share a column in the form of tiles.
+#define TILE_ROWS 8
+
+// A block's columns, each of which Rows of its threads share.
+template <int Rows>
+struct Columns {
+    static const u32 WIDTH = THREADS / Rows;
+
+    DEVICE static u32 column() { return threadIdx.x % WIDTH; }
+    // The first row that is this thread's; it has every Rows-th from there on.
+    DEVICE static u32 row() { return threadIdx.x / WIDTH; }
+    // Over the threads of a column, known to all of them. `scratch` has a slot per thread; all threads call.
+    DEVICE static float sum(float x, float* scratch) {
+        if constexpr (Rows == 1) {
+            return x;
+        } else {
+            share(x, scratch);
+            float total = 0.0f;
+            UNROLL for (int r = 0; r < Rows; r++) total += scratch[r * WIDTH + column()];
+            return total;
+        }
+    }
+    DEVICE static float max(float x, float* scratch) {
+        if constexpr (Rows == 1) {
+            return x;
+        } else {
+            share(x, scratch);
+            float top = -infinity();
+            UNROLL for (int r = 0; r < Rows; r++) top = fmaxf(top, scratch[r * WIDTH + column()]);
+            return top;
+        }
+    }
+    DEVICE static void share(float x, float* scratch) {
+        __syncthreads();
+        scratch[threadIdx.x] = x;
+        __syncthreads();
+    }
+};
+
+// Calls `use(exists, base)` for each tile of the launch with the first element of the thread's column. All threads take part in every tile,
+// also those without a column, since there are barriers in it.
+template <int Rows, typename Use>
+DEVICE void each_column(u64 columns, u64 n, u64 inner, Use use) {
+    const u64 width = Columns<Rows>::WIDTH;
+    for (u64 first = blockIdx.x * width; first < columns; first += gridDim.x * width) {
+        const u64 column = first + Columns<Rows>::column();
+        use(column < columns, column / inner * inner * n + column % inner);
+    }
+}
+
+template <typename T, int Rows>
+DEVICE void softmax_columns(const SoftmaxArgs& a) {
+    SHARED(float, scratch, THREADS);
+    T* out = static_cast<T*>(a.out);
+    each_column<Rows>(a.rows, a.n, a.inner, [&](bool exists, u64 base) {
+        const u64 n = exists ? a.n : 0;
+        float top = -infinity(), sum = 0.0f;
+        for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
+            float v[1];
+            load_floats_of<1>(a.from, a.x, base + j * a.inner, v);
+            const float next = fmaxf(top, v[0]);
+            // As over rows: -inf adds nothing.
+            if (next > top) sum *= expf(top - next);
+            sum += v[0] == -infinity() ? 0.0f : expf(v[0] - next);
+            top = next;
+        }
+        const float max = Columns<Rows>::max(top, scratch);
+        sum = Columns<Rows>::sum(sum == 0.0f ? 0.0f : sum * expf(top - max), scratch);
+        const float log_sum = logf(sum), inverse = 1.0f / sum;
+        for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
+            const u64 i = base + j * a.inner;
+            float v[1];
+            load_floats_of<1>(a.from, a.x, i, v);
+            out[i] = narrow<T>(a.log ? v[0] - max - log_sum : expf(v[0] - max) * inverse);
+        }
+    });
+}
+
+template <typename T, int Rows>
+DEVICE void softmax_grad_columns(const SoftmaxGradArgs& a) {
+    SHARED(float, scratch, THREADS);
+    const T *y = static_cast<const T*>(a.y), *grad = static_cast<const T*>(a.grad);
+    T* out = static_cast<T*>(a.out);
+    each_column<Rows>(a.rows, a.n, a.inner, [&](bool exists, u64 base) {
+        const u64 n = exists ? a.n : 0;
+        float sum = 0.0f;
+        for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
+            const u64 i = base + j * a.inner;
+            sum += a.log ? widen(grad[i]) : widen(y[i]) * widen(grad[i]);
+        }
+        sum = Columns<Rows>::sum(sum, scratch);
+        for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
+            const u64 i = base + j * a.inner;
+            const float v = widen(y[i]), g = widen(grad[i]);
+            out[i] = narrow<T>(a.log ? g - expf(v) * sum : v * (g - sum));
+        }
+    });
+}
+
+#define COLUMN_FORMS(function, T, tag, Args)                                    \
+    FLAT_KERNEL(function##_##tag##_thread, Args, THREADS, function<T, 1>)       \
+    BLOCK_KERNEL(function##_##tag##_tile, Args, THREADS, function<T, TILE_ROWS>)
+
+#define INSTANCES(T, tag)                                 \
+    ROW_FORMS(softmax, T, tag, SoftmaxArgs)               \
+    ROW_FORMS(softmax_grad, T, tag, SoftmaxGradArgs)      \
+    COLUMN_FORMS(softmax_columns, T, tag, SoftmaxArgs)    \
+    COLUMN_FORMS(softmax_grad_columns, T, tag, SoftmaxGradArgs)
 FLOAT_TYPES(INSTANCES)

@@ -194,6 +194,8 @@ kernels! {
     Reduce: Reduce "reduce" SUMMED ["_thread", "_warp", "_block", "_chunks"] crate::reduce::ReduceArgs;
     Softmax: Softmax "softmax" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxArgs;
     SoftmaxGrad: Softmax "softmax_grad" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::softmax::SoftmaxGradArgs;
+    SoftmaxColumns: Softmax "softmax_columns" FLOATS ["_thread", "_tile"] crate::softmax::SoftmaxArgs;
+    SoftmaxGradColumns: Softmax "softmax_grad_columns" FLOATS ["_thread", "_tile"] crate::softmax::SoftmaxGradArgs;
     RowNorm: Norm "row_norm" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormArgs;
     RowNormGrad: Norm "row_norm_grad" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormGradArgs;
     ParameterGrad: Norm "parameter_grad" FLOATS [""] crate::norm::ParameterGradArgs;

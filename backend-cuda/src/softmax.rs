@@ -1,11 +1,12 @@
-//! Softmax and log-softmax over rows.
+//! Softmax and log-softmax over rows or columns.
 
 use memcore::Result;
+use memcore::backend::Operand;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
 use crate::elementwise::type_number;
 use crate::kernels::{Kernel, Tag};
-use crate::launch::Context;
+use crate::launch::{Context, Grid, THREADS};
 use crate::rows;
 
 /// `SoftmaxArgs` of the kernels, as the struct below.
@@ -16,6 +17,7 @@ pub(crate) struct SoftmaxArgs {
     x: u64,
     rows: u64,
     n: u64,
+    inner: u64,
     from: u32,
     log: u32,
 }
@@ -28,33 +30,65 @@ pub(crate) struct SoftmaxGradArgs {
     grad: u64,
     rows: u64,
     n: u64,
+    inner: u64,
     log: u32,
     unused: u32,
 }
 
-/// `out = eˣ⁻ᵐ / Σ eˣ⁻ᵐ` over each row, or its logarithm.
+/// `out = eˣ⁻ᵐ / Σ eˣ⁻ᵐ` over the middle dimension, or its logarithm.
 pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
-    let (rows, n) = (k.x.dims()[0] as u64, k.x.dims()[1] as u64);
+    let [rows, n, inner] = groups(&k.x);
     if rows * n == 0 {
         return Ok(());
     }
     let (out, x) = (ctx.at(&k.out)?, ctx.at(&k.x)?);
-    let (form, grid) = rows::form(ctx, rows, n, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
-    let args = SoftmaxArgs { out, x, rows, n, from: type_number(k.x.dtype), log: k.log.into() };
-    ctx.launch(Kernel::Softmax, Tag::of(k.out.dtype), form, grid, &args)
+    let args = SoftmaxArgs { out, x, rows, n, inner, from: type_number(k.x.dtype), log: k.log.into() };
+    if inner == 1 {
+        let (form, grid) = rows::form(ctx, rows, n, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
+        return ctx.launch(Kernel::Softmax, Tag::of(k.out.dtype), form, grid, &args);
+    }
+    let (form, grid) = columns_form(ctx, rows, n);
+    ctx.launch(Kernel::SoftmaxColumns, Tag::of(k.out.dtype), form, grid, &args)
 }
 
 /// `y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
 pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
-    let (rows, n) = (k.y.dims()[0] as u64, k.y.dims()[1] as u64);
+    let [rows, n, inner] = groups(&k.y);
     if rows * n == 0 {
         return Ok(());
     }
     let (out, y, grad) = (ctx.at(&k.out)?, ctx.at(&k.y)?, ctx.at(&k.grad)?);
-    let size = k.y.dtype.size();
-    let (form, grid) = rows::form(ctx, rows, n, &[(out, size), (y, size), (grad, size)]);
-    let args = SoftmaxGradArgs { out, y, grad, rows, n, log: k.log.into(), unused: 0 };
-    ctx.launch(Kernel::SoftmaxGrad, Tag::of(k.y.dtype), form, grid, &args)
+    let args = SoftmaxGradArgs { out, y, grad, rows, n, inner, log: k.log.into(), unused: 0 };
+    if inner == 1 {
+        let size = k.y.dtype.size();
+        let (form, grid) = rows::form(ctx, rows, n, &[(out, size), (y, size), (grad, size)]);
+        return ctx.launch(Kernel::SoftmaxGrad, Tag::of(k.y.dtype), form, grid, &args);
+    }
+    let (form, grid) = columns_form(ctx, rows, n);
+    ctx.launch(Kernel::SoftmaxGradColumns, Tag::of(k.y.dtype), form, grid, &args)
+}
+
+/// Number of groups of an operand `[outer, n, inner]`, elements of a group, their distance.
+fn groups(x: &Operand) -> [u64; 3] {
+    let [outer, n, inner] = [x.dims()[0] as u64, x.dims()[1] as u64, x.dims()[2] as u64];
+    [outer * inner, n, inner]
+}
+
+/// The form (`_thread`, `_tile`) and grid for `columns` columns of `n` elements: a thread for each where that keeps the device busy, or where
+/// there is nothing to share.
+fn columns_form(ctx: &Context<'_>, columns: u64, n: u64) -> (usize, Grid) {
+    /// Columns shorter than this are not worth several threads.
+    const SHORT: u64 = 32;
+    /// In longer ones a thread's sum of all elements would be off by too much.
+    const LONG: u64 = 1024;
+    /// Threads of a column in a tile, `TILE_ROWS` of the kernels.
+    const ROWS: u64 = 8;
+    let threads = u64::from(ctx.properties.processors) * u64::from(THREADS) * 2;
+    if n < SHORT || (n < LONG && columns >= threads) {
+        return (0, ctx.grid(columns));
+    }
+    let most = u64::from(ctx.properties.processors) * 256;
+    (1, Grid::of(columns.div_ceil(u64::from(THREADS) / ROWS).min(most)))
 }
 
 /// The gradient has one type for all its operands.

@@ -8,6 +8,9 @@ const NARROW_ROWS: u64 = 64;
 /// The same on a software adapter: a vector register.
 const FEW_ROWS: u64 = 8;
 
+/// Columns that keep a device busy with a thread each.
+const MANY_COLUMNS: usize = 1 << 13;
+
 /// Threads that share a row (1: each has its own).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lanes {
@@ -28,6 +31,14 @@ impl Lanes {
             33..=1024 => Lanes { lanes: 64, rows: 1 },
             _ => Lanes::WORKGROUP,
         }
+    }
+
+    /// For `columns` columns of `n` elements: a thread each where there are enough of them, so that neighbours read neighbours.
+    pub(crate) fn of_columns(cx: &Context<'_>, columns: usize, n: usize) -> Self {
+        if cx.gpu.info.is_software || columns < MANY_COLUMNS {
+            return Lanes::of(cx, columns, n);
+        }
+        Lanes { lanes: 1, rows: NARROW_ROWS }
     }
 
     /// 256 threads for each row.

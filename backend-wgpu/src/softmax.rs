@@ -1,5 +1,6 @@
-//! Softmax and log-softmax over rows, and their gradients.
+//! Softmax and log-softmax over rows or columns, and their gradients.
 
+use memcore::backend::Operand;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 use memcore::error::Result;
 
@@ -7,30 +8,59 @@ use crate::element::{Elem, Slot, declare};
 use crate::job::{Context, Variant};
 use crate::rows::Lanes;
 
+/// The groups of an operand `[outer, n, inner]`.
+struct Groups {
+    count: usize,
+    n: usize,
+    inner: usize,
+    lanes: Lanes,
+}
+
+impl Groups {
+    fn of(cx: &Context<'_>, x: &Operand) -> Groups {
+        let [outer, n, inner] = [x.dims()[0], x.dims()[1], x.dims()[2]];
+        let count = outer * inner;
+        let lanes = if inner == 1 { Lanes::of(cx, count, n) } else { Lanes::of_columns(cx, count, n) };
+        Groups { count, n, inner, lanes }
+    }
+
+    /// What a source depends on.
+    fn variant(&self) -> Variant {
+        Variant::new().with(4, self.lanes.code()).with(1, (self.inner > 1).into())
+    }
+
+    /// A kernel of this template. `$BASE` in it is the first element of group `row`, `$J` the distance of its element `j` from that.
+    fn fill(&self, slots: &[Slot], template: &str, texts: &[(&str, &str)]) -> String {
+        let (base, j) = match self.inner {
+            1 => ("row * p.n", "j"),
+            _ => ("row / p.inner * p.n * p.inner + row % p.inner", "j * p.inner"),
+        };
+        let mut all = vec![("$BASE", base), ("$J", j)];
+        all.extend_from_slice(texts);
+        declare(slots, "rows: u32, n: u32, inner: u32") + &self.lanes.functions() + &self.lanes.fill(template, &all)
+    }
+}
+
 pub(crate) fn softmax(cx: &mut Context<'_>, k: &Softmax) -> Result<()> {
-    let (rows, n) = (k.x.dims()[0], k.x.dims()[1]);
-    let (lanes, x, out) = (Lanes::of(cx, rows, n), Elem::of(k.x.dtype), Elem::of(k.out.dtype));
+    let (groups, x, out) = (Groups::of(cx, &k.x), Elem::of(k.x.dtype), Elem::of(k.out.dtype));
     let mut job = cx.job();
-    job.bind(&k.x).bind(&k.out).u(rows).u(n);
-    let variant = Variant::new().with(4, lanes.code()).with(4, x.code()).with(4, out.code()).with(1, k.log.into());
-    cx.run(&job, variant.key("softmax"), lanes.groups(rows), || {
+    job.bind(&k.x).bind(&k.out).u(groups.count).u(groups.n).u(groups.inner);
+    let variant = groups.variant().with(4, x.code()).with(4, out.code()).with(1, k.log.into());
+    cx.run(&job, variant.key("softmax"), groups.lanes.groups(groups.count), || {
         let value = if k.log { "x - largest - log(total)" } else { "exp(x - largest) / total" };
-        declare(&[Slot::read("x", x), Slot::write("out", out)], "rows: u32, n: u32")
-            + &lanes.functions()
-            + &lanes.fill(include_str!("softmax/softmax.wgsl"), &[("$VALUE", value)])
+        let slots = [Slot::read("x", x), Slot::write("out", out)];
+        groups.fill(&slots, include_str!("softmax/softmax.wgsl"), &[("$VALUE", value)])
     })
 }
 
 pub(crate) fn softmax_grad(cx: &mut Context<'_>, k: &SoftmaxGrad) -> Result<()> {
-    let (rows, n) = (k.y.dims()[0], k.y.dims()[1]);
-    let (lanes, y, out) = (Lanes::of(cx, rows, n), Elem::of(k.y.dtype), Elem::of(k.out.dtype));
+    let (groups, y, out) = (Groups::of(cx, &k.y), Elem::of(k.y.dtype), Elem::of(k.out.dtype));
     let mut job = cx.job();
-    job.bind(&k.y).bind(&k.grad).bind(&k.out).u(rows).u(n);
-    let variant = Variant::new().with(4, lanes.code()).with(4, y.code()).with(4, out.code()).with(1, k.log.into());
-    cx.run(&job, variant.key("softmax_grad"), lanes.groups(rows), || {
+    job.bind(&k.y).bind(&k.grad).bind(&k.out).u(groups.count).u(groups.n).u(groups.inner);
+    let variant = groups.variant().with(4, y.code()).with(4, out.code()).with(1, k.log.into());
+    cx.run(&job, variant.key("softmax_grad"), groups.lanes.groups(groups.count), || {
         let (term, value) = if k.log { ("g", "g - exp(y) * total") } else { ("g * y", "y * (g - total)") };
-        declare(&[Slot::read("y", y), Slot::read("grad", y), Slot::write("out", out)], "rows: u32, n: u32")
-            + &lanes.functions()
-            + &lanes.fill(include_str!("softmax/gradient.wgsl"), &[("$TERM", term), ("$VALUE", value)])
+        let slots = [Slot::read("y", y), Slot::read("grad", y), Slot::write("out", out)];
+        groups.fill(&slots, include_str!("softmax/gradient.wgsl"), &[("$TERM", term), ("$VALUE", value)])
     })
 }

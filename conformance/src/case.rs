@@ -8,8 +8,8 @@
 //! use memcore::backend::kernel::Softmax;
 //!
 //! let case = Case::on(DType::F32, "by_rows")
-//!     .read("x", &[4, 7], Data::Range(-2.0, 2.0))
-//!     .write("out", &[4, 7])
+//!     .read("x", &[4, 7, 1], Data::Range(-2.0, 2.0))
+//!     .write("out", &[4, 7, 1])
 //!     .call(Tolerance::function(1.0, "exp"), |o| Softmax { log: false, x: o.at("x"), out: o.at("out") });
 //! assert_eq!(case.full_name(), "softmax::f32::by_rows");
 //! ```

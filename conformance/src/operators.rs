@@ -179,7 +179,9 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("norm", X, |x| ops::norm(&x[0])),
     case("softmax", X, |x| ops::softmax(&x[0], 1)),
     case("softmax.middle", CUBE, |x| ops::softmax(&x[0], 1)),
+    case("softmax.transposed", CUBE, |x| ops::softmax(&ops::transpose(&x[0], 0, 2)?, 0)),
     case("log_softmax", X, |x| ops::log_softmax(&x[0], 1)),
+    case("log_softmax.first", CUBE, |x| ops::log_softmax(&x[0], 0)),
     // Views and copies.
     case("view", CUBE, |x| ops::view(&x[0], &[6, 4])),
     case("reshape.transposed", X, |x| ops::reshape(&ops::t(&x[0])?, &[15])),

@@ -59,6 +59,26 @@ impl DType {
         }
     }
 
+    /// The type in which values of both meet: the wider of two floats (float32 for float16 and bfloat16), the float of a float and an integer, the
+    /// wider of two integers; bool gives way to all. `None` for uint8 and int8, which PyTorch joins in a type that is not here.
+    pub fn promoted(self, other: DType) -> Option<DType> {
+        let rank = |dtype: DType| match dtype {
+            DType::Bool => 0,
+            DType::I8 | DType::U8 => 1,
+            DType::I32 => 2,
+            DType::I64 => 3,
+            DType::F16 | DType::BF16 => 4,
+            DType::F32 => 5,
+            DType::F64 => 6,
+        };
+        match rank(self).cmp(&rank(other)) {
+            std::cmp::Ordering::Less => Some(other),
+            std::cmp::Ordering::Greater => Some(self),
+            std::cmp::Ordering::Equal if self == other => Some(self),
+            std::cmp::Ordering::Equal => self.is_half().then_some(DType::F32),
+        }
+    }
+
     /// PyTorch's name for the type: `float32`, `int64`, …
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,5 +98,26 @@ impl DType {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_meet_as_in_pytorch() {
+        for (a, b, want) in [
+            (DType::F16, DType::F32, Some(DType::F32)),
+            (DType::F16, DType::BF16, Some(DType::F32)),
+            (DType::BF16, DType::F64, Some(DType::F64)),
+            (DType::I64, DType::F16, Some(DType::F16)),
+            (DType::Bool, DType::U8, Some(DType::U8)),
+            (DType::I8, DType::I64, Some(DType::I64)),
+            (DType::I8, DType::U8, None),
+            (DType::I32, DType::I32, Some(DType::I32)),
+        ] {
+            assert_eq!((a.promoted(b), b.promoted(a)), (want, want), "{a} and {b}");
+        }
     }
 }

@@ -4,39 +4,32 @@
 //! The expectation is `golden/mixed_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
 mod common;
+#[path = "common/labelled.rs"]
+mod labelled;
 
-use std::sync::Arc;
-
-use common::{Events, Watch};
-use memcore::autograd::{Autocast, NoGrad};
-use memcore::backend::Meta;
+use labelled::{Row, assert_same, data, leaf};
 use memcore::backend::kernel::Reduction;
-use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
-use serde_json::Value;
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
 const F32: DType = DType::F32;
 
-/// What a row of the recording ran, in the lower type `dtype`.
-struct Row {
-    name: String,
-    dtype: DType,
-    autocast: bool,
-    records: bool,
-    parameters: fn(&Device, DType) -> Vec<Tensor>,
-    inputs: fn(&Device, DType) -> Vec<Tensor>,
-    run: Run,
-}
-
+type Inputs = fn(&Device, DType) -> Vec<Tensor>;
 type Run = fn(&[Tensor], &[Tensor]) -> Result<Tensor>;
 
-fn leaf(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
-    Tensor::leaf(Array::empty(device, dims, dtype).unwrap())
+/// Under autocast, or without a tape, where the name says so.
+fn row(name: String, dtype: DType, parameters: Inputs, inputs: Inputs, run: Run) -> Row {
+    Row {
+        autocast: name.contains("autocast"),
+        records: !name.ends_with("no_grad"),
+        name,
+        dtype,
+        parameters: Box::new(parameters),
+        inputs: Box::new(inputs),
+        run: Box::new(run),
+    }
 }
 
-fn data(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
-    Tensor::from_array(Array::empty(device, dims, dtype).unwrap())
-}
-
+/// `[64, 256]`
 fn x(d: &Device, t: DType) -> Vec<Tensor> {
     vec![leaf(d, &[64, 256], t)]
 }
@@ -97,15 +90,7 @@ fn rms_norm(p: &[Tensor], t: &[Tensor]) -> Result<Tensor> {
 
 /// Whatever has parameters, in one lower type.
 fn normalisations(n: &str, dtype: DType) -> Vec<Row> {
-    let row = |name: String, parameters, inputs, run: Run| Row {
-        autocast: name.contains("autocast"),
-        records: !name.ends_with("no_grad"),
-        name,
-        dtype,
-        parameters,
-        inputs,
-        run,
-    };
+    let row = |name: String, parameters: Inputs, inputs: Inputs, run: Run| row(name, dtype, parameters, inputs, run);
     let train: Run = |p, t| batch_norm(p, &t[0], true, true);
     let evaluate: Run = |p, t| batch_norm(p, &t[0], false, true);
     let layer_norm: Run = |p, t| ops::layer_norm(&t[0], &[256], Some(&p[0]), Some(&p[1]), 1e-5);
@@ -163,18 +148,11 @@ const CAST: &[(&str, Run)] = &[
 
 /// Operators that take two tensors, or run without autocast.
 fn others(n: &str, dtype: DType) -> Vec<Row> {
-    let row = |name: String, inputs, run: Run| Row {
-        autocast: name.contains("autocast"),
-        records: true,
-        name,
-        dtype,
-        parameters: none,
-        inputs,
-        run,
-    };
+    let row = |name: String, inputs: Inputs, run: Run| row(name, dtype, none, inputs, run);
     let cross_entropy: Run = |_, t| ops::cross_entropy(&t[0], &t[1], Reduction::Mean);
     let nll_loss: Run = |_, t| ops::nll_loss(&t[0], &t[1], Reduction::Mean);
     let mse: Run = |_, t| ops::mse_loss(&t[0], &t[1], Reduction::Mean);
+    let mul: Run = |_, t| ops::mul(&t[0], &t[1]);
     let mut rows: Vec<Row> = CAST.iter().map(|&(op, run)| row(format!("{op}_autocast_{n}"), x, run)).collect();
     rows.extend([
         row(format!("sum_autocast_{n}_of_f32"), x_of_f32, |_, t| ops::sum(&t[0])),
@@ -192,6 +170,14 @@ fn others(n: &str, dtype: DType) -> Vec<Row> {
             |d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[256], F32)],
             |_, t| ops::add(&t[0], &t[1]),
         ),
+        row(format!("sub_mixed_{n}"), x_beside_f32, |_, t| ops::sub(&t[0], &t[1])),
+        row(format!("mul_{n}_by_scalar_f32"), |d, t| vec![leaf(d, &[64, 256], t), data(d, &[], F32)], mul),
+        row(format!("mul_{n}_by_leaf_f32"), |d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[], F32)], mul),
+        row(
+            format!("add_{n}_to_scalar_f32"),
+            |d, t| vec![data(d, &[], F32), leaf(d, &[64, 256], t)],
+            |_, t| ops::add(&t[0], &t[1]),
+        ),
         row(format!("maximum_{n}"), xx, |_, t| ops::maximum(&t[0], &t[1])),
         row(format!("sum_{n}"), x, |_, t| ops::sum(&t[0])),
         row(format!("softmax_{n}"), x, |_, t| ops::softmax(&t[0], 1)),
@@ -201,22 +187,82 @@ fn others(n: &str, dtype: DType) -> Vec<Row> {
     rows
 }
 
+/// Tensors of two types that are joined, chosen from or compared.
+fn joined(n: &str, dtype: DType) -> Vec<Row> {
+    let row = |name: String, inputs: Inputs, run: Run| row(name, dtype, none, inputs, run);
+    let f32_beside_x: Inputs = |d, t| vec![leaf(d, &[64, 256], F32), leaf(d, &[64, 256], t)];
+    let columns: Run = |_, t| ops::cat(&[&t[0], &t[1]], 1);
+
+    let stack: Run = |_, t| ops::stack(&[&t[0], &t[1]], 1);
+    let l1: Run = |_, t| ops::l1_loss(&t[0], &t[1], Reduction::Mean);
+    let choose: Run = |_, t| ops::where_(&t[2], &t[0], &t[1]);
+    vec![
+        row(format!("cat_autocast_{n}"), x_beside_f32, columns),
+        row(format!("cat_mixed_{n}"), x_beside_f32, columns),
+        row(format!("cat_mixed_{n}_last"), f32_beside_x, columns),
+        row(format!("stack_autocast_{n}"), x_beside_f32, stack),
+        row(format!("stack_mixed_{n}"), x_beside_f32, stack),
+        row(format!("l1_autocast_{n}"), |d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 256], t)], l1),
+        row(format!("l1_autocast_{n}_mixed"), x_beside_f32, l1),
+        row(format!("l1_mixed_{n}"), x_beside_f32, l1),
+        row(format!("where_autocast_{n}"), |d, t| choice([leaf(d, &[64, 256], t), leaf(d, &[64, 256], F32)]), choose),
+        row(format!("where_mixed_{n}"), |d, t| choice([leaf(d, &[64, 256], t), leaf(d, &[64, 256], F32)]), choose),
+        row(
+            format!("where_mixed_{n}_second"),
+            |d, t| choice([leaf(d, &[64, 256], F32), leaf(d, &[64, 256], t)]),
+            choose,
+        ),
+        row(format!("where_mixed_{n}_scalar"), |d, t| choice([leaf(d, &[64, 256], t), data(d, &[], F32)]), choose),
+        row(
+            format!("masked_fill_{n}"),
+            |d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 256], DType::Bool)],
+            |_, t| ops::masked_fill(&t[0], &t[1], -1.0),
+        ),
+    ]
+}
+
+/// Softmax over an axis that is not the last one.
+fn over_axes(n: &str, dtype: DType) -> Vec<Row> {
+    let row = |name: String, inputs: Inputs, run: Run| row(name, dtype, none, inputs, run);
+    let cube: Inputs = |d, t| vec![leaf(d, &[4, 24, 40], t)];
+    vec![
+        row(format!("softmax_dim0_autocast_{n}"), x, |_, t| ops::softmax(&t[0], 0)),
+        row(format!("log_softmax_dim0_autocast_{n}"), x, |_, t| ops::log_softmax(&t[0], 0)),
+        row(format!("softmax_3d_1_autocast_{n}"), cube, |_, t| ops::softmax(&t[0], 1)),
+        row(format!("log_softmax_3d_1_autocast_{n}"), cube, |_, t| ops::log_softmax(&t[0], 1)),
+    ]
+}
+
+/// What is chosen from, and a mask.
+fn choice([a, b]: [Tensor; 2]) -> Vec<Tensor> {
+    let mask = data(a.device(), &[64, 256], DType::Bool);
+    vec![a, b, mask]
+}
+
+/// Float16 and bfloat16, which meet in float32.
+fn halves() -> Vec<Row> {
+    let inputs: Inputs = |d, _| vec![leaf(d, &[64, 256], DType::F16), leaf(d, &[64, 256], DType::BF16)];
+    let and_mask: Inputs = |d, _| choice([leaf(d, &[64, 256], DType::F16), leaf(d, &[64, 256], DType::BF16)]);
+    let row = |name: &str, inputs: Inputs, run: Run| row(name.into(), DType::F16, none, inputs, run);
+    vec![
+        row("cat_f16_bf16", inputs, |_, t| ops::cat(&[&t[0], &t[1]], 0)),
+        row("where_f16_bf16", and_mask, |_, t| ops::where_(&t[2], &t[0], &t[1])),
+    ]
+}
+
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (n, dtype) in [("f16", DType::F16), ("bf16", DType::BF16)] {
         rows.extend(normalisations(n, dtype));
         rows.extend(others(n, dtype));
+        rows.extend(joined(n, dtype));
+        rows.extend(over_axes(n, dtype));
     }
     let evaluate: Run = |p, t| batch_norm(p, &t[0], false, true);
-    let plain = |name: &str, dtype, parameters, inputs, run| Row {
-        name: name.into(),
-        dtype,
-        autocast: false,
-        records: !name.ends_with("no_grad"),
-        parameters,
-        inputs,
-        run,
+    let plain = |name: &str, dtype, parameters: Inputs, inputs: Inputs, run: Run| {
+        row(name.into(), dtype, parameters, inputs, run)
     };
+    rows.extend(halves());
     rows.extend([
         plain("batch_norm_eval", F32, channels, planes, evaluate),
         plain("batch_norm_eval_no_grad", F32, channels, planes, evaluate),
@@ -227,97 +273,14 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// What happened in each phase: input, forward, gradient of the output, backward, teardown.
-type Phases = [Vec<(i64, String)>; 5];
-
-const PHASES: [&str; 5] = ["input", "forward", "gradient of the output", "backward", "teardown"];
-
-fn observe(row: &Row, profile: Profile) -> Result<Phases> {
-    let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
-    let parameters = (row.parameters)(&device, row.dtype);
-    device.set_history(true);
-    let mut watch = Watch::new(&device);
-    let mut inputs = (row.inputs)(&device, row.dtype);
-    // Who makes inputs and seed is the test's affair.
-    let unnamed = |events: Events| events.into_iter().map(|event| (event, String::new())).collect();
-    let input = unnamed(watch.since());
-    let y = {
-        let _autocast = row.autocast.then(|| Autocast::new(row.dtype));
-        let _no_grad = (!row.records).then(NoGrad::new);
-        (row.run)(&parameters, &inputs)?
-    };
-    let forward = watch.since_by();
-    let grad = Array::ones(&device, y.dims(), y.dtype())?;
-    let seed = unnamed(watch.since());
-    if y.requires_grad() {
-        y.backward_with(grad.clone(), false)?;
-    }
-    let backward = watch.since_by();
-    drop(y);
-    drop(grad);
-    while inputs.pop().is_some() {}
-    parameters.iter().for_each(|parameter| parameter.set_grad(None));
-    Ok([input, forward, seed, backward, watch.since_by()])
-}
-
-/// The rows that a release of PyTorch ran.
-fn recorded(release: &str) -> Vec<(String, Phases)> {
-    let file: Value = serde_json::from_str(include_str!("golden/mixed_events.json")).unwrap();
-    let label = |i: &Value| file["labels"][i.as_u64().unwrap() as usize].as_str().unwrap().to_string();
-    let phase = |events: &Value| {
-        events.as_array().unwrap().iter().map(|event| (event[0].as_i64().unwrap(), label(&event[1]))).collect()
-    };
-    let row = |row: &Value| (row[0].as_str().unwrap().to_string(), std::array::from_fn(|i| phase(&row[i + 1])));
-    file[release].as_array().unwrap().iter().map(row).collect()
-}
-
-/// PyTorch's accumulation of gradients has a longer name, and inside of some operators its casts call the inner operator at once.
-fn same_label(ours: &str, theirs: &str) -> bool {
-    let theirs = theirs.trim_start_matches("torch::autograd::");
-    ours == theirs || ours.replace(">to>_to_copy", ">_to_copy") == theirs
-}
-
-fn differences(release: &str, profile: &Profile) -> Vec<String> {
-    let rows = rows();
-    let mut out = Vec::new();
-    for (name, want) in recorded(release) {
-        let Some(row) = rows.iter().find(|row| row.name == name) else {
-            out.push(format!("{name} is recorded, and not here"));
-            continue;
-        };
-        let found = match observe(row, profile.clone()) {
-            Ok(found) => found,
-            Err(error) => {
-                out.push(format!("{name}: {error}"));
-                continue;
-            }
-        };
-        for (i, (found, want)) in found.iter().zip(&want).enumerate() {
-            let by = |found: &str, want: &str| i == 0 || i == 2 || same_label(found, want);
-            let same = found.len() == want.len() && found.iter().zip(want).all(|(f, w)| f.0 == w.0 && by(&f.1, &w.1));
-            if !same {
-                out.push(format!("{name}, {}:\n  here     {found:?}\n  recorded {want:?}", PHASES[i]));
-            }
-        }
-    }
-    out
-}
+const RECORDED: &str = include_str!("golden/mixed_events.json");
 
 #[test]
 fn every_row_is_as_pytorch_2_11_ran_it() {
-    let differences = differences("2.11", &Profile::torch_2_11(90));
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert_same(&rows(), RECORDED, "2.11", &Profile::torch_2_11(90));
 }
 
 #[test]
 fn every_row_is_as_pytorch_2_15_ran_it() {
-    let differences = differences("2.15", &Profile::torch_2_15(90));
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-}
-
-#[test]
-fn every_row_is_recorded() {
-    let recorded: Vec<String> = recorded("2.11").into_iter().map(|(name, _)| name).collect();
-    let missing: Vec<String> = rows().into_iter().map(|row| row.name).filter(|name| !recorded.contains(name)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    assert_same(&rows(), RECORDED, "2.15", &Profile::torch_2_15(90));
 }

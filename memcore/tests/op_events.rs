@@ -125,10 +125,7 @@ fn reductions_and_losses() -> Vec<Row> {
         nll_loss(x_and_classes) => |t| ops::nll_loss(&t[0], &t[1], Reduction::Mean);
         mse(x_and_data) => |t| ops::mse_loss(&t[0], &t[1], Reduction::Mean);
         mse_both(xx) => |t| ops::mse_loss(&t[0], &t[1], Reduction::Mean);
-        l1(x_and_data) => |t| {
-            // The distances go with the statement, their differences are saved.
-            ops::mean(&ops::abs(&ops::sub(&t[0], &t[1])?)?)
-        };
+        l1(x_and_data) => |t| ops::l1_loss(&t[0], &t[1], Reduction::Mean);
     }
 }
 

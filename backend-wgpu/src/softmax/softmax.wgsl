@@ -1,17 +1,17 @@
-// Three passes over a row: its maximum, the sum of the exponentials, the result. A row of -inf alone gives NaN.
+// Three passes over a group, a row or a column: its maximum, the sum of the exponentials, the result. A group of -inf alone gives NaN.
 $KERNEL
 fn main(grid: Grid) {
     $BEGIN
     let n = select(0u, p.n, exists);
-    let base = row * p.n;
+    let base = $BASE;
     var largest = -infinity();
-    for (var j = lane; j < n; j += LANES) { largest = max(largest, x_at(base + j)); }
+    for (var j = lane; j < n; j += LANES) { largest = max(largest, x_at(base + $J)); }
     largest = max_of(lane, largest);
     var total = 0.0;
-    for (var j = lane; j < n; j += LANES) { total += exp(x_at(base + j) - largest); }
+    for (var j = lane; j < n; j += LANES) { total += exp(x_at(base + $J) - largest); }
     total = sum_of(lane, total);
     for (var j = lane; j < n; j += LANES) {
-        let x = x_at(base + j);
-        out_put(base + j, $VALUE);
+        let x = x_at(base + $J);
+        out_put(base + $J, $VALUE);
     }
 }

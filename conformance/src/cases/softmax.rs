@@ -1,32 +1,55 @@
-//! Softmax, log-softmax and their gradients.
+//! Softmax, log-softmax and their gradients: over rows, and over columns (the axis is not the last one).
 
 use memcore::DType::{self, F32, F64};
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
-use super::{FLOATS, ROWS, is_for};
+use super::{FLOATS, MANY, ROWS, is_for};
 use crate::case::{Case, CaseBuilder};
 use crate::data::Data::{Range, Values};
 use crate::tolerance::Tolerance;
+
+/// Shapes `[outer, n, inner]` for columns: name, sizes, elements before the first one.
+const COLUMNS: [(&str, [usize; 3], usize); 9] = [
+    ("columns", [2, 5, 7], 0),
+    ("offset_columns", [2, 4, 3], 3),
+    ("no_slices", [0, 4, 3], 0),
+    ("no_width", [3, 4, 0], 0),
+    ("columns_of_one", [3, 1, 5], 0),
+    ("pairs_of_columns", [1, 67, 2], 0),
+    ("wide_columns", [1, 9, 1100], 0),
+    ("long_columns", [2, 3000, 3], 0),
+    ("many_columns", [MANY, 3, 2], 0),
+];
+
+/// Shapes of both kinds that are tried for a type.
+fn shapes(dtype: DType) -> impl Iterator<Item = (&'static str, [usize; 3], usize)> {
+    let rows = ROWS.into_iter().map(|(name, [rows, n], lead)| (name, [rows, n, 1], lead));
+    rows.chain(COLUMNS).filter(move |shape| is_for(dtype, shape.1[0]))
+}
 
 pub(super) fn cases() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in FLOATS {
         for log in [false, true] {
-            for (name, dims, lead) in ROWS.into_iter().filter(|row| is_for(dtype, row.1[0])) {
+            for (name, dims, lead) in shapes(dtype) {
                 let case = Case::on(dtype, named(log, name)).read("x", &dims, Range(-4.0, 4.0)).offset(lead);
                 out.push(forward(case.write("out", &dims).offset(lead), log));
                 out.push(backward(dtype, log, name, dims, lead));
             }
-            let none = Case::on(dtype, named(log, "no_columns")).read("x", &[3, 0], Range(0.0, 1.0));
-            out.push(forward(none.write("out", &[3, 0]), log));
+            for (name, dims) in [("no_columns", [3, 0, 1]), ("columns_of_none", [3, 0, 2])] {
+                let none = Case::on(dtype, named(log, name)).read("x", &dims, Range(0.0, 1.0));
+                out.push(forward(none.write("out", &dims), log));
+            }
             out.extend(special(dtype, log));
         }
     }
     // Autocast takes the softmax of 16-bit scores in f32, and back.
     for (from, to) in [(DType::F16, F32), (DType::BF16, F32), (F32, DType::F16), (F32, DType::BF16), (F32, F64)] {
-        let name = format!("from_{}", crate::case::short(from));
-        let case = Case::on(to, name).read("x", &[5, 33], Range(-4.0, 4.0)).typed(from);
-        out.push(forward(case.write("out", &[5, 33]), false));
+        for (name, dims) in [("from", [5, 33, 1]), ("columns_from", [2, 33, 5])] {
+            let name = format!("{name}_{}", crate::case::short(from));
+            let case = Case::on(to, name).read("x", &dims, Range(-4.0, 4.0)).typed(from);
+            out.push(forward(case.write("out", &dims), false));
+        }
     }
     out
 }
@@ -42,26 +65,32 @@ fn forward(case: CaseBuilder, log: bool) -> Case {
     case.call(tolerance, move |o| Softmax { log, x: o.at("x"), out: o.at("out") })
 }
 
+/// Each over a row, and over columns of which some come to the same.
 fn special(dtype: DType, log: bool) -> Vec<Case> {
     let inf = f64::INFINITY;
     let large = Values(vec![10_000.0, 9_999.0, -10_000.0, 9_998.0]);
     let masked = Values(vec![-inf, 1.0, -inf, 2.0, -inf, -inf, 0.5, -inf]);
-    let mut out = vec![
+    let case = |name: &str, dims: [usize; 3], data| {
+        Case::on(dtype, named(log, name)).read("x", &dims, data).write("out", &dims)
+    };
+    vec![
         // Without the maximum taken off first, every exponential would be infinite.
-        forward(Case::on(dtype, named(log, "large")).read("x", &[3, 4], large).write("out", &[3, 4]), log),
-        forward(Case::on(dtype, named(log, "masked")).read("x", &[2, 4], masked).write("out", &[2, 4]), log),
-    ];
-    let nothing = Case::on(dtype, named(log, "masked_out")).read("x", &[2, 3], Values(vec![-inf])).expecting_nan();
-    out.push(forward(nothing.write("out", &[2, 3]), log));
-    out
+        forward(case("large", [3, 4, 1], large.clone()), log),
+        forward(case("large_columns", [1, 4, 3], large), log),
+        forward(case("masked", [2, 4, 1], masked.clone()), log),
+        forward(case("masked_columns", [1, 4, 2], masked), log),
+        forward(case("masked_out", [2, 3, 1], Values(vec![-inf])).expecting_nan(), log),
+        // The second column is masked out, the first is not.
+        forward(case("masked_out_column", [1, 3, 2], Values(vec![1.0, -inf])).expecting_nan(), log),
+    ]
 }
 
-fn backward(dtype: DType, log: bool, name: &str, dims: [usize; 2], lead: usize) -> Case {
-    // Any numbers will do: the kernel's formula holds for rows that are no softmax too.
+fn backward(dtype: DType, log: bool, name: &str, dims: [usize; 3], lead: usize) -> Case {
+    // Any numbers will do: the kernel's formula holds for groups that are no softmax too.
     let y = if log { Range(-4.0, 0.0) } else { Range(0.0, 1.0) };
     let case = Case::on(dtype, named(log, name)).read("y", &dims, y).offset(lead);
     let case = case.read("grad", &dims, Range(-1.0, 1.0)).offset(lead).write("out", &dims).offset(lead);
-    let tolerance = Tolerance::sum(dims[1] + 32, 1.0, "a sum over the row, times an exponential up to 1");
+    let tolerance = Tolerance::sum(dims[1] + 32, 1.0, "a sum over the group, times an exponential up to 1");
     case.call(tolerance, move |o| SoftmaxGrad {
         log,
         y: o.at("y"),

@@ -84,7 +84,10 @@ impl Array {
     /// # Errors
     /// As [`Array::unary`].
     pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
-        let out = saved.empty_like()?;
+        // The operand that PyTorch's kernel names first says how the result lies.
+        let saved_first = matches!(op, UnaryGradOp::Relu | UnaryGradOp::LeakyRelu { .. });
+        let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, &saved.layout] };
+        let out = Self::empty_for(grad.device(), saved.dims(), &layouts, saved.dtype())?;
         grad.device().launch(UnaryGrad { op, saved: saved.operand(), grad: grad.operand(), out: out.operand() })?;
         Ok(out)
     }
@@ -166,8 +169,8 @@ impl Array {
     pub fn select_by(&self, mask: &Array, other: &Array) -> Result<Self> {
         self.check_partner("where", other)?;
         let dims = broadcast_dims(&broadcast_dims(self.dims(), other.dims())?, mask.dims())?;
-        let out = Self::empty(self.device(), &dims, self.dtype())?;
         let (mask, a, b) = (mask.broadcast_to(&dims)?, self.broadcast_to(&dims)?, other.broadcast_to(&dims)?);
+        let out = Self::empty_for(self.device(), &dims, &[&mask.layout, &a.layout, &b.layout], self.dtype())?;
         let (mask, on_true, on_false) = (mask.operand(), a.operand(), b.operand());
         self.device().launch(Select { mask, on_true, on_false, out: out.operand() })?;
         Ok(out)
@@ -367,11 +370,31 @@ impl Array {
         if fits { Ok(self.clone()) } else { context::within("clone", || self.copied()) }
     }
 
-    pub(crate) fn check_partner(&self, op: &'static str, rhs: &Array) -> Result<()> {
-        if !self.device().is_same(rhs.device()) {
-            let (lhs, rhs) = (self.device().name().into(), rhs.device().name().into());
-            return Err(Error::DeviceMismatch { op, lhs, rhs });
+    /// The type of a result of both, of which either may be converted (PyTorch's `result_type`): a scalar does not widen floats that are none.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`]; [`Error::DType`] for types that do not meet.
+    pub(crate) fn result_type(&self, op: &'static str, rhs: &Array) -> Result<DType> {
+        self.check_device(op, rhs)?;
+        let (a, b) = (self.dtype(), rhs.dtype());
+        match (self.rank(), rhs.rank()) {
+            (0, 1..) if b.is_float() => return Ok(b),
+            (1.., 0) if a.is_float() => return Ok(a),
+            _ => {}
         }
+        a.promoted(b).ok_or(Error::DType { op, operand: "rhs", found: b, expected: a.name() })
+    }
+
+    pub(super) fn check_device(&self, op: &'static str, rhs: &Array) -> Result<()> {
+        if self.device().is_same(rhs.device()) {
+            return Ok(());
+        }
+        let (lhs, rhs) = (self.device().name().into(), rhs.device().name().into());
+        Err(Error::DeviceMismatch { op, lhs, rhs })
+    }
+
+    pub(crate) fn check_partner(&self, op: &'static str, rhs: &Array) -> Result<()> {
+        self.check_device(op, rhs)?;
         if self.dtype() != rhs.dtype() {
             return Err(Error::DType { op, operand: "rhs", found: rhs.dtype(), expected: self.dtype().name() });
         }

@@ -5,13 +5,14 @@ use std::borrow::Borrow;
 use smallvec::SmallVec;
 
 use super::Array;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 impl Array {
-    /// The parts one after the other along `axis`, in a copy.
+    /// The parts one after the other along `axis`, in a copy of the type in which theirs meet.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for parts of several types; as [`Array::empty`].
+    /// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for types that do not meet; as [`Array::empty`].
     pub fn cat<A: Borrow<Array>>(parts: &[A], axis: usize) -> Result<Self> {
         let parts = || parts.iter().map(Borrow::borrow);
         let Some(first) = parts().next() else { return Err(Error::shape("cat", "of nothing")) };
@@ -20,14 +21,14 @@ impl Array {
             return Err(Error::shape("cat", format!("axis {axis} of {:?}", first.dims())));
         };
         *len = parts().filter_map(|part| part.dims().get(axis)).sum();
+        let dtype = common_type("cat", parts())?;
         for part in parts() {
-            first.check_partner("cat", part)?;
             let d = part.dims();
             if d.len() != dims.len() || d[..axis] != dims[..axis] || d[axis + 1..] != dims[axis + 1..] {
                 return Err(Error::shape("cat", format!("{:?} and {d:?} along axis {axis}", first.dims())));
             }
         }
-        let out = Self::empty(first.device(), &dims, first.dtype())?;
+        let out = Self::empty(first.device(), &dims, dtype)?;
         let mut start = 0;
         for part in parts() {
             let len = part.dims()[axis];
@@ -36,4 +37,17 @@ impl Array {
         }
         Ok(out)
     }
+}
+
+/// The type in which those of all parts meet, on one device.
+///
+/// # Errors
+/// [`Error::DeviceMismatch`]; [`Error::DType`] for types that do not meet; [`Error::Shape`] for no parts.
+pub(crate) fn common_type<'a>(op: &'static str, mut parts: impl Iterator<Item = &'a Array>) -> Result<DType> {
+    let first = parts.next().ok_or_else(|| Error::shape(op, "of nothing"))?;
+    parts.try_fold(first.dtype(), |dtype, part| {
+        first.check_device(op, part)?;
+        let mismatch = || Error::DType { op, operand: "parts", found: part.dtype(), expected: dtype.name() };
+        dtype.promoted(part.dtype()).ok_or_else(mismatch)
+    })
 }

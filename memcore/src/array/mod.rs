@@ -10,6 +10,7 @@ mod view;
 
 pub use compute::MatmulOptions;
 pub use element::HostElement;
+pub(crate) use join::common_type;
 
 use std::fmt;
 use std::sync::Arc;

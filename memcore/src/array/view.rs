@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Array;
+use crate::context;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
@@ -122,7 +123,11 @@ impl Array {
     /// # Errors
     /// As [`Array::empty`] for the copy.
     pub fn contiguous(&self) -> Result<Self> {
-        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copied() }
+        if self.layout.is_contiguous() {
+            Ok(self.clone())
+        } else {
+            context::within("contiguous>clone", || self.copied())
+        }
     }
 
     fn check_axis(&self, op: &'static str, axis: usize) -> Result<()> {

@@ -58,6 +58,11 @@ impl Like {
     pub(super) fn of(x: &Tensor) -> Self {
         Self { dims: x.dims().into(), dtype: x.dtype() }
     }
+
+    /// The sizes.
+    pub(super) fn dims(&self) -> &[usize] {
+        &self.dims
+    }
 }
 
 fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
@@ -80,10 +85,9 @@ pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     Ok(())
 }
 
-/// `op(a, b)` in the wider of two float types, without a temporary: the narrower operand is converted into the result, which then takes part in
-/// place. (float16 and bfloat16 meet in float32, through a temporary.)
+/// `op(a, b)` in the type of two float types in which both meet, without a temporary: the other operand is converted into the result, which then
+/// takes part in place. (float16 and bfloat16 meet in float32, through a temporary.)
 fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
-    let wider = |x: DType, y: DType| x.is_float() && y.is_float() && x.size() > y.size();
     if a.dtype() == b.dtype() || !a.dtype().is_float() || !b.dtype().is_float() || !a.device().is_same(b.device()) {
         return a.binary(op, b);
     }
@@ -92,18 +96,19 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
         let (a, b) = (a.broadcast_to(&dims)?, b.broadcast_to(&dims)?);
         Array::empty_for(a.device(), &dims, &[a.layout(), b.layout()], dtype)
     };
-    if wider(a.dtype(), b.dtype()) {
-        let out = empty(a.dtype())?;
+    let dtype = a.result_type("binary", b)?;
+    if a.dtype() == dtype {
+        let out = empty(dtype)?;
         out.copy_(b)?;
         a.binary_into(op, &out, &out)?;
         Ok(out)
-    } else if wider(b.dtype(), a.dtype()) {
-        let out = empty(b.dtype())?;
+    } else if b.dtype() == dtype {
+        let out = empty(dtype)?;
         out.copy_(a)?;
         out.binary_into(op, b, &out)?;
         Ok(out)
     } else {
-        a.cast(DType::F32)?.binary(op, &b.cast(DType::F32)?)
+        a.cast(dtype)?.binary(op, &b.cast(dtype)?)
     }
 }
 
@@ -124,7 +129,8 @@ impl Function for SumBackward {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(1) {
-            out[1] = Some(if self.negated { grad.unary(UnaryOp::Neg)? } else { grad.clone() });
+            out[1] =
+                Some(if self.negated { context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad.clone() });
         }
         if needs.input(0) {
             out[0] = Some(grad);

@@ -2,30 +2,29 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::binary::{Like, unbroadcast};
 use super::reduce::check_axis;
 use super::shape::Dims;
-use crate::array::Array;
+use crate::array::{Array, common_type};
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, record_many};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// The tensors one after the other along `axis`. Saves nothing; the gradients are views of the incoming one.
+/// The tensors one after the other along `axis`, in the type in which theirs meet; none is converted by itself. Saves nothing; the gradients are
+/// views of the incoming one, converted where a tensor has another type.
 ///
 /// # Errors
-/// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for several types; those of the device.
+/// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for types that do not meet; those of the device.
 pub fn cat(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let _op = context::op("cat");
     let arrays: SmallVec<[&Array; 8]> = parts.iter().map(|part| part.array()).collect();
     let y = Array::cat(&arrays, axis)?;
-    record(y, parts, |_| {
-        Ok(Box::new(CatBackward { axis, sizes: parts.iter().map(|part| part.dims()[axis]).collect() }))
-    })
+    record(y, parts, |_| Ok(Box::new(CatBackward { axis, parts: parts.iter().map(|part| Like::of(part)).collect() })))
 }
 
 struct CatBackward {
     axis: usize,
-    /// Size of each part along the axis.
-    sizes: SmallVec<[usize; 8]>,
+    parts: Vec<Like>,
 }
 
 impl Function for CatBackward {
@@ -36,12 +35,15 @@ impl Function for CatBackward {
     fn backward(&self, grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut start = 0;
-        let mut part = |(i, &len): (usize, &usize)| {
+        let mut part = |(i, like): (usize, &Like)| {
+            let len = like.dims()[self.axis];
             let part = needs.input(i).then(|| grad.narrow(self.axis, start, len).map(Array::keeping_base)).transpose();
             start += len;
             part
         };
-        self.sizes.iter().enumerate().map(&mut part).collect()
+        let mut out: Grads = self.parts.iter().enumerate().map(&mut part).collect::<Result<_>>()?;
+        unbroadcast(&mut out, &self.parts)?;
+        Ok(out)
     }
 }
 
@@ -57,22 +59,22 @@ pub fn stack(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let _op = context::op("stack>cat");
     let mut dims: Dims = first.dims().into();
     dims.insert(axis, parts.len());
+    let dtype = common_type("stack", parts.iter().map(|part| part.array()))?;
     for part in parts {
-        first.array().check_partner("stack", part.array())?;
         if part.dims() != first.dims() {
             return Err(Error::shape("stack", format!("{:?} and {:?}", first.dims(), part.dims())));
         }
     }
-    let y = Array::empty(first.device(), &dims, first.dtype())?;
+    let y = Array::empty(first.device(), &dims, dtype)?;
     for (i, part) in parts.iter().enumerate() {
         y.select(axis, i)?.copy_(part.array())?;
     }
-    record(y, parts, |_| Ok(Box::new(StackBackward { axis, parts: parts.len() })))
+    record(y, parts, |_| Ok(Box::new(StackBackward { axis, parts: parts.iter().map(|part| Like::of(part)).collect() })))
 }
 
 struct StackBackward {
     axis: usize,
-    parts: usize,
+    parts: Vec<Like>,
 }
 
 impl Function for StackBackward {
@@ -83,7 +85,9 @@ impl Function for StackBackward {
     fn backward(&self, grads: Grads, _: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let part = |i| needs.input(i).then(|| grad.select(self.axis, i).map(Array::keeping_base)).transpose();
-        (0..self.parts).map(part).collect()
+        let mut out: Grads = (0..self.parts.len()).map(part).collect::<Result<_>>()?;
+        unbroadcast(&mut out, &self.parts)?;
+        Ok(out)
     }
 }
 

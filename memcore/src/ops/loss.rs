@@ -1,8 +1,11 @@
-//! Losses: negative log-likelihood, cross entropy, mean squared error.
+//! Losses: negative log-likelihood, cross entropy, mean squared and mean absolute error.
 
 use smallvec::smallvec;
 
 use super::autocast::full;
+use super::binary::sub;
+use super::elementwise::abs;
+use super::reduce::{mean, sum};
 use super::softmax::in_own_type;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -50,14 +53,16 @@ fn negative_log_likelihood(
     let dims = if reduction == Reduction::None { target.dims() } else { &[] };
     let y = Array::empty(device, dims, log_probs.dtype())?;
     let total_weight = Array::empty(device, &[], log_probs.dtype())?;
+    let (input, classes) = (log_probs.array().contiguous()?, target.array().contiguous()?);
     device.launch(NllLoss {
         reduction,
         ignore_index: IGNORE_INDEX,
-        log_probs: log_probs.array().operand(),
-        target: target.array().operand(),
+        log_probs: input.operand(),
+        target: classes.operand(),
         out: y.operand(),
         total_weight: total_weight.operand(),
     })?;
+    drop((classes, input));
     record(y, &[log_probs], |saved| {
         saved.save("self", log_probs.array())?;
         saved.save("target", target.array())?;
@@ -80,6 +85,10 @@ impl Function for NllLossBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("nll_loss_backward");
         let out = log_probs.empty_like()?;
+        // PyTorch brings the input into order, of which only the sizes are needed.
+        let ordered = out.device().profile().torch_temporaries && !log_probs.layout().is_contiguous();
+        let input = if ordered { Some(context::within("contiguous>clone", || log_probs.empty_like())?) } else { None };
+        let target = target.contiguous()?;
         out.device().launch(NllLossGrad {
             reduction: self.reduction,
             ignore_index: IGNORE_INDEX,
@@ -88,6 +97,7 @@ impl Function for NllLossBackward {
             total_weight: total_weight.operand(),
             out: out.operand(),
         })?;
+        drop((target, input));
         saved.done();
         Ok(smallvec![Some(out)])
     }
@@ -128,6 +138,24 @@ fn reduced_squares(x: &Tensor, target: &Tensor, op: ReduceOp) -> Result<Array> {
     let result = result.into_scalar();
     squares.reduce_into(op, &result)?;
     Ok(result)
+}
+
+/// The absolute difference, reduced: a composition, as PyTorch's. Saves the difference.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes differ; those of the device.
+pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    if x.dims() != target.dims() {
+        return Err(Error::shape("l1_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
+    }
+    let _op = context::op("l1_loss");
+    let (target, x) = (&full(target)?, &full(x)?);
+    let distances = abs(&sub(x, target)?)?;
+    match reduction {
+        Reduction::None => Ok(distances),
+        Reduction::Sum => sum(&distances),
+        Reduction::Mean => mean(&distances),
+    }
 }
 
 struct MseLossBackward {

@@ -39,13 +39,19 @@ impl Function for MaskedFillBackward {
     }
 }
 
-/// `a` where `condition` is set, `b` elsewhere, all broadcast against each other. Saves the condition.
+/// `a` where `condition` is set, `b` elsewhere, all broadcast against each other. An operand of another type than the result's is converted first.
+/// Saves the condition.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit together, [`Error::DType`] for operands of two types; those of the device.
+/// [`Error::Shape`] when they do not fit together, [`Error::DType`] for types that do not meet; those of the device.
 pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("where");
-    let y = a.array().select_by(condition.array(), b.array())?;
+    let y = {
+        let dtype = a.array().result_type("where", b.array())?;
+        let converted = |x: &Tensor| context::within("to>_to_copy", || x.array().cast(dtype));
+        let (a, b) = (converted(a)?, converted(b)?);
+        context::within("resize_", || a.select_by(condition.array(), &b))?
+    };
     record(y, &[a, b], |saved| {
         saved.save("condition", condition.array())?;
         Ok(Box::new(WhereBackward { operands: [Like::of(a), Like::of(b)] }))
@@ -68,9 +74,10 @@ impl Function for WhereBackward {
         let mut out: Grads = smallvec![None, None];
         for i in [1, 0] {
             if needs.input(i) {
-                let zero = Array::zeros(grad.device(), &[], grad.dtype())?;
+                let _op = context::op("where");
+                let zero = context::within("scalar_tensor", || Array::zeros(grad.device(), &[], grad.dtype()))?;
                 let (chosen, other) = if i == 0 { (grad, &zero) } else { (&zero, grad) };
-                out[i] = Some(chosen.select_by(&condition, other)?);
+                out[i] = Some(context::within("resize_", || chosen.select_by(&condition, other))?);
             }
         }
         saved.done();
@@ -124,6 +131,7 @@ impl Function for TriangleBackward {
 
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(if self.upper { "triu" } else { "tril" });
         Ok(smallvec![Some(keep_triangle(grad, self.upper, self.diagonal)?)])
     }
 }

@@ -34,7 +34,7 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     let _op = context::op(op);
     let describe = |saved: &mut Recorder| {
         let operands = Operands::save(saved, a, b)?;
-        let column_major = is_column_major(b.array());
+        let column_major = [is_column_major(a.array()), is_column_major(b.array())];
         Ok::<Box<dyn Function>, Error>(Box::new(ProductBackward { op, name, operands, column_major }))
     };
     record_inputs(&[a, b], describe, || a.array().matmul(b.array()))
@@ -95,7 +95,8 @@ struct ProductBackward {
     op: &'static str,
     name: &'static str,
     operands: Operands,
-    column_major: bool,
+    /// Of both operands.
+    column_major: [bool; 2],
 }
 
 impl Function for ProductBackward {
@@ -110,14 +111,19 @@ impl Function for ProductBackward {
         let mut out: Grads = smallvec![None, None];
         let [lhs, rhs] = self.operands.unpack(saved)?;
         if let (true, Some(lhs)) = (needs.input(1), &lhs) {
-            out[1] = Some(rhs_grad(lhs, grad, self.column_major)?);
+            out[1] = Some(rhs_grad(lhs, grad, self.column_major[1])?);
         }
         if let (true, Some(rhs)) = (needs.input(0), &rhs) {
-            out[0] = Some(grad.matmul(&rhs.t()?)?);
+            out[0] = Some(lhs_grad(grad, rhs, self.column_major[0])?);
         }
         saved.done();
         Ok(out)
     }
+}
+
+/// Gradient of the left operand, `grad @ bᵀ`; laid out as the operand was, as the right one's is.
+fn lhs_grad(grad: &Array, b: &Array, column_major: bool) -> Result<Array> {
+    if column_major { b.matmul(&grad.t()?)?.t() } else { grad.matmul(&b.t()?) }
 }
 
 /// Gradient of the right operand, `aᵀ @ grad`; laid out column by column when the operand was, so that the gradient
@@ -139,7 +145,8 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("addmm");
     let describe = |saved: &mut Recorder| {
         let operands = Operands::save_named(saved, a, b)?;
-        Ok::<Box<dyn Function>, Error>(Box::new(AddmmBackward { operands, column_major: is_column_major(b.array()) }))
+        let column_major = [is_column_major(a.array()), is_column_major(b.array())];
+        Ok::<Box<dyn Function>, Error>(Box::new(AddmmBackward { operands, column_major }))
     };
     record_inputs(&[bias, a, b], describe, || {
         a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })
@@ -148,7 +155,8 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 struct AddmmBackward {
     operands: Operands,
-    column_major: bool,
+    /// Of both operands.
+    column_major: [bool; 2],
 }
 
 impl Function for AddmmBackward {
@@ -163,10 +171,10 @@ impl Function for AddmmBackward {
         let [lhs, rhs] = self.operands.unpack(saved)?;
         let mm = context::op("mm");
         if let (true, Some(rhs)) = (needs.input(1), &rhs) {
-            out[1] = Some(grad.matmul(&rhs.t()?)?);
+            out[1] = Some(lhs_grad(grad, rhs, self.column_major[0])?);
         }
         if let (true, Some(lhs)) = (needs.input(2), &lhs) {
-            out[2] = Some(rhs_grad(lhs, grad, self.column_major)?);
+            out[2] = Some(rhs_grad(lhs, grad, self.column_major[1])?);
         }
         drop(mm);
         drop((rhs, lhs));

@@ -45,7 +45,7 @@ pub use elementwise::{
 };
 pub use index::{embedding, index_select};
 pub use join::{cat, chunk, split, split_with_sizes, stack};
-pub use loss::{IGNORE_INDEX, cross_entropy, mse_loss, nll_loss};
+pub use loss::{IGNORE_INDEX, cross_entropy, l1_loss, mse_loss, nll_loss};
 pub use mask::{masked_fill, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};
 pub use matmul_nd::matmul;

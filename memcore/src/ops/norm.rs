@@ -151,11 +151,12 @@ impl Function for LayerNormBackward {
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_layer_norm_backward");
-        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+        let x = x.contiguous()?;
         let out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
+        let grad = grad.contiguous()?;
         let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
         let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
         let (weight, dw, db) = (row(&weight)?, row(&out.parameters[0])?, row(&out.parameters[1])?);
@@ -249,11 +250,12 @@ impl Function for RmsNormBackward {
         let weight = if self.slots[0].is_some() { Some(saved.get(2)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("_fused_rms_norm_backward");
-        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+        let x = x.contiguous()?;
         let out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
+        let grad = grad.contiguous()?;
         let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
         let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
         let (weight, dw) = (row(&weight)?, row(&out.parameters[0])?);

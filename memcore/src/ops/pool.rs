@@ -18,9 +18,9 @@ use crate::error::{Error, Result};
 pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims("max_pool2d", x, geometry)?;
     let _op = context::op("max_pool2d>max_pool2d_with_indices");
-    let input = x.array().contiguous()?;
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let indices = Array::empty(x.device(), &dims, DType::I64)?;
+    let input = x.array().contiguous()?;
     x.device().launch(Pool2d {
         op: PoolOp::Max,
         geometry,
@@ -28,6 +28,7 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
         out: y.operand(),
         indices: Some(indices.operand()),
     })?;
+    drop(input);
     record(y, &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("indices", &indices)?;
@@ -60,11 +61,12 @@ pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
         return Err(Error::shape("adaptive_avg_pool2d", detail));
     }
     if output == [1, 1] {
+        let _op = context::op("adaptive_avg_pool2d");
         return mean_axes(x, &[2, 3], true);
     }
     let window = [h / output[0], w / output[1]];
     let geometry = Pool2dGeometry { window, stride: window, padding: [0, 0] };
-    averaged("adaptive_avg_pool2d", "AdaptiveAvgPool2DBackward0", x, geometry)
+    averaged("adaptive_avg_pool2d>_adaptive_avg_pool2d", ADAPTIVE, x, geometry)
 }
 
 fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<[usize; 4]> {
@@ -78,15 +80,23 @@ fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result
 fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims(op, x, geometry)?;
     let _op = context::op(op);
-    let input = x.array().contiguous()?;
-    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    // The adaptive pooling gives its result a size by itself, after it brought its input into order.
+    let adaptive = name == ADAPTIVE;
+    let early = if adaptive { Some(x.array().contiguous()?) } else { None };
+    let made_by = if adaptive { "resize_" } else { "" };
+    let y = context::within(made_by, || Array::empty(x.device(), &dims, x.dtype()))?;
+    let input = early.map_or_else(|| x.array().contiguous(), Ok)?;
     let (pool, out) = (PoolOp::Average, y.operand());
     x.device().launch(Pool2d { op: pool, geometry, x: input.operand(), out, indices: None })?;
+    drop(input);
     record(y, &[x], |saved| {
         saved.save("self", x.array())?;
         Ok(Box::new(PoolBackward { name, op: pool, geometry }))
     })
 }
+
+/// The node of an adaptive pooling.
+const ADAPTIVE: &str = "AdaptiveAvgPool2DBackward0";
 
 struct PoolBackward {
     name: &'static str,
@@ -103,12 +113,16 @@ impl Function for PoolBackward {
         let x = saved.get(0)?;
         let indices = if self.op == PoolOp::Max { Some(saved.get(1)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op(if self.op == PoolOp::Max {
-            "max_pool2d_with_indices_backward"
-        } else {
-            "avg_pool2d_backward"
-        });
-        let out = x.empty_like()?;
+        let (op, made_by) = match (self.op, self.name) {
+            (PoolOp::Max, _) => ("max_pool2d_with_indices_backward", ""),
+            (_, ADAPTIVE) => ("_adaptive_avg_pool2d_backward", "zeros_like"),
+            _ => ("avg_pool2d_backward", ""),
+        };
+        let _op = context::op(op);
+        let out = context::within(made_by, || x.empty_like())?;
+        // PyTorch brings the input into order, of which only the sizes are needed.
+        let ordered = x.device().profile().torch_temporaries && self.name != ADAPTIVE && !x.layout().is_contiguous();
+        let input = if ordered { Some(context::within("contiguous>clone", || x.empty_like())?) } else { None };
         let grad = grad.contiguous()?;
         out.device().launch(Pool2dGrad {
             op: self.op,
@@ -117,6 +131,7 @@ impl Function for PoolBackward {
             indices: indices.as_ref().map(Array::operand),
             out: out.operand(),
         })?;
+        drop((grad, input));
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -210,7 +210,8 @@ impl Function for AmaxBackward {
         let counted = || context::within("sum", || counted_in_i64(&mask, &self.kept));
         let _count = if torch { Some(counted()?) } else { None };
         let share = context::within("div", || Array::empty(x.device(), &self.kept, x.dtype()))?;
-        let out = context::within("mul", || x.empty_like())?;
+        let layouts = [share.layout(), x.layout()];
+        let out = context::within("mul", || Array::empty_for(x.device(), x.dims(), &layouts, x.dtype()))?;
         out.copy_(&mask)?;
         out.reduce_axes_into(ReduceOp::Sum, &share)?;
         grad.view(&self.kept)?.binary_into(BinaryOp::Div, &share, &share)?;

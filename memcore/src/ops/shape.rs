@@ -287,7 +287,9 @@ impl Function for RepeatBackward {
         if self.axes.is_empty() {
             return Ok(smallvec![Some(grad)]);
         }
-        let summed = grad.reshape(&self.split)?.reduce(ReduceOp::Sum, &self.axes, false)?;
+        let grad = grad.reshape(&self.split)?;
+        let _op = context::op("sum");
+        let summed = grad.reduce(ReduceOp::Sum, &self.axes, false)?;
         Ok(smallvec![Some(summed.view(&self.dims)?)])
     }
 }

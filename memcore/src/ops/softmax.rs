@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::autocast::{full, full_type};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::Operand;
 use crate::backend::kernel::{Softmax, SoftmaxGrad};
 use crate::context;
 use crate::dtype::DType;
@@ -43,22 +44,24 @@ fn widened(x: &Tensor) -> Result<Tensor> {
 
 /// The result has the type `to`.
 fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) -> Result<Tensor> {
-    let last = x.rank().checked_sub(1).filter(|_| axis < x.rank());
-    let last = last.ok_or_else(|| Error::shape(op, format!("axis {axis} of {:?}", x.dims())))?;
-    if axis != last {
-        // Rows are contiguous in the kernels: bring the axis to the end and back.
-        let y = over_axis(op, &super::shape::transpose(x, axis, last)?, last, log, to)?;
-        return super::shape::transpose(&y, axis, last);
+    if axis >= x.rank() {
+        return Err(Error::shape(op, format!("axis {axis} of {:?}", x.dims())));
     }
     let _op = context::op(op);
-    let input = x.array().contiguous()?;
     let y = Array::empty(x.device(), x.dims(), to)?;
-    let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
-    x.device().launch(Softmax { log, x: rows(&input)?, out: rows(&y)? })?;
+    let input = x.array().contiguous()?;
+    x.device().launch(Softmax { log, x: around(&input, axis)?, out: around(&y, axis)? })?;
+    drop(input);
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { log, input: x.dtype() }))
+        Ok(Box::new(SoftmaxBackward { axis, log, input: x.dtype() }))
     })
+}
+
+/// A contiguous array as the kernel takes it: what is before the axis, the axis, what is behind it.
+fn around(x: &Array, axis: usize) -> Result<Operand> {
+    let dims = x.dims();
+    x.view(&[dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]).map(|x| x.operand())
 }
 
 /// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
@@ -68,34 +71,47 @@ fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) ->
 /// As [`softmax`].
 pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
+    let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;
     let input = x.array().contiguous()?;
     let device = x.device();
     let y = {
         let _plain = input.empty_like()?;
         let _masked = Array::empty(device, x.dims(), DType::Bool)?;
-        let rows = row_dims(x.dims())[0];
+        let rows = x.dims()[..last].iter().product();
         let _masked_rows = Array::empty(device, &[rows], DType::Bool)?;
         let _zero = Array::empty(device, &[], x.dtype())?;
         input.empty_like()?
     };
-    let rows = |a: &Array| a.view(&row_dims(x.dims())).map(|a| a.operand());
-    device.launch(Softmax { log: false, x: rows(&input)?, out: rows(&y)? })?;
+    device.launch(Softmax { log: false, x: around(&input, last)?, out: around(&y, last)? })?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { log: false, input: x.dtype() }))
+        Ok(Box::new(SoftmaxBackward { axis: last, log: false, input: x.dtype() }))
     })
 }
 
-/// `[rows, n]` of a shape whose last size is n.
-fn row_dims(dims: &[usize]) -> [usize; 2] {
-    let n = dims.last().copied().unwrap_or(1);
-    [dims[..dims.len().saturating_sub(1)].iter().product(), n]
-}
-
 struct SoftmaxBackward {
+    axis: usize,
     log: bool,
     /// Type of the input, and so of its gradient.
     input: DType,
+}
+
+impl SoftmaxBackward {
+    /// PyTorch computes `grad·y` into a temporary before the sums of softmax, and brings it into order where the gradient is not. What its kernel
+    /// reads in the end is contiguous: that, or the gradient itself for the logarithm.
+    fn operands(&self, y: &Array, grad: &Array) -> Result<(Option<Array>, Array)> {
+        if self.log || !y.device().profile().torch_temporaries {
+            return Ok((None, grad.contiguous()?));
+        }
+        let layouts = [grad.layout(), y.layout()];
+        let product = context::within("mul", || Array::empty_for(y.device(), y.dims(), &layouts, y.dtype()))?;
+        if grad.layout().is_contiguous() || !product.layout().is_contiguous() {
+            return Ok((Some(product), grad.contiguous()?));
+        }
+        // A broadcast gradient: ours takes the place of the product.
+        product.copy_(grad)?;
+        Ok((None, product))
+    }
 }
 
 impl Function for SoftmaxBackward {
@@ -107,19 +123,17 @@ impl Function for SoftmaxBackward {
         let y = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(if self.log { "_log_softmax_backward_data" } else { "_softmax_backward_data" });
-        let grad = grad.contiguous()?;
         let out = Array::empty(y.device(), y.dims(), self.input)?;
-        // PyTorch computes grad·y into a temporary before the row sums of softmax.
-        let product = if !self.log && y.device().profile().torch_temporaries {
-            let _op = context::op("mul");
-            Some(y.empty_like()?)
-        } else {
-            None
-        };
-        let rows = |a: &Array| a.view(&row_dims(y.dims())).map(|a| a.operand());
-        let workspace = product.as_ref().map(Array::operand);
-        let (y_rows, grad_rows, out_rows) = (rows(&y)?, rows(&grad)?, rows(&out)?);
-        y.device().launch(SoftmaxGrad { log: self.log, y: y_rows, grad: grad_rows, out: out_rows, workspace })?;
+        {
+            let (product, grad) = self.operands(&y, grad)?;
+            y.device().launch(SoftmaxGrad {
+                log: self.log,
+                y: around(&y, self.axis)?,
+                grad: around(&grad, self.axis)?,
+                out: around(&out, self.axis)?,
+                workspace: product.as_ref().map(Array::operand),
+            })?;
+        }
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -181,7 +181,7 @@ kernel_calls! {
     Pool2d,
     /// Its gradient.
     Pool2dGrad,
-    /// Softmax and log-softmax over rows.
+    /// Softmax and log-softmax over any axis.
     Softmax,
     /// Their gradient.
     SoftmaxGrad,

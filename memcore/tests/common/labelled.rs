@@ -1,0 +1,143 @@
+//! Recorded operators with the names of who made and freed what, and the same operators here.
+
+use std::sync::Arc;
+
+use memcore::autograd::{Autocast, NoGrad};
+use memcore::backend::Meta;
+use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
+use serde_json::Value;
+
+use super::common::{Events, Watch};
+
+const F32: DType = DType::F32;
+
+/// What a row of a recording ran, with inputs in `dtype`.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) autocast: bool,
+    pub(crate) records: bool,
+    /// What lives on after the row, but for its gradients.
+    pub(crate) parameters: Inputs,
+    /// What the row makes first, and lets go of last.
+    pub(crate) inputs: Inputs,
+    pub(crate) run: Run,
+}
+
+pub(crate) type Inputs = Box<dyn Fn(&Device, DType) -> Vec<Tensor>>;
+pub(crate) type Run = Box<dyn Fn(&[Tensor], &[Tensor]) -> Result<Tensor>>;
+
+pub(crate) fn leaf(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
+    Tensor::leaf(Array::empty(device, dims, dtype).unwrap())
+}
+
+pub(crate) fn data(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
+    Tensor::from_array(Array::empty(device, dims, dtype).unwrap())
+}
+
+/// What happened in each phase: input, forward, gradient of the output, backward, teardown.
+type Phases = [Vec<(i64, String)>; 5];
+
+const PHASES: [&str; 5] = ["input", "forward", "gradient of the output", "backward", "teardown"];
+
+fn observe(row: &Row, profile: Profile) -> Result<Phases> {
+    let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
+    warm_up(&device)?;
+    let parameters = (row.parameters)(&device, row.dtype);
+    device.set_history(true);
+    let mut watch = Watch::new(&device);
+    let mut inputs = (row.inputs)(&device, row.dtype);
+    // Who makes inputs and seed is the test's affair.
+    let unnamed = |events: Events| events.into_iter().map(|event| (event, String::new())).collect();
+    let input = unnamed(watch.since());
+    let y = {
+        let _autocast = row.autocast.then(|| Autocast::new(row.dtype));
+        let _no_grad = (!row.records).then(NoGrad::new);
+        (row.run)(&parameters, &inputs)?
+    };
+    let forward = watch.since_by();
+    let grad = ones_like(y.array())?;
+    let seed = unnamed(watch.since());
+    if y.requires_grad() {
+        y.backward_with(grad.clone(), false)?;
+    }
+    let backward = watch.since_by();
+    drop(y);
+    drop(grad);
+    while inputs.pop().is_some() {}
+    parameters.iter().for_each(|parameter| parameter.set_grad(None));
+    Ok([input, forward, seed, backward, watch.since_by()])
+}
+
+/// The libraries' workspaces are there before the first row, as in the recordings.
+fn warm_up(device: &Device) -> Result<()> {
+    let (a, w, b) = (leaf(device, &[8, 8], F32), leaf(device, &[8, 8], F32), leaf(device, &[8], F32));
+    let y = ops::linear(&a, &w, Some(&b))?;
+    y.backward_with(Array::ones(device, &[8, 8], F32)?, false)
+}
+
+/// Ones with the strides of `y`, which has no gaps.
+fn ones_like(y: &Array) -> Result<Array> {
+    let mut order: Vec<usize> = (0..y.rank()).collect();
+    order.sort_by_key(|&axis| std::cmp::Reverse(y.layout().strides()[axis]));
+    let dims: Vec<usize> = order.iter().map(|&axis| y.dims()[axis]).collect();
+    let mut back = vec![0; y.rank()];
+    order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
+    Array::ones(y.device(), &dims, y.dtype())?.permute(&back)
+}
+
+/// The rows of a recording that a release of PyTorch ran.
+fn recorded(file: &str, release: &str) -> Vec<(String, Phases)> {
+    let file: Value = serde_json::from_str(file).unwrap();
+    let label = |i: &Value| file["labels"][i.as_u64().unwrap() as usize].as_str().unwrap().to_string();
+    let phase = |events: &Value| {
+        events.as_array().unwrap().iter().map(|event| (event[0].as_i64().unwrap(), label(&event[1]))).collect()
+    };
+    let row = |row: &Value| (row[0].as_str().unwrap().to_string(), std::array::from_fn(|i| phase(&row[i + 1])));
+    file[release].as_array().unwrap().iter().map(row).collect()
+}
+
+/// PyTorch's accumulation of gradients has a longer name, and inside of some operators its casts call the inner operator at once.
+fn same_label(ours: &str, theirs: &str) -> bool {
+    let theirs = theirs.trim_start_matches("torch::autograd::");
+    let ours = &shortened(ours);
+    ours == theirs || ours.replace(">to>_to_copy", ">_to_copy") == theirs
+}
+
+/// Of a path of more than three names, the recording has the first two and the last.
+fn shortened(label: &str) -> String {
+    match label.split('>').collect::<Vec<_>>()[..] {
+        [first, second, _, .., last] => format!("{first}>{second}>{last}"),
+        _ => label.to_string(),
+    }
+}
+
+/// Where `rows` and the recording part, one way or the other.
+pub(crate) fn assert_same(rows: &[Row], file: &str, release: &str, profile: &Profile) {
+    let recorded = recorded(file, release);
+    let not_recorded = rows.iter().filter(|row| !recorded.iter().any(|(name, _)| *name == row.name));
+    let mut differences: Vec<String> = not_recorded.map(|row| format!("{} is not recorded", row.name)).collect();
+    for (name, want) in recorded {
+        let Some(row) = rows.iter().find(|row| row.name == name) else {
+            differences.push(format!("{name} is recorded, and not here"));
+            continue;
+        };
+        match observe(row, profile.clone()) {
+            Ok(found) => differences.extend(parts(&name, &found, &want)),
+            Err(error) => differences.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn parts(name: &str, found: &Phases, want: &Phases) -> Vec<String> {
+    let mut out = Vec::new();
+    for (i, (found, want)) in found.iter().zip(want).enumerate() {
+        let by = |found: &str, want: &str| i == 0 || i == 2 || same_label(found, want);
+        let same = found.len() == want.len() && found.iter().zip(want).all(|(f, w)| f.0 == w.0 && by(&f.1, &w.1));
+        if !same {
+            out.push(format!("{name}, {}:\n  here     {found:?}\n  recorded {want:?}", PHASES[i]));
+        }
+    }
+    out
+}
