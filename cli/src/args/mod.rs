@@ -3,6 +3,7 @@
 //! One file per group of flags; commands are made of groups. A configuration file (`config`) is turned into flags that stand before the typed
 //! ones, and one point of a scan (`scan`) into flags that stand behind them; as the last of equal flags wins, that is all there is to precedence.
 
+mod check;
 mod config;
 mod device;
 mod model;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use check::{CheckArgs, run_flags, with_flags};
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use model::{AttentionName, KeepName, ModelArgs};
@@ -128,6 +130,18 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]
     Tune(TuneArgs),
+    /// Hold runs against a memory lock file: fails when memory grew, and names who grew.
+    #[command(
+        after_help = "Example: write down what a run takes, and fail in continuous integration when it takes more\n  \
+            vramlab check --baseline memory.lock.json --update --model gpt2 --batch 8\n  \
+            vramlab check --baseline memory.lock.json\n\n\
+            Example: a second run in the same file, and 2 % of growth allowed\n  \
+            vramlab check --baseline memory.lock.json --update --name small --model-file examples/models/digits-mlp.toml\n  \
+            vramlab check --baseline memory.lock.json --tolerance 2%\n\n\
+            Example: after a change that was meant\n  \
+            vramlab check --baseline memory.lock.json --update"
+    )]
+    Check(CheckArgs),
     /// Explain a pasted out-of-memory message of PyTorch, and what to try.
     #[command(after_help = "Example: what the end of a log says\n  \
             tail -n 20 train.log | vramlab explain -")]

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod check;
 mod devices;
 mod docs;
 mod events;
@@ -49,6 +50,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
+        Command::Check(args) => check::run(args, invocation, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),

@@ -16,8 +16,8 @@ use super::opening::Opening;
 use super::snapshot::format_of;
 use super::subject::Subject;
 use crate::args::{
-    AllocatorArgs, AttentionName, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs, PaperArgs,
-    ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
+    PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -83,11 +83,23 @@ impl Plan {
             like: "native",
             record: &args.record,
         };
-        common.plan(|seed| {
-            let opening = Opening::on_device(&args.device, &args.allocator, seed, ui)?;
-            let device = json!({ "backend": opening.backend_name(), "device": args.device.device });
-            Ok((opening, device))
-        })
+        common.plan_on(&args.device, ui)
+    }
+
+    /// On a device, what could as well be on paper.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub(super) fn on_device(device: &DeviceArgs, args: &PaperArgs, ui: &Ui) -> Result<Self> {
+        let common = Common {
+            model: &args.model,
+            training: &args.training,
+            allocator: &args.allocator,
+            profile: &args.profile,
+            like: "native",
+            record: &RecordArgs::default(),
+        };
+        common.plan_on(device, ui)
     }
 
     /// On paper.
@@ -199,6 +211,14 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
 }
 
 impl Common<'_> {
+    fn plan_on(&self, device: &DeviceArgs, ui: &Ui) -> Result<Plan> {
+        self.plan(|seed| {
+            let opening = Opening::on_device(device, self.allocator, seed, ui)?;
+            let named = json!({ "backend": opening.backend_name(), "device": device.device });
+            Ok((opening, named))
+        })
+    }
+
     /// `open` is given the seed.
     fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
         let (subject, model) = self.subject()?;
