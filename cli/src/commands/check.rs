@@ -175,7 +175,7 @@ fn failure(args: &CheckArgs, run: &Checked) -> Option<String> {
                 let (change, category) = (&part.change, part.category.replace('_', " "));
                 format!("{} ({category}, {})", change.name, bytes::signed(change.difference()))
             };
-            let parts: Vec<String> = comparison.grown().take(NAMED).map(part).collect();
+            let parts: Vec<String> = comparison.grown().iter().take(NAMED).map(part).collect();
             let who = match parts.is_empty() {
                 false => format!("most in {}", parts.join(", ")),
                 true => format!("the peak is reached by {}", run.now.memory.peak.maker()),

@@ -103,11 +103,11 @@ fn details(comparison: &Comparison, style: Style) -> String {
         let phases: Vec<String> = comparison.phases.iter().map(one).collect();
         out += &format!("  {}\n", wrapped(&format!("peaks of the phases: {}", phases.join(", ")), WIDTH - 2, 4));
     }
-    let grown: Vec<&Part> = comparison.grown().collect();
+    let grown = comparison.grown();
     if grown.is_empty() {
         return out + "  what the peak is made of did not grow\n";
     }
-    let row = |part: &&Part| {
+    let row = |part: &Part| {
         vec![
             Cell::Text(part.change.name.clone()),
             Cell::Text(part.category.replace('_', " ")),

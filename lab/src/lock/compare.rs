@@ -1,5 +1,6 @@
 //! Two footprints side by side: what grew, and who.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -123,10 +124,39 @@ impl Comparison {
         }
     }
 
-    /// The parts of the peak that grew, most first.
-    pub fn grown(&self) -> impl Iterator<Item = &Part> {
-        self.parts.iter().filter(|part| part.change.difference() > 0)
+    /// The parts of the peak that grew, most first. The same operator in modules whose names differ by a number (layers) is one part, named after the
+    /// first of them.
+    pub fn grown(&self) -> Vec<Part> {
+        let mut alike: BTreeMap<(&str, String), (Part, usize)> = BTreeMap::new();
+        for part in self.parts.iter().filter(|part| part.change.difference() > 0) {
+            match alike.entry((&part.category, kind(&part.change.name))) {
+                Entry::Vacant(entry) => drop(entry.insert((part.clone(), 0))),
+                Entry::Occupied(mut entry) => {
+                    let (sum, others) = entry.get_mut();
+                    sum.change.baseline += part.change.baseline;
+                    sum.change.now += part.change.now;
+                    *others += 1;
+                }
+            }
+        }
+        let named = |(mut part, others): (Part, usize)| {
+            if others > 0 {
+                part.change.name += &format!(" and {others} alike");
+            }
+            part
+        };
+        let mut grown: Vec<Part> = alike.into_values().map(named).collect();
+        grown.sort_by_key(|part| std::cmp::Reverse(part.change.difference()));
+        grown
     }
+}
+
+/// Who allocated, without the numbers of layers: `addmm of blocks.*.fc1`.
+fn kind(who: &str) -> String {
+    let Some((op, scope)) = who.split_once(" of ") else { return who.into() };
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = scope.split('.').map(|part| if number(part) { "*" } else { part });
+    format!("{op} of {}", parts.collect::<Vec<_>>().join("."))
 }
 
 /// The entries of two maps that differ; what is not there holds nothing.
@@ -188,13 +218,26 @@ mod tests {
     fn growth_names_who_grew() {
         let found = compared(&run(1000, 500, 10), &run(1600, 400, 10), Tolerance::Bytes(0));
         assert_eq!((found.verdict, found.grew.as_slice()), (Verdict::Grew, ["allocated".to_string()].as_slice()));
-        let culprit = found.grown().next().unwrap();
+        let culprit = &found.grown()[0];
         assert_eq!((culprit.change.name.as_str(), culprit.change.difference()), ("relu of 1", 600));
         assert_eq!(found.parts.last().unwrap().change.difference(), -100);
         assert_eq!(found.settings, [("batch".to_string(), Value::from(1000), Value::from(1600))]);
         let leak = compared(&run(1000, 500, 10), &run(1000, 500, 11), Tolerance::Bytes(0));
         assert_eq!((leak.verdict, leak.grew.as_slice()), (Verdict::Grew, ["held".to_string()].as_slice()));
-        assert_eq!(leak.grown().count(), 0);
+        assert!(leak.grown().is_empty());
+    }
+
+    #[test]
+    fn layers_that_grew_alike_are_named_once() {
+        let mut after = run(1000, 500, 10);
+        for (who, bytes) in [("mm of b.0.fc", 30), ("mm of b.1.fc", 20), ("mm of b.1.up", 40), ("add", 5)] {
+            after.memory.at_peak.entry("input".into()).or_default().insert(who.into(), bytes);
+        }
+        let found = compared(&run(1000, 500, 10), &after, Tolerance::Bytes(0));
+        let named: Vec<(String, i64)> =
+            found.grown().into_iter().map(|part| (part.change.name.clone(), part.change.difference())).collect();
+        let expected = [("mm of b.0.fc and 1 alike", 50), ("mm of b.1.up", 40), ("add", 5)];
+        assert_eq!(named, expected.map(|(name, bytes)| (name.to_string(), bytes)));
     }
 
     #[test]
