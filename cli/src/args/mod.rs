@@ -18,6 +18,7 @@ pub(crate) mod scan;
 mod snapshot;
 mod training;
 mod values;
+mod weights;
 
 use std::ffi::OsString;
 
@@ -38,6 +39,7 @@ pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,
 };
 pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
+pub(crate) use weights::WeightsArgs;
 
 use crate::exit::Failure;
 
@@ -105,7 +107,10 @@ pub(crate) enum Command {
             Example: the peak for three batch sizes\n  \
             vramlab train --model simple-cnn -L batch 32,64,128\n\n\
             Example: a network split over two devices\n  \
-            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4")]
+            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4\n\n\
+            Example: ten steps in two halves\n  \
+            vramlab train --model mlp --data digits --steps 5 --save half.safetensors\n  \
+            vramlab train --model mlp --data digits --steps 5 --resume half.safetensors")]
     Train(TrainArgs),
     /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
     #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \

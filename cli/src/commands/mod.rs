@@ -23,6 +23,7 @@ mod subject;
 pub(crate) mod techniques;
 mod train;
 mod tune;
+mod weights;
 
 use crate::args::{Command, Invocation};
 use crate::exit::{Code, Failure, Result};
