@@ -1,7 +1,7 @@
 //! Files that are there whole or not at all.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -111,13 +111,32 @@ impl Destination {
 }
 
 fn write_file(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    fill_file(path, &mut |out| out.write_all(contents))
+}
+
+/// What fills a file.
+type Filling<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+
+/// Writes a file piece by piece: it appears complete, under its own name, or not at all.
+///
+/// # Errors
+/// The system's, naming the file.
+pub(crate) fn fill(path: &Path, filling: Filling<'_>) -> Result<()> {
+    let written = fill_file(path, filling).with_context(|| format!("cannot write {}", path.display()));
+    written.map_err(|error| Failure::new(Code::Usage, error))
+}
+
+fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Ok(OpenOptions::new().write(true).open(path)?.write_all(contents)?);
+        return Ok(filling(&mut OpenOptions::new().write(true).open(path)?)?);
     }
     // A link stays one: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut file = beside(&target)?;
-    file.write_all(contents)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    filling(&mut out)?;
+    out.flush()?;
+    drop(out);
     file.as_file().sync_all()?;
     file.persist(&target).map_err(|error| error.error)?;
     Ok(())

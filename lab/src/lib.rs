@@ -4,6 +4,7 @@
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! experiments → pipeline, data_parallel → training: a network split over devices, and one step divided among many
 //! report: pages and exports, from results as JSON and from histories of events
+//! lock: a run's memory, written down and compared
 //! snapshot → replay
 //! ```
 //!
@@ -20,6 +21,7 @@ pub mod figures;
 pub mod fit;
 pub mod forensics;
 pub mod huggingface;
+pub mod lock;
 pub mod model_file;
 pub mod models;
 pub mod pipeline;

@@ -423,6 +423,17 @@ impl Device {
         (self.0.seed.load(Relaxed), offset)
     }
 
+    /// The random generator's key and the next counter.
+    pub fn random_state(&self) -> (u64, u64) {
+        (self.0.seed.load(Relaxed), self.0.random_offset.load(Relaxed))
+    }
+
+    /// Goes on drawing from where a generator stood.
+    pub fn set_random_state(&self, (seed, offset): (u64, u64)) {
+        self.0.seed.store(seed, Relaxed);
+        self.0.random_offset.store(offset, Relaxed);
+    }
+
     /// Where the random generator stands; for a recomputation that must draw the same numbers.
     pub(crate) fn random_offset(&self) -> u64 {
         self.0.random_offset.load(Relaxed)

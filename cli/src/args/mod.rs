@@ -3,6 +3,7 @@
 //! One file per group of flags; commands are made of groups. A configuration file (`config`) is turned into flags that stand before the typed
 //! ones, and one point of a scan (`scan`) into flags that stand behind them; as the last of equal flags wins, that is all there is to precedence.
 
+mod check;
 mod config;
 mod device;
 mod model;
@@ -17,11 +18,13 @@ pub(crate) mod scan;
 mod snapshot;
 mod training;
 mod values;
+mod weights;
 
 use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use check::{CheckArgs, run_flags, with_flags};
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use model::{AttentionName, KeepName, ModelArgs};
@@ -36,6 +39,7 @@ pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,
 };
 pub(crate) use training::{ImplementationName, ProfileArgs, RecordArgs, TrainArgs, TrainingArgs, ZeroGrad};
+pub(crate) use weights::WeightsArgs;
 
 use crate::exit::Failure;
 
@@ -103,7 +107,10 @@ pub(crate) enum Command {
             Example: the peak for three batch sizes\n  \
             vramlab train --model simple-cnn -L batch 32,64,128\n\n\
             Example: a network split over two devices\n  \
-            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4")]
+            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4\n\n\
+            Example: ten steps in two halves\n  \
+            vramlab train --model mlp --data digits --steps 5 --save half.safetensors\n  \
+            vramlab train --model mlp --data digits --steps 5 --resume half.safetensors")]
     Train(TrainArgs),
     /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
     #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
@@ -128,6 +135,18 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]
     Tune(TuneArgs),
+    /// Hold runs against a memory lock file: fails when memory grew, and names who grew.
+    #[command(
+        after_help = "Example: write down what a run takes, and fail in continuous integration when it takes more\n  \
+            vramlab check --baseline memory.lock.json --update --model gpt2 --batch 8\n  \
+            vramlab check --baseline memory.lock.json\n\n\
+            Example: a second run in the same file, and 2 % of growth allowed\n  \
+            vramlab check --baseline memory.lock.json --update --name small --model-file examples/models/digits-mlp.toml\n  \
+            vramlab check --baseline memory.lock.json --tolerance 2%\n\n\
+            Example: after a change that was meant\n  \
+            vramlab check --baseline memory.lock.json --update"
+    )]
+    Check(CheckArgs),
     /// Explain a pasted out-of-memory message of PyTorch, and what to try.
     #[command(after_help = "Example: what the end of a log says\n  \
             tail -n 20 train.log | vramlab explain -")]

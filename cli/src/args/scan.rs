@@ -11,7 +11,7 @@ use crate::exit::{Failure, Result};
 const MAX_POINTS: usize = 10_000;
 
 /// Options that say where things go, not what is run.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 17] = [
     "parameter-list",
     "parameter-scan",
     "parameter-step-size",
@@ -25,6 +25,7 @@ const FIXED: [&str; 16] = [
     "events",
     "snapshot",
     "summary",
+    "save",
     "config",
     "help",
     "version",

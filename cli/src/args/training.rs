@@ -9,7 +9,7 @@ use memcore::Profile;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs};
+use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
 use crate::output::Destination;
 
 /// How the network is trained.
@@ -128,6 +128,8 @@ pub(crate) struct TrainArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub training: TrainingArgs,
+    #[command(flatten)]
+    pub weights: WeightsArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod data_parallel;
+pub(crate) mod check;
 mod devices;
 mod docs;
 mod events;
@@ -23,6 +24,7 @@ mod subject;
 pub(crate) mod techniques;
 mod train;
 mod tune;
+mod weights;
 
 use crate::args::{Command, Invocation};
 use crate::exit::{Code, Failure, Result};
@@ -50,6 +52,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
+        Command::Check(args) => check::run(args, invocation, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),

@@ -8,12 +8,12 @@ use lab::record::Row;
 use lab::report::{Recording, op_name};
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
-use lab::training::{Failed, Partial, Progress as Step, RunResult};
+use lab::training::{Failed, Partial, Progress as Step, RunResult, TrainingState};
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId, Snapshot as Segments};
 use serde_json::{Map, Value, json};
 
-use super::{events, plan::Plan};
+use super::{events, plan::Plan, weights};
 use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
 use crate::progress::Progress;
@@ -70,6 +70,8 @@ pub(crate) struct Report {
     pub snapshot: Option<Document>,
     /// The same for pages and exports, if asked for.
     pub recording: Option<Recording>,
+    /// Weights and state after the last step, if asked for.
+    pub saved: Option<TrainingState>,
 }
 
 /// How many scopes are named.
@@ -148,7 +150,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         }
         seen.step(&step)
     };
-    let result = plan.subject.train(&device, &plan.run, &plan.source, on_step);
+    let (result, saved) = weights::train(plan, &device, on_step)?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     let (outcome, partial) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default()),
@@ -195,6 +197,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         events,
         snapshot,
         recording,
+        saved,
     })
 }
 

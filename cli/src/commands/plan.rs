@@ -15,9 +15,10 @@ use serde_json::{Map, Value, json};
 use super::opening::Opening;
 use super::snapshot::format_of;
 use super::subject::Subject;
+use super::weights;
 use crate::args::{
-    AllocatorArgs, AttentionName, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs, PaperArgs,
-    ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
+    PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
 };
 use crate::exit::{Code, Failure, Result};
 use crate::output::Destination;
@@ -56,6 +57,8 @@ pub(super) struct Plan {
     pub exports: ExportArgs,
     /// Where the page goes.
     pub page: HtmlArgs,
+    /// Where it begins, and where it leaves its state.
+    pub weights: WeightsArgs,
 }
 
 /// What `train` and `predict` have in common.
@@ -83,11 +86,29 @@ impl Plan {
             like: "native",
             record: &args.record,
         };
-        common.plan(|seed| {
-            let opening = Opening::on_device(&args.device, &args.allocator, seed, ui)?;
-            let device = json!({ "backend": opening.backend_name(), "device": args.device.device });
-            Ok((opening, device))
-        })
+        weights::check(&args.weights)?;
+        let mut plan = common.plan_on(&args.device, ui)?;
+        for (name, file) in [("load", &args.weights.load), ("resume", &args.weights.resume)] {
+            let setting = file.as_ref().map(|file| (name.to_string(), json!(file.display().to_string())));
+            plan.settings.extend(setting);
+        }
+        Ok(Self { weights: args.weights.clone(), ..plan })
+    }
+
+    /// On a device, what could as well be on paper.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub(super) fn on_device(device: &DeviceArgs, args: &PaperArgs, ui: &Ui) -> Result<Self> {
+        let common = Common {
+            model: &args.model,
+            training: &args.training,
+            allocator: &args.allocator,
+            profile: &args.profile,
+            like: "native",
+            record: &RecordArgs::default(),
+        };
+        common.plan_on(device, ui)
     }
 
     /// On paper.
@@ -199,6 +220,14 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
 }
 
 impl Common<'_> {
+    fn plan_on(&self, device: &DeviceArgs, ui: &Ui) -> Result<Plan> {
+        self.plan(|seed| {
+            let opening = Opening::on_device(device, self.allocator, seed, ui)?;
+            let named = json!({ "backend": opening.backend_name(), "device": device.device });
+            Ok((opening, named))
+        })
+    }
+
     /// `open` is given the seed.
     fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
         let (subject, model) = self.subject()?;
@@ -240,8 +269,8 @@ impl Common<'_> {
             Some(out) => Some((out.clone(), format_of(&out, None)?)),
             None => None,
         };
-        let page = HtmlArgs::default();
-        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, stats, exports, page })
+        let (page, weights) = (HtmlArgs::default(), WeightsArgs::default());
+        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, stats, exports, page, weights })
     }
 
     /// The network, and what its file says of training it.

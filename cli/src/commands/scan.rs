@@ -34,6 +34,11 @@ pub(super) fn run(
             "--events, --snapshot, --summary, --export-trace …: they belong to one run, not to a scan",
         ));
     }
+    if let Command::Train(args) = &invocation.cli.command
+        && args.weights.save.is_some()
+    {
+        return Err(Failure::usage("--save: it belongs to one run, not to a scan"));
+    }
     output::check(args.destinations().chain(&page.html))?;
     let points = args::scan::points(&invocation.axes);
     // All plans before the first run: a bad value is found while nothing is done.

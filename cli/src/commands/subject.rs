@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use lab::huggingface::{self, Keep, Pretrained};
 use lab::models::{Architecture, Defaults, Recompute, Task};
-use lab::training::{self, Failed, Progress, RunResult, RunSettings, Source};
+use lab::training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
 use crate::args::ModelArgs;
@@ -97,11 +97,28 @@ impl Subject {
         source: &Source,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<RunResult, Failed> {
+        self.train_from(device, settings, source, &mut Continuation::default(), progress)
+    }
+
+    /// The same, with a beginning from a file, or with what the next run needs to go on.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train); a file that does not fit.
+    pub(super) fn train_from(
+        &self,
+        device: &Device,
+        settings: &RunSettings,
+        source: &Source,
+        continuation: &mut Continuation<'_>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<RunResult, Failed> {
         match self {
             Self::Architecture(architecture) => {
-                training::train(architecture.as_ref(), device, settings, source.clone(), progress)
+                training::train_from(architecture.as_ref(), device, settings, source.clone(), continuation, progress)
             }
-            Self::Pretrained(model, keep) => huggingface::train(model, device, settings, *keep, progress),
+            Self::Pretrained(model, keep) => {
+                huggingface::train_from(model, device, settings, *keep, continuation, progress)
+            }
         }
     }
 }

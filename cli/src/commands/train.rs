@@ -10,6 +10,7 @@ use super::outcome::{Report, execute};
 use super::plan::Plan;
 use super::report;
 use super::snapshot::written;
+use super::weights;
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
@@ -46,7 +47,8 @@ pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Re
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
     let pages = plan.page.html.iter().chain(plan.exports.destinations());
-    output::check(args.destinations().chain(&plan.events).chain(snapshot).chain(pages))?;
+    let files = plan.events.iter().chain(snapshot).chain(pages).chain(&plan.weights.save);
+    output::check(args.destinations().chain(files))?;
     ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
     let progress = Progress::new(ui, plan.run.steps as u64);
     execute(plan, ui, Some(&progress))
@@ -60,6 +62,9 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
     let mut json = report.json();
     if let Value::Object(json) = &mut json {
         json.extend(extra.json);
+    }
+    if let (Some(destination), Some(state)) = (&plan.weights.save, &report.saved) {
+        weights::write(destination, state)?;
     }
     let to_stdout = |out: &Destination| *out == Destination::Stdout;
     let events_take_stdout =

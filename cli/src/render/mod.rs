@@ -2,6 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
+pub(crate) mod check;
 pub(crate) mod claims;
 pub(crate) mod data_parallel;
 pub(crate) mod experiment;

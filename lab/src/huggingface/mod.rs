@@ -29,7 +29,7 @@ use serde_json::Value;
 pub use attention::Attention;
 use keys::Keys;
 pub use network::{Inputs, Network, Output};
-pub use trainer::{Keep, Trainer, train};
+pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
 use crate::models::{Defaults, Input, Loss, Task};

@@ -19,7 +19,9 @@ use super::{InputKind, Pretrained};
 use crate::data::SplitMix64;
 use crate::error::{Error, Result};
 use crate::record::Row;
-use crate::training::{Failed, Partial, Progress, RunResult, RunSettings, Schedule, Steps, Update};
+use crate::training::{
+    Continuation, Failed, Partial, Parts, Progress, RunResult, RunSettings, Schedule, Steps, Update,
+};
 
 /// What of the result the script holds until the next one is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -87,6 +89,18 @@ impl Trainer {
     /// Number of trained values; shared ones count once.
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+    }
+
+    /// What its future depends on. These networks have no buffers that a file holds.
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            device: &self.device,
+            parameters: &self.parameters,
+            buffers: &[],
+            update: &mut self.update,
+            settings: &self.settings,
+            data: "synthetic".into(),
+        }
     }
 
     /// The rows taken so far.
@@ -213,15 +227,40 @@ pub fn train(
     keep: Keep,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
+    train_from(model, device, settings, keep, &mut Continuation::default(), progress)
+}
+
+/// The same, with a beginning from a file, or with what the next run needs to go on.
+///
+/// # Errors
+/// As [`training::train_from`](crate::training::train_from).
+pub fn train_from(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    keep: Keep,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    continuation.check(device)?;
     let mut trainer = Trainer::new(model, device, settings, keep)?;
-    let (Steps { losses, ms_per_step, interrupted }, failure) =
-        Steps::take(settings.steps, progress, |step| trainer.step(step));
+    let first = continuation.first_step(device, &mut trainer.parts())?;
+    if continuation.resumes() {
+        trainer.row("resume");
+    }
+    let mut done = 0;
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.steps, progress, |step| {
+        let loss = trainer.step(first + step)?;
+        done = step + 1;
+        Ok(loss)
+    });
     if let Some(error) = failure {
         let rows = std::mem::take(&mut trainer.rows);
         return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
     }
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
+    continuation.end(&trainer.parts(), first + done)?;
     let parameters = trainer.parameter_count();
     let mut rows = std::mem::take(&mut trainer.rows);
     drop(trainer);

@@ -17,7 +17,7 @@ pub(crate) use pieces::values_by_piece;
 pub use recompute::Recompute;
 
 use memcore::nn::{Init, ListSlot, Module, Parameter, Training, VariableSlot};
-use memcore::{DType, Device};
+use memcore::{Array, DType, Device};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -69,6 +69,8 @@ pub struct Task {
 
 /// A network on a device, with its parameters in the order of their creation.
 pub struct Model {
+    /// Tensors that are part of it and not trained, with their paths: running statistics. They are the module's own, and go with it.
+    pub buffers: Vec<(String, Array)>,
     /// The network.
     pub module: Box<dyn Module>,
     /// Its parameters.
@@ -226,7 +228,8 @@ impl Model {
     /// Around a module whose parameters were made through `init`.
     pub(crate) fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
         let (parameters, training) = (init.parameters(), init.training());
-        Self { module, parameters, training, variables: init.variables(), lists: init.lists(), task }
+        let (buffers, variables, lists) = (init.buffers(), init.variables(), init.lists());
+        Self { buffers, module, parameters, training, variables, lists, task }
     }
 
     /// The same network in another type: its parameters are converted one by one, each old one let go when the new one is there, as
@@ -235,7 +238,8 @@ impl Model {
     /// # Errors
     /// Those of the device.
     pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
-        let Self { module, parameters, .. } = self;
+        let Self { buffers, module, parameters, .. } = self;
+        drop(buffers);
         drop(module);
         let init = Init::converting(device, dtype, seed, parameters);
         let module = architecture.build(&init)?;

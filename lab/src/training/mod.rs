@@ -1,5 +1,6 @@
 //! One training step, with its phases marked, and runs of many.
 
+mod checkpoint;
 mod optimizer;
 mod run;
 mod schedule;
@@ -8,9 +9,11 @@ mod source;
 mod trainer;
 mod update;
 
+pub(crate) use checkpoint::Parts;
+pub use checkpoint::{Begin, Continuation, HostTensor, StateFile, TrainingState};
 pub use optimizer::{OptimizerKind, OptimizerSettings};
 pub(crate) use run::Steps;
-pub use run::{Accuracy, Failed, Partial, Progress, RunResult, evaluate, loss, train};
+pub use run::{Accuracy, Failed, Partial, Progress, RunResult, evaluate, loss, train, train_from};
 pub use schedule::{Phase, RowAfter, Schedule};
 pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};

@@ -8,6 +8,7 @@ use memcore::memory::{PeakComposition, Rings, Usage};
 use memcore::{Device, NoGrad, Tensor, ops};
 use serde::Serialize;
 
+use super::checkpoint::Continuation;
 use super::settings::RunSettings;
 use super::source::{Source, from_dataset};
 use super::trainer::Trainer;
@@ -172,15 +173,41 @@ pub fn train(
     source: Source,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
+    train_from(architecture, device, settings, source, &mut Continuation::default(), progress)
+}
+
+/// The same, with a beginning from a file, or with what the next run needs to go on. A run that goes on has a row `resume`, and its steps are
+/// numbered on.
+///
+/// # Errors
+/// As [`train`]; a file that does not fit; [`Error::Usage`] for a state that is wanted of a device that computes nothing.
+pub fn train_from(
+    architecture: &dyn Architecture,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    continuation.check(device)?;
     let mut trainer = Trainer::new(architecture, device, settings, source.clone(), "")?;
-    let (Steps { losses, ms_per_step, interrupted }, failure) =
-        Steps::take(settings.steps, progress, |step| trainer.step(step));
+    let first = continuation.first_step(device, &mut trainer.parts())?;
+    if continuation.resumes() {
+        trainer.row("resume");
+    }
+    let mut done = 0;
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.steps, progress, |step| {
+        let loss = trainer.step(first + step)?;
+        done = step + 1;
+        Ok(loss)
+    });
     if let Some(error) = failure {
         let rows = trainer.finish(None);
         return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
     }
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
+    continuation.end(&trainer.parts(), first + done)?;
     let parameters = trainer.model().parameter_count();
     let accuracy = match &source {
         Source::Dataset { data, .. } if device.computes() && !interrupted => {

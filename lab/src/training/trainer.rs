@@ -5,6 +5,7 @@ use memcore::nn::ListSlot;
 use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
+use super::checkpoint::{Parts, data_name};
 use super::run::loss;
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
@@ -118,6 +119,18 @@ impl Trainer {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// What its future depends on.
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            device: &self.device,
+            parameters: &self.model.parameters,
+            buffers: &self.model.buffers,
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(&self.source),
+        }
     }
 
     /// The rows taken so far.
@@ -263,6 +276,7 @@ impl Trainer {
     /// the parameters until it goes itself. What stays allocated are the libraries' workspaces. Returns the rows, with a last one.
     pub fn finish(self, label: Option<&str>) -> Vec<Row> {
         let Self { model, update, held, mut rows, .. } = self;
+        drop(model.buffers);
         drop(model.module);
         drop(model.parameters);
         drop(update);

@@ -38,6 +38,26 @@ impl Update {
         }
     }
 
+    /// What holds the optimizer's state; `None` for a program that takes no step.
+    pub(super) fn optimizer(&self) -> Option<&dyn Optimizer> {
+        self.optimizer.as_deref()
+    }
+
+    /// The same, to give it another state.
+    pub(super) fn optimizer_mut(&mut self) -> Option<&mut (dyn Optimizer + 'static)> {
+        self.optimizer.as_deref_mut()
+    }
+
+    /// What scales the loss, where something does.
+    pub(super) fn scaler(&self) -> Option<&GradScaler> {
+        self.scaler.as_ref()
+    }
+
+    /// The same, to give it another scale.
+    pub(super) fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
+        self.scaler.as_mut()
+    }
+
     /// Gradients are let go or zeroed.
     ///
     /// # Errors

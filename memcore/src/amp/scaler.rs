@@ -67,6 +67,21 @@ impl GradScaler {
         }
     }
 
+    /// The scale (f32) and the number of clean steps in a row (i32), under PyTorch's names; `None` before the first loss.
+    pub fn state(&self) -> Option<[(&'static str, Array); 2]> {
+        let State { scale, growth_tracker } = self.state.as_ref()?;
+        Some([("scale", scale.clone()), ("growth_tracker", growth_tracker.clone())])
+    }
+
+    /// Puts both on the device as the first loss would, for the caller to overwrite.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn make_state(&mut self, device: &Device) -> Result<[(&'static str, Array); 2]> {
+        let State { scale, growth_tracker } = self.state.insert(State::new(device, &self.options)?);
+        Ok([("scale", scale.clone()), ("growth_tracker", growth_tracker.clone())])
+    }
+
     /// `loss · scale`.
     ///
     /// # Errors

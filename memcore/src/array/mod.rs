@@ -1,5 +1,6 @@
 //! Values on a device: a storage and a view of it. An array knows nothing of history.
 
+mod bytes;
 mod compute;
 mod element;
 mod grid_reduce;

@@ -307,6 +307,11 @@ impl Init {
         self.shared.parameters.borrow().clone()
     }
 
+    /// All buffers made so far, in the order of their creation, with their paths.
+    pub fn buffers(&self) -> Vec<(String, Array)> {
+        self.shared.buffers.borrow().clone()
+    }
+
     fn fill(&self, array: &Array, fill: Fill) -> Result<()> {
         let stream = self.shared.streams.replace(self.shared.streams.get() + 1);
         if !array.device().computes() {

@@ -1,6 +1,8 @@
 //! Adagrad.
 
-use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
+use super::{
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
@@ -158,6 +160,18 @@ impl Optimizer for Adagrad {
             Implementation::Loop => self.step_loop(gradients),
             Implementation::Foreach | Implementation::Fused => self.step_foreach(gradients),
         }
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        let (sum, steps) = (self.sums.get(index)?, self.steps.get(index)?);
+        Some(ParameterState { steps: Some(*steps), tensors: vec![("sum", sum.clone())] })
+    }
+
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
+        nth(&self.parameters, index)?;
+        // The sums were made with the optimizer.
+        self.steps[index] = steps;
+        Ok(self.state(index))
     }
 
     fn zero_grad_name(&self) -> &'static str {

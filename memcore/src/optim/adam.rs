@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
+use super::{
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+};
 use crate::array::Array;
 use crate::backend::kernel::{AdamStep, AdamTensors, BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
@@ -89,23 +91,10 @@ impl Adam {
 
     /// Makes missing state: the step counter (where it is on the device), first moment, second moment.
     fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
-        let on_device = self.options.capturable || self.options.implementation == Implementation::Fused;
         for (i, _) in gradients {
-            if self.states[*i].is_some() {
-                continue;
+            if self.states[*i].is_none() {
+                self.states[*i] = Some(self.options.first_state(self.parameters[*i].array())?);
             }
-            let p = self.parameters[*i].array();
-            let zeros = |p: &Array| Ok::<_, crate::Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-            let device_steps = if on_device {
-                let _op = context::op("zeros");
-                Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
-            } else {
-                None
-            };
-            let _op = context::op("zeros_like");
-            let (exp_avg, exp_avg_sq) = (zeros(p)?, zeros(p)?);
-            let max_exp_avg_sq = if self.options.amsgrad { Some(zeros(p)?) } else { None };
-            self.states[*i] = Some(State { steps: 0, device_steps, exp_avg, exp_avg_sq, max_exp_avg_sq });
         }
         Ok(())
     }
@@ -240,6 +229,21 @@ impl Adam {
 }
 
 impl AdamOptions {
+    /// The state of a parameter before its first step.
+    fn first_state(&self, p: &Array) -> Result<State> {
+        let zeros = |p: &Array| Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
+        let device_steps = if self.capturable || self.implementation == Implementation::Fused {
+            let _op = context::op("zeros");
+            Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
+        } else {
+            None
+        };
+        let _op = context::op("zeros_like");
+        let (exp_avg, exp_avg_sq) = (zeros(p)?, zeros(p)?);
+        let max_exp_avg_sq = if self.amsgrad { Some(zeros(p)?) } else { None };
+        Ok(State { steps: 0, device_steps, exp_avg, exp_avg_sq, max_exp_avg_sq })
+    }
+
     fn update_moments(&self, s: &State, grad: &Array) -> Result<()> {
         s.exp_avg.ternary_(TernaryOp::Lerp { weight: 1.0 - self.betas[0] }, grad, grad)?;
         s.exp_avg_sq.unary_(UnaryOp::Affine { mul: self.betas[1], add: 0.0 })?;
@@ -269,6 +273,22 @@ impl Optimizer for Adam {
             Implementation::Foreach => self.step_foreach(gradients),
             Implementation::Fused => self.step_fused(gradients),
         }
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        let state = self.states.get(index)?.as_ref()?;
+        let mut tensors = vec![("exp_avg", state.exp_avg.clone()), ("exp_avg_sq", state.exp_avg_sq.clone())];
+        tensors.extend(state.max_exp_avg_sq.clone().map(|largest| ("max_exp_avg_sq", largest)));
+        Some(ParameterState { steps: Some(state.steps), tensors })
+    }
+
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
+        let state = self.options.first_state(nth(&self.parameters, index)?.array())?;
+        if let Some(counter) = &state.device_steps {
+            counter.fill_(f64::from(steps))?;
+        }
+        self.states[index] = Some(State { steps, ..state });
+        Ok(self.state(index))
     }
 
     fn zero_grad_name(&self) -> &'static str {

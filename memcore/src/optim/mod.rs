@@ -52,6 +52,14 @@ impl Drop for Parameters {
     }
 }
 
+/// What an optimizer keeps of one parameter.
+pub struct ParameterState {
+    /// Steps taken, where the optimizer counts them.
+    pub steps: Option<i32>,
+    /// Its tensors under PyTorch's names: `exp_avg`, `momentum_buffer`, …
+    pub tensors: Vec<(&'static str, Array)>,
+}
+
 /// Something that updates parameters from their gradients.
 pub trait Optimizer {
     /// One step. Parameters without a gradient are left alone. State is made at the first step that needs it.
@@ -59,6 +67,16 @@ pub trait Optimizer {
     /// # Errors
     /// Those of the device. After an out of memory some parameters may have been updated and others not.
     fn step(&mut self) -> Result<()>;
+
+    /// What it keeps of the parameter of this number; `None` before its first step, and where it keeps nothing.
+    fn state(&self, index: usize) -> Option<ParameterState>;
+
+    /// Makes what a first step would make for the parameter of this number, as after `steps` steps. The tensors are contiguous and hold 0, for the
+    /// caller to overwrite. `None` where the optimizer keeps nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a number beyond the parameters; those of the device.
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>>;
 
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
@@ -81,6 +99,12 @@ pub trait Optimizer {
         }
         Ok(())
     }
+}
+
+/// The parameter of this number.
+fn nth(parameters: &[Parameter], index: usize) -> Result<&Parameter> {
+    let beyond = || crate::Error::invalid("optimizer", format!("parameter {index} of {}", parameters.len()));
+    parameters.get(index).ok_or_else(beyond)
 }
 
 /// The parameters that have a gradient, by index, with it.

@@ -1,6 +1,8 @@
 //! RMSprop.
 
-use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
+use super::{
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
@@ -73,17 +75,10 @@ impl RmsProp {
     }
 
     fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
-        let _op = context::op("zeros_like");
         for (i, _) in gradients {
-            if self.states[*i].is_some() {
-                continue;
+            if self.states[*i].is_none() {
+                self.states[*i] = Some(self.options.first_state(self.parameters[*i].array())?);
             }
-            let p = self.parameters[*i].array();
-            let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-            let square_avg = zeros()?;
-            let momentum_buffer = if self.options.momentum > 0.0 { Some(zeros()?) } else { None };
-            let grad_avg = if self.options.centered { Some(zeros()?) } else { None };
-            self.states[*i] = Some(State { square_avg, momentum_buffer, grad_avg });
         }
         Ok(())
     }
@@ -137,6 +132,16 @@ impl RmsProp {
 }
 
 impl RmsPropOptions {
+    /// The state of a parameter before its first step.
+    fn first_state(&self, p: &Array) -> Result<State> {
+        let _op = context::op("zeros_like");
+        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
+        let square_avg = zeros()?;
+        let momentum_buffer = if self.momentum > 0.0 { Some(zeros()?) } else { None };
+        let grad_avg = if self.centered { Some(zeros()?) } else { None };
+        Ok(State { square_avg, momentum_buffer, grad_avg })
+    }
+
     fn update_averages(&self, s: &State, grad: &Array) -> Result<()> {
         s.square_avg.unary_(UnaryOp::Affine { mul: self.alpha, add: 0.0 })?;
         s.square_avg.ternary_(TernaryOp::Addcmul { value: 1.0 - self.alpha }, grad, grad)?;
@@ -182,6 +187,19 @@ impl Optimizer for RmsProp {
             Implementation::Loop => self.step_loop(gradients),
             Implementation::Foreach | Implementation::Fused => self.step_foreach(gradients),
         }
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        let state = self.states.get(index)?.as_ref()?;
+        let mut tensors = vec![("square_avg", state.square_avg.clone())];
+        tensors.extend(state.momentum_buffer.clone().map(|buffer| ("momentum_buffer", buffer)));
+        tensors.extend(state.grad_avg.clone().map(|average| ("grad_avg", average)));
+        Some(ParameterState { steps: None, tensors })
+    }
+
+    fn make_state(&mut self, index: usize, _steps: i32) -> Result<Option<ParameterState>> {
+        self.states[index] = Some(self.options.first_state(nth(&self.parameters, index)?.array())?);
+        Ok(self.state(index))
     }
 
     fn zero_grad_name(&self) -> &'static str {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Implementation, Optimizer, Parameters, decayed, drop_reversed, negated, with_gradients};
+use super::{
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, SgdStep, SgdTensors};
 use crate::context;
@@ -197,6 +199,21 @@ impl Optimizer for Sgd {
             Implementation::Foreach => self.step_foreach(gradients),
             Implementation::Fused => self.step_fused(gradients),
         }
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        let buffer = self.buffers.get(index)?.clone()?;
+        Some(ParameterState { steps: None, tensors: vec![("momentum_buffer", buffer)] })
+    }
+
+    fn make_state(&mut self, index: usize, _steps: i32) -> Result<Option<ParameterState>> {
+        let parameter = nth(&self.parameters, index)?;
+        if self.options.momentum == 0.0 {
+            return Ok(None);
+        }
+        let buffer = context::within("clone", || parameter.array().zeros_like())?;
+        self.buffers[index] = Some(buffer.with_category(Category::OptimizerState));
+        Ok(self.state(index))
     }
 
     fn zero_grad_name(&self) -> &'static str {

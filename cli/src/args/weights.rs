@@ -1,0 +1,22 @@
+//! Where a training begins, and where it leaves its state.
+
+use std::path::PathBuf;
+
+use crate::output::Destination;
+
+/// Where a training begins, and where it leaves its state.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Weights")]
+pub(crate) struct WeightsArgs {
+    /// Begin with the weights of a safetensors file, whose tensors must have the names (PyTorch's), sizes and types of the model's. Everything else is
+    /// fresh.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "devices"])]
+    pub load: Option<PathBuf>,
+    /// Go on where the run that wrote this file with --save ended: weights, optimizer state, loss scale, random state, place in the data. --steps are
+    /// further ones.
+    #[arg(long, value_name = "FILE", conflicts_with = "devices")]
+    pub resume: Option<PathBuf>,
+    /// Write weights and state after the last step (or after Ctrl-C), in the safetensors format.
+    #[arg(long, value_name = "FILE", conflicts_with = "devices")]
+    pub save: Option<Destination>,
+}

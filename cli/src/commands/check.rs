@@ -1,0 +1,217 @@
+//! `vramlab check`: a memory lock file for continuous integration.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use lab::lock::{Comparison, Footprint, Lock, Locked, Part, SCHEMA, Verdict};
+use serde_json::{Map, Value, json};
+
+use super::plan::Plan;
+use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Destination, Results};
+use crate::render::{bytes, check as render};
+use crate::ui::Ui;
+
+/// The run's name, unless said.
+const DEFAULT: &str = "default";
+
+/// Who grew is named in the message up to this many.
+const NAMED: usize = 3;
+
+/// More is no lock file.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// A run of the file, and what it takes now.
+pub(crate) struct Checked {
+    /// Its name.
+    pub name: String,
+    /// The network.
+    pub model: String,
+    /// What it takes now.
+    pub now: Locked,
+    /// Beside what it took; `None` for a run that was not in the file.
+    pub comparison: Option<Comparison>,
+}
+
+/// Repeats the runs of a lock file and compares, or writes the file.
+///
+/// # Errors
+/// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are no lock files,
+/// settings that cannot work.
+pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<Code> {
+    let file = Destination::File(args.baseline.clone());
+    output::check(args.output.destinations().chain(args.update.then_some(&file)))?;
+    let words = &invocation.words;
+    let mut lock = match read(&args.baseline)? {
+        Some(lock) => lock,
+        None if args.update => Lock::new(env!("CARGO_PKG_VERSION")),
+        None => {
+            return Err(Failure::usage(format!("{}: no such file; --update writes it", args.baseline.display())));
+        }
+    };
+    let typed = args::run_flags(words)?;
+    let mut checked = Vec::new();
+    for (name, flags) in wanted(args, &lock, typed)? {
+        let at = |failure: Failure| Failure { code: failure.code, error: failure.error.context(format!("run {name}")) };
+        let cli = if args.update { args::with_flags(&own(words), &flags) } else { args::with_flags(words, &flags) };
+        let cli = cli.map_err(|failure| in_file(args, at(failure)))?;
+        let Some(found) = measured(&name, &cli, flags, ui).map_err(at)? else {
+            return Ok(Code::Interrupted);
+        };
+        let comparison =
+            lock.runs.get(&name).map(|baseline| Comparison::of(baseline, &found.now, args.tolerance.value));
+        checked.push(Checked { comparison, ..found });
+    }
+    if args.update {
+        lock.version = env!("CARGO_PKG_VERSION").into();
+        lock.runs.extend(checked.iter().map(|run| (run.name.clone(), run.now.clone())));
+        let text = lock.text().map_err(Failure::usage)?;
+        file.write(ui, text.as_bytes())?;
+    }
+    let table = render::table(&checked);
+    let text = render::text(args, &checked, ui.style);
+    output::deliver(ui, &args.output, &Results { json: &as_json(args, &checked), tables: &[table], text: &text })?;
+    let failures: Vec<String> = checked.iter().filter_map(|run| failure(args, run)).collect();
+    if args.update || failures.is_empty() {
+        return Ok(Code::Done);
+    }
+    Err(Failure::new(Code::Check, anyhow::Error::msg(failures.join("; "))))
+}
+
+/// The runs to be made, with their flags: the typed ones with `--update`, those of the file otherwise.
+fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Vec<(String, Map<String, Value>)>> {
+    let of = |(name, run): (&String, &Locked)| (name.clone(), run.flags.clone());
+    if args.update && (!typed.is_empty() || lock.runs.is_empty()) {
+        let name = args.name.clone().unwrap_or(DEFAULT.into());
+        if name.trim().is_empty() {
+            return Err(Failure::usage("--name: a run needs a name"));
+        }
+        return Ok(vec![(name, typed)]);
+    }
+    let runs: Vec<_> = lock.runs.iter().filter(|(name, _)| args.name.as_ref().is_none_or(|n| n == *name)).collect();
+    if runs.is_empty() {
+        let known: Vec<&str> = lock.runs.keys().map(String::as_str).collect();
+        let file = args.baseline.display();
+        return Err(Failure::usage(match &args.name {
+            Some(name) => format!("--name {name}: no such run in {file}; there are: {}", known.join(", ")),
+            None => format!("{file}: runs: there is none"),
+        }));
+    }
+    Ok(runs.into_iter().map(of).collect())
+}
+
+/// Without the flags of a run, which the file's entry has in full.
+fn own(words: &[OsString]) -> Vec<OsString> {
+    let program = words.first().cloned().unwrap_or_default();
+    vec![program, "check".into(), "--baseline=-".into()]
+}
+
+fn in_file(args: &CheckArgs, failure: Failure) -> Failure {
+    let file = args.baseline.display().to_string();
+    Failure { code: failure.code, error: failure.error.context(file) }
+}
+
+/// The file, if there is one.
+fn read(path: &Path) -> Result<Option<Lock>> {
+    let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(failed(format!("more than {MAX_BYTES} bytes are no lock file")));
+    }
+    Lock::read(&text).map(Some).map_err(failed)
+}
+
+/// Makes a run; `None` when the user stopped it.
+fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result<Option<Checked>> {
+    let Command::Check(args) = &cli.command else { return Err(Failure::usage("check: another command")) };
+    let plan = plan(args, ui)?.with_history();
+    ui.note(format!("run {name}, settings:\n{}", config_text(&plan.settings).trim_end()));
+    for warning in plan.subject.warnings() {
+        ui.tell(warning);
+    }
+    let device = plan.opening.open()?;
+    plan.check_size(&device)?;
+    let trained = plan.subject.train(&device, &plan.run, &plan.source, &mut |_| interrupt::flow());
+    let result = trained.map_err(|failed| Failure::from(failed.error).limited(plan.opening.limited()))?;
+    if result.interrupted {
+        return Ok(None);
+    }
+    let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
+    let now = Locked { flags, settings: plan.settings.clone(), memory };
+    Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None }))
+}
+
+fn plan(args: &CheckArgs, ui: &Ui) -> Result<Plan> {
+    if args.backend == "meta" {
+        return Plan::predict(&args.paper, &RecordArgs::default());
+    }
+    if args.paper.gpu.is_some() {
+        return Err(Failure::usage("--gpu: a card on paper; --backend names a real one"));
+    }
+    Plan::on_device(&DeviceArgs { backend: args.backend.clone(), device: args.device }, &args.paper, ui)
+}
+
+/// Why a run does not pass.
+fn failure(args: &CheckArgs, run: &Checked) -> Option<String> {
+    let comparison = run.comparison.as_ref()?;
+    let name = &run.name;
+    match comparison.verdict {
+        Verdict::Same => None,
+        Verdict::Grew => {
+            let grew = comparison.figures.iter().filter(|figure| comparison.grew.contains(&figure.name));
+            let figures: Vec<String> =
+                grew.map(|f| format!("{} by {}", render::figure(&f.name), bytes::signed(f.difference()))).collect();
+            let part = |part: &Part| {
+                let (change, category) = (&part.change, part.category.replace('_', " "));
+                format!("{} ({category}, {})", change.name, bytes::signed(change.difference()))
+            };
+            let parts: Vec<String> = comparison.grown().iter().take(NAMED).map(part).collect();
+            let who = match parts.is_empty() {
+                false => format!("most in {}", parts.join(", ")),
+                true => format!("the peak is reached by {}", run.now.memory.peak.maker()),
+            };
+            Some(format!("{name}: memory grew: {}; {who}", figures.join(", ")))
+        }
+        Verdict::Changed | Verdict::Shrank if !args.strict => None,
+        Verdict::Changed => Some(format!("{name}: the list of events changed (--strict)")),
+        Verdict::Shrank => Some(format!("{name}: memory shrank (--strict); --update writes the file anew")),
+    }
+}
+
+fn as_json(args: &CheckArgs, checked: &[Checked]) -> Value {
+    let verdict = |run: &Checked| run.comparison.as_ref().map(|comparison| comparison.verdict);
+    let runs: Vec<Value> = checked
+        .iter()
+        .map(|run| {
+            json!({
+                "name": run.name,
+                "model": run.model,
+                "verdict": verdict(run),
+                "failure": failure(args, run),
+                "comparison": run.comparison,
+                "now": run.now,
+            })
+        })
+        .collect();
+    json!({
+        "schema": "vramlab-check-1",
+        "baseline": args.baseline.display().to_string(),
+        "lock_schema": SCHEMA,
+        "tolerance": args.tolerance.text,
+        "strict": args.strict,
+        "updated": args.update,
+        "verdict": checked.iter().filter_map(verdict).max(),
+        "passed": checked.iter().all(|run| failure(args, run).is_none()),
+        "runs": runs,
+    })
+}

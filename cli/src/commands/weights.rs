@@ -1,0 +1,76 @@
+//! `--load`, `--resume` and `--save`: files in the safetensors format.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use lab::training::{Begin, Continuation, Failed, Progress, RunResult, StateFile, TrainingState};
+use memcore::Device;
+use memmap2::Mmap;
+
+use super::plan::Plan;
+use crate::args::WeightsArgs;
+use crate::exit::{Failure, Result};
+use crate::output::{self, Destination};
+
+/// Refuses what would not be a file.
+///
+/// # Errors
+/// Standard output: it belongs to text.
+pub(super) fn check(args: &WeightsArgs) -> Result<()> {
+    match &args.save {
+        Some(Destination::Stdout) => Err(Failure::usage("--save: needs a file")),
+        _ => Ok(()),
+    }
+}
+
+/// Trains a plan's network from where it is to begin. Returns what came of it, and the state at the end where it is wanted.
+///
+/// # Errors
+/// A file to begin with that is none, or is damaged.
+pub(super) fn train(
+    plan: &Plan,
+    device: &Device,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Result<RunResult, Failed>, Option<TrainingState>)> {
+    let WeightsArgs { load, resume, save } = &plan.weights;
+    let path = resume.as_deref().or(load.as_deref());
+    let mapped = path.map(mapped).transpose()?;
+    let file = match (path, &mapped) {
+        (Some(path), Some(bytes)) => Some(StateFile::read(path.display().to_string(), bytes)?),
+        _ => None,
+    };
+    let begin = match &file {
+        None => Begin::Fresh,
+        Some(file) if resume.is_some() => Begin::Resume(file),
+        Some(file) => Begin::Weights(file),
+    };
+    let mut continuation = Continuation { begin, save: save.is_some(), saved: None };
+    let result = plan.subject.train_from(device, &plan.run, &plan.source, &mut continuation, progress);
+    Ok((result, continuation.saved))
+}
+
+/// A file's bytes, where they lie.
+fn mapped(path: &Path) -> Result<Mmap> {
+    let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(failed("not a regular file".into()));
+    }
+    // SAFETY: the bytes are only ever read, and as bytes: whatever another program writes to the file meanwhile is another value, not another
+    // type. We ourselves replace files by renaming, which leaves this mapping as it is. A file that another program cuts off under us ends the
+    // process, as it does for every reader that maps.
+    unsafe { Mmap::map(&file) }.map_err(|error| failed(error.to_string()))
+}
+
+/// Writes a state, whole or not at all.
+///
+/// # Errors
+/// The system's.
+pub(super) fn write(destination: &Destination, state: &TrainingState) -> Result<()> {
+    match destination {
+        Destination::Stdout => Err(Failure::usage("--save: needs a file")),
+        Destination::File(path) => output::fill(path, &mut |out| state.write(out)),
+    }
+}

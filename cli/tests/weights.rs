@@ -1,0 +1,67 @@
+//! `--save`, `--load`, `--resume` as a user has them.
+
+mod common;
+use common::{done, json, refused};
+
+use serde_json::Value;
+use std::fs;
+
+const RUN: [&str; 12] =
+    ["train", "--model", "mlp", "--width", "16", "--data", "digits", "--backend", "cpu", "--seed", "5", "--steps"];
+
+fn with<'a>(steps: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    RUN.iter().chain(&[steps]).chain(more).copied().collect()
+}
+
+#[test]
+fn two_halves_are_a_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (half, end, whole) = (file("half.safetensors"), file("end.safetensors"), file("whole.safetensors"));
+    let losses = |run: Value| run["losses"].as_array().unwrap().clone();
+    let all = losses(json(&with("6", &["--save", &whole])));
+    let first = losses(json(&with("3", &["--save", &half])));
+    let second = json(&with("3", &["--resume", &half, "--save", &end]));
+    assert_eq!(second["settings"]["resume"], half.as_str());
+    assert_eq!(second["steps"][2][0], "s3.input");
+    assert_eq!(all, [first, losses(second)].concat());
+    assert_eq!(fs::read(&whole).unwrap(), fs::read(&end).unwrap());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "nothing else is left");
+    // In place: the file that is read is replaced.
+    done(&with("3", &["--resume", &half, "--save", &half]));
+    assert_eq!(fs::read(&whole).unwrap(), fs::read(&half).unwrap());
+    let anew = losses(json(&with("1", &["--load", &whole, "--optimizer", "sgd"])));
+    assert_eq!(anew.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (state, out) = (path("state.safetensors"), path("out.safetensors"));
+    done(&with("1", &["--save", &state]));
+    let bytes = fs::read(&state).unwrap();
+    let broken = path("broken.safetensors");
+    fs::write(&broken, &bytes[..bytes.len() - 7]).unwrap();
+    let (absent, folder) = (path("absent.safetensors"), path("no/such.safetensors"));
+    for (more, part) in [
+        (&["--resume", &state, "--optimizer", "sgd"][..], "optimizer was \"adam\" there"),
+        (&["--resume", &state, "--width", "17"], "tensor \"0.weight\" is float32 [16, 64]"),
+        (&["--load", &broken], "do not end where the file of"),
+        (&["--load", &absent], "absent.safetensors: No such file"),
+        (&["--load", env!("CARGO_MANIFEST_DIR")], "not a regular file"),
+        (&["--load", &state, "--resume", &state], "cannot be used with"),
+        (&["--save", "-"], "--save: needs a file"),
+        (&["--save", &folder], "no such directory"),
+        (&["--save", &out, "-L", "batch", "8,16"], "--save: it belongs to one run"),
+        (&["--save", &out, "--devices", "cpu:0,cpu:1"], "cannot be used with"),
+        (&["--save", &out, "--backend", "meta"], "--save: meta computes nothing"),
+    ] {
+        let error = refused(2, &with("1", more));
+        assert!(error.contains(part), "{more:?}: {error}");
+    }
+    let left: Vec<String> =
+        fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(fs::read(&state).unwrap(), bytes);
+}

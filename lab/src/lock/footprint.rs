@@ -1,0 +1,276 @@
+//! What a run took of memory.
+
+use std::collections::BTreeMap;
+
+use memcore::memory::{AllocId, Category, Event, Ledger, Origin, PhaseId};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::report::op_name;
+
+/// What a run took of memory, in bytes. Of one profile and one list of settings it is the same on every machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// The most there was, and who made the allocation that reached it.
+    pub peak: Peak,
+    /// Allocated after the last step, before anything is dropped.
+    pub held: u64,
+    /// At the peak, by category; sums to the peak.
+    pub by_category: BTreeMap<String, u64>,
+    /// The most that was allocated in each phase of a step.
+    pub by_phase: BTreeMap<String, u64>,
+    /// The events that it consists of.
+    pub events: EventList,
+    /// At the peak, by category and by who allocated it (`addmm of blocks.0.fc1`); sums to the peak.
+    pub at_peak: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// The highest moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Allocated at most.
+    pub allocated: u64,
+    /// Reserved at most, not necessarily at the same time.
+    pub reserved: u64,
+    /// The operator whose allocation reached `allocated`, with the autograd node that it ran in.
+    pub op: String,
+    /// The module that was running; empty outside of any.
+    pub scope: String,
+    /// The phase of the step.
+    pub phase: String,
+}
+
+impl Peak {
+    /// The operator and its module, as in [`Footprint::at_peak`].
+    pub fn maker(&self) -> String {
+        label(&self.op, &self.scope)
+    }
+}
+
+/// A list of events, told apart from others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventList {
+    /// How many.
+    pub count: u64,
+    /// Over their kinds, their sizes and which allocation each free ends: FNV-1a, 64 bits in hexadecimal.
+    pub hash: String,
+}
+
+impl Footprint {
+    /// Of the history that a ledger has kept from a device's first event on. `held`: what was allocated after the last step.
+    pub fn of(ledger: &Ledger, held: u64) -> Self {
+        let events = ledger.history();
+        let heights = Heights::of(events);
+        let Origin { scope, phase, .. } = heights.origin;
+        let mut at_peak: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        let mut by_category: BTreeMap<String, u64> = BTreeMap::new();
+        for (bytes, category, origin) in live_after(&events[..heights.events_to_peak]).into_values() {
+            let who = label(&op_name(&origin, false), ledger.scope_path(origin.scope));
+            *by_category.entry(category.name().into()).or_default() += bytes;
+            *at_peak.entry(category.name().into()).or_default().entry(who).or_default() += bytes;
+        }
+        let by_phase = heights.by_phase.iter().filter(|(phase, _)| !ledger.phase_name(**phase).is_empty());
+        Self {
+            peak: Peak {
+                allocated: heights.allocated,
+                reserved: heights.reserved,
+                op: op_name(&heights.origin, false),
+                scope: ledger.scope_path(scope).to_string(),
+                phase: ledger.phase_name(phase).to_string(),
+            },
+            held,
+            by_category,
+            by_phase: by_phase.map(|(phase, bytes)| (ledger.phase_name(*phase).to_string(), *bytes)).collect(),
+            events: EventList::of(events),
+            at_peak,
+        }
+    }
+}
+
+/// Who allocated: `addmm of blocks.0.fc1`.
+fn label(op: &str, scope: &str) -> String {
+    match (op, scope) {
+        ("", "") => "the program".into(),
+        ("", scope) => scope.into(),
+        (op, "") => op.into(),
+        (op, scope) => format!("{op} of {scope}"),
+    }
+}
+
+/// The highest moments of a history. Resets of peak counters are the program's own and do not lower them.
+#[derive(Default)]
+struct Heights {
+    allocated: u64,
+    reserved: u64,
+    origin: Origin,
+    /// Up to and with the allocation that reached the peak.
+    events_to_peak: usize,
+    by_phase: FxHashMap<PhaseId, u64>,
+}
+
+impl Heights {
+    fn of(events: &[Event]) -> Self {
+        let mut heights = Self::default();
+        let mut sizes: FxHashMap<AllocId, u64> = FxHashMap::default();
+        let (mut allocated, mut reserved, mut phase) = (0u64, 0u64, PhaseId::default());
+        for (i, event) in events.iter().enumerate() {
+            match *event {
+                Event::Alloc { id, bytes, origin, .. } => {
+                    sizes.insert(id, bytes);
+                    allocated += bytes;
+                    if allocated > heights.allocated {
+                        (heights.allocated, heights.origin, heights.events_to_peak) = (allocated, origin, i + 1);
+                    }
+                }
+                Event::Free { id, .. } => allocated -= sizes.remove(&id).unwrap_or(0),
+                Event::SegmentAlloc { bytes, .. } | Event::SegmentMap { bytes, .. } => reserved += bytes,
+                Event::SegmentFree { bytes, .. } | Event::SegmentUnmap { bytes, .. } => {
+                    reserved = reserved.saturating_sub(bytes);
+                }
+                Event::Phase { phase: next } => phase = next,
+                _ => {}
+            }
+            heights.reserved = heights.reserved.max(reserved);
+            let highest = heights.by_phase.entry(phase).or_default();
+            *highest = allocated.max(*highest);
+        }
+        heights
+    }
+}
+
+/// What is allocated after these events, in what category and by whom.
+fn live_after(events: &[Event]) -> FxHashMap<AllocId, (u64, Category, Origin)> {
+    let mut live = FxHashMap::default();
+    for event in events {
+        match *event {
+            Event::Alloc { id, bytes, category, origin, .. } => {
+                live.insert(id, (bytes, category, origin));
+            }
+            Event::Free { id, .. } => {
+                live.remove(&id);
+            }
+            Event::Retag { id, to } => {
+                if let Some((_, category, _)) = live.get_mut(&id) {
+                    *category = to;
+                }
+            }
+            _ => {}
+        }
+    }
+    live
+}
+
+impl EventList {
+    fn of(events: &[Event]) -> Self {
+        let mut hash = Fnv::default();
+        let mut count = 0;
+        for event in events {
+            let (kind, number) = match *event {
+                Event::Alloc { requested_bytes, .. } => (b'a', requested_bytes),
+                Event::Free { id, .. } => (b'f', id.0),
+                Event::SegmentAlloc { bytes, .. } => (b'S', bytes),
+                Event::SegmentFree { bytes, .. } => (b'F', bytes),
+                Event::SegmentMap { bytes, .. } => (b'M', bytes),
+                Event::SegmentUnmap { bytes, .. } => (b'U', bytes),
+                Event::Oom { requested_bytes, .. } => (b'o', requested_bytes),
+                _ => continue,
+            };
+            hash.eat(&[kind]);
+            hash.eat(&number.to_le_bytes());
+            count += 1;
+        }
+        Self { count, hash: format!("{:016x}", hash.0) }
+    }
+}
+
+/// Fowler, Noll and Vo's hash, variant 1a: the same in every version of this program and of Rust.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn eat(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memcore::memory::{ScopeId, Stream};
+
+    use super::*;
+
+    fn alloc(id: u64, bytes: u64, category: Category, scope: ScopeId, op: &'static str, phase: PhaseId) -> Event {
+        let (id, stream) = (AllocId(id), Stream::DEFAULT);
+        let origin = Origin { scope, op, phase, ..Origin::default() };
+        Event::Alloc { id, requested_bytes: bytes - 1, bytes, address: 0, stream, category, origin }
+    }
+
+    fn free(id: u64) -> Event {
+        Event::Free { id: AllocId(id), origin: Origin::default() }
+    }
+
+    fn ledger(events: impl IntoIterator<Item = Event>, ledger: &mut Ledger) -> Footprint {
+        events.into_iter().for_each(|event| ledger.record(event));
+        Footprint::of(ledger, 7)
+    }
+
+    #[test]
+    fn the_peak_is_made_of_what_lived_there() {
+        let mut book = Ledger::new();
+        book.set_history(true);
+        let (scope, forward, step) = (book.scope("fc"), book.phase("forward"), book.phase("step"));
+        let of = ledger(
+            [
+                Event::SegmentAlloc { address: 0, bytes: 4096, stream: Stream::DEFAULT },
+                Event::Phase { phase: forward },
+                alloc(0, 512, Category::Parameter, ScopeId::default(), "", forward),
+                alloc(1, 1024, Category::Temporary, scope, "addmm", forward),
+                Event::Retag { id: AllocId(1), to: Category::Activation },
+                alloc(2, 512, Category::Temporary, scope, "relu", forward),
+                free(2),
+                Event::ResetPeak,
+                Event::Phase { phase: step },
+                free(1),
+                alloc(3, 600, Category::Temporary, scope, "add", step),
+            ],
+            &mut book,
+        );
+        assert_eq!(
+            of.peak,
+            Peak { allocated: 2048, reserved: 4096, op: "relu".into(), scope: "fc".into(), phase: "forward".into() }
+        );
+        assert_eq!(of.peak.maker(), "relu of fc");
+        let sums = |map: &BTreeMap<String, u64>| map.iter().map(|(k, v)| (k.clone(), *v)).collect::<Vec<_>>();
+        assert_eq!(
+            sums(&of.by_category),
+            [("activation".into(), 1024), ("parameter".into(), 512), ("temporary".into(), 512)]
+        );
+        assert_eq!(sums(&of.at_peak["activation"]), [("addmm of fc".into(), 1024)]);
+        assert_eq!(sums(&of.at_peak["parameter"]), [("the program".into(), 512)]);
+        assert_eq!(sums(&of.by_phase), [("forward".into(), 2048), ("step".into(), 1536)]);
+        assert_eq!((of.held, of.events.count), (7, 7));
+    }
+
+    #[test]
+    fn the_hash_knows_kinds_sizes_and_what_is_freed() {
+        let hash = |events: &[Event]| EventList::of(events).hash;
+        let phase = PhaseId::default();
+        let a = |id, bytes| alloc(id, bytes, Category::Temporary, ScopeId(1), "mm", phase);
+        let base = hash(&[a(0, 8), a(1, 8), free(0)]);
+        assert_eq!(base.len(), 16);
+        assert_ne!(base, hash(&[a(0, 8), a(1, 9), free(0)]));
+        assert_ne!(base, hash(&[a(0, 8), a(1, 8), free(1)]));
+        assert_ne!(base, hash(&[a(0, 8), free(0), a(1, 8)]));
+        // The empty list is the hash's own beginning, as published.
+        assert_eq!(hash(&[]), "cbf29ce484222325");
+        // Names do not count.
+        assert_eq!(base, hash(&[a(0, 8), alloc(1, 8, Category::Input, ScopeId(2), "add", phase), free(0)]));
+    }
+}

@@ -1,0 +1,87 @@
+//! A run that begins where another one ended: weights, optimizer state, loss scale, random state and the place in the data, as a file in the
+//! safetensors format.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `format` | tensors on the host, written and read |
+//! | `state` | what of a run they are, under which names |
+//!
+//! Names are those of PyTorch's `state_dict()`; `optimizer.3.exp_avg` is the state of the parameter of number 3, in the order of
+//! `model.parameters()`. Taking the state copies to the host and takes no memory on the device.
+
+mod format;
+mod state;
+
+pub use format::{HostTensor, StateFile, TrainingState};
+pub(crate) use state::{Parts, data_name};
+
+use memcore::Device;
+
+use crate::error::{Error, Result};
+
+/// What a run begins with.
+#[derive(Clone, Copy, Default)]
+pub enum Begin<'a> {
+    /// Freshly drawn weights.
+    #[default]
+    Fresh,
+    /// The weights of a file, everything else fresh.
+    Weights(&'a StateFile<'a>),
+    /// Where the run that wrote the file ended.
+    Resume(&'a StateFile<'a>),
+}
+
+/// How a run begins and ends, besides its settings.
+#[derive(Default)]
+pub struct Continuation<'a> {
+    /// With what it begins.
+    pub begin: Begin<'a>,
+    /// Whether its state at the end is wanted.
+    pub save: bool,
+    /// That state, once the run has ended.
+    pub saved: Option<TrainingState>,
+}
+
+impl Continuation<'_> {
+    /// Fails where there will be nothing to save.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] on a device that computes nothing.
+    pub(crate) fn check(&self, device: &Device) -> Result<()> {
+        if self.save && !device.computes() {
+            return Err(Error::usage("--save", format!("{} computes nothing: there are no values", device.name())));
+        }
+        Ok(())
+    }
+
+    /// Whether the run goes on from where another one ended.
+    pub(crate) fn resumes(&self) -> bool {
+        matches!(self.begin, Begin::Resume(_))
+    }
+
+    /// Gives a run its beginning. Returns the number of its first step.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a file that does not fit, naming what in it; those of the device.
+    pub(crate) fn first_step(&self, device: &Device, parts: &mut Parts<'_>) -> Result<usize> {
+        match self.begin {
+            Begin::Fresh => Ok(0),
+            Begin::Weights(file) => parts.load(file).map(|()| 0),
+            Begin::Resume(file) => {
+                device.phase("resume");
+                parts.resume(file)
+            }
+        }
+    }
+
+    /// Takes the state at the end, after `steps` steps in all.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn end(&mut self, parts: &Parts<'_>, steps: usize) -> Result<()> {
+        if self.save {
+            self.saved = Some(parts.state(steps)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! What of a run is kept, under which names, and how another run takes it over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use memcore::nn::Parameter;
+use memcore::{Array, Device};
+
+use super::format::{HostTensor, StateFile, TrainingState};
+use crate::error::Result;
+use crate::training::schedule::Phase;
+use crate::training::settings::RunSettings;
+use crate::training::source::Source;
+use crate::training::update::Update;
+
+/// What a file of ours says that it is, under the key `vramlab`.
+const SCHEMA: &str = "vramlab-checkpoint-1";
+
+/// The parts of a run that its future depends on.
+pub(crate) struct Parts<'a> {
+    /// Whose random generator draws.
+    pub(crate) device: &'a Device,
+    /// In the optimizer's order.
+    pub(crate) parameters: &'a [Parameter],
+    /// Running statistics and the like, with their paths.
+    pub(crate) buffers: &'a [(String, Array)],
+    /// Optimizer and loss scaler.
+    pub(crate) update: &'a mut Update,
+    /// How the run goes.
+    pub(crate) settings: &'a RunSettings,
+    /// Where its batches come from.
+    pub(crate) data: String,
+}
+
+/// How a source is called in a file.
+pub(crate) fn data_name(source: &Source) -> String {
+    match source {
+        Source::Synthetic { .. } => "synthetic".into(),
+        Source::Dataset { data, .. } => data.name().into(),
+    }
+}
+
+fn optimizer_name(index: usize, name: &str) -> String {
+    format!("optimizer.{index}.{name}")
+}
+
+fn scaler_name(name: &str) -> String {
+    format!("scaler.{name}")
+}
+
+fn gradient_name(parameter: &Parameter) -> String {
+    format!("gradient.{}", parameter.path())
+}
+
+/// Steps as PyTorch keeps them: a float32 scalar, exact up to 2²⁴ of them.
+fn counter(steps: i32) -> HostTensor {
+    HostTensor { dtype: memcore::DType::F32, dims: Vec::new(), bytes: (steps as f32).to_le_bytes().to_vec() }
+}
+
+fn on_host(array: &Array) -> Result<HostTensor> {
+    Ok(HostTensor { dtype: array.dtype(), dims: array.dims().to_vec(), bytes: array.to_bytes()? })
+}
+
+impl Parts<'_> {
+    /// What it is made of, under its names.
+    fn tensors(&self) -> impl Iterator<Item = (String, &Array)> {
+        let parameters = self.parameters.iter().map(|parameter| (parameter.path().to_string(), parameter.array()));
+        parameters.chain(self.buffers.iter().map(|(path, array)| (path.clone(), array)))
+    }
+
+    /// Gradients outlive a step only where the program never clears them.
+    fn keeps_gradients(&self) -> bool {
+        !self.settings.schedule.names(Phase::ZeroGrad)
+    }
+
+    /// Everything, on the host, after `steps` steps.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn state(&self, steps: usize) -> Result<TrainingState> {
+        let mut tensors = BTreeMap::new();
+        for (name, array) in self.tensors() {
+            tensors.insert(name, on_host(array)?);
+        }
+        for index in 0..self.parameters.len() {
+            let Some(state) = self.update.optimizer().and_then(|optimizer| optimizer.state(index)) else { continue };
+            for (name, array) in &state.tensors {
+                tensors.insert(optimizer_name(index, name), on_host(array)?);
+            }
+            tensors.extend(state.steps.map(|steps| (optimizer_name(index, "step"), counter(steps))));
+        }
+        for (name, array) in self.update.scaler().and_then(|scaler| scaler.state()).iter().flatten() {
+            tensors.insert(scaler_name(name), on_host(array)?);
+        }
+        for parameter in self.parameters.iter().filter(|_| self.keeps_gradients()) {
+            if let Some(grad) = parameter.grad() {
+                tensors.insert(gradient_name(parameter), on_host(&grad)?);
+            }
+        }
+        let mut metadata = self.must_agree();
+        let (key, offset) = self.device.random_state();
+        metadata.extend([
+            ("format".to_string(), "pt".to_string()),
+            ("vramlab".into(), SCHEMA.into()),
+            ("step".into(), steps.to_string()),
+            ("random".into(), format!("{key},{offset}")),
+            ("lr".into(), self.settings.optimizer.lr.to_string()),
+        ]);
+        Ok(TrainingState { metadata, tensors })
+    }
+
+    /// What a run that goes on must have in common with the one before: the optimizer's state and the place in the data mean nothing otherwise.
+    fn must_agree(&self) -> BTreeMap<String, String> {
+        let run = self.settings;
+        let optimizer = &run.optimizer;
+        let entries = [
+            ("optimizer", optimizer.kind.name().to_string()),
+            ("nesterov", optimizer.nesterov.to_string()),
+            ("amsgrad", optimizer.amsgrad.to_string()),
+            ("maximize", optimizer.maximize.to_string()),
+            ("precision", run.precision.name().to_string()),
+            ("batch", run.batch.to_string()),
+            ("accumulate", run.accumulate.to_string()),
+            ("seed", run.seed.to_string()),
+            ("data", self.data.clone()),
+        ];
+        entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+    }
+
+    /// Takes over the weights of a file, which must have this network's tensors, all of them and no others.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) naming the first tensor that is missing, of another type or size, or unknown; those of the device.
+    pub(super) fn load(&self, file: &StateFile<'_>) -> Result<()> {
+        let mut known = BTreeSet::new();
+        let mut all = Vec::new();
+        for (name, array) in self.tensors() {
+            all.push((array, file.bytes(&name, array.dtype(), array.dims())?));
+            known.insert(name);
+        }
+        let ours = file.metadata.contains_key("vramlab");
+        let beside =
+            |name: &str| ours && ["optimizer.", "scaler.", "gradient."].iter().any(|prefix| name.starts_with(prefix));
+        if let Some(name) = file.names().into_iter().find(|name| !known.contains(*name) && !beside(name)) {
+            return Err(file.wrong(format!("tensor {name:?}: this model has none of that name")));
+        }
+        all.into_iter().try_for_each(|(array, bytes)| write(array, bytes))
+    }
+
+    /// Goes on where the run that wrote the file ended. Returns the number of the next step.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) for a file that no run wrote, or one with another optimizer, precision or place in the data; as
+    /// [`load`](Self::load).
+    pub(super) fn resume(&mut self, file: &StateFile<'_>) -> Result<usize> {
+        let said = |key: &str| file.metadata.get(key).map_or("", String::as_str);
+        if said("vramlab") != SCHEMA {
+            let problem = "no state of a run in it: its metadata have no \"vramlab\": ";
+            return Err(file.wrong(format!("{problem}{SCHEMA:?}; --load takes weights alone")));
+        }
+        for (key, here) in self.must_agree() {
+            if said(&key) != here {
+                let there = said(&key);
+                return Err(file
+                    .wrong(format!("{key} was {there:?} there and is {here:?} here; --load takes the weights alone")));
+            }
+        }
+        let unreadable = |key: &str| file.wrong(format!("metadata: {key}: {:?} is no number", said(key)));
+        let step: usize = said("step").parse().map_err(|_| unreadable("step"))?;
+        let random = said("random").split_once(',').and_then(|(key, n)| Some((key.parse().ok()?, n.parse().ok()?)));
+        let random = random.ok_or_else(|| unreadable("random"))?;
+        self.load(file)?;
+        let mut known = self.resume_optimizer(file)?;
+        if let Some(scaler) = self.update.scaler_mut().filter(|_| file.has(&scaler_name("scale"))) {
+            for (name, array) in scaler.make_state(self.device)? {
+                let name = scaler_name(name);
+                write(&array, file.bytes(&name, array.dtype(), array.dims())?)?;
+                known.insert(name);
+            }
+        }
+        for parameter in self.parameters.iter().filter(|parameter| file.has(&gradient_name(parameter))) {
+            let (name, like) = (gradient_name(parameter), parameter.array());
+            let grad = Array::empty_as(self.device, like.dims(), like.dtype(), memcore::memory::Category::Gradient)?;
+            write(&grad, file.bytes(&name, like.dtype(), like.dims())?)?;
+            parameter.tensor().set_grad(Some(grad));
+            known.insert(name);
+        }
+        let state = |name: &&str| ["optimizer.", "scaler.", "gradient."].iter().any(|prefix| name.starts_with(prefix));
+        let weights: BTreeSet<String> = self.tensors().map(|(name, _)| name).collect();
+        let unknown = |name: &&str| !known.contains(*name) && !weights.contains(*name);
+        if let Some(name) = file.names().into_iter().filter(state).find(unknown) {
+            return Err(file.wrong(format!("tensor {name:?}: this run keeps nothing of that name")));
+        }
+        self.device.set_random_state(random);
+        Ok(step)
+    }
+
+    /// The optimizer's state. Returns the names that were read.
+    fn resume_optimizer(&mut self, file: &StateFile<'_>) -> Result<BTreeSet<String>> {
+        let mut known = BTreeSet::new();
+        let prefix = |name: &str| name.strip_prefix("optimizer.")?.split_once('.')?.0.parse::<usize>().ok();
+        let with_state: BTreeSet<usize> = file.names().into_iter().filter_map(prefix).collect();
+        for index in with_state.into_iter().filter(|index| *index < self.parameters.len()) {
+            let Some(optimizer) = self.update.optimizer_mut() else { continue };
+            let name = optimizer_name(index, "step");
+            let steps = match file.has(&name) {
+                true => {
+                    let bytes = file.bytes(&name, memcore::DType::F32, &[])?;
+                    known.insert(name);
+                    bytes.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes)) as i32
+                }
+                false => 0,
+            };
+            let Some(state) = optimizer.make_state(index, steps)? else { continue };
+            if state.steps.is_some() && !known.contains(&optimizer_name(index, "step")) {
+                return Err(file.wrong(format!("no tensor {:?}", optimizer_name(index, "step"))));
+            }
+            for (name, array) in &state.tensors {
+                let name = optimizer_name(index, name);
+                write(array, file.bytes(&name, array.dtype(), array.dims())?)?;
+                known.insert(name);
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// On a device without values, nothing.
+fn write(array: &Array, bytes: &[u8]) -> Result<()> {
+    if array.device().computes() { Ok(array.write_bytes(bytes)?) } else { Ok(()) }
+}
