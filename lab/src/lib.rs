@@ -5,10 +5,12 @@
 //! experiments → pipeline → training: a network split over devices
 //! report: pages and exports, from results as JSON and from histories of events
 //! snapshot → replay
+//! bench: workloads and a clock, on devices and allocators
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
+pub mod bench;
 pub mod cards;
 pub mod claims;
 pub mod data;

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod bench;
 mod devices;
 mod docs;
 mod events;
@@ -50,6 +51,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Bench(args) => bench::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
