@@ -150,10 +150,10 @@ fn million(c: &mut Criterion) {
     let mut group = c.benchmark_group("allocators/million");
     for name in common::sizes(&RECORDED) {
         let one = recording(name);
-        let operations = if common::is_test() { 1 } else { 1_000_000 };
+        let operations: usize = if common::is_test() { 1 } else { 1_000_000 };
         let trace = repeated(&one, operations.div_ceil(one.operations().len())).expect("a program as the recorded one");
         group.throughput(Throughput::Elements(trace.operations().len() as u64));
-        group.bench_function(name, |b| {
+        group.bench_function(*name, |b| {
             let fresh = || Caching::with_defaults(Arc::new(Meta::default()));
             let run = |mut caching: Caching| {
                 replay(&trace, &mut caching, &mut Silent).expect("never full");

@@ -133,7 +133,7 @@ fn peers(file: &File) -> String {
         None => name.to_string(),
     };
     let columns: Vec<String> =
-        ["workload".to_string()].into_iter().chain(PEERS.map(name)).chain(["PyTorch ÷ vramlab".into()]).collect();
+        ["workload".to_string()].into_iter().chain(PEERS.map(name)).chain(["speed ÷ PyTorch's".into()]).collect();
     let row = |workload: &String| {
         let figure_of = |peer: &str| of_peer(file, peer, workload).and_then(counted);
         let cells = PEERS.map(|(peer, _)| or_dash(figure_of(peer).map(|(x, unit)| format!("{}{unit}", figure(x)))));
@@ -148,7 +148,7 @@ fn peers(file: &File) -> String {
     let cores = file.head["cores"].as_u64().unwrap_or(0);
     let date = host("date").chars().take(10).collect::<String>();
     let source = format!("\n[`{0}`](results/{0}): {1}, {cores} cores, {date}.\n", file.name, host("cpu"));
-    markdown(&columns, &rows).replace("PyTorch ÷ vramlab", "speed ÷ PyTorch's") + &source
+    markdown(&columns, &rows) + &source
 }
 
 fn peers_in_short(file: &File) -> String {
@@ -273,7 +273,7 @@ fn kernels(file: &File) -> String {
         names.dedup();
         let row = |name: &&str| {
             let of = |dtype: &'static str| {
-                points.iter().filter(move |p| p.device == device && p.kernel == **name && p.dtype == dtype)
+                points.iter().filter(move |p| p.device == device && p.kernel == *name && p.dtype == dtype)
             };
             let by_bytes = |a: &&Point<'_>, b: &&Point<'_>| a.amount("bytes").total_cmp(&b.amount("bytes"));
             let smallest = or_dash(of("float32").min_by(by_bytes).map(|point| time(point.ns())));
