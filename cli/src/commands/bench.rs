@@ -1,10 +1,7 @@
 //! `vramlab bench`: every device beside its own roofs, in less than a minute.
 
-use std::sync::Arc;
-
 use lab::bench::{Allocator, OfDevice, Short};
 use lab::report::Part;
-use memcore::backend::Backend;
 use serde_json::{Value, json};
 
 use super::report;
@@ -112,15 +109,11 @@ impl Place {
         let kind = (self.entry.about)(index).kind;
         (short.tell)("opening");
         let (name, found) = match (self.entry.open)(index) {
-            Ok(device) => (device.device_name(), Ok(measure(&device, short))),
+            Ok(device) => (device.device_name(), Ok(short.device(&device))),
             Err(error) => (String::new(), Err(error.to_string())),
         };
         Benched { backend, index: Some(index), name, kind, found }
     }
-}
-
-fn measure(backend: &Arc<dyn Backend>, short: &Short<'_>) -> OfDevice {
-    short.device(backend)
 }
 
 impl Benched {

@@ -2,13 +2,13 @@
 //! programs share, so that each is written once and its bytes and operations are counted in one place.
 //!
 //! ```text
-//! kernels: every family at sizes that grow ─┐
-//! training: networks as other programs train them ─┼─► Work (runs on a device; what it must move and compute) ─ clock ─► Timing
-//! allocators: programs through every policy        │            └─ Roofs: the same device's copy and product ─► how near
-//! short: a minute's selection of all of it ◄───────┘
+//! kernels: every family, at sizes that grow ─────────┐
+//! training: networks as other programs train them ───┼─► Work: runs on a device; what it must move and compute ─► Timing
+//! allocators: programs through every policy ─► Timing│   Roofs: the device's own copy and product, to compare with
+//! short: a minute's selection of all of it ◄─────────┘
 //! ```
 //!
-//! No figure here decides whether anything is right; nothing but these modules looks at a clock for its result.
+//! No figure here decides whether anything is right.
 
 pub mod allocators;
 mod clock;
