@@ -37,7 +37,7 @@ pub(crate) fn text(benches: &Benches, style: Style) -> String {
 
 fn roofs(benches: &Benches) -> Table {
     let rate = |rate: Option<f64>, unit: &str| {
-        Cell::Text(rate.filter(|rate| *rate > 0.0).map_or("–".into(), |rate| format!("{} {unit}", number(rate / 1e9))))
+        Cell::Text(rate.filter(|rate| *rate > 0.0).map_or("–".into(), |rate| format!("{} {unit}", figure(rate / 1e9))))
     };
     let row = |device: &Benched| {
         let roofs = device.found.as_ref().ok().map(|found| &found.roofs);
@@ -89,19 +89,29 @@ fn side_by_side(title: &str, benches: &Benches, of: Of) -> Table {
 /// Time, rate of what bounds it, part of the roof.
 fn in_short(measured: &Measured) -> String {
     let rate = if measured.by_arithmetic {
-        format!("{} GFLOP/s", number(measured.gflop_per_s()))
+        format!("{} GFLOP/s", figure(measured.gflop_per_s()))
     } else {
-        format!("{} GB/s", number(measured.gb_per_s()))
+        format!("{} GB/s", figure(measured.gb_per_s()))
     };
     let part = measured.of_roof.map_or(String::new(), |part| format!(", {:.0} %", 100.0 * part));
     format!("{}, {rate}{part}", duration(measured.timing.median_ns))
 }
 
+/// Three digits: no figure here is known better.
+fn figure(x: f64) -> String {
+    match x {
+        x if x >= 100.0 => format!("{x:.0}"),
+        x if x >= 10.0 => format!("{x:.1}"),
+        x if x >= 0.1 => format!("{x:.2}"),
+        x => number(x),
+    }
+}
+
 fn duration(ns: f64) -> String {
     match ns {
-        ns if ns < 1e6 => format!("{} µs", number(ns / 1e3)),
-        ns if ns < 1e9 => format!("{} ms", number(ns / 1e6)),
-        ns => format!("{} s", number(ns / 1e9)),
+        ns if ns < 1e6 => format!("{} µs", figure(ns / 1e3)),
+        ns if ns < 1e9 => format!("{} ms", figure(ns / 1e6)),
+        ns => format!("{} s", figure(ns / 1e9)),
     }
 }
 
