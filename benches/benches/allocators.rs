@@ -1,84 +1,58 @@
 //! What an operation of an allocator costs: PyTorch's policy and others, on recorded programs and on many blocks, beside
 //! public suballocators. No device: these are the costs of the books alone.
 //!
-//! `cargo bench --bench allocators`. The time shown is that of a whole program; `elem/s` counts its operations.
+//! `cargo bench -p benches --bench allocators`. The time shown is that of a whole program; `elem/s` counts its operations.
 
 use std::alloc::Layout;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::process::ExitCode;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lab::replay::{Machine, Operation, Policy, Settings, Silent, Trace, replay};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
+use lab::bench::allocators::{open, repeated, serves_once, training_program};
+use lab::replay::{Operation, POLICY_NAMES, Silent, Trace, replay};
 use memcore::backend::Meta;
-use memcore::memory::{AllocId, Allocator, AllocatorConfig, Block, Caching, Category, Event, Ledger, Origin, Stream};
+use memcore::memory::{AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, Stream};
 
-const POLICIES: [&str; 7] = ["caching", "expandable", "direct", "bfc", "buddy", "tlsf", "planned"];
+mod common;
+
+/// Recorded programs: one that trains, and one of sizes and frees in no order.
+const RECORDED: [&str; 2] = ["default_train", "default_mixed"];
 const GRANULE: u64 = 512;
 
 /// A recording whose last operations free what is left, so that it can run again and again.
 fn recording(name: &str) -> Trace {
-    let path = format!("{}/../memcore/tests/golden/traces/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
-    repeated(&Trace::open(Path::new(&path)).expect("a recording"), 1)
+    let path = common::in_project(&format!("memcore/tests/golden/traces/{name}.json.gz"));
+    repeated(&Trace::open(&path).expect("a recording"), 1).expect("a program as the recorded one")
 }
 
-/// The same program over and over; each time it ends with nothing allocated.
-fn repeated(trace: &Trace, times: usize) -> Trace {
-    let mut operations = Vec::with_capacity((trace.operations().len() + trace.allocations()) * times);
-    let mut lives = vec![false; trace.allocations()];
-    for round in 0..times {
-        let first = (round * trace.allocations()) as u32;
-        let mut made = 0;
-        for operation in trace.operations() {
-            operations.push(match *operation {
-                Operation::Allocate { .. } => {
-                    lives[made] = true;
-                    made += 1;
-                    *operation
-                }
-                Operation::Free { allocation } => {
-                    lives[allocation as usize] = false;
-                    Operation::Free { allocation: first + allocation }
-                }
-                other => other,
-            });
-        }
-        for (index, lives) in lives.iter_mut().enumerate().filter(|(_, lives)| **lives) {
-            operations.push(Operation::Free { allocation: first + index as u32 });
-            *lives = false;
-        }
-    }
-    Trace::new(trace.name.clone(), Settings::default(), operations).expect("a program as the recorded one")
-}
-
-fn open(policy: &str, trace: &Trace) -> Box<dyn Allocator> {
-    let policy = Policy::by_name(policy, &AllocatorConfig::default()).expect("a known policy");
-    policy.open(trace, &Machine::default(), &mut |_| {}).expect("a device that is never full").allocator
+fn opened(policy: &str, trace: &Trace) -> Box<dyn Allocator> {
+    open(policy, trace).expect("a known policy")
 }
 
 /// Recorded programs on a warm allocator of each policy.
 fn policies(c: &mut Criterion) {
-    for name in ["default_train", "default_mixed"] {
+    for name in common::sizes(&RECORDED) {
         let trace = recording(name);
         let mut group = c.benchmark_group(format!("allocators/{name}"));
         group.throughput(Throughput::Elements(trace.operations().len() as u64));
         let mut caching = Caching::with_defaults(Arc::new(Meta::default()));
         group.bench_function("caching, static", |b| b.iter(|| replay(&trace, &mut caching, &mut Silent)));
-        for policy in POLICIES.into_iter().filter(|policy| *policy != "planned") {
-            let mut allocator = open(policy, &trace);
+        for policy in POLICY_NAMES.into_iter().filter(|policy| !serves_once(policy)) {
+            let mut allocator = opened(policy, &trace);
             group.bench_function(policy, |b| b.iter(|| replay(&trace, &mut *allocator, &mut Silent)));
         }
-        // A plan serves one run.
-        group.bench_function("planned", |b| {
-            let run = |mut allocator: Box<dyn Allocator>| {
-                replay(&trace, &mut *allocator, &mut Silent).expect("it fits");
-                allocator
-            };
-            b.iter_batched(|| open("planned", &trace), run, BatchSize::SmallInput);
-        });
+        for policy in POLICY_NAMES.into_iter().filter(|policy| serves_once(policy)) {
+            group.bench_function(policy, |b| {
+                let run = |mut allocator: Box<dyn Allocator>| {
+                    replay(&trace, &mut *allocator, &mut Silent).expect("it fits");
+                    allocator
+                };
+                b.iter_batched(|| opened(policy, &trace), run, BatchSize::SmallInput);
+            });
+        }
         group.finish();
     }
 }
@@ -146,8 +120,7 @@ fn scaling(c: &mut Criterion) {
     const PAIRS: usize = 4096;
     let mut group = c.benchmark_group("allocators/live");
     group.throughput(Throughput::Elements(2 * PAIRS as u64));
-    group.sample_size(20).measurement_time(Duration::from_secs(3));
-    for live in [1_000usize, 10_000, 100_000, 1_000_000] {
+    for &live in common::sizes(&[1_000usize, 10_000, 100_000, 1_000_000]) {
         let mut random = Random(7);
         let mut caching = Caching::with_defaults(Arc::new(Meta::default()));
         let take = |caching: &mut Caching, random: &mut Random| {
@@ -175,12 +148,12 @@ fn scaling(c: &mut Criterion) {
 /// A million operations on a fresh allocator.
 fn million(c: &mut Criterion) {
     let mut group = c.benchmark_group("allocators/million");
-    group.sample_size(10);
-    for name in ["default_train", "default_mixed"] {
+    for name in common::sizes(&RECORDED) {
         let one = recording(name);
-        let trace = repeated(&one, 1_000_000usize.div_ceil(one.operations().len()));
+        let operations: usize = if common::is_test() { 1 } else { 1_000_000 };
+        let trace = repeated(&one, operations.div_ceil(one.operations().len())).expect("a program as the recorded one");
         group.throughput(Throughput::Elements(trace.operations().len() as u64));
-        group.bench_function(name, |b| {
+        group.bench_function(*name, |b| {
             let fresh = || Caching::with_defaults(Arc::new(Meta::default()));
             let run = |mut caching: Caching| {
                 replay(&trace, &mut caching, &mut Silent).expect("never full");
@@ -290,7 +263,7 @@ fn run_peer<P: Peer>(peer: &mut P, trace: &Trace) {
 /// Public suballocators on the same program, in an arena of four times what lives at most. They keep no statistics and
 /// know no segments; what they have in common with the policies above is finding a place.
 fn peers(c: &mut Criterion) {
-    for name in ["default_train", "default_mixed"] {
+    for name in common::sizes(&RECORDED) {
         let trace = recording(name);
         let capacity = (trace.lower_bound().bytes * 4).next_power_of_two();
         let mut group = c.benchmark_group(format!("allocators/{name}"));
@@ -309,5 +282,18 @@ fn peers(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, policies, history, scaling, million, peers);
-criterion_main!(benches);
+/// The program of a training run of ours, whose recording is made here.
+fn synthetic(c: &mut Criterion) {
+    let trace = training_program().expect("a device that is never full");
+    let mut group = c.benchmark_group("allocators/gpt");
+    group.throughput(Throughput::Elements(trace.operations().len() as u64));
+    for policy in POLICY_NAMES.into_iter().filter(|policy| !serves_once(policy)) {
+        let mut allocator = opened(policy, &trace);
+        group.bench_function(policy, |b| b.iter(|| replay(&trace, &mut *allocator, &mut Silent)));
+    }
+    group.finish();
+}
+
+fn main() -> ExitCode {
+    common::main(&[policies, history, synthetic, scaling, million, peers])
+}

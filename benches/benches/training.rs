@@ -1,45 +1,85 @@
-//! Training steps on the CPU, and what keeping the ledger's history adds to them.
+//! Training steps on every device, and what keeping the ledger's history adds to them.
 //!
-//! `cargo bench --bench training`
+//! `cargo bench -p benches --bench training [-- --backend cpu]`. The networks are those that other programs are compared on
+//! (`README.md`); `elem/s` counts examples.
 
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput};
+use lab::bench::{Work, training};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::Device;
 
-fn trainer(model: &str, batch: usize, kind: OptimizerKind, history: bool) -> Trainer {
-    let cpu = Cpu::new().expect("the CPU is there");
-    let device = Device::builder(Arc::new(cpu)).history(history).build();
-    let settings = RunSettings::new(batch, 0, OptimizerSettings::new(kind, 1e-3));
-    let architecture = architecture(model, &ModelOptions::default()).expect("a known model");
-    Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 0 }, "").expect("settings that fit")
+mod common;
+
+fn steps(c: &mut Criterion) {
+    for found in common::devices() {
+        let mut group = c.benchmark_group(format!("training/{}", found.name));
+        for workload in common::sizes(&training::ALL) {
+            group.throughput(Throughput::Elements(workload.batch as u64));
+            let mut work: Option<Work> = None;
+            group.bench_function(workload.name, |b| {
+                let work = work.get_or_insert_with(|| {
+                    let device = found.device();
+                    workload.prepare(&device).and_then(training::Training::into_work).expect("a step that fits")
+                });
+                b.iter_custom(|runs| work.run(runs).expect("a step that fits"));
+            });
+        }
+        group.finish();
+    }
 }
 
-fn training(c: &mut Criterion) {
+/// A step of the laboratory's own loop, which marks phases and takes a row of figures after each.
+fn trainer(model: &str, batch: usize, kind: OptimizerKind) -> (Device, Trainer) {
+    let cpu = Cpu::new().expect("the CPU is there");
+    let device = Device::builder(Arc::new(cpu)).build();
+    let settings = RunSettings::new(batch, 0, OptimizerSettings::new(kind, 1e-3));
+    let architecture = architecture(model, &ModelOptions::default()).expect("a known model");
+    let trainer = Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 0 }, "");
+    (device, trainer.expect("settings that fit"))
+}
+
+/// What the history of events adds: a step without and a step with it in turn, so that both see the same machine; each of the
+/// two benchmarks counts its own.
+fn accounting(c: &mut Criterion) {
     let work = [
         ("linear", 32, OptimizerKind::Sgd),
         ("mlp", 64, OptimizerKind::Adam),
         ("simple-cnn", 32, OptimizerKind::Adam),
-        ("simple-cnn", 128, OptimizerKind::Adam),
         ("gpt", 8, OptimizerKind::AdamW),
     ];
-    for (model, batch, kind) in work {
-        for history in [false, true] {
-            let mut trainer = trainer(model, batch, kind, history);
-            let name = format!("training/{model}-b{batch}/{}", if history { "history" } else { "totals" });
+    for (model, batch, kind) in common::sizes(&work).iter().copied() {
+        for counted in ["totals", "history"] {
+            let mut made: Option<(Device, Trainer)> = None;
             let mut step = 0;
-            c.bench_function(&name, |b| {
-                b.iter(|| {
-                    step += 1;
-                    trainer.step(step).expect("a step that fits")
-                })
+            c.bench_function(&format!("accounting/cpu/{model}-b{batch}/{counted}"), |b| {
+                let (device, trainer) = made.get_or_insert_with(|| trainer(model, batch, kind));
+                b.iter_custom(|runs| {
+                    let mut taken = Duration::ZERO;
+                    for _ in 0..runs {
+                        for history in [false, true] {
+                            // It begins anew: it would grow without end.
+                            device.set_history(history);
+                            let start = Instant::now();
+                            trainer.step(step).expect("a step that fits");
+                            if history == (counted == "history") {
+                                taken += start.elapsed();
+                            }
+                            step += 1;
+                        }
+                    }
+                    taken
+                });
             });
         }
     }
 }
 
-criterion_group!(benches, training);
-criterion_main!(benches);
+fn main() -> ExitCode {
+    common::main(&[steps, accounting])
+}

@@ -6,10 +6,12 @@
 //! report: pages and exports, from results as JSON and from histories of events
 //! lock: a run's memory, written down and compared
 //! snapshot → replay
+//! bench: workloads and a clock, on devices and allocators
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
+pub mod bench;
 pub mod cards;
 pub mod claims;
 pub mod data;

@@ -1,5 +1,7 @@
-//! Rules that the project's sources keep, as functions over their text; `tests/` applies them to the files.
+//! Rules that the project's sources keep, as functions over their text; `tests/` applies them to the files. And the tables of
+//! figures that its texts have, as functions over what was measured.
 
+pub mod bench;
 pub mod files;
 pub mod layers;
 pub mod manifests;

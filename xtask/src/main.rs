@@ -3,6 +3,7 @@
 mod artifact;
 mod browser;
 mod cuda;
+mod measure;
 mod software_gpu;
 mod steps;
 
@@ -30,12 +31,20 @@ enum Chore {
         #[arg(long)]
         full: bool,
     },
+    /// Run the benchmarks in release mode and keep what they measured in benches/results, under today's date.
+    ///
+    /// Example: cargo xtask bench --group allocators
+    Bench(measure::BenchArgs),
+    /// Make the READMEs' tables of figures anew from benches/results.
+    BenchTables,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.chore {
         Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
+        Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
+        Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

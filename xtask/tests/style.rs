@@ -4,6 +4,9 @@ use xtask::files::{SourceFile, all_rust_files, workspace_root};
 use xtask::listing;
 use xtask::style::{MAX_LINES, too_long, unsafe_without_reason};
 
+/// Nothing is at fault.
+const NONE: [usize; 0] = [];
+
 fn lines_at_fault(text: &str) -> Vec<usize> {
     let file = SourceFile { path: "x.rs".into(), text: text.into() };
     unsafe_without_reason(&file).iter().map(|violation| violation.line).collect()
@@ -42,9 +45,12 @@ fn silence_about_unsafe_is_found() {
 
 #[test]
 fn a_reason_nearby_is_enough() {
-    assert_eq!(lines_at_fault("// SAFETY: g has no conditions,\n// as its documentation says.\n\nunsafe { g() }"), []);
-    assert_eq!(lines_at_fault("unsafe { g() } // SAFETY: none needed"), []);
-    assert_eq!(lines_at_fault("// SAFETY: plain data\nunsafe impl Send for X {}\nunsafe impl Sync for X {}"), []);
-    assert_eq!(lines_at_fault("unsafe fn f() {}\ntype F = unsafe fn();\nunsafe extern \"C\" {}"), []);
-    assert_eq!(lines_at_fault("// unsafe { g() }\nlet s = \"unsafe { }\";"), []);
+    assert_eq!(
+        lines_at_fault("// SAFETY: g has no conditions,\n// as its documentation says.\n\nunsafe { g() }"),
+        NONE
+    );
+    assert_eq!(lines_at_fault("unsafe { g() } // SAFETY: none needed"), NONE);
+    assert_eq!(lines_at_fault("// SAFETY: plain data\nunsafe impl Send for X {}\nunsafe impl Sync for X {}"), NONE);
+    assert_eq!(lines_at_fault("unsafe fn f() {}\ntype F = unsafe fn();\nunsafe extern \"C\" {}"), NONE);
+    assert_eq!(lines_at_fault("// unsafe { g() }\nlet s = \"unsafe { }\";"), NONE);
 }

@@ -3,7 +3,6 @@
 //! `peer-vramlab [--device cpu] [--seconds 2] [--steps 30] WORKLOAD… | all` prints one JSON line per workload: the same networks, weights,
 //! inputs and losses as in the other peers' programs, so that `losses_head` must agree.
 
-mod data;
 mod measure;
 mod work;
 

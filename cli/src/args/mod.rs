@@ -3,6 +3,7 @@
 //! One file per group of flags; commands are made of groups. A configuration file (`config`) is turned into flags that stand before the typed
 //! ones, and one point of a scan (`scan`) into flags that stand behind them; as the last of equal flags wins, that is all there is to precedence.
 
+mod bench;
 mod check;
 mod config;
 mod device;
@@ -24,6 +25,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use check::{CheckArgs, run_flags, with_flags};
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
@@ -151,6 +153,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example: what the end of a log says\n  \
             tail -n 20 train.log | vramlab explain -")]
     Explain(ExplainArgs),
+    /// Measure how fast the devices are, each beside its own roofs, in less than a minute.
+    #[command(after_help = "Example: every device, as a page with a chart\n  vramlab bench --html bench.html\n\n\
+            Example: the processor alone, in five seconds, for another program\n  \
+            vramlab bench --backend cpu --seconds 5 --json -")]
+    Bench(BenchArgs),
     /// Watch the devices' memory and the trainings that run, live.
     #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
     Monitor(MonitorArgs),

@@ -1,7 +1,8 @@
 //! One file per command.
 
-pub(crate) mod data_parallel;
+pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod data_parallel;
 mod devices;
 mod docs;
 mod events;
@@ -54,6 +55,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Tune(args) => tune::run(args, ui),
         Command::Check(args) => check::run(args, invocation, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Bench(args) => bench::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),

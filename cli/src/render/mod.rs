@@ -1,5 +1,6 @@
 //! Results for people: everything fits 80 columns.
 
+pub(crate) mod bench;
 pub(crate) mod bytes;
 pub(crate) mod chart;
 pub(crate) mod check;

@@ -3,13 +3,14 @@
 //! ```text
 //! ledger, events file (read), snapshot ─► Recording ─ timeline ─► moments, phases, blocks, segments ─┐
 //!                                             │                                                    page ─► one HTML file
-//! results of commands (JSON) ─────────────────┼─ run, experiment, fit, scan: tables, charts ────────┘
+//! results of commands (JSON) ─────────────────┼─ run, experiment, fit, scan, bench: tables, charts ─┘
 //!                                             └─ export: Chrome trace, folded stacks, MiniMalloc
 //! ```
 //!
 //! The page loads nothing: style and scripts are in it, and so are the data, as JSON. Whatever comes from a file or is a
 //! name is escaped on its way in (`text`, `payload`), and the scripts make text of it, never markup.
 
+mod bench;
 mod blocks;
 mod chart;
 mod command;

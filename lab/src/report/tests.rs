@@ -193,7 +193,15 @@ fn hostile_results() -> Vec<Value> {
         "largest": 4, "law": { "pieces": [piece] }, "runs": [{ "size": 1, "fits": true, "peak_allocated_bytes": 5 }], "settings": settings });
     let point = |n: u64| json!({ "parameters": { HOSTILE: n, "other": HOSTILE }, "run": train });
     let scan = json!({ "schema": "vramlab-scan-1", "parameters": [HOSTILE, "other"], "results": [point(1), point(2)] });
-    vec![train, experiment, fit, scan]
+    let measured = json!({ "name": HOSTILE, "size": HOSTILE, "us": 1.5, "us_min": 1.0, "gb_per_s": 2.0, "gflop_per_s": HOSTILE,
+        "of_roof": 0.5, "bound": HOSTILE });
+    let benched = json!({ "backend": HOSTILE, "index": 0, "name": HOSTILE, "software": true, "available": true,
+        "roofs": { "copy_gb_per_s": 20.0 }, "kernels": [measured, measured], "training": [measured],
+        "skipped": [{ "name": HOSTILE, "reason": HOSTILE }] });
+    let absent = json!({ "backend": HOSTILE, "available": false, "reason": HOSTILE });
+    let bench = json!({ "schema": "vramlab-bench-1", "settings": settings, "devices": [benched, absent], "interrupted": true,
+        "allocators": [{ "policy": HOSTILE, "ns_per_operation": 50.0, "operations": 9 }] });
+    vec![train, experiment, fit, scan, bench]
 }
 
 #[test]

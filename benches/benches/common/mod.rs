@@ -1,0 +1,150 @@
+//! What every group of benchmarks begins with: criterion with settings that let all groups end in minutes, and the devices.
+//!
+//! `--backend NAME`, which criterion does not know, is taken off the command line and passed on as `VRAMLAB_BACKEND`; either may
+//! be used. Without it every device is measured that is no software adapter.
+#![allow(dead_code)] // each group uses its part
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend_cpu::Cpu;
+use backend_cuda::Cuda;
+use backend_wgpu::Wgpu;
+use criterion::Criterion;
+use memcore::Device;
+use memcore::backend::Backend;
+
+/// Names one backend.
+const VARIABLE: &str = "VRAMLAB_BACKEND";
+const BACKENDS: [&str; 3] = ["cpu", "wgpu", "cuda"];
+
+/// Runs the groups of a benchmark. The defaults can be changed on the command line, as always.
+pub(crate) fn main(groups: &[fn(&mut Criterion)]) -> ExitCode {
+    if let Some(code) = with_backend_taken_off() {
+        return code;
+    }
+    if let Some(unknown) = wanted().filter(|name| !BACKENDS.contains(&name.as_str())) {
+        eprintln!("{VARIABLE}: {unknown:?} is none of {}", BACKENDS.join(", "));
+        return ExitCode::from(2);
+    }
+    // Drawing hundreds of plots takes longer than measuring what they show.
+    let criterion = Criterion::default().without_plots().sample_size(10).nresamples(10_000);
+    let criterion = criterion.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(400));
+    let mut criterion = criterion.configure_from_args();
+    for group in groups {
+        group(&mut criterion);
+    }
+    criterion.final_summary();
+    ExitCode::SUCCESS
+}
+
+/// Criterion reads the process's own arguments and refuses what it does not know: so the same program once more, without.
+fn with_backend_taken_off() -> Option<ExitCode> {
+    let mut rest: Vec<OsString> = Vec::new();
+    let mut backend: Option<OsString> = None;
+    let mut args = std::env::args_os().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--backend") => backend = Some(args.next().unwrap_or_default()),
+            Some(text) => match text.strip_prefix("--backend=") {
+                Some(name) => backend = Some(name.into()),
+                None => rest.push(arg),
+            },
+            None => rest.push(arg),
+        }
+    }
+    let backend = backend?;
+    let status = std::env::current_exe().and_then(|exe| Command::new(exe).args(rest).env(VARIABLE, backend).status());
+    Some(match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status.code().map_or(1, |code| code as u8)),
+        Err(error) => {
+            eprintln!("--backend: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// The backend that was asked for.
+fn wanted() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())
+}
+
+/// Whether everything is only to run once: `cargo test --benches`, `cargo bench -- --test`.
+pub(crate) fn is_test() -> bool {
+    let given = |flag: &str| std::env::args().any(|arg| arg == flag);
+    given("--test") || !given("--bench")
+}
+
+/// Of sizes that grow, all; of a test, the first.
+pub(crate) fn sizes<T>(all: &[T]) -> &[T] {
+    if is_test() { &all[..all.len().min(1)] } else { all }
+}
+
+/// A device to measure.
+pub(crate) struct Found {
+    /// As it stands in the names of benchmarks: `cpu`, `cuda`, `wgpu-1`.
+    pub(crate) name: String,
+    /// The device.
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+impl Found {
+    /// With nothing on it.
+    pub(crate) fn device(&self) -> Device {
+        Device::builder(self.backend.clone()).build()
+    }
+}
+
+/// The devices, those that are not measured having been told with the reason.
+pub(crate) fn devices() -> Vec<Found> {
+    let wanted = wanted();
+    let names = BACKENDS.into_iter().filter(|name| wanted.as_deref().is_none_or(|wanted| wanted == *name));
+    names.flat_map(|name| of_backend(name, wanted.is_some())).collect()
+}
+
+fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
+    let skipped = |what: &str, reason: &dyn std::fmt::Display| eprintln!("{what}: skipped: {reason}");
+    let count = match name {
+        "cuda" => Cuda::count(),
+        "wgpu" => Ok(backend_wgpu::adapters().len()),
+        _ => Ok(1),
+    };
+    let count = match count {
+        Ok(0) => {
+            skipped(name, &"there is no device");
+            0
+        }
+        Ok(count) => count,
+        Err(error) => {
+            skipped(name, &error);
+            0
+        }
+    };
+    let mut found = Vec::new();
+    for index in 0..count {
+        let label = if index == 0 { name.to_string() } else { format!("{name}-{index}") };
+        if name == "wgpu" && !named && backend_wgpu::adapters()[index].is_software {
+            skipped(&label, &"it computes on the host's processor; --backend wgpu measures it all the same");
+            continue;
+        }
+        let backend = match name {
+            "cuda" => Cuda::open(index).map(|device| Arc::new(device) as Arc<dyn Backend>),
+            "wgpu" => Wgpu::open(index).map(|device| Arc::new(device) as Arc<dyn Backend>),
+            _ => Cpu::new().map(|device| Arc::new(device) as Arc<dyn Backend>),
+        };
+        match backend {
+            Ok(backend) => found.push(Found { name: label, backend }),
+            Err(error) => skipped(&label, &error),
+        }
+    }
+    found
+}
+
+/// A file of the project.
+pub(crate) fn in_project(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}

@@ -1,0 +1,26 @@
+//! What is measured by the clock, and how: the workloads that `vramlab bench`, the benchmarks and the comparison with other
+//! programs share, so that each is written once and its bytes and operations are counted in one place.
+//!
+//! ```text
+//! kernels: every family, at sizes that grow ─────────┐
+//! training: networks as other programs train them ───┼─► Work: runs on a device; what it must move and compute ─► Timing
+//! allocators: programs through every policy ─► Timing│   Roofs: the device's own copy and product, to compare with
+//! short: a minute's selection of all of it ◄─────────┘
+//! ```
+//!
+//! No figure here decides whether anything is right.
+
+pub mod allocators;
+mod clock;
+pub mod kernels;
+mod roofs;
+mod short;
+pub mod training;
+mod values;
+mod work;
+
+pub use clock::{Limits, Timing, time};
+pub use roofs::Roofs;
+pub use short::{Allocator, Measured, OfDevice, Short, Skipped, Trained};
+pub use values::{INPUTS, TARGETS, labels, uniform};
+pub use work::{Demand, Work};

@@ -1,0 +1,109 @@
+//! From criterion's folder to one file of results.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+/// Every benchmark below a folder of criterion's, by name.
+///
+/// # Errors
+/// Files that cannot be read, or are not criterion's.
+pub fn rows(criterion: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    walk(criterion, &mut rows)?;
+    rows.sort_by(|a, b| a["bench"].as_str().cmp(&b["bench"].as_str()));
+    Ok(rows)
+}
+
+fn walk(folder: &Path, rows: &mut Vec<Value>) -> anyhow::Result<()> {
+    let new = folder.join("new");
+    if new.join("benchmark.json").is_file() {
+        rows.push(row(&read(&new.join("benchmark.json"))?, &read(&new.join("estimates.json"))?));
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            walk(&path, rows)?;
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// One benchmark: the median of a run in nanoseconds, and what a run does.
+fn row(benchmark: &Value, estimates: &Value) -> Value {
+    let median = &estimates["median"];
+    let bounds = &median["confidence_interval"];
+    let throughput = &benchmark["throughput"];
+    let both = &throughput["ElementsAndBytes"];
+    let first = |values: &[&Value]| values.iter().find_map(|value| value.as_u64());
+    let elements = first(&[&throughput["Elements"], &both["elements"]]);
+    let bytes = first(&[&throughput["Bytes"], &throughput["BytesDecimal"], &both["bytes"]]);
+    let mut row = Map::new();
+    row.insert("bench".into(), benchmark["full_id"].clone());
+    row.insert("ns".into(), rounded(&median["point_estimate"]));
+    row.insert("ns_low".into(), rounded(&bounds["lower_bound"]));
+    row.insert("ns_high".into(), rounded(&bounds["upper_bound"]));
+    for (name, value) in [("elements", elements), ("bytes", bytes)] {
+        row.extend(value.map(|value| (name.to_string(), value.into())));
+    }
+    Value::Object(row)
+}
+
+/// Criterion writes all digits that a float has.
+fn rounded(value: &Value) -> Value {
+    value.as_f64().map_or(Value::Null, |x| json!((x * 1000.0).round() / 1000.0))
+}
+
+/// The roofs that the kernels' benchmark left, device by device.
+///
+/// # Errors
+/// Files that cannot be read.
+pub fn roofs(criterion: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(criterion).with_context(|| criterion.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("roofs-") && path.is_file() {
+            found.push(read(&path)?);
+        }
+    }
+    found.sort_by(|a, b| a["device"].as_str().cmp(&b["device"].as_str()));
+    Ok(found)
+}
+
+/// The text of a file of results: a row a line, so that two can be compared.
+pub fn text(head: &Map<String, Value>, rows: &[Value]) -> String {
+    let mut out = String::from("{");
+    for (name, value) in head {
+        let _ = writeln!(out, "\"{name}\": {value},");
+    }
+    out.push_str("\"rows\": [\n");
+    for (i, row) in rows.iter().enumerate() {
+        let comma = if i + 1 < rows.len() { "," } else { "" };
+        let _ = writeln!(out, "{row}{comma}");
+    }
+    out.push_str("]}\n");
+    out
+}
+
+/// The date of a moment, in UTC: `2026-11-21`. Days since 1970 in the calendar's own periods of 400 years, counted from a first
+/// of March, so that a leap day comes last.
+pub fn date(seconds_since_1970: u64) -> String {
+    let days = (seconds_since_1970 / 86_400) as i64 + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

@@ -1,0 +1,94 @@
+//! The files below `benches/results`, the newest of each kind first.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// A file of rows.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its name, without the folder.
+    pub name: String,
+    /// What it says beside the rows: date, host, command, roofs.
+    pub head: Value,
+    /// The measurements.
+    pub rows: Vec<Value>,
+}
+
+/// Every file.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// Of benchmarks, newest first.
+    pub benches: Vec<File>,
+    /// Of the comparison with other programs, newest first.
+    pub peers: Vec<File>,
+}
+
+impl Results {
+    /// Reads a folder: `DATE-….json` are benchmarks, `DATE-….jsonl` comparisons.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or are no JSON.
+    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+        paths.sort();
+        let mut results = Self::default();
+        for path in paths.iter().rev() {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("json") => results.benches.push(of_json(name.clone(), &text).context(name)?),
+                Some("jsonl") => results.peers.push(of_lines(name.clone(), &text).context(name)?),
+                _ => {}
+            }
+        }
+        Ok(results)
+    }
+
+    /// The newest file with a row whose name begins so.
+    pub fn newest(&self, prefix: &str) -> Option<&File> {
+        self.benches.iter().find(|file| file.of(prefix).next().is_some())
+    }
+}
+
+fn of_json(name: String, text: &str) -> anyhow::Result<File> {
+    let mut head: Value = serde_json::from_str(text)?;
+    let rows = match head.as_object_mut().and_then(|head| head.remove("rows")) {
+        Some(Value::Array(rows)) => rows,
+        _ => anyhow::bail!("has no rows"),
+    };
+    Ok(File { name, head, rows })
+}
+
+/// A line each; the one that describes the host is no measurement.
+fn of_lines(name: String, text: &str) -> anyhow::Result<File> {
+    let (mut head, mut rows) = (Value::Null, Vec::new());
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let value: Value = serde_json::from_str(line)?;
+        match value.get("host") {
+            Some(host) => head = host.clone(),
+            None => rows.push(value),
+        }
+    }
+    Ok(File { name, head, rows })
+}
+
+impl File {
+    /// The rows whose name begins so, with the rest of the name.
+    pub fn of<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.rows.iter().filter_map(move |row| Some((row["bench"].as_str()?.strip_prefix(prefix)?, row)))
+    }
+
+    /// The row of that name.
+    pub fn row(&self, name: &str) -> Option<&Value> {
+        self.rows.iter().find(|row| row["bench"] == name)
+    }
+}
+
+/// Nanoseconds of one operation.
+pub fn per_operation(row: &Value) -> Option<f64> {
+    let said = row["ns_per_operation"].as_f64();
+    said.or_else(|| Some(row["ns"].as_f64()? / row["elements"].as_f64()?))
+}

@@ -1,0 +1,351 @@
+//! The READMEs' tables of figures, each between `<!-- bench: NAME -->` and `<!-- /bench -->`: made from files of results, never typed.
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::results::{File, Results, per_operation};
+
+/// Where tables stand.
+pub const READMES: [&str; 2] = ["README.md", "benches/README.md"];
+
+const BEGIN: &str = "<!-- bench: ";
+const BEGUN: &str = " -->\n";
+const END: &str = "<!-- /bench -->";
+
+/// The text with every table made anew.
+///
+/// # Errors
+/// A table of an unknown name, one that does not end.
+pub fn updated(text: &str, results: &Results) -> anyhow::Result<String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(BEGUN).context("a table without a name")?;
+        let (_, after) = after.split_once(END).with_context(|| format!("table {name:?} does not end"))?;
+        let table = table(name, results)?;
+        out += &format!("{before}{BEGIN}{name}{BEGUN}{table}{END}");
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+fn table(name: &str, results: &Results) -> anyhow::Result<String> {
+    let of = |prefix: &str, make: fn(&File) -> String| {
+        let missing = || "Not measured yet: `cargo xtask bench` does it.\n".to_string();
+        results.newest(prefix).map_or_else(missing, |file| format!("{}{}", make(file), source(file)))
+    };
+    Ok(match name {
+        "peers" => results.peers.first().map_or_else(String::new, peers),
+        "peers in short" => results.peers.first().map_or_else(String::new, peers_in_short),
+        "prediction" => results.newest("dry_run/gpt2").map_or_else(String::new, prediction),
+        "dry run" => of("dry_run/", dry_runs),
+        "training" => of("training/", training),
+        "accounting" => of("accounting/", accounting),
+        "kernels" => of("kernels/", kernels),
+        "allocators" => of("allocators/", allocators),
+        "live blocks" => of("allocators/live/", live_blocks),
+        "snapshots" => of("snapshots/", snapshots),
+        other => bail!("no table is called {other:?}"),
+    })
+}
+
+/// Where the figures are from.
+fn source(file: &File) -> String {
+    let host = file.head["host"].as_str().map_or(String::new(), |host| format!(", {host}"));
+    format!("\n[`{0}`](results/{0}){host}.\n", file.name)
+}
+
+fn markdown(columns: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = format!("|{}\n", "---|".repeat(columns.len()));
+    line(columns) + &rule + &rows.iter().map(|row| line(row)).collect::<String>()
+}
+
+fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(String::from).to_vec()
+}
+
+/// What is not there.
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".into())
+}
+
+/// Three digits, as far as there are decimals.
+fn figure(x: f64) -> String {
+    match x.abs() {
+        a if a >= 100.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        a if a >= 1.0 => format!("{x:.2}"),
+        _ => format!("{x:.3}"),
+    }
+}
+
+/// Nanoseconds in the unit that fits.
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{} ns", figure(ns)),
+        ns if ns < 1e6 => format!("{} µs", figure(ns / 1e3)),
+        ns if ns < 1e9 => format!("{} ms", figure(ns / 1e6)),
+        ns => format!("{} s", figure(ns / 1e9)),
+    }
+}
+
+// ── beside other programs ──
+
+/// Programs in the order of the table, as a file calls them and as people do.
+const PEERS: [(&str, &str); 4] =
+    [("candle", "candle"), ("burn-flex", "burn-flex"), ("torch", "PyTorch"), ("vramlab", "vramlab")];
+
+/// A row's workload with its batch.
+fn workload(row: &Value) -> String {
+    let name = row["workload"].as_str().unwrap_or_default();
+    row["batch"].as_u64().map_or_else(|| format!("`{name}`"), |batch| format!("`{name}` b{batch}"))
+}
+
+/// What counts: milliseconds of a step, or a rate; and whether more is better.
+fn counted(row: &Value) -> Option<(f64, &'static str)> {
+    let rates = [("gflops", " GFLOP/s"), ("gbps", " GB/s")];
+    let rate = rates.into_iter().find_map(|(key, unit)| Some((row[key].as_f64()?, unit)));
+    rate.or_else(|| Some((row["ms_per_step_median"].as_f64()?, " ms")))
+}
+
+fn of_peer<'a>(file: &'a File, peer: &str, name: &str) -> Option<&'a Value> {
+    file.rows.iter().find(|row| row["peer"] == peer && workload(row) == name)
+}
+
+fn workloads(file: &File) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in file.rows.iter().map(workload) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn peers(file: &File) -> String {
+    let version = |peer: &str| {
+        let row = file.rows.iter().find(|row| row["peer"] == peer)?;
+        let version = row["version"].as_str()?;
+        Some(version.split('+').next().unwrap_or(version).to_string())
+    };
+    let name = |(peer, name): (&str, &str)| match version(peer).filter(|_| peer != "vramlab") {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_string(),
+    };
+    let columns: Vec<String> =
+        ["workload".to_string()].into_iter().chain(PEERS.map(name)).chain(["speed ÷ PyTorch's".into()]).collect();
+    let row = |workload: &String| {
+        let figure_of = |peer: &str| of_peer(file, peer, workload).and_then(counted);
+        let cells = PEERS.map(|(peer, _)| or_dash(figure_of(peer).map(|(x, unit)| format!("{}{unit}", figure(x)))));
+        let ratio = figure_of("torch").zip(figure_of("vramlab")).map(|((torch, unit), (ours, _))| {
+            // How many times as fast as PyTorch this is.
+            format!("{:.2}", if unit == " ms" { torch / ours } else { ours / torch })
+        });
+        [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).collect()
+    };
+    let rows: Vec<Vec<String>> = workloads(file).iter().map(row).collect();
+    let host = |key: &str| file.head[key].as_str().unwrap_or("–").to_string();
+    let cores = file.head["cores"].as_u64().unwrap_or(0);
+    let date = host("date").chars().take(10).collect::<String>();
+    let source = format!("\n[`{0}`](results/{0}): {1}, {cores} cores, {date}.\n", file.name, host("cpu"));
+    markdown(&columns, &rows) + &source
+}
+
+fn peers_in_short(file: &File) -> String {
+    const SHOWN: [(&str, &str); 3] = [
+        ("`mlp` b128", "MLP, batch 128"),
+        ("`simplecnn` b128", "the articles' CNN, batch 128"),
+        ("`gpt-mini` b8", "small GPT, batch 8"),
+    ];
+    let columns: Vec<String> = [String::new()].into_iter().chain(PEERS.map(|(_, name)| name.into())).collect();
+    let row = |(workload, name): (&str, &str)| {
+        let cells = PEERS.map(|(peer, _)| {
+            let ms = of_peer(file, peer, workload).and_then(counted).map(|(ms, _)| figure(ms));
+            or_dash(if peer == "vramlab" { ms.map(|ms| format!("**{ms}**")) } else { ms })
+        });
+        [name.to_string()].into_iter().chain(cells).collect()
+    };
+    markdown(&columns, &SHOWN.map(row))
+}
+
+// ── our own benchmarks ──
+
+fn prediction(file: &File) -> String {
+    let gpt2 = file.of("dry_run/gpt2").next().and_then(|(_, row)| row["ns"].as_f64());
+    gpt2.map_or_else(String::new, |ns| format!("Predicting GPT-2's training takes {}.\n", time(ns)))
+}
+
+/// One column of times, after the names.
+fn times(file: &File, prefix: &str, what: &str) -> String {
+    let row = |(name, row): (&str, &Value)| vec![format!("`{name}`"), or_dash(row["ns"].as_f64().map(time))];
+    markdown(&strings([what, "time"]), &file.of(prefix).map(row).collect::<Vec<_>>())
+}
+
+fn dry_runs(file: &File) -> String {
+    times(file, "dry_run/", "two steps on `meta`, from nothing")
+}
+
+/// Names up to the last part, which is a column.
+fn training(file: &File) -> String {
+    let mut devices: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (device, name) in file.of("training/").filter_map(|(rest, _)| rest.split_once('/')) {
+        for (list, item) in [(&mut devices, device), (&mut names, name)] {
+            if !list.contains(&item) {
+                list.push(item);
+            }
+        }
+    }
+    let columns: Vec<String> = ["a step of"].into_iter().chain(devices.iter().copied()).map(String::from).collect();
+    let row = |name: &&str| {
+        let cell = |device: &&str| {
+            or_dash(file.row(&format!("training/{device}/{name}")).and_then(|row| row["ns"].as_f64()).map(time))
+        };
+        [format!("`{name}`")].into_iter().chain(devices.iter().map(cell)).collect()
+    };
+    markdown(&columns, &names.iter().map(row).collect::<Vec<_>>())
+}
+
+fn accounting(file: &File) -> String {
+    let row = |(name, with): (&str, &Value)| {
+        let network = name.strip_suffix("/history")?;
+        let without = file.row(&format!("accounting/cpu/{network}/totals"))?["ns"].as_f64()?;
+        let with = with["ns"].as_f64()?;
+        let adds = format!("{:+.1} %", 100.0 * (with / without - 1.0));
+        Some(vec![format!("`{network}`"), time(without), time(with), adds])
+    };
+    let columns = strings(["a step of", "totals alone", "every event kept", "adds"]);
+    markdown(&columns, &file.of("accounting/cpu/").filter_map(row).collect::<Vec<_>>())
+}
+
+/// A kernel at one size and type: `family/name/dtype/size`.
+struct Point<'a> {
+    device: &'a str,
+    kernel: &'a str,
+    dtype: &'a str,
+    size: &'a str,
+    row: &'a Value,
+}
+
+impl<'a> Point<'a> {
+    fn of((name, row): (&'a str, &'a Value)) -> Option<Self> {
+        let mut parts = name.split('/');
+        let (device, _family) = (parts.next()?, parts.next()?);
+        Some(Self { device, kernel: parts.next()?, dtype: parts.next()?, size: parts.next()?, row })
+    }
+
+    fn ns(&self) -> f64 {
+        self.row["ns"].as_f64().unwrap_or(0.0)
+    }
+
+    fn amount(&self, what: &str) -> f64 {
+        self.row[what].as_f64().unwrap_or(0.0)
+    }
+
+    /// How near the roofs of its device: the least that moving and computing take, of the time.
+    fn of_roof(&self, file: &File) -> Option<(f64, bool)> {
+        let roofs = file.head["roofs"].as_array()?.iter().find(|roofs| roofs["device"] == self.device)?;
+        let gemm = &roofs["gemm_gflop_per_s"];
+        let product = gemm[self.dtype].as_f64().or_else(|| gemm["float32"].as_f64())?;
+        // 10⁹ in a second are one in a nanosecond.
+        let (memory, arithmetic) =
+            (self.amount("bytes") / roofs["copy_gb_per_s"].as_f64()?, self.amount("elements") / product);
+        Some((memory.max(arithmetic) / self.ns(), arithmetic > memory))
+    }
+
+    fn in_short(&self, file: &File) -> String {
+        let Some((part, arithmetic)) = self.of_roof(file) else { return time(self.ns()) };
+        let (amount, unit) = if arithmetic { ("elements", "GFLOP/s") } else { ("bytes", "GB/s") };
+        format!("{}, {} {unit}, {:.0} %", time(self.ns()), figure(self.amount(amount) / self.ns()), 100.0 * part)
+    }
+}
+
+/// Of each kernel the smallest size, which the launch decides, and the largest in every type.
+fn kernels(file: &File) -> String {
+    const TYPES: [&str; 4] = ["float32", "float16", "bfloat16", "float64"];
+    let points: Vec<Point<'_>> = file.of("kernels/").filter_map(Point::of).collect();
+    let mut out = String::new();
+    let mut devices: Vec<&str> = points.iter().map(|point| point.device).collect();
+    devices.dedup();
+    for device in devices {
+        let mut names: Vec<&str> =
+            points.iter().filter(|point| point.device == device).map(|point| point.kernel).collect();
+        names.dedup();
+        let row = |name: &&str| {
+            let of = |dtype: &'static str| {
+                points.iter().filter(move |p| p.device == device && p.kernel == *name && p.dtype == dtype)
+            };
+            let by_bytes = |a: &&Point<'_>, b: &&Point<'_>| a.amount("bytes").total_cmp(&b.amount("bytes"));
+            let smallest = or_dash(of("float32").min_by(by_bytes).map(|point| time(point.ns())));
+            let size = or_dash(of("float32").max_by(by_bytes).map(|point| point.size.to_string()));
+            let cells = TYPES.map(|dtype| or_dash(of(dtype).max_by(by_bytes).map(|point| point.in_short(file))));
+            [format!("`{name}`"), smallest, size].into_iter().chain(cells).collect()
+        };
+        let columns: Vec<String> =
+            strings(["kernel", "smallest", "largest"]).into_iter().chain(TYPES.map(String::from)).collect();
+        let roofs = file.head["roofs"].as_array().into_iter().flatten().find(|roofs| roofs["device"] == device);
+        out += &format!("{}\n\n", heading(device, roofs));
+        out += &markdown(&columns, &names.iter().map(row).collect::<Vec<_>>());
+    }
+    out
+}
+
+fn heading(device: &str, roofs: Option<&Value>) -> String {
+    let Some(roofs) = roofs else { return format!("**{device}**") };
+    let rate = |value: &Value| or_dash(value.as_f64().map(figure));
+    let products = roofs["gemm_gflop_per_s"].as_object().into_iter().flatten();
+    let products: Vec<String> = products.map(|(dtype, rate_of)| format!("{} in {dtype}", rate(rate_of))).collect();
+    format!(
+        "**{device}** ({}): a copy moves {} GB/s, a product computes {} GFLOP/s.",
+        roofs["name"].as_str().unwrap_or("–"),
+        rate(&roofs["copy_gb_per_s"]),
+        products.join(", ")
+    )
+}
+
+/// Traces are columns, policies rows.
+fn allocators(file: &File) -> String {
+    let traces: Vec<&str> = ["default_train", "default_mixed", "gpt"]
+        .into_iter()
+        .filter(|trace| file.of("allocators/").any(|(rest, _)| rest.split('/').next() == Some(*trace)))
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (_, name) in
+        file.of("allocators/").filter_map(|(rest, _)| rest.split_once('/').filter(|(t, _)| traces.contains(t)))
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let columns: Vec<String> =
+        ["nanoseconds per operation"].into_iter().chain(traces.iter().copied()).map(String::from).collect();
+    let row = |name: &&str| {
+        let cell = |trace: &&str| {
+            let row = file.row(&format!("allocators/{trace}/{name}")).and_then(per_operation);
+            or_dash(row.map(|ns| format!("{ns:.0}")))
+        };
+        [format!("`{name}`")].into_iter().chain(traces.iter().map(cell)).collect()
+    };
+    markdown(&columns, &names.iter().map(row).collect::<Vec<_>>())
+}
+
+fn live_blocks(file: &File) -> String {
+    let mut rows: Vec<(u64, f64)> =
+        file.of("allocators/live/").filter_map(|(live, row)| Some((live.parse().ok()?, per_operation(row)?))).collect();
+    rows.sort_by_key(|(live, _)| *live);
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(live, ns)| vec![live.to_string(), format!("{ns:.0}")]).collect();
+    markdown(&strings(["live blocks, and as many holes", "nanoseconds per operation"]), &rows)
+}
+
+fn snapshots(file: &File) -> String {
+    let row = |(name, row): (&str, &Value)| {
+        let rate = row["bytes"]
+            .as_f64()
+            .zip(row["ns"].as_f64())
+            .map(|(bytes, ns)| format!("{} MB/s", figure(1e3 * bytes / ns)));
+        vec![format!("`{name}`"), or_dash(row["ns"].as_f64().map(time)), or_dash(rate)]
+    };
+    let rows: Vec<Vec<String>> = file.of("snapshots/").chain(file.of("reports/")).map(row).collect();
+    markdown(&strings(["", "time", "of the file"]), &rows)
+}
