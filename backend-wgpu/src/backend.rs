@@ -49,7 +49,14 @@ impl Wgpu {
     /// # Errors
     /// [`Error::Backend`] where there is no such adapter, or it lacks what every kernel needs.
     pub fn open(index: usize) -> Result<Self> {
-        let gpu = Gpu::open(index)?;
+        Self::on(Gpu::open(index)?)
+    }
+
+    /// On an opened device.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn on(gpu: Gpu) -> Result<Self> {
         let wanted = gpu.device.limits();
         for (what, have, need) in [
             ("storage buffers per kernel", wanted.max_storage_buffers_per_shader_stage, 8),

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memcore::error::{Error, Result};
 use rustc_hash::FxHashMap;
 use wgpu::{
-    Adapter, ComputePipeline, Device, DeviceDescriptor, DeviceLostReason, ExperimentalFeatures, Features, MemoryHints,
-    Queue, Trace,
+    Adapter, ComputePipeline, Device, DeviceDescriptor, ExperimentalFeatures, Features, MemoryHints, Queue, Trace,
 };
 
 use crate::NAME;
@@ -71,7 +70,7 @@ impl Gpu {
     }
 
     /// Opens the adapter of that number with all that it can do.
-    fn open_anew(index: usize) -> Result<Self> {
+    pub(crate) fn open_anew(index: usize) -> Result<Self> {
         let (adapter, info) = crate::adapter::at(index)?;
         let wanted = adapter.features() & Features::SUBGROUP;
         let request = adapter.request_device(&DeviceDescriptor {
@@ -91,10 +90,9 @@ impl Gpu {
             on_error.with(|failure| failure.error.get_or_insert_with(|| one_line(&error.to_string())).len());
         }));
         let on_loss = sink.clone();
-        device.set_device_lost_callback(move |reason, message| {
-            if reason != DeviceLostReason::Destroyed {
-                on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
-            }
+        // Also called when the last one who has the device lets it go: then nobody is told.
+        device.set_device_lost_callback(move |_, message| {
+            on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
         });
         let subgroups = adapter.get_info();
         let sizes = [subgroups.subgroup_min_size, subgroups.subgroup_max_size];

@@ -39,6 +39,8 @@ mod gpu;
 mod index;
 mod job;
 mod loss;
+#[cfg(test)]
+mod lost;
 mod matmul;
 mod norm;
 mod optim;

@@ -238,6 +238,10 @@ impl Queue {
 /// Waits for a submission, or for all.
 fn wait(gpu: &Gpu, submission_index: Option<SubmissionIndex>) -> Result<()> {
     let waited = gpu.device.poll(PollType::Wait { submission_index, timeout: None });
+    if waited.is_err() {
+        // A lost device refuses to wait for what it never began; that it is lost, it says when it is asked.
+        let _ = gpu.device.poll(PollType::Poll);
+    }
     gpu.check()?;
     waited.map(|_| ()).map_err(|error| gpu.error(error))
 }

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::artifact;
+
 /// The compiler, as PyPI has it.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
 
@@ -40,11 +42,13 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         path.push(":");
         path.push(rest);
     }
+    let program =
+        artifact::build(root, &["build", "--example", "compile_kernels"], ("backend-cuda", "compile_kernels"))?;
     // A process each: the compiler works for one caller at a time.
     let compile = |architecture: &&str| {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["run", "--quiet", "-p", "backend-cuda", "--example", "compile_kernels", "--", architecture]);
-        command.env("LD_LIBRARY_PATH", &path).current_dir(root).spawn().context("cargo does not start")
+        let mut command = Command::new(&program);
+        command.arg(architecture).env("LD_LIBRARY_PATH", &path);
+        command.spawn().with_context(|| format!("{} does not start", program.display()))
     };
     let running: Vec<_> = architectures.iter().map(compile).collect::<anyhow::Result<_>>()?;
     let ended: Vec<_> = running.into_iter().map(|mut child| child.wait()).collect::<Result<_, _>>()?;
@@ -79,14 +83,16 @@ pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
     if full {
         runs.push(("address", ""));
     }
+    let suite = artifact::build(root, &["test", "--no-run", "--test", "conformance"], ("backend-cuda", "conformance"))?;
     for (mode, filter) in runs {
         println!("==> CUDA emulator, {mode}: conformance {filter}");
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["test", "--quiet", "-p", "backend-cuda", "--test", "conformance", "--", "--quiet"]);
+        let mut command = Command::new(&suite);
+        command.arg("--quiet");
         if !filter.is_empty() {
             command.arg(filter);
         }
-        run(command.env("CUDA_EMULATOR", mode).current_dir(root)).context("step `CUDA emulator` failed")?;
+        command.env("CUDA_EMULATOR", mode).current_dir(root.join("backend-cuda"));
+        run(&mut command).context("step `CUDA emulator` failed")?;
     }
     Ok(())
 }

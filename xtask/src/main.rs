@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 
+mod artifact;
 mod browser;
 mod cuda;
 mod software_gpu;
