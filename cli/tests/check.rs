@@ -138,7 +138,9 @@ fn a_model_file_is_read_anew() {
     fs::write(&model, text(512)).unwrap();
     let error = refused_with_text(&locked.words(&[]));
     assert!(
-        error.contains("memory grew") && error.contains("most in ") && error.contains(" of 0 (parameter, +"),
+        error.contains("memory grew")
+            && error.contains("most in ")
+            && error.contains(" of 0 and 1 alike (parameter, +"),
         "{error}"
     );
     fs::write(&model, text(32).replace("batch = 8", "batch = 4096")).unwrap();

@@ -109,3 +109,40 @@ fn a_model_file_is_a_model() {
     assert_eq!((&typed["settings"]["optimizer"], &typed["settings"]["batch"]), (&"adamw".into(), &4.into()));
     assert_eq!(typed["settings"]["lr"], 0.25);
 }
+
+#[test]
+fn a_scan_goes_on_with_what_was_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scan.json").display().to_string();
+    let words =
+        |batches: &'static str| ["train", "--model", "mlp", "--backend", "cpu", "--steps", "2", "-L", "batch", batches];
+    let first = json(&words("8,16"));
+    fs::write(&file, first.to_string()).unwrap();
+    let scan = json(&[&words("8,16,32")[..], &["--continue", &file]].concat());
+    let results = scan["results"].as_array().unwrap();
+    assert_eq!((results.len(), &scan["interrupted"]), (3, &false.into()));
+    // Times are never the same twice: these were not measured again.
+    for point in 0..2 {
+        assert_eq!(results[point]["run"], first["results"][point]["run"]);
+    }
+    assert_eq!(results[2]["parameters"]["batch"], 32);
+    // A point that was stopped in its middle, and one with other settings, are run anew.
+    let mut stopped = first.clone();
+    stopped["results"][0]["run"]["interrupted"] = true.into();
+    stopped["results"][1]["run"]["settings"]["lr"] = 7.into();
+    fs::write(&file, stopped.to_string()).unwrap();
+    let again = json(&[&words("8,16")[..], &["--continue", &file]].concat());
+    assert_eq!(again["interrupted"], false);
+    for point in 0..2 {
+        let runs = [&again["results"][point]["run"], &first["results"][point]["run"]];
+        assert_eq!(runs[0]["peak"], runs[1]["peak"]);
+        assert_ne!(runs[0]["ms_per_step"], runs[1]["ms_per_step"]);
+    }
+    let text = done(&[&words("8,16")[..], &["--continue", &file]].concat());
+    assert!(text.contains("allocated") && text.contains("last loss"), "{text}");
+    fs::write(&file, "{\"schema\": \"vramlab-train-1\"}").unwrap();
+    let foreign = common::refused(2, &[&words("8,16")[..], &["--continue", &file]].concat());
+    assert!(foreign.contains("scan.json: schema: expected \"vramlab-scan-1\""), "{foreign}");
+    let alone = common::refused(2, &["train", "--model", "mlp", "--continue", &file]);
+    assert!(alone.contains("only a scan goes on"), "{alone}");
+}

@@ -156,6 +156,8 @@ fn saving_takes_no_memory_on_the_device() {
     assert_eq!(with, events(false));
 }
 
+type Damage<'a> = &'a dyn Fn(&mut TrainingState);
+
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
     let run = settings(OptimizerKind::Adam, 8, 1);
@@ -165,7 +167,7 @@ fn what_does_not_fit_is_refused_by_name() {
         let file = StateFile::read("f", &bytes).unwrap();
         saved(network, &cpu(), run, &SYNTHETIC, Begin::Resume(&file)).map(|_| ()).unwrap_err()
     };
-    let changed = |change: &dyn Fn(&mut TrainingState)| {
+    let changed = |change: Damage| {
         let mut state = state.clone();
         change(&mut state);
         resumed(&state, &*mlp(), &run)
@@ -180,7 +182,7 @@ fn what_does_not_fit_is_refused_by_name() {
     assert_eq!(wide, "f: tensor \"0.weight\" is float32 [12, 64]; float32 [13, 64] is needed");
     let deep = network("mlp", |options| (options.layers, options.width) = (Some(2), Some(12)));
     assert!(resumed(&state, &*deep, &run).contains("tensor \"2.weight\" is float32 [10, 12]"));
-    let cases: [(&dyn Fn(&mut TrainingState), &str); 8] = [
+    let cases: [(Damage, &str); 8] = [
         (&|s| drop(s.tensors.remove("2.bias")), "no tensor \"2.bias\""),
         (&|s| drop(s.tensors.remove("optimizer.1.exp_avg")), "no tensor \"optimizer.1.exp_avg\""),
         (&|s| drop(s.tensors.remove("optimizer.1.step")), "no tensor \"optimizer.1.step\""),

@@ -1,6 +1,7 @@
 //! `-L` and `-P`: the same command over a range of values.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, CommandFactory};
 
@@ -11,7 +12,7 @@ use crate::exit::{Failure, Result};
 const MAX_POINTS: usize = 10_000;
 
 /// Options that say where things go, not what is run.
-const FIXED: [&str; 17] = [
+const FIXED: [&str; 18] = [
     "parameter-list",
     "parameter-scan",
     "parameter-step-size",
@@ -26,6 +27,7 @@ const FIXED: [&str; 17] = [
     "snapshot",
     "summary",
     "save",
+    "continue",
     "config",
     "help",
     "version",
@@ -46,6 +48,9 @@ pub(crate) struct ScanArgs {
     /// Step of the -P before it [default: 1].
     #[arg(short = 'D', long, value_name = "STEP", action = ArgAction::Append)]
     pub parameter_step_size: Vec<String>,
+    /// Go on with a scan that was interrupted: take the points that are done in its --json, and run the others.
+    #[arg(long = "continue", value_name = "RESULTS.json")]
+    pub go_on: Option<PathBuf>,
 }
 
 /// One option and the values that it takes.

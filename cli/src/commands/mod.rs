@@ -39,6 +39,9 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     if let Some(code) = split(invocation, ui) {
         return code;
     }
+    if invocation.axes.is_empty() {
+        scan::check_alone(&invocation.cli)?;
+    }
     match &invocation.cli.command {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),

@@ -1,13 +1,15 @@
 //! `-L` and `-P`: a run for every combination, a row each.
 
+use std::path::Path;
+
 use lab::experiments::{Cell, Table};
 use lab::report::Part;
 use serde_json::{Map, Value, json};
 
-use super::outcome::{Report, execute};
+use super::outcome::execute;
 use super::plan::Plan;
 use super::report;
-use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs};
+use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -17,6 +19,20 @@ use crate::ui::Ui;
 
 /// Steps after which nothing grows any more.
 const SETTLED: usize = 3;
+
+/// What results of scans call themselves.
+const SCHEMA: &str = "vramlab-scan-1";
+
+/// More is no result of a scan.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What a point gave.
+struct Point {
+    /// As `vramlab-train-1`.
+    run: Value,
+    /// Where it ran out of memory.
+    failed: Option<Code>,
+}
 
 /// Runs every point of the scan.
 ///
@@ -49,28 +65,85 @@ pub(super) fn run(
         plan(&cli, if i == 0 { ui } else { &silent })
     });
     let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
-    let mut reports = Vec::new();
+    let earlier = earlier(invocation)?;
+    let mut done: Vec<Point> = Vec::new();
     {
         let progress = Progress::new(ui, plans.len() as u64);
         for (plan, point) in plans.iter().zip(&points) {
             let name: Vec<String> = point.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            progress.set(reports.len() as u64, name.join(", "));
+            progress.set(done.len() as u64, name.join(", "));
+            if let Some(point) = taken(&earlier, plan) {
+                ui.note(format!("{}: taken from the earlier result", name.join(", ")));
+                done.push(point);
+                continue;
+            }
             ui.note(name.join(", "));
-            reports.push(execute(plan, ui, None).map_err(|failure| at(&name.join(", "), failure))?);
+            let report = execute(plan, ui, None).map_err(|failure| at(&name.join(", "), failure))?;
+            done.push(Point { run: report.json(), failed: report.outcome.err().map(|failure| failure.code) });
             if interrupt::asked() {
                 break;
             }
         }
     }
-    let main = rows(invocation, &points, &reports);
+    let main = rows(invocation, &points, &done);
     let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
-    let mut json = json(invocation, &points, &reports);
+    let mut json = json(invocation, &points, &done);
     if let Some(destination) = &page.html {
-        add_predictions(&mut json, invocation, &points, &reports);
+        add_predictions(&mut json, invocation, &points);
         report::page(destination, &[Part::Result(&json)], ui)?;
     }
     output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
-    end(reports, points.len(), ui)
+    end(&done, ui, points.len())
+}
+
+/// The results of the scan that this one goes on with.
+fn earlier(invocation: &Invocation) -> Result<Vec<Value>> {
+    let Some(path) = scan_args(&invocation.cli).and_then(|scan| scan.go_on.as_deref()) else { return Ok(Vec::new()) };
+    read(path).map_err(|problem| Failure::usage(format!("--continue {}: {problem}", path.display())))
+}
+
+fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
+    match &cli.command {
+        Command::Train(args) => Some(&args.scan),
+        Command::Predict(args) => Some(&args.scan),
+        _ => None,
+    }
+}
+
+/// Refuses `--continue` where there is nothing to go on with.
+///
+/// # Errors
+/// A command that is no scan.
+pub(super) fn check_alone(cli: &Cli) -> Result<()> {
+    match scan_args(cli).and_then(|scan| scan.go_on.as_ref()) {
+        Some(_) => Err(Failure::usage("--continue: only a scan goes on, with the same -L and -P as before")),
+        None => Ok(()),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Value>, String> {
+    let metadata = path.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        return Err(format!("expected a file of at most {MAX_BYTES} bytes"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let mut json: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if json["schema"] != SCHEMA {
+        return Err(format!("schema: expected {SCHEMA:?}, found {}", json["schema"]));
+    }
+    match json["results"].take() {
+        Value::Array(results) => Ok(results.into_iter().map(|mut result| result["run"].take()).collect()),
+        other => Err(format!("results: expected a list, found {other}")),
+    }
+}
+
+/// A finished run with these very settings. A run without memory enough is finished too.
+fn taken(earlier: &[Value], plan: &Plan) -> Option<Point> {
+    let is_it = |run: &&Value| run["settings"].as_object() == Some(&plan.settings) && run["interrupted"] == false;
+    let run = earlier.iter().find(is_it)?.clone();
+    let code = if plan.opening.limited() { Code::Check } else { Code::Device };
+    let failed = (!run["out_of_memory"].is_null()).then_some(code);
+    Some(Point { run, failed })
 }
 
 fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
@@ -82,11 +155,11 @@ fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
 }
 
 /// Beside what was measured, what the same run takes on paper; nothing where that cannot be said.
-fn add_predictions(json: &mut Value, invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) {
+fn add_predictions(json: &mut Value, invocation: &Invocation, points: &[Vec<(String, String)>]) {
     let Some(results) = json["results"].as_array_mut() else { return };
-    for ((result, point), report) in results.iter_mut().zip(points).zip(reports) {
-        let predicted =
-            args::parse_with(&invocation.words, point).ok().and_then(|cli| on_paper(&cli, &report.device.backend));
+    for (result, point) in results.iter_mut().zip(points) {
+        let backend = result["run"]["device"]["backend"].as_str().unwrap_or_default();
+        let predicted = args::parse_with(&invocation.words, point).ok().and_then(|cli| on_paper(&cli, backend));
         if let Some((allocated_bytes, reserved_bytes)) = predicted {
             result["predicted"] = json!({ "peak_bytes": allocated_bytes, "reserved_bytes": reserved_bytes });
         }
@@ -119,11 +192,11 @@ fn at(point: &str, failure: Failure) -> Failure {
     Failure { code: failure.code, error: failure.error.context(format!("at {point}")) }
 }
 
-fn end(reports: Vec<Report>, points: usize, ui: &Ui) -> Result<Code> {
+fn end(done: &[Point], ui: &Ui, points: usize) -> Result<Code> {
     if interrupt::asked() {
         return Ok(Code::Interrupted);
     }
-    let failed: Vec<Code> = reports.iter().filter_map(|report| report.outcome.as_ref().err().map(|f| f.code)).collect();
+    let failed: Vec<Code> = done.iter().filter_map(|point| point.failed).collect();
     match failed.first() {
         None => Ok(Code::Done),
         Some(code) => {
@@ -133,13 +206,13 @@ fn end(reports: Vec<Report>, points: usize, ui: &Ui) -> Result<Code> {
     }
 }
 
-fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) -> Table {
+fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Point]) -> Table {
     let mut columns: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
     let figures = ["parameters", "allocated", "reserved", "ms/step", "last loss"];
     columns.extend(figures.map(String::from));
-    let rows = points.iter().zip(reports).map(|(point, report)| {
+    let rows = points.iter().zip(done).map(|(point, done)| {
         let values = point.iter().map(|(_, value)| Cell::Text(value.clone()));
-        values.chain(figures_of(report)).collect()
+        values.chain(figures_of(&done.run)).collect()
     });
     Table { title: "Peaks, for every combination".into(), columns, rows: rows.collect() }
 }
@@ -163,39 +236,39 @@ fn none() -> Cell {
     Cell::Text("–".into())
 }
 
-fn figures_of(report: &Report) -> [Cell; 5] {
+fn figures_of(run: &Value) -> [Cell; 5] {
+    let count = |value: &Value, cell: fn(u64) -> Cell| value.as_u64().map_or_else(none, cell);
     let number = |value: Option<f64>| value.map_or_else(none, Cell::Number);
-    match &report.outcome {
-        Ok(outcome) => [
-            Cell::Count(outcome.result.parameters),
-            Cell::Bytes(outcome.result.peak.allocated_bytes),
-            Cell::Bytes(outcome.max_reserved()),
-            number(outcome.ms_median()),
-            number(outcome.result.losses.last().copied()),
-        ],
-        Err(failure) => {
-            let wanted =
-                failure.out_of_memory().map(|report| format!("no: {} more", bytes::short(report.requested_bytes)));
-            [none(), Cell::Text(wanted.unwrap_or("no".into())), none(), none(), none()]
-        }
+    if !run["out_of_memory"].is_null() {
+        let wanted = run["out_of_memory"]["requested_bytes"].as_u64();
+        let wanted = wanted.map(|more| format!("no: {} more", bytes::short(more)));
+        return [none(), Cell::Text(wanted.unwrap_or("no".into())), none(), none(), none()];
     }
+    let last_loss = run["losses"].as_array().and_then(|losses| losses.last()?.as_f64());
+    [
+        count(&run["parameters"], Cell::Count),
+        count(&run["peak"]["bytes"], Cell::Bytes),
+        count(&run["peak"]["reserved_bytes"], Cell::Bytes),
+        number(run["ms_per_step_median"].as_f64()),
+        number(last_loss),
+    ]
 }
 
-fn json(invocation: &Invocation, points: &[Vec<(String, String)>], reports: &[Report]) -> Value {
+fn json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Point]) -> Value {
     let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
     let results: Vec<Value> = points
         .iter()
-        .zip(reports)
-        .map(|(point, report)| {
+        .zip(done)
+        .map(|(point, Point { run, .. })| {
             let parameters: Map<String, Value> =
-                point.iter().map(|(name, _)| (name.clone(), report.settings.get(name).cloned().into())).collect();
-            json!({ "parameters": parameters, "run": report.json() })
+                point.iter().map(|(name, _)| (name.clone(), run["settings"].get(name).cloned().into())).collect();
+            json!({ "parameters": parameters, "run": run })
         })
         .collect();
     json!({
-        "schema": "vramlab-scan-1",
+        "schema": SCHEMA,
         "parameters": names,
-        "interrupted": reports.len() < points.len(),
+        "interrupted": done.len() < points.len() || done.iter().any(|point| point.run["interrupted"] == true),
         "results": results,
     })
 }
