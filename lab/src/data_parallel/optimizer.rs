@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use memcore::memory::Category;
 use memcore::nn::Parameter;
-use memcore::optim::Optimizer;
-use memcore::{Array, DType, Device, Result, context};
+use memcore::optim::{Optimizer, ParameterState};
+use memcore::{Array, DType, Device, Error, Result, context};
 
 use super::collective::Collective;
 use super::tally::Tally;
@@ -88,6 +88,14 @@ impl Optimizer for Masters {
         self.inner.step(self.parameters.iter().map(Parameter::grad))
     }
 
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        self.inner.optimizer.state(index)
+    }
+
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
+        self.inner.optimizer.make_state(index, steps)
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -156,6 +164,15 @@ impl Optimizer for Sharded {
         Ok(())
     }
 
+    /// None: what is kept is of shards, each of which holds parts of several parameters.
+    fn state(&self, _index: usize) -> Option<ParameterState> {
+        None
+    }
+
+    fn make_state(&mut self, _index: usize, _steps: i32) -> Result<Option<ParameterState>> {
+        Err(Error::invalid("optimizer", "what a rank keeps is of shards, not of parameters"))
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -178,6 +195,14 @@ impl Optimizer for Watched {
         self.optimizer.step()?;
         self.tally.after_step(&self.device);
         Ok(())
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        self.optimizer.state(index)
+    }
+
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
+        self.optimizer.make_state(index, steps)
     }
 
     fn parameters(&self) -> &[Parameter] {
