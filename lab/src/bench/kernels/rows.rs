@@ -57,7 +57,10 @@ pub(super) const KERNELS: &[Kernel] = &[
         name: "softmax",
         sizes: ROWS,
         dtypes: FLOATS,
-        build: |o, d| Ok(Softmax { log: false, x: o.read(d)?, out: o.write(d)? }.into()),
+        build: |o, d| {
+            let d = &[d[0], d[1], 1];
+            Ok(Softmax { log: false, x: o.read(d)?, out: o.write(d)? }.into())
+        },
     },
     Kernel {
         family: "softmax",
@@ -65,6 +68,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         sizes: ROWS,
         dtypes: FLOATS,
         build: |o, d| {
+            let d = &[d[0], d[1], 1];
             let (y, grad, out) = (o.read(d)?, o.read(d)?, o.write(d)?);
             Ok(SoftmaxGrad { log: false, y, grad, out, workspace: None }.into())
         },
