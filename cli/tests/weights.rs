@@ -55,6 +55,7 @@ fn what_cannot_be_is_refused_and_writes_nothing() {
         (&["--save", &folder], "no such directory"),
         (&["--save", &out, "-L", "batch", "8,16"], "--save: it belongs to one run"),
         (&["--save", &out, "--devices", "cpu:0,cpu:1"], "cannot be used with"),
+        (&["--save", &out, "--data-parallel", "2"], "cannot be used with"),
         (&["--save", &out, "--backend", "meta"], "--save: meta computes nothing"),
     ] {
         let error = refused(2, &with("1", more));
