@@ -15,8 +15,9 @@ use crate::artifact;
 /// The compiler, as PyPI has it.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
 
-/// Turing, whose tensor cores know no bfloat16 so that it has paths of its own, and Hopper: each takes minutes.
-const ARCHITECTURES: &[&str] = &["75", "90"];
+/// Turing, whose tensor cores know no bfloat16 so that it has paths of its own, and a card of each kind that people train
+/// on: Ampere, Hopper, Blackwell. Each takes more than a minute of a core.
+const ARCHITECTURES: &[&str] = &["75", "80", "90", "120"];
 
 /// Everything from Turing to Blackwell.
 const ALL_ARCHITECTURES: &[&str] = &["75", "80", "86", "89", "90", "100", "120"];
