@@ -161,8 +161,11 @@ impl Module for Seq2Seq {
     }
 }
 
-fn stacked(parts: Vec<Tensor>) -> memcore::Result<Tensor> {
-    ops::stack(&parts.iter().collect::<Vec<_>>(), 1)
+/// `[B, T, W]` of T parts, which then go: the last one first, as the parts of a list do in Python.
+fn stacked(mut parts: Vec<Tensor>) -> memcore::Result<Tensor> {
+    let stacked = ops::stack(&parts.iter().collect::<Vec<_>>(), 1)?;
+    while parts.pop().is_some() {}
+    Ok(stacked)
 }
 
 /// `h' = tanh(W·x + b + U·h + c)`: Elman's cell, PyTorch's `nn.RNNCell`.

@@ -10,5 +10,6 @@ mod optimizers;
 mod out_of_memory;
 mod perceptrons;
 mod recording;
+mod recurrent;
 mod run;
 mod streams;

@@ -25,7 +25,7 @@ pub fn backward(root: &Edge, grad: Array, retain_graph: bool) -> Result<()> {
     let _no_grad = NoGrad::new();
     let mut pass = Pass { waiting: FxHashMap::default(), ready: BinaryHeap::new(), arrivals: 0, retain_graph };
     pass.count_consumers(root);
-    pass.deliver(root, Some(grad.clone()))?;
+    pass.deliver(root, &mut Some(grad.clone()))?;
     while let Some(task) = pass.ready.pop() {
         pass.run(task)?;
     }
@@ -109,8 +109,8 @@ impl Pass {
         }
     }
 
-    /// A gradient, or the news that there is none, arrives over `edge`.
-    fn deliver(&mut self, edge: &Edge, grad: Option<Array>) -> Result<()> {
+    /// A gradient, or the news that there is none, arrives over `edge`. The first one in its place is taken, one that is added to it is not.
+    fn deliver(&mut self, edge: &Edge, grad: &mut Option<Array>) -> Result<()> {
         let key = edge.key();
         let waiting = self.waiting.entry(key).or_default();
         let (slots, slot) = match edge {
@@ -118,9 +118,7 @@ impl Pass {
             Edge::Leaf(_) => (1, 0),
         };
         waiting.grads.resize(slots, None);
-        if let Some(grad) = grad {
-            meet(&mut waiting.grads[slot], grad)?;
-        }
+        meet(&mut waiting.grads[slot], grad)?;
         waiting.consumers -= 1;
         if waiting.consumers == 0 {
             let grads = self.waiting.remove(&key).unwrap_or_default().grads;
@@ -163,27 +161,30 @@ impl Pass {
             node.release_saved();
         }
         inputs.resize(node.next_edges().len(), None);
-        for (edge, grad) in node.next_edges().iter().zip(inputs) {
+        for (edge, grad) in node.next_edges().iter().zip(&mut inputs) {
             if let Some(edge) = edge {
                 self.deliver(edge, grad)?;
             }
         }
+        // What was added to another gradient lives until all are delivered, as in PyTorch's vector of outputs.
+        drop(inputs);
         Ok(())
     }
 }
 
-/// Adds a gradient to what already arrived in a slot.
-fn meet(slot: &mut Option<Array>, grad: Array) -> Result<()> {
-    *slot = Some(match slot.take() {
-        None => grad,
-        Some(first) if first.takes_sum_in_place() => {
-            first.add_(&grad)?;
-            first
+/// Puts a gradient into a slot, or adds it to what already arrived there.
+fn meet(slot: &mut Option<Array>, grad: &mut Option<Array>) -> Result<()> {
+    *slot = match (slot.take(), &*grad) {
+        (None, _) => grad.take(),
+        (Some(first), None) => Some(first),
+        (Some(first), Some(grad)) if first.takes_sum_in_place() => {
+            first.add_(grad)?;
+            Some(first)
         }
-        Some(first) => {
+        (Some(first), Some(grad)) => {
             let _op = context::op(".>add");
-            first.add(&grad)?
+            Some(first.add(grad)?)
         }
-    });
+    };
     Ok(())
 }

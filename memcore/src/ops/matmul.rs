@@ -30,8 +30,8 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     if a.rank() != rank || b.rank() != rank {
         return Err(Error::shape(op, format!("{:?} @ {:?}: expected {rank} dimensions each", a.dims(), b.dims())));
     }
-    let (b, a) = (&lower(b)?, &lower(a)?);
     let _op = context::op(op);
+    let (b, a) = (&lower(b)?, &lower(a)?);
     let describe = |saved: &mut Recorder| {
         let operands = Operands::save(saved, a, b)?;
         let column_major = [is_column_major(a.array()), is_column_major(b.array())];
