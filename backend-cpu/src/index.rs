@@ -17,14 +17,24 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     let indices = unsafe { ctx.input::<i64>(&k.indices)? };
     let table = SharedMut::from_ptr(ctx.bytes(&k.table)?);
     let out = SharedMut::from_ptr(ctx.bytes(&k.out)?);
+    // Where each row begins, and each element of it, in bytes.
+    let size = k.table.dtype.size() as usize;
+    let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis] * size);
+    let together = step == size || n == 1;
     ctx.for_pieces(indices.len(), (16usize << 10).div_ceil(n.max(1)), n, |start, end| {
         for (i, &row) in (start..end).zip(&indices[start..end]) {
             // SAFETY: row `i` of `out` is this task's alone.
             let to = unsafe { out.part(i * row_bytes, row_bytes) };
             match usize::try_from(row) {
-                Ok(row) if row < rows => {
+                Ok(row) if row < rows && together => {
                     // SAFETY: row `row` of `table`, which nobody writes.
-                    to.copy_from_slice(unsafe { table.view(row * row_bytes, row_bytes) });
+                    to.copy_from_slice(unsafe { table.view(row * row_step, row_bytes) });
+                }
+                Ok(row) if row < rows => {
+                    for (j, to) in to.chunks_exact_mut(size).enumerate() {
+                        // SAFETY: an element of `table`, which nobody writes.
+                        to.copy_from_slice(unsafe { table.view(row * row_step + j * step, size) });
+                    }
                 }
                 _ => missing(k.out.dtype, to),
             }

@@ -6,6 +6,9 @@ struct GatherArgs {
     const void* table;
     const i64* indices;
     u64 rows;
+    // From row to row, and from element to element; packs have elements side by side.
+    u64 row_step;
+    u64 step;
     // Packs of a row; all packs of the result.
     u64 row_packs;
     u64 packs;
@@ -20,7 +23,7 @@ DEVICE void gather(const GatherArgs& a) {
         const i64 row = a.indices[at];
         Pack<T, V> pack;
         if (row >= 0 && static_cast<u64>(row) < a.rows) {
-            pack = load_pack<V>(static_cast<const T*>(a.table) + (row * a.row_packs + (i - at * a.row_packs)) * V);
+            pack = load_pack<V>(static_cast<const T*>(a.table) + row * a.row_step + (i - at * a.row_packs) * V * a.step);
         } else {
             UNROLL for (int j = 0; j < V; j++) pack.e[j] = static_cast<T>(a.missing);
         }

@@ -15,6 +15,8 @@ pub(crate) struct GatherArgs {
     table: u64,
     indices: u64,
     rows: u64,
+    row_step: u64,
+    step: u64,
     row_packs: u64,
     packs: u64,
     missing: u64,
@@ -42,13 +44,17 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     }
     let (dtype, n) = (k.out.dtype, k.out.dims()[1] as u64);
     let (out, table) = (ctx.at(&k.out)?, ctx.at(&k.table)?);
-    let aligned = [out, table].iter().all(|base| base.is_multiple_of(16));
+    let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis] as u64);
+    let together = step == 1 && row_step.is_multiple_of(wide(dtype));
+    let aligned = together && [out, table].iter().all(|base| base.is_multiple_of(16));
     let (form, pack) = if n.is_multiple_of(wide(dtype)) && aligned { (WIDE, wide(dtype)) } else { (ONE, 1) };
     let args = GatherArgs {
         out,
         table,
         indices: ctx.at(&k.indices)?,
         rows: k.table.dims()[0] as u64,
+        row_step,
+        step,
         row_packs: n / pack,
         packs: k.out.numel() as u64 / pack,
         missing: if dtype.is_float() { scalar_bits(dtype, f64::NAN) } else { scalar_bits(DType::I64, 0.0) },

@@ -23,6 +23,10 @@ const SHAPES: [(&str, [usize; 3], usize); 9] = [
     ("many_table_rows", [MANY, 2, 9], 0),
 ];
 
+/// Name, and strides of a table `[5, 8]`.
+const STRIDED: [(&str, [usize; 2]); 4] =
+    [("transposed", [1, 5]), ("gaps", [12, 1]), ("columns_apart", [16, 2]), ("one_row", [0, 1])];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in [F32, F16, BF16, F64, I64, I32, I8, U8, Bool] {
@@ -31,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
         let outside = Values(vec![1.0, 5.0, -1.0, 4.0, 1e9]);
         out.push(gather(dtype, "outside", [5, 3, 5], 0, outside));
+        out.extend(STRIDED.into_iter().map(|(name, strides)| gather_strided(dtype, name, strides)));
     }
     for dtype in FLOATS {
         for (name, sizes, lead) in shapes(dtype) {
@@ -57,6 +62,13 @@ fn gather(dtype: DType, name: &str, [rows, n, count]: [usize; 3], lead: usize, i
     let case = case.write("out", &[count, n]).offset(lead);
     // An index outside the table reads as NaN.
     let case = if name == "outside" { case.expecting_nan() } else { case };
+    case.call(MOVES, |o| Gather { table: o.at("table"), indices: o.at("indices"), out: o.at("out") })
+}
+
+fn gather_strided(dtype: DType, name: &str, strides: [usize; 2]) -> Case {
+    let data = if dtype.is_float() { Range(-2.0, 2.0) } else { Ints(0, 2) };
+    let case = Case::on(dtype, name).read("table", &[5, 8], data).strides(&strides);
+    let case = case.read("indices", &[9], Ints(0, 5)).typed(I64).write("out", &[9, 8]);
     case.call(MOVES, |o| Gather { table: o.at("table"), indices: o.at("indices"), out: o.at("out") })
 }
 

@@ -92,12 +92,13 @@ pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor>
     }
     let _op = context::op("index_select");
     let slabs = Slabs::new(x.dims(), axis);
-    let (input, flat) = (x.array().contiguous()?, indices.array().contiguous()?);
     let mut dims: Dims = x.dims().into();
     dims[axis] = indices.numel();
-    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    let y = context::within("resize_", || Array::empty(x.device(), &dims, x.dtype()))?;
+    // Any strides will do where the dimensions on either side of the axis run together.
+    let (input, flat) = (slabs.of(x.array())?, indices.array().contiguous()?);
     for i in 0..slabs.count {
-        let (table, out) = (slabs.slab(&input, slabs.len, i)?, slabs.slab(&y, flat.numel(), i)?);
+        let (table, out) = (input.select(0, i)?, slabs.slab(&y, flat.numel(), i)?);
         y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
     }
     record(y, &[x], |saved| {
@@ -118,6 +119,11 @@ impl Slabs {
     fn new(dims: &[usize], axis: usize) -> Self {
         let (before, after) = (&dims[..axis], &dims[axis + 1..]);
         Self { count: before.iter().product(), len: dims[axis], inner: after.iter().product() }
+    }
+
+    /// `x` as `[count, len, inner]`, copied where its strides do not allow it.
+    fn of(&self, x: &Array) -> Result<Array> {
+        x.reshape(&[self.count, self.len, self.inner])
     }
 
     /// Slab `i` of a contiguous array with `len` rows in each, as a matrix.
@@ -141,7 +147,7 @@ impl Function for IndexSelectBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("index_select_backward");
         let grad = grad.contiguous()?;
-        let out = Array::empty(grad.device(), &self.dims, grad.dtype())?;
+        let out = context::within("new_empty", || Array::empty(grad.device(), &self.dims, grad.dtype()))?;
         for i in 0..self.slabs.count {
             let src = self.slabs.slab(&grad, indices.numel(), i)?;
             let into = self.slabs.slab(&out, self.slabs.len, i)?;

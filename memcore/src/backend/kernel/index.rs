@@ -8,7 +8,7 @@ use crate::error::Result;
 /// `out[i] = table[indices[i]]`. An index outside the table reads as NaN (0 for integers): a kernel cannot report errors.
 #[derive(Clone, Debug)]
 pub struct Gather {
-    /// `[rows, n]`, contiguous, as all operands here.
+    /// `[rows, n]`, any strides; the other operands are contiguous.
     pub table: Operand,
     /// `[count]`, i64.
     pub indices: Operand,
@@ -43,6 +43,7 @@ kernel!(ScatterAdd, "scatter_add", in_place: false, { src: Read, indices: Read, 
 impl ScatterAdd {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.float("out", &self.out)?;
+        c.contiguous("out", &self.out)?;
         check_rows(c, ("out", &self.out), &self.indices, ("src", &self.src))
     }
 }
@@ -54,7 +55,6 @@ fn check_rows(
     rows: (&'static str, &Operand),
 ) -> Result<()> {
     c.rank(table.0, table.1, 2)?;
-    c.contiguous(table.0, table.1)?;
     c.rank("indices", indices, 1)?;
     c.contiguous("indices", indices)?;
     c.dtype("indices", indices, DType::I64)?;
