@@ -67,8 +67,9 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
 fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     let [rows, n] = *k.out.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one, and `out` is taken once.
-    let (src, indices, out) =
-        unsafe { (ctx.input::<T>(&k.src)?, ctx.input::<i64>(&k.indices)?, ctx.output::<T>(&k.out)?) };
+    let (indices, out) = unsafe { (ctx.input::<i64>(&k.indices)?, ctx.output::<T>(&k.out)?) };
+    let src = SharedMut::from_ptr(ctx.ptr::<T>(&k.src)?);
+    let [row_step, step] = [0, 1].map(|axis| k.src.layout.strides()[axis]);
     if rows == 0 || n == 0 {
         return Ok(());
     }
@@ -102,7 +103,16 @@ fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
         }
         for (i, &r) in indices.iter().enumerate() {
             if k.padding_index != Some(r) && (top as i64..bottom as i64).contains(&r) {
-                add_row(&src[i * n + left..i * n + right], sum_row(r as usize));
+                let (first, sums) = (i * row_step + left * step, sum_row(r as usize));
+                if step == 1 {
+                    // SAFETY: a row of `src`, which nobody writes.
+                    add_row(unsafe { src.view(first, width) }, sums);
+                } else {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: an element of `src`, which nobody writes.
+                        *sum = sum.plus(unsafe { src.view(first + j * step, 1) }[0].get());
+                    }
+                }
             }
         }
         if !same_type {

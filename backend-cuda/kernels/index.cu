@@ -39,6 +39,9 @@ struct ScatterArgs {
     u8* named;
     u64 rows;
     u64 n;
+    // From row to row of the source, and from element to element.
+    u64 row_step;
+    u64 step;
     u64 count;
     i64 padding_index;
     u32 has_padding;
@@ -81,7 +84,7 @@ DEVICE void scatter_add(const ScatterArgs& a) {
                 found &= found - 1;
                 UNROLL for (int j = 0; j < LANE_COLUMNS; j++) {
                     const u64 c = column + j * WARP;
-                    if (c < a.n) sums[j] += widen(static_cast<const T*>(a.src)[at * a.n + c]);
+                    if (c < a.n) sums[j] += widen(static_cast<const T*>(a.src)[at * a.row_step + c * a.step]);
                 }
             }
         }

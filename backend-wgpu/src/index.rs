@@ -56,13 +56,22 @@ pub(crate) fn scatter_add(cx: &mut Context<'_>, k: &ScatterAdd) -> Result<()> {
     let groups = if by_index { count } else { rows };
     let mut job = cx.job();
     job.bind(&k.src).bind(&k.indices).bind(&k.out);
-    job.u(rows).u(n).u(count).u(chunks).word(padding as u32).word((padding >> 32) as u32);
+    job.u(rows)
+        .u(n)
+        .u(k.src.layout.strides()[0])
+        .u(k.src.layout.strides()[1])
+        .u(count)
+        .u(chunks)
+        .word(padding as u32)
+        .word((padding >> 32) as u32);
     let variant = Variant::new().with(4, elem.code()).with(1, k.accumulate.into()).with(1, by_index.into());
     cx.run(&job, variant.key("scatter_add"), (groups * chunks) as u64, || {
         let slots = [Slot::read("src", elem), Slot::read("indices", Elem::I64), Slot::write("out", elem)];
         let held = if k.accumulate { "out_at(row * p.n + j)" } else { "0.0" };
         let texts = [("$HELD", held), ("$BY_INDEX", if by_index { "true" } else { "false" })];
-        declare(&slots, "rows: u32, n: u32, count: u32, chunks: u32, padding_low: u32, padding_high: u32")
-            + &fill_in(include_str!("index/scatter.wgsl"), &texts)
+        declare(
+            &slots,
+            "rows: u32, n: u32, row_step: u32, step: u32, count: u32, chunks: u32, padding_low: u32, padding_high: u32",
+        ) + &fill_in(include_str!("index/scatter.wgsl"), &texts)
     })
 }

@@ -79,6 +79,14 @@ fn causal(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_array(ops::causal_mask(x.device(), t)?))
 }
 
+/// A class for each position of `x` `[n, classes, ..]`, one of which does not count.
+fn planes(x: &Tensor) -> Result<Tensor> {
+    let dims = [&x.dims()[..1], &x.dims()[2..]].concat();
+    let count: usize = dims.iter().product();
+    let class = |i| if i == 2 { ops::IGNORE_INDEX } else { (i * 5 % 3 % x.dims()[1]) as i64 };
+    indices(x.device(), &dims, &(0..count).map(class).collect::<Vec<_>>())
+}
+
 /// Several results as one, so that each has another gradient.
 fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
     ops::cat(&parts.iter().rev().collect::<Vec<_>>(), axis)
@@ -159,6 +167,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("sub.scalar", SCALAR, |x| ops::sub(&x[0], &x[1])),
     case("mul.broadcast", BROADCAST, |x| ops::mul(&x[0], &x[1])),
     case("mul.itself", X, |x| ops::mul(&x[0], &x[0])),
+    case("mul.mask", X, |x| ops::mul(&x[0], &thirds(&x[0])?)),
     case("div.broadcast", QUOTIENT, |x| ops::div(&x[0], &x[1])),
     case("maximum.broadcast", BROADCAST, |x| ops::maximum(&x[0], &x[1])),
     case("minimum", SAME, |x| ops::minimum(&x[0], &x[1])),
@@ -180,6 +189,10 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("softmax", X, |x| ops::softmax(&x[0], 1)),
     case("softmax.middle", CUBE, |x| ops::softmax(&x[0], 1)),
     case("softmax.transposed", CUBE, |x| ops::softmax(&ops::transpose(&x[0], 0, 2)?, 0)),
+    case("softmax_as", X, |x| ops::softmax_as(&x[0], 1, x[0].dtype())),
+    case("log_softmax_as", CUBE, |x| ops::log_softmax_as(&x[0], 1, x[0].dtype())),
+    case("sum_as", CUBE, |x| ops::sum_as(&x[0], &[1], false, x[0].dtype())),
+    case("mean_as", CUBE, |x| ops::mean_as(&x[0], &[0, 2], true, x[0].dtype())),
     case("log_softmax", X, |x| ops::log_softmax(&x[0], 1)),
     case("log_softmax.first", CUBE, |x| ops::log_softmax(&x[0], 0)),
     // Views and copies.
@@ -213,6 +226,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         ops::mul(&rows, &ops::masked_fill(&weights, &mask(x[0].device(), &[4, 1], &[0, 1, 0, 0])?, 0.0)?)
     }),
     case("index_select", CUBE, |x| ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)),
+    case("index_select.transposed", CUBE, |x| {
+        let x = ops::transpose(&x[0], 0, 2)?;
+        ops::index_select(&x, 2, &indices(x.device(), &[3], &[1, 0, 1])?)
+    }),
+    case("index_select.transposed_back", CUBE, |x| {
+        let rows = ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)?;
+        ops::contiguous(&ops::transpose(&rows, 0, 2)?)
+    }),
     // Products.
     case("mm", &[of(&[3, 5]), of(&[5, 4])], |x| ops::mm(&x[0], &x[1])),
     case("mm.transposed", &[of(&[5, 3]), of(&[4, 5])], |x| ops::mm(&ops::t(&x[0])?, &ops::t(&x[1])?)),
@@ -241,6 +262,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("batch_norm", CHANNELS, |x| normalised(x, true)),
     case("batch_norm.evaluation", CHANNELS, |x| normalised(x, false)),
     case("batch_norm.plain", &[of(&[3, 4, 2, 3])], |x| normalised(x, true)),
+    case("batch_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4]), of(&[4])], |x| {
+        normalised(&[ops::transpose(&x[0], 0, 1)?, x[1].clone(), x[2].clone()], true)
+    }),
+    case("batch_norm.channels_last", &[of(&[3, 2, 3, 4]), positive(&[4]), of(&[4])], |x| {
+        normalised(&[ops::permute(&x[0], &[0, 3, 1, 2])?, x[1].clone(), x[2].clone()], false)
+    }),
+    case("batch_norm.transposed_back", CHANNELS, |x| ops::contiguous(&ops::transpose(&normalised(x, true)?, 0, 1)?)),
+    case("batch_norm.rows", &[of(&[6, 4]), positive(&[4]), of(&[4])], |x| normalised(x, true)),
     // Attention.
     case("attention_eager", HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)),
     case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
@@ -253,6 +282,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     }),
     case("rope", &[of(&[2, 3, 2, 4])], |x| turned(&x[0])),
     case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
+    case("dropout.transposed", X, |x| ops::dropout(&ops::t(&x[0])?, 0.4, true)),
     // Losses.
     case("mse_loss", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Mean)),
     case("mse_loss.sum", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Sum)),
@@ -263,6 +293,22 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
         ops::cross_entropy(&x[0], &targets, Reduction::Mean)
     }),
+    case("cross_entropy.planes", IMAGE, |x| ops::cross_entropy(&x[0], &planes(&x[0])?, Reduction::Mean)),
+    case("cross_entropy.positions", CUBE, |x| {
+        let losses = ops::cross_entropy(&x[0], &planes(&x[0])?, Reduction::None)?;
+        ops::contiguous(&ops::t(&losses)?)
+    }),
+    case("cross_entropy.one", &[of(&[5])], |x| {
+        ops::cross_entropy(&x[0], &indices(x[0].device(), &[], &[3])?, Reduction::Mean)
+    }),
+    case("cross_entropy_smooth", X, |x| {
+        let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
+        ops::cross_entropy_smooth(&x[0], &targets, Reduction::Mean, 0.1)
+    }),
+    case("cross_entropy_smooth.planes", IMAGE, |x| {
+        ops::cross_entropy_smooth(&x[0], &planes(&x[0])?, Reduction::None, 0.3)
+    }),
+    case("nll_loss.planes", CUBE, |x| ops::nll_loss(&x[0], &planes(&x[0])?, Reduction::Sum)),
     case("nll_loss.sum", X, |x| ops::nll_loss(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Sum)),
 ];
 

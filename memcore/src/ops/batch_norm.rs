@@ -119,10 +119,14 @@ impl Planes {
         Self { axes, dims }
     }
 
-    /// `x`, copied where it lies otherwise.
+    /// `x` contiguous in this order, copied where it lies otherwise.
     fn view(&self, x: &Array) -> Result<Array> {
-        let ordered = x.permute(&self.axes)?;
-        ordered.contiguous()?.view(&self.dims)
+        x.permute(&self.axes)?.contiguous()?.view(&self.dims)
+    }
+
+    /// `x` with its own strides, copied where its dimensions do not run together as these do.
+    fn strided(&self, x: &Array) -> Result<Array> {
+        x.permute(&self.axes)?.reshape(&self.dims)
     }
 }
 
@@ -194,7 +198,7 @@ impl Function for BatchNormBackward {
         let Parts { x: out, parameters, sums } = self.parts(&x, &mean, needs)?;
         if out.is_some() || parameters.iter().any(Option::is_some) {
             let planes = Planes::of(out.as_ref().unwrap_or(&x));
-            let (ordered_grad, ordered_x) = (planes.view(grad)?, planes.view(&x)?);
+            let (ordered_grad, ordered_x) = (planes.strided(grad)?, planes.strided(&x)?);
             x.device().launch(BatchNormGrad {
                 training: self.training,
                 grad: ordered_grad.operand(),

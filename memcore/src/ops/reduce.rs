@@ -117,8 +117,10 @@ impl Function for LinearBackward {
         Ok(smallvec![Some(match self.divisor {
             Some(n) => {
                 let slope = context::within("div", || wide.affine(1.0 / n, 0.0))?;
-                let _op = context::op(".>to>_to_copy");
-                slope.cast(self.input)?
+                let _around = context::op(context::AROUND);
+                let cast = context::within(".>to>_to_copy", || slope.cast(self.input))?;
+                drop(slope);
+                cast
             }
             None if wide.dtype() != self.input => {
                 let _op = context::op(".>to>_to_copy");

@@ -18,6 +18,7 @@ pub struct Gather {
 kernel!(Gather, "gather", in_place: false, { table: Read, indices: Read, out: Write }, flops: |_| 0);
 impl Gather {
     fn check_shapes(&self, c: &Check) -> Result<()> {
+        c.contiguous("out", &self.out)?;
         check_rows(c, ("table", &self.table), &self.indices, ("out", &self.out))
     }
 }
@@ -32,7 +33,7 @@ pub struct ScatterAdd {
     pub accumulate: bool,
     /// A row that receives nothing.
     pub padding_index: Option<i64>,
-    /// `[count, n]`, contiguous, as all operands here.
+    /// `[count, n]`, any strides; the other operands are contiguous.
     pub src: Operand,
     /// `[count]`, i64.
     pub indices: Operand,
@@ -59,5 +60,5 @@ fn check_rows(
     c.contiguous("indices", indices)?;
     c.dtype("indices", indices, DType::I64)?;
     c.dtype(rows.0, rows.1, table.1.dtype)?;
-    c.dense(rows.0, rows.1, &[indices.dims()[0], table.1.dims()[1]])
+    c.dims(rows.0, rows.1, &[indices.dims()[0], table.1.dims()[1]])
 }
