@@ -139,6 +139,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("sigmoid", X, |x| ops::sigmoid(&x[0])),
     case("silu", X, |x| ops::silu(&x[0])),
     case("tanh", X, |x| ops::tanh(&x[0])),
+    case("elu", X, |x| ops::elu(&x[0], 0.7)),
+    case("softplus", X, |x| ops::softplus(&x[0])),
+    case("log_sigmoid", X, |x| ops::log_sigmoid(&x[0])),
+    case("mish", X, |x| ops::mish(&x[0])),
+    case("hardsigmoid", X, |x| ops::hardsigmoid(&ops::mul_scalar(&x[0], 4.0)?)),
+    case("hardswish", X, |x| ops::hardswish(&ops::mul_scalar(&x[0], 4.0)?)),
+    case("hardtanh", X, |x| ops::hardtanh(&x[0], -0.3, 0.6)),
+    case("relu6", X, |x| ops::relu6(&ops::mul_scalar(&x[0], 8.0)?)),
     case("abs", X, |x| ops::abs(&x[0])),
     case("cos", X, |x| ops::cos(&x[0])),
     case("sin", X, |x| ops::sin(&x[0])),
@@ -193,6 +201,8 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("log_softmax_as", CUBE, |x| ops::log_softmax_as(&x[0], 1, x[0].dtype())),
     case("sum_as", CUBE, |x| ops::sum_as(&x[0], &[1], false, x[0].dtype())),
     case("mean_as", CUBE, |x| ops::mean_as(&x[0], &[0, 2], true, x[0].dtype())),
+    case("logsumexp", CUBE, |x| ops::logsumexp(&x[0], &[1], false)),
+    case("logsumexp.kept", CUBE, |x| ops::logsumexp(&x[0], &[0, 2], true)),
     case("log_softmax", X, |x| ops::log_softmax(&x[0], 1)),
     case("log_softmax.first", CUBE, |x| ops::log_softmax(&x[0], 0)),
     // Views and copies.
@@ -255,7 +265,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("avg_pool2d", IMAGE, |x| ops::avg_pool2d(&x[0], window([2, 3], [2, 2], [1, 1]))),
     case("adaptive_avg_pool2d", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [1, 1])),
     case("adaptive_avg_pool2d.larger", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [2, 3])),
+    case("upsample_nearest2d", IMAGE, |x| ops::upsample_nearest2d(&x[0], [2, 3])),
+    case("pad", CUBE, |x| ops::pad(&x[0], &[[0, 1], [2, 0], [1, 3]], 0.5)),
     // Normalisation.
+    case("group_norm", CHANNELS, |x| ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)),
+    case("group_norm.plain", CUBE, |x| ops::group_norm(&x[0], 3, None, None, 1e-5)),
+    case("group_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4])], |x| {
+        ops::group_norm(&ops::transpose(&x[0], 0, 1)?, 1, Some(&x[1]), None, 1e-5)
+    }),
     case("layer_norm", NORM, |x| ops::layer_norm(&x[0], &[6], Some(&x[1]), Some(&x[2]), 1e-5)),
     case("layer_norm.plain", X, |x| ops::layer_norm(&x[0], &[5], None, None, 1e-5)),
     case("rms_norm", &[of(&[4, 6]), positive(&[6])], |x| ops::rms_norm(&x[0], &[6], Some(&x[1]), 1e-5)),
@@ -284,6 +301,11 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
     case("dropout.transposed", X, |x| ops::dropout(&ops::t(&x[0])?, 0.4, true)),
     // Losses.
+    case("smooth_l1_loss", SAME, |x| ops::smooth_l1_loss(&x[0], &x[1], Reduction::Mean, 0.6)),
+    case("huber_loss", SAME, |x| ops::huber_loss(&x[0], &x[1], Reduction::Sum, 0.6)),
+    case("binary_cross_entropy_with_logits", SAME, |x| {
+        ops::binary_cross_entropy_with_logits(&x[0], &x[1], Reduction::Mean)
+    }),
     case("mse_loss", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Mean)),
     case("mse_loss.sum", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Sum)),
     case("cross_entropy", X, |x| {

@@ -271,8 +271,111 @@ fn of_two_types(rows: &mut Vec<Row>) {
     ]);
 }
 
+/// Each of a matrix, contiguous or transposed, with a transposed gradient, under autocast and in bfloat16.
+fn activations(rows: &mut Vec<Row>) {
+    let all: [(&str, One); 8] = [
+        ("elu", |x| ops::elu(x, 1.0)),
+        ("softplus", ops::softplus),
+        ("hardswish", ops::hardswish),
+        ("hardsigmoid", ops::hardsigmoid),
+        ("hardtanh", |x| ops::hardtanh(x, -1.0, 1.0)),
+        ("relu6", ops::relu6),
+        ("mish", ops::mish),
+        ("logsigmoid", ops::log_sigmoid),
+    ];
+    for (name, f) in all {
+        in_every_form(rows, name, f);
+        rows.push(row(format!("{name}_turned_grad"), F32, of(&[64, 256]), move |t| turned_back(&f(&t[0])?)));
+    }
+    in_every_form(rows, "logsumexp", |x| ops::logsumexp(x, &[1], false));
+    rows.extend([
+        row("logsumexp_kept", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[1], true)),
+        row("logsumexp_0", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[0], false)),
+        row("logsumexp_all", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[0, 1], false)),
+    ]);
+}
+
+fn in_every_form(rows: &mut Vec<Row>, name: &str, f: One) {
+    rows.extend([
+        row(name, F32, of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_turned"), F32, of(&[256, 64]), move |t| f(&ops::t(&t[0])?)),
+        row(format!("{name}_autocast_f16"), DType::F16, of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_bf16"), DType::BF16, of(&[64, 256]), move |t| f(&t[0])),
+    ]);
+}
+
+fn losses_of_distances(rows: &mut Vec<Row>) {
+    type Loss = fn(&Tensor, &Tensor, Reduction) -> Result<Tensor>;
+    let all: [(&str, Loss); 3] = [
+        ("smooth_l1", |x, t, r| ops::smooth_l1_loss(x, t, r, 1.0)),
+        ("huber", |x, t, r| ops::huber_loss(x, t, r, 1.0)),
+        ("bce_logits", ops::binary_cross_entropy_with_logits),
+    ];
+    let target = |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 256], t)];
+    for (name, f) in all {
+        for (reduced, reduction) in REDUCTIONS {
+            rows.push(row(format!("{name}_{reduced}"), F32, target, move |t| f(&t[0], &t[1], reduction)));
+        }
+        let both = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[64, 256], t)];
+        let turned = |d: &Device, t| vec![leaf(d, &[256, 64], t), data(d, &[64, 256], t)];
+        let mean = move |x: &Tensor, t: &Tensor| f(x, t, Reduction::Mean);
+        rows.extend([
+            row(format!("{name}_both"), F32, both, move |t| mean(&t[0], &t[1])),
+            row(format!("{name}_autocast_f16"), DType::F16, target, move |t| mean(&t[0], &t[1])),
+            row(format!("{name}_turned"), F32, turned, move |t| mean(&ops::t(&t[0])?, &t[1])),
+        ]);
+    }
+    let bounded = |beta| move |t: &[Tensor]| ops::smooth_l1_loss(&t[0], &t[1], Reduction::Mean, beta);
+    rows.extend([
+        row("smooth_l1_beta", F32, target, bounded(0.5)),
+        row("smooth_l1_beta0", F32, target, bounded(0.0)),
+        row("huber_delta", F32, target, |t| ops::huber_loss(&t[0], &t[1], Reduction::Mean, 2.0)),
+    ]);
+}
+
+/// In four groups, one, as many as channels; and pictures made larger.
+fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
+    const PLANES: &[usize] = &[8, 16, 20, 20];
+    let plain: One = |x| Ok(x.clone());
+    let turn: One = |x| ops::transpose(x, 0, 1);
+    let mut add = |name: String, dtype, dims: &'static [usize], groups, before: One, after: One| {
+        let affine = !name.contains("plain");
+        let wants = !name.ends_with("data");
+        let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
+        let mut row = row(name, dtype, input, |_| unreachable!());
+        row.parameters = Box::new(|d, _| channels(d, 16));
+        row.run = Box::new(move |p, t| {
+            let (weight, bias) = (affine.then_some(&p[0]), affine.then_some(&p[1]));
+            after(&ops::group_norm(&before(&t[0])?, groups, weight, bias, 1e-5)?)
+        });
+        rows.push(row);
+    };
+    for (name, groups) in [("", 4), ("_plain", 4), ("_1", 1), ("_channels", 16)] {
+        let name = format!("group_norm{name}");
+        add(name.clone(), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_no_grad"), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_data"), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_autocast_f16"), DType::F16, PLANES, groups, plain, plain);
+        add(format!("{name}_turned"), F32, &[16, 8, 20, 20], groups, turn, plain);
+        add(format!("{name}_turned_grad"), F32, PLANES, groups, plain, |x| ops::contiguous(&ops::transpose(x, 0, 1)?));
+    }
+    for (form, dims) in [("3d", &[8, 16, 50][..]), ("small", &[8, 16, 2, 2]), ("many", &[1024, 16, 20, 20])] {
+        add(format!("group_norm_{form}"), F32, dims, 4, plain, plain);
+    }
+    let border = |borders: &'static [[usize; 2]]| move |t: &[Tensor]| ops::pad(&t[0], borders, 1.0);
+    rows.extend([
+        row("upsample_nearest", F32, of(PLANES), |t| ops::upsample_nearest2d(&t[0], [2, 2])),
+        row("pad", F32, of(&[64, 256]), border(&[[0, 0], [1, 2]])),
+        row("pad_two", F32, of(&[64, 256]), border(&[[3, 4], [1, 2]])),
+        row("pad_4d", F32, of(PLANES), border(&[[0, 0], [0, 0], [1, 1], [1, 1]])),
+    ]);
+}
+
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
+    activations(&mut rows);
+    losses_of_distances(&mut rows);
+    groups_and_larger_pictures(&mut rows);
     dropout_and_index_select(&mut rows);
     batch_norms(&mut rows);
     losses_of_classes(&mut rows);

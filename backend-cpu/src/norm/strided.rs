@@ -29,8 +29,8 @@ impl<T: Float> Channel<T> {
     /// `sample` and `place` are below the sizes, and nobody writes the operand.
     unsafe fn at(&self, sample: usize, place: usize) -> T::Compute {
         // SAFETY: by the caller: an element of the operand, whose bounds were checked.
-        unsafe { self.first.view(self.start + sample * self.steps[0] + place * self.steps[1], 1) }
-        [0].get()
+        let value = unsafe { self.first.view(self.start + sample * self.steps[0] + place * self.steps[1], 1) };
+        value[0].get()
     }
 }
 
@@ -68,8 +68,8 @@ pub(super) fn batch_norm_grad<T: Float, P: Element<Compute = T::Compute>>(
         for (out, value) in [(&out_weight, product), (&out_bias, sum)] {
             if let Some(out) = out {
                 // SAFETY: each task has its own channel.
-                unsafe { out.part(channel, 1) }
-                [0] = P::put(real::<T>(value));
+                let to = unsafe { out.part(channel, 1) };
+                to[0] = P::put(real::<T>(value));
             }
         }
         let Some(out) = &out_x else { return };

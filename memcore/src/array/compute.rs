@@ -86,7 +86,9 @@ impl Array {
     pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
         // The operand that PyTorch's kernel names first says how the result lies.
         let saved_first = matches!(op, UnaryGradOp::Relu | UnaryGradOp::LeakyRelu { .. });
-        let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, &saved.layout] };
+        // That of the logarithm of the sigmoid lies as its gradient does.
+        let other = if op == UnaryGradOp::LogSigmoid { &grad.layout } else { &saved.layout };
+        let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, other] };
         let out = Self::empty_for(grad.device(), saved.dims(), &layouts, saved.dtype())?;
         grad.device().launch(UnaryGrad { op, saved: saved.operand(), grad: grad.operand(), out: out.operand() })?;
         Ok(out)

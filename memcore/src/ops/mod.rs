@@ -19,8 +19,12 @@ mod distance;
 mod dropout;
 mod elementwise;
 mod embedding_temporaries;
+mod enlarge;
+mod entropy;
+mod group_norm;
 mod index;
 mod join;
+mod logsumexp;
 mod loss;
 mod mask;
 mod matmul;
@@ -33,7 +37,10 @@ mod rope;
 mod shape;
 mod softmax;
 
-pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
+pub use activation::{
+    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, sigmoid,
+    silu, softplus, tanh,
+};
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
@@ -41,14 +48,18 @@ pub use batch_norm::{BatchNormOptions, RunningStats, batch_norm};
 pub use binary::{add, add_, div, maximum, minimum, mul, sub};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
-pub use distance::{l1_loss, mse_loss};
+pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::dropout;
 pub use elementwise::{
     abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
     square, sub_scalar,
 };
+pub use enlarge::{pad, upsample_nearest2d};
+pub use entropy::binary_cross_entropy_with_logits;
+pub use group_norm::group_norm;
 pub use index::{embedding, index_select};
 pub use join::{cat, chunk, split, split_with_sizes, stack};
+pub use logsumexp::logsumexp;
 pub use loss::{IGNORE_INDEX, cross_entropy, cross_entropy_smooth, nll_loss};
 pub use mask::{masked_fill, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};

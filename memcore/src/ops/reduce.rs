@@ -88,7 +88,7 @@ fn linear_reduction_as(
 }
 
 /// `dims` with size 1 in each of `axes`, or in all of them when there are none.
-fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
+pub(super) fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
     let reduced = |i: usize| axes.is_empty() || axes.contains(&i);
     dims.iter().enumerate().map(|(i, &d)| if reduced(i) { 1 } else { d }).collect()
 }
