@@ -208,6 +208,44 @@ impl GroupNormBackward {
         Ok(Factors { slope, shift, scale })
     }
 
+    /// Fills `out` with the gradient of the input; what it needed is returned, to be let go in PyTorch's order.
+    fn input_gradient(
+        &self,
+        out: &Array,
+        input: &Array,
+        grad: &Array,
+        sums: &[Array; 2],
+        [mean, rstd]: [&Array; 2],
+        weight: Option<&Array>,
+    ) -> Result<Factors> {
+        let factors = self.factors(sums, mean, rstd, weight)?;
+        let dims = self.shape.grouped();
+        let out = out.view(&dims)?;
+        input.view(&dims)?.binary_into(BinaryOp::Mul, &factors.slope, &out)?;
+        let scale = factors.scale.as_ref().unwrap_or(rstd);
+        out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &grad.view(&dims)?, scale)?;
+        out.binary_(BinaryOp::ADD, &factors.shift)?;
+        Ok(factors)
+    }
+
+    /// Fills the gradients of weight and bias: `Σ (Σ grad·x − mean·Σ grad)·rstd` and `Σ grad` over the examples. Overwrites the products.
+    fn parameter_gradients(
+        &self,
+        parameters: &[Option<Array>; 2],
+        [products, plain]: &[Array; 2],
+        [mean, rstd]: [&Array; 2],
+    ) -> Result<()> {
+        if let Some(out) = &parameters[0] {
+            products.ternary_(TernaryOp::Addcmul { value: -1.0 }, plain, mean)?;
+            products.binary_(BinaryOp::Mul, rstd)?;
+            self.over_examples(products, out)?;
+        }
+        if let Some(out) = &parameters[1] {
+            self.over_examples(plain, out)?;
+        }
+        Ok(())
+    }
+
     /// The sum over the channels of a group.
     fn over_groups(&self, channels: &Array, out: &Array) -> Result<()> {
         let rows = self.shape.n * self.shape.groups;
@@ -247,30 +285,17 @@ impl Function for GroupNormBackward {
         let sums = self.sums(&ordered_grad, &input)?;
         let factors = match &out {
             Some(out) => {
-                let factors = self.factors(&sums, &mean, &rstd, weight.as_ref())?;
-                let (dims, out) = (s.grouped(), out.view(&s.grouped())?);
-                input.view(&dims)?.binary_into(BinaryOp::Mul, &factors.slope, &out)?;
-                let scale = factors.scale.as_ref().unwrap_or(&rstd);
-                out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &ordered_grad.view(&dims)?, scale)?;
-                out.binary_(BinaryOp::ADD, &factors.shift)?;
-                Some(factors)
+                Some(self.input_gradient(out, &input, &ordered_grad, &sums, [&mean, &rstd], weight.as_ref())?)
             }
             None => None,
         };
-        let [products, plain] = sums;
-        if let Some(out) = &parameters[0] {
-            products.ternary_(TernaryOp::Addcmul { value: -1.0 }, &plain, &mean)?;
-            products.binary_(BinaryOp::Mul, &rstd)?;
-            self.over_examples(&products, out)?;
-        }
-        if let Some(out) = &parameters[1] {
-            self.over_examples(&plain, out)?;
-        }
+        self.parameter_gradients(&parameters, &sums, [&mean, &rstd])?;
         if let Some(Factors { slope, shift, scale }) = factors {
             drop(shift);
             drop(slope);
             drop(scale);
         }
+        let [products, plain] = sums;
         drop(plain);
         drop(products);
         drop(ordered_grad);
