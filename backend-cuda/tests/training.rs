@@ -101,7 +101,7 @@ fn experiment() -> Result<(), String> {
         let open = || Ok(Device::builder(backend()?).profile(Profile::torch_2_11(90)).build());
         let sizes = [("steps", vec![2]), ("batch", vec![4, 2]), ("largest", vec![8])];
         let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-        let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+        let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
         by_name("batch-size").and_then(|experiment| experiment.run(&setup)).map_err(|error| error.to_string())
     };
     let cuda = run(&|| Ok(Arc::new(emulator::open().map_err(|e| memcore::Error::backend("cuda", e))?)))?;

@@ -111,3 +111,20 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         assert!(error.contains(part) || common::run(args).stderr.contains(part), "{args:?}: {error}");
     }
 }
+
+#[test]
+fn an_experiment_is_spread_over_named_devices() {
+    let run = ["run", "model-parallel", "--set", "batch=32", "--set", "pieces=2"];
+    let spread = |devices| json(&[&run[..], &["--devices", devices]].concat());
+    let named = spread("meta:0,meta:1,meta:2");
+    assert_eq!(named["settings"]["devices"], "meta:0,meta:1,meta:2");
+    assert!(named["settings"]["backend"].is_null());
+    let rows = |result: &Value| result["rows"].as_array().unwrap().clone();
+    let counted = json(&[&run[..], &["--backend", "meta", "--set", "devices=3"]].concat());
+    assert_eq!(rows(&named), rows(&counted));
+    let refusal = refused(2, &["run", "batch-size", "--devices", "meta:0,meta:1"]);
+    assert!(refusal.contains("--devices: batch-size runs on one device"), "{refusal}");
+    refused(2, &["run", "model-parallel", "--devices", "meta:0,meta:1", "--set", "devices=3"]);
+    refused(2, &["run", "model-parallel", "--devices", "meta:0,meta:1", "--backend", "cpu"]);
+    refused(2, &["run", "model-parallel", "--devices", "meta:0"]);
+}

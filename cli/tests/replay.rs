@@ -223,3 +223,20 @@ fn flags_that_cannot_be_are_refused() {
         assert!(ran.stderr.contains(message), "{flags:?}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn policies_side_by_side_are_a_page_at_once_or_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (result, page, later) = (path("r.json"), path("r.html"), path("later.html"));
+    let trace = golden("default_pressure_train");
+    done(&["replay", &trace, "--compare", "caching,direct,planned", "--json", &result, "--html", &page]);
+    let shown = std::fs::read_to_string(&page).unwrap();
+    for part in ["under 3 policies", "Reserved over time", "lower bound", "planned", "vramlab replay", "<svg"] {
+        assert!(shown.contains(part), "{part}");
+    }
+    // Four lines: what was allocated, and what each policy reserved.
+    assert_eq!(shown.matches("<path class=\"line").count(), 4);
+    done(&["report", &result, "-o", &later]);
+    assert_eq!(shown, std::fs::read_to_string(&later).unwrap());
+}

@@ -3,7 +3,7 @@
 use memcore::backend::{Access, Backend, KernelCall, Operand, Region, SegmentId, validate};
 
 use crate::case::Case;
-use crate::plan::{Plan, Spread, workspace_of};
+use crate::plan::{Plan, Spread};
 use crate::reference::{Reference, load, positions};
 
 /// How a case ended.
@@ -85,7 +85,7 @@ pub fn plan<'a>(
         return Err(reason);
     }
     let bytes = match workspace {
-        _ if workspace_of(&mut call).is_none() => None,
+        _ if call.workspace_mut().is_none() => None,
         Workspace::AsAsked => Some(backend.workspace_bytes(&call)).filter(|&bytes| bytes > 0),
         Workspace::Absent => None,
         Workspace::Bytes(bytes) => Some(bytes),
@@ -150,7 +150,7 @@ fn compare(
         compare_operand(case, name, &operand, &want[segment], &got[segment])?;
         restore(&operand, &before[segment], &mut got[segment]);
     }
-    if let Some(Some(workspace)) = workspace_of(&mut call) {
+    if let Some(Some(workspace)) = call.workspace_mut() {
         restore(workspace, &before[workspace.region.segment.0 as usize], &mut got[workspace.region.segment.0 as usize]);
     }
     // What may change has been set back; the rest must never have changed.

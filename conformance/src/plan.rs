@@ -81,7 +81,7 @@ impl<'a> Plan<'a> {
     /// The call in these segments, with its workspace.
     pub fn call(&self, ids: &[SegmentId]) -> KernelCall {
         let mut call = self.case.call(&self.bind(ids));
-        if let (Some(slot), Some((segment, offset, len))) = (workspace_of(&mut call), self.workspace) {
+        if let (Some(slot), Some((segment, offset, len))) = (call.workspace_mut(), self.workspace) {
             let region = Region { segment: ids[segment], offset, len };
             let layout = Layout::contiguous(&[len as usize]).unwrap_or(Layout::scalar());
             *slot = Some(Operand { region, dtype: DType::U8, layout });
@@ -146,17 +146,4 @@ impl<'a> Plan<'a> {
 /// Guard bytes: no two neighbours alike, so that a shifted copy shows.
 fn guard(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i.wrapping_mul(167) >> 1) as u8 ^ 0x5A).collect()
-}
-
-/// The workspace of a kernel that takes one.
-pub(crate) fn workspace_of(call: &mut KernelCall) -> Option<&mut Option<Operand>> {
-    match call {
-        KernelCall::Matmul(k) => Some(&mut k.workspace),
-        KernelCall::Conv2d(k) => Some(&mut k.workspace),
-        KernelCall::Conv2dInputGrad(k) => Some(&mut k.workspace),
-        KernelCall::Conv2dWeightGrad(k) => Some(&mut k.workspace),
-        KernelCall::SoftmaxGrad(k) => Some(&mut k.workspace),
-        KernelCall::AttentionGrad(k) => Some(&mut k.workspace),
-        _ => None,
-    }
 }

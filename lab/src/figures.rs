@@ -41,6 +41,15 @@ pub fn number(x: f64) -> String {
     }
 }
 
+/// The middle one of these values, or the mean of the two in the middle; `None` of none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    Some(if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + upper) / 2.0 } else { upper })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +80,13 @@ mod tests {
             [0.0, 12345.6, 12.345, 0.012345, 1e-5, f64::NAN].map(number),
             ["0", "12346", "12.35", "0.0123", "1.00e-5", "nan"]
         );
+    }
+
+    #[test]
+    fn the_middle_is_what_counts() {
+        assert_eq!(median(&[3.0, 1.0, 100.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 4.0]), Some(2.5));
+        assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! The figures of a run, row by row, in the columns of PyTorch's own.
 
 use memcore::Device;
+use memcore::memory::{CategoryBytes, PeakComposition, Rings};
 use serde::Serialize;
 
 /// The names of a row's columns, in order; `vramlab train --json` and recorded PyTorch runs share them.
@@ -78,6 +79,32 @@ impl Row {
             self.segments,
             self.n_alloc_plus_free,
         ]
+    }
+}
+
+/// What a device's ledger says of a run, at its end.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What was allocated at the peak, and who made it.
+    pub peak: PeakComposition,
+    /// The most that was reserved, in bytes.
+    pub reserved_peak: u64,
+    /// Allocated bytes by category, now.
+    pub by_category: CategoryBytes,
+    /// The five figures, now.
+    pub rings: Rings,
+}
+
+impl Account {
+    /// The device's account as it stands.
+    pub fn take(device: &Device) -> Self {
+        let usage = device.usage();
+        Self {
+            peak: usage.at_peak(),
+            reserved_peak: device.stats().reserved_bytes.all.peak,
+            by_category: *usage.by_category(),
+            rings: device.rings(),
+        }
     }
 }
 

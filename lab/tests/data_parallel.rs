@@ -59,7 +59,7 @@ fn one_rank_alone_is_the_plain_run() {
             };
             let rank = first(&*network, &settings);
             assert_eq!(rank.rows, expected.rows, "{name}, {accumulate}");
-            assert_eq!(rank.peak.by_category, expected.peak.by_category);
+            assert_eq!(rank.account.peak.by_category, expected.peak.by_category);
             assert_eq!((rank.sent.total(), rank.bucket_bytes, rank.owned), (0, 0, expected.parameters));
         }
     }
@@ -153,7 +153,7 @@ fn ranks_hold_the_same_and_own_the_whole_between_them() {
             let whole = all[0].parameters;
             assert_eq!(owned, if stage == Stage::Replicated { 7 * whole } else { whole }, "{name} {stage:?}");
             assert_eq!(all[0].rows.last().map(|row| row.allocated), Some(0), "everything goes in the end");
-            assert_eq!(all[0].peak.by_category.iter().sum::<u64>(), all[0].peak.allocated_bytes);
+            assert_eq!(all[0].account.peak.by_category.iter().sum::<u64>(), all[0].account.peak.allocated_bytes);
         }
     }
 }
@@ -162,7 +162,7 @@ fn ranks_hold_the_same_and_own_the_whole_between_them() {
 fn each_stage_takes_less_and_the_last_sends_more() {
     let network = architecture("gpt", &ModelOptions { layers: Some(6), ..ModelOptions::default() }).unwrap();
     let ranks = Stage::ALL.map(|stage| first(&*network, &mixed(8, stage)));
-    let peaks = ranks.each_ref().map(|rank| rank.peak.allocated_bytes);
+    let peaks = ranks.each_ref().map(|rank| rank.account.peak.allocated_bytes);
     assert!(peaks.is_sorted_by(|a, b| a > b), "{peaks:?}");
     let [plain, states, gradients, parameters] = ranks.each_ref().map(|rank| rank.sent);
     // 2(N − 1)/N of 2 bytes per value, up to padding.
@@ -186,7 +186,7 @@ fn one_unit_is_gathered_at_a_time_with_recomputation_too() {
         // A block of 128: 12·128² + 13·128 values; the tables and the output are smaller.
         assert_eq!((rank.gathered_bytes, rank.units), (2 * (12 * 128 * 128 + 13 * 128), 7));
         assert_eq!(rank.bucket_bytes, rank.gathered_bytes);
-        assert_eq!(rank.by_category[Category::Workspace as usize], 0, "nothing stays gathered");
+        assert_eq!(rank.account.by_category[Category::Workspace as usize], 0, "nothing stays gathered");
     }
 }
 
@@ -219,11 +219,11 @@ fn buckets_hold_the_gradients_once_more_unless_they_are_views() {
     let (copied, viewed) = (with(false), with(true));
     let gradients = 4 * copied.parameters;
     assert_eq!((copied.bucket_bytes, viewed.bucket_bytes), (gradients, gradients));
-    assert_eq!(copied.by_category[Category::Workspace as usize] / 512, gradients.div_ceil(512));
-    assert_eq!(viewed.by_category[Category::Workspace as usize], 0);
+    assert_eq!(copied.account.by_category[Category::Workspace as usize] / 512, gradients.div_ceil(512));
+    assert_eq!(viewed.account.by_category[Category::Workspace as usize], 0);
     assert!((gradients..gradients + 4096).contains(&viewed.states.gradient_bytes));
     assert_eq!(copied.sent, viewed.sent);
-    assert!(copied.peak.allocated_bytes > viewed.peak.allocated_bytes + gradients / 2);
+    assert!(copied.account.peak.allocated_bytes > viewed.account.peak.allocated_bytes + gradients / 2);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn run_on(open: &dyn Fn() -> Device, name: &str, sizes: &[(&str, &[usize])], sto
     };
     let sizes: BTreeMap<String, Vec<usize>> = sizes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect();
     let open = || Ok(open());
-    by_name(name).unwrap().run(&Setup { open: &open, sizes, seed: 0, progress: &progress }).unwrap()
+    by_name(name).unwrap().run(&Setup { open: &open, places: &[], sizes, seed: 0, progress: &progress }).unwrap()
 }
 
 fn run(name: &str, profile: &str) -> Outcome {
@@ -390,7 +390,7 @@ fn impossible_sizes_are_errors() {
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));
         let sizes = BTreeMap::from([(size.to_string(), vec![0])]);
-        let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+        let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
         assert!(by_name(name).unwrap().run(&setup).is_err(), "{name}");
     }
 }

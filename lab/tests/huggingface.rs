@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use conformance::Reference;
 use lab::Error;
-use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train};
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings};
+use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train, train_from};
+use lab::training::{
+    Begin, Continuation, OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, StateFile,
+};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
@@ -166,4 +168,27 @@ fn seventy_billion_parameters_are_predicted_at_once() {
         "weights, gradients and two moments in two bytes each"
     );
     assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
+}
+
+/// Two steps and, from a file, two more are four: the same losses and the same state, to the bit.
+#[test]
+fn every_kind_goes_on_from_a_file() {
+    for model_type in MODEL_TYPES {
+        let model = read(&typed(model_type, small(model_type)), &Options::default());
+        let of = |steps, begin: Begin<'_>| {
+            let device = Device::builder(Arc::new(Reference::default())).seed(7).build();
+            let mut continuation = Continuation { begin, save: true, saved: None };
+            let settings = settings(2, steps, Precision::Fp32);
+            let on_step = &mut |_| ControlFlow::Continue(());
+            let result = train_from(&model, &device, &settings, Keep::Output, &mut continuation, on_step).unwrap();
+            (result.losses, continuation.saved.unwrap())
+        };
+        let ((all, end), (first, half)) = (of(4, Begin::Fresh), of(2, Begin::Fresh));
+        let mut bytes = Vec::new();
+        half.write(&mut bytes).unwrap();
+        let (second, same_end) = of(2, Begin::Resume(&StateFile::read("half", &bytes).unwrap()));
+        let bits = |losses: &[f64]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&all), bits(&[first, second].concat()), "{model_type}");
+        assert_eq!(end, same_end, "{model_type}");
+    }
 }

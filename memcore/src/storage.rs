@@ -30,10 +30,14 @@ enum Memory {
 }
 
 impl Memory {
-    fn now(&self) -> Option<(Block, AllocId)> {
+    /// Reads what is there now; a fixed block is not copied, for every operand of every kernel is read here.
+    fn read<T>(&self, of: impl FnOnce(&Block, AllocId) -> T) -> Option<T> {
         match self {
-            Memory::Fixed(block) => *block,
-            Memory::Resizable { now, .. } => *now.lock().unwrap_or_else(PoisonError::into_inner),
+            Memory::Fixed(memory) => memory.as_ref().map(|(block, id)| of(block, *id)),
+            Memory::Resizable { now, .. } => {
+                let now = now.lock().unwrap_or_else(PoisonError::into_inner);
+                now.as_ref().map(|(block, id)| of(block, *id))
+            }
         }
     }
 }
@@ -65,17 +69,17 @@ impl Storage {
 
     /// Where it lies; an empty region for an empty storage, and for one whose memory is not there.
     pub fn region(&self) -> Region {
-        self.memory.now().map_or(Region { segment: SegmentId(0), offset: 0, len: 0 }, |(block, _)| block.region)
+        self.memory.read(|block, _| block.region).unwrap_or(Region { segment: SegmentId(0), offset: 0, len: 0 })
     }
 
     /// Which allocation this is; `None` for an empty storage, and for one whose memory is not there.
     pub fn alloc_id(&self) -> Option<AllocId> {
-        self.memory.now().map(|(_, id)| id)
+        self.memory.read(|_, id| id)
     }
 
     /// Bytes that were asked for.
     pub fn requested_bytes(&self) -> u64 {
-        self.memory.now().map_or(0, |(block, _)| block.requested_bytes)
+        self.memory.read(|block, _| block.requested_bytes).unwrap_or(0)
     }
 
     /// Takes the memory of a storage that was made without ([`Array::unbacked`](crate::Array::unbacked)); its contents are garbage. Returns
@@ -115,7 +119,7 @@ impl Storage {
     /// Says what the memory is for, from now on.
     pub fn set_category(&self, to: Category) {
         if self.category.swap(to as u8, Relaxed) != to as u8
-            && let Some((_, id)) = self.memory.now()
+            && let Some(id) = self.alloc_id()
         {
             self.device.retag(id, to);
         }
@@ -148,7 +152,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if let Some((block, id)) = self.memory.now() {
+        if let Some((block, id)) = self.memory.read(|block, id| (*block, id)) {
             self.device.free(block, id);
         }
     }

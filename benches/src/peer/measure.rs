@@ -42,12 +42,9 @@ pub(crate) fn measure(limits: &Limits, mut step: impl FnMut() -> Result<Option<f
 }
 
 impl Run {
-    /// Median milliseconds of a step.
+    /// Median milliseconds of a step; there are three at least.
     pub(crate) fn median(&self) -> f64 {
-        let mut ms = self.ms.clone();
-        ms.sort_by(f64::total_cmp);
-        let n = ms.len();
-        if n % 2 == 1 { ms[n / 2] } else { (ms[n / 2 - 1] + ms[n / 2]) / 2.0 }
+        lab::figures::median(&self.ms).unwrap_or_default()
     }
 
     /// The line that all peers print, but for what only a workload knows.

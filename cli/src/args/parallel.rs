@@ -6,7 +6,7 @@ use std::str::FromStr;
 use lab::data_parallel::Stage;
 use lab::pipeline::Cut;
 
-use super::values;
+use super::{DeviceArgs, values};
 use crate::backends;
 
 /// A split over devices.
@@ -56,6 +56,15 @@ pub(crate) struct DeviceName {
     pub backend: String,
     /// Its number there.
     pub index: usize,
+}
+
+impl DeviceName {
+    /// The flags that open it. The processor is one device to its backend, and so is paper: several of that name share it, each with its own
+    /// memory account.
+    pub(crate) fn args(&self) -> DeviceArgs {
+        let device = if matches!(self.backend.as_str(), "cpu" | "meta") { 0 } else { self.index };
+        DeviceArgs { backend: self.backend.clone(), device }
+    }
 }
 
 impl fmt::Display for DeviceName {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::{OutputArgs, values};
+use super::{HtmlArgs, OutputArgs, values};
 use crate::output::Destination;
 
 /// `vramlab replay`
@@ -28,6 +28,8 @@ pub(crate) struct ReplayArgs {
     pub memory: ReplayMemoryArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
 }
 
 /// What the recording says of its device and allocator, said otherwise.

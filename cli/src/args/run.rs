@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs};
+use super::{AllocatorArgs, DeviceArgs, DeviceList, HtmlArgs, OutputArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -37,6 +37,9 @@ pub(crate) struct RunArgs {
     /// Take flags from a file: the same names as keys. What is typed wins.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// Spread the network over these devices, in this order: cpu:0,wgpu:0. Only of an experiment that splits one.
+    #[arg(long, value_name = "A:0,B:1", conflicts_with_all = ["backend", "device"])]
+    pub devices: Option<DeviceList>,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]

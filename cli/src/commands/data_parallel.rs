@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 
 use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
 use lab::experiments::Table;
-use lab::record::COLUMNS;
 use lab::training::{Failed, Progress as Step};
 use memcore::{DType, Device};
 use serde_json::{Map, Value, json};
 
-use super::outcome::{by_category, rings};
+use super::outcome::{blank, with_account};
 use super::parallel::one_device_only;
 use super::plan::Plan;
 use super::subject::Subject;
@@ -139,39 +138,30 @@ impl Report {
     /// As `vramlab-train-1`: what is one rank's is under `ranks`.
     fn json(&self) -> Value {
         let (settings, result) = (&self.settings, &self.result);
-        json!({
-            "schema": "vramlab-train-1",
-            "description": self.description,
-            "device": self.device.json(),
-            "data_parallel": {
-                "ranks": settings.ranks,
-                "stage": settings.stage,
-                "examples_per_rank": settings.share(),
-                "master_weights": settings.master_weights,
-                "gradient_as_bucket_view": settings.gradient_as_bucket_view,
-                "formula": states(&self.formula()),
-            },
-            "ranks": result.ranks.iter().map(rank_json).collect::<Vec<Value>>(),
-            "step_columns": COLUMNS,
-            "steps": [],
-            "peak": null,
-            "by_category": null,
-            "rings": null,
-            "losses": null,
-            "ms_per_step": null,
-            "ms_per_step_median": null,
-            "accuracy": null,
-            "parameters": result.ranks.first().map(|rank| rank.parameters),
-            "interrupted": result.interrupted,
-            "reason": "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
-                       for memory and computes nothing: there are no values and no times",
-            "out_of_memory": null,
-        })
+        let mut json = blank();
+        json["description"] = json!(self.description);
+        json["device"] = self.device.json();
+        json["data_parallel"] = json!({
+            "ranks": settings.ranks,
+            "stage": settings.stage,
+            "examples_per_rank": settings.share(),
+            "master_weights": settings.master_weights,
+            "gradient_as_bucket_view": settings.gradient_as_bucket_view,
+            "formula": states(&self.formula()),
+        });
+        json["ranks"] = result.ranks.iter().map(rank_json).collect();
+        json["parameters"] = json!(result.ranks.first().map(|rank| rank.parameters));
+        json["interrupted"] = result.interrupted.into();
+        json["reason"] = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
+                          for memory and computes nothing: there are no values and no times"
+            .into();
+        json
     }
 }
 
 fn rank_json(rank: &RankFigures) -> Value {
-    json!({
+    let sent = &rank.sent;
+    let known = json!({
         "rank": rank.rank,
         "parameters_owned": rank.owned,
         "padding": rank.padding,
@@ -180,21 +170,13 @@ fn rank_json(rank: &RankFigures) -> Value {
         "gathered_bytes": rank.gathered_bytes,
         "bucket_bytes": rank.bucket_bytes,
         "sent_bytes_per_step": {
-            "all_reduce": rank.sent.all_reduce,
-            "reduce_scatter": rank.sent.reduce_scatter,
-            "all_gather": rank.sent.all_gather,
-            "total": rank.sent.total(),
+            "all_reduce": sent.all_reduce,
+            "reduce_scatter": sent.reduce_scatter,
+            "all_gather": sent.all_gather,
+            "total": sent.total(),
         },
-        "peak": {
-            "bytes": rank.peak.allocated_bytes,
-            "requested_bytes": rank.peak.requested_bytes,
-            "reserved_bytes": rank.reserved_peak,
-            "by_category": by_category(&rank.peak.by_category),
-        },
-        "by_category": by_category(&rank.by_category),
-        "rings": rings(&rank.rings),
-        "steps": rank.rows,
-    })
+    });
+    with_account(known, &rank.account, &rank.rows)
 }
 
 fn states(states: &ModelStates) -> Value {

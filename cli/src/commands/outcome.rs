@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use lab::figures::median;
 use lab::forensics::{Leak, Watch};
-use lab::record::COLUMNS;
-use lab::record::Row;
+use lab::record::{Account, COLUMNS, Row};
 use lab::report::{Recording, op_name};
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
@@ -253,40 +253,18 @@ impl Outcome {
 
     /// The middle one of the times of the steps.
     pub(crate) fn ms_median(&self) -> Option<f64> {
-        let mut times = self.result.ms_per_step.clone();
-        times.sort_by(f64::total_cmp);
-        let middle = times.len() / 2;
-        match times.len() {
-            0 => None,
-            n if n % 2 == 1 => times.get(middle).copied(),
-            _ => Some((times[middle - 1] + times[middle]) / 2.0),
-        }
+        median(&self.result.ms_per_step)
     }
 }
 
 impl Report {
     /// As `vramlab-train-1`. What a device without values cannot give is null, with the reason.
     pub(crate) fn json(&self) -> Value {
-        let mut json = json!({
-            "schema": "vramlab-train-1",
-            "settings": self.settings,
-            "description": self.description,
-            "device": self.device.json(),
-            "step_columns": COLUMNS,
-            "steps": [],
-            "peak": null,
-            "by_category": null,
-            "rings": null,
-            "losses": null,
-            "ms_per_step_median": null,
-            "ms_per_step": null,
-            "accuracy": null,
-            "parameters": null,
-            "interrupted": false,
-            "reason": null,
-            "out_of_memory": null,
-            "leak": self.leak,
-        });
+        let mut json = blank();
+        json["settings"] = Value::Object(self.settings.clone());
+        json["description"] = json!(self.description);
+        json["device"] = self.device.json();
+        json["leak"] = json!(self.leak);
         if let Some(stats) = &self.stats {
             json["memory_stats"] = stats.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect();
         }
@@ -339,6 +317,45 @@ impl Report {
             json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
         }
     }
+}
+
+/// A `vramlab-train-1` of which nothing is known yet.
+pub(super) fn blank() -> Value {
+    json!({
+        "schema": "vramlab-train-1",
+        "settings": null,
+        "description": null,
+        "device": null,
+        "step_columns": COLUMNS,
+        "steps": [],
+        "peak": null,
+        "by_category": null,
+        "rings": null,
+        "losses": null,
+        "ms_per_step_median": null,
+        "ms_per_step": null,
+        "accuracy": null,
+        "parameters": null,
+        "interrupted": false,
+        "reason": null,
+        "out_of_memory": null,
+        "leak": null,
+    })
+}
+
+/// One of several devices: what its ledger says, added to what else is known of it.
+pub(super) fn with_account(mut known: Value, account: &Account, rows: &[Row]) -> Value {
+    let peak = &account.peak;
+    known["peak"] = json!({
+        "bytes": peak.allocated_bytes,
+        "requested_bytes": peak.requested_bytes,
+        "reserved_bytes": account.reserved_peak,
+        "by_category": by_category(&peak.by_category),
+    });
+    known["by_category"] = by_category(&account.by_category);
+    known["rings"] = rings(&account.rings);
+    known["steps"] = json!(rows);
+    known
 }
 
 pub(crate) fn by_category(bytes: &CategoryBytes) -> Value {

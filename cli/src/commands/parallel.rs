@@ -4,18 +4,16 @@ use std::ops::ControlFlow;
 
 use lab::experiments::Table;
 use lab::pipeline::{self, PipelineResult, PipelineSettings, Schedule};
-use lab::record::COLUMNS;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use serde_json::{Value, json};
 
 use super::opening::Opening;
-use super::outcome::{by_category, rings};
+use super::outcome::{blank, with_account};
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::args::{
-    DeviceArgs, DeviceList, DeviceName, HtmlArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs, TrainArgs,
-    config_text,
+    DeviceList, DeviceName, HtmlArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs, TrainArgs, config_text,
 };
 use crate::backends::{self, DeviceInfo};
 use crate::exit::{Code, Failure, Result};
@@ -58,9 +56,7 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
     one_device_only(&args.record, &args.page, "--devices names several")?;
     let plan = |name: &DeviceName| {
         let mut args = args.clone();
-        // The processor is one device to its backend; several share it here, each with its own memory account.
-        let device = if matches!(name.backend.as_str(), "cpu" | "meta") { 0 } else { name.index };
-        args.device = DeviceArgs { backend: name.backend.clone(), device };
+        args.device = name.args();
         args.training.schedule = None;
         Plan::train(&args, ui)
     };
@@ -188,30 +184,22 @@ impl Report {
         if !computes {
             reason += "; meta accounts for memory and computes nothing: there are no values and no times";
         }
-        json!({
-            "schema": "vramlab-train-1",
-            "description": self.description,
-            "device": null,
-            "devices": devices,
-            "step_columns": COLUMNS,
-            "steps": [],
-            "peak": null,
-            "by_category": null,
-            "rings": null,
-            "losses": computes.then_some(&result.losses),
-            "ms_per_step": computes.then_some(&result.ms_per_step),
-            "ms_per_step_median": null,
-            "accuracy": null,
-            "parameters": result.stages.iter().map(|stage| stage.parameters).sum::<u64>(),
-            "interrupted": result.interrupted,
-            "reason": reason,
-            "out_of_memory": null,
-        })
+        let mut json = blank();
+        json["description"] = json!(self.description);
+        json["devices"] = devices.into();
+        json["parameters"] = result.stages.iter().map(|stage| stage.parameters).sum::<u64>().into();
+        json["interrupted"] = result.interrupted.into();
+        json["reason"] = reason.into();
+        if computes {
+            json["losses"] = json!(result.losses);
+            json["ms_per_step"] = json!(result.ms_per_step);
+        }
+        json
     }
 }
 
 fn device_json(((name, info), stage): (&(DeviceName, DeviceInfo), &pipeline::StageFigures)) -> Value {
-    json!({
+    let known = json!({
         "name": name.to_string(),
         "device": info.json(),
         "pieces": [stage.pieces.start, stage.pieces.end],
@@ -223,14 +211,6 @@ fn device_json(((name, info), stage): (&(DeviceName, DeviceInfo), &pipeline::Sta
         "in_flight": stage.in_flight,
         "sent_bytes": stage.sent_bytes,
         "received_bytes": stage.received_bytes,
-        "peak": {
-            "bytes": stage.peak.allocated_bytes,
-            "requested_bytes": stage.peak.requested_bytes,
-            "reserved_bytes": stage.reserved_peak,
-            "by_category": by_category(&stage.peak.by_category),
-        },
-        "by_category": by_category(&stage.by_category),
-        "rings": rings(&stage.rings),
-        "steps": stage.rows,
-    })
+    });
+    with_account(known, &stage.account, &stage.rows)
 }

@@ -1,11 +1,13 @@
 //! `vramlab replay`: a recording through any allocation policy.
 
 use lab::replay::{Figures, LowerBound, Machine, Observer, Policy, Recorder, Trace, measure, replay};
+use lab::report::Part;
 use lab::snapshot::Agreement;
 use memcore::memory::AllocatorConfig;
 use serde_json::{Map, Value, json};
 
 use super::recording::Recording;
+use super::report;
 use crate::args::{ReplayArgs, ReplayPolicy, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -37,7 +39,7 @@ pub(crate) struct Replayed {
 /// A file that is no recording, settings that cannot be, results that cannot be written; with code 1, a limit given by
 /// flags under which requests fail that the recorded program got.
 pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations().chain(&args.columns))?;
+    output::check(args.output.destinations().chain(&args.columns).chain(&args.page.html))?;
     let config = given_config(args)?;
     let recording = Recording::open(&args.file, args.device)?;
     let self_check = recording.self_check()?;
@@ -79,7 +81,11 @@ fn deliver(replayed: &Replayed, args: &ReplayArgs, ui: &Ui) -> Result<Code> {
                 render::text(replayed, &tables, ui.style) + &format!("\n{}\n", wrapped(&agreement(check), WIDTH, 2))
             }
         };
-        output::deliver(ui, &args.output, &Results { json: &as_json(replayed), tables: &tables, text: &text })?;
+        let json = as_json(replayed);
+        if let Some(destination) = &args.page.html {
+            report::page(destination, &[Part::Result(&json)], ui)?;
+        }
+        output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
     }
     if interrupt::asked() {
         return Ok(Code::Interrupted);

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup, Table};
 use lab::report::Part;
+use memcore::Device;
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
 use super::report;
-use crate::args::{RunArgs, config_text};
+use crate::args::{DeviceArgs, DeviceList, RunArgs, config_text};
 use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -21,6 +22,9 @@ use crate::ui::Ui;
 /// Steps of a progress bar that knows only shares.
 const PROGRESS: f64 = 100.0;
 
+/// The size of an experiment that spreads a network: how many devices there are.
+const DEVICES: &str = "devices";
+
 /// Runs experiments, one after the other, and judges their claims.
 ///
 /// # Errors
@@ -29,13 +33,13 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
     let chosen = chosen(&args.names)?;
     known_sizes(args, &chosen)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let opening = Opening::on_device(&args.device, &args.allocator, args.seed, ui)?;
-    let settings = settings(args, &opening);
+    let openings = openings(args, &chosen, ui)?;
+    let settings = settings(args, &openings[0]);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
-    let device = opening.describe(&opening.open()?);
+    let device = openings[0].describe(&openings[0].open()?);
     let (mut found, mut failures): (Vec<Found>, Vec<Failure>) = (Vec::new(), Vec::new());
     for experiment in chosen {
-        match one(experiment, args, &opening, ui) {
+        match one(experiment, args, &openings, ui) {
             Ok(outcome) => {
                 failures.extend(unexplained(experiment, &outcome));
                 found.push((experiment, outcome));
@@ -53,8 +57,10 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
         deliver_claims(args, ui, &found, &settings, &device)?;
         return ended(failures);
     }
-    let text: String =
-        found.iter().map(|(e, outcome)| render::text(*e, outcome, &command(*e, args, &opening), ui.style)).collect();
+    let text: String = found
+        .iter()
+        .map(|(e, outcome)| render::text(*e, outcome, &command(*e, args, &openings[0]), ui.style))
+        .collect();
     let json = found.iter().map(|(e, outcome)| as_json(*e, outcome, &settings, &device)).collect();
     deliver(args, ui, json, &tables(&found), &text)?;
     ended(failures)
@@ -129,7 +135,21 @@ fn known_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()>
     }
 }
 
-fn one(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening, ui: &Ui) -> Result<Outcome> {
+/// The device, or those that a network is spread over; at least one.
+fn openings(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Opening>> {
+    let open = |device: &DeviceArgs| Opening::on_device(device, &args.allocator, args.seed, ui);
+    let Some(names) = &args.devices else { return Ok(vec![open(&args.device)?]) };
+    let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|(size, _)| *size == DEVICES);
+    if let Some(other) = chosen.iter().find(|e| !spreads(e)) {
+        return Err(Failure::usage(format!("--devices: {} runs on one device (--backend, --device)", other.name())));
+    }
+    if args.set.iter().any(|(name, _)| name == DEVICES) {
+        return Err(Failure::usage("--set devices: --devices says already how many there are"));
+    }
+    names.0.iter().map(|name| open(&name.args())).collect()
+}
+
+fn one(experiment: &dyn Experiment, args: &RunArgs, openings: &[Opening], ui: &Ui) -> Result<Outcome> {
     let progress = Progress::new(ui, PROGRESS as u64);
     let last = RefCell::new(String::new());
     let on_progress = |what: &str, share: f64| {
@@ -140,8 +160,12 @@ fn one(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening, ui: &Ui) 
         }
         interrupt::flow()
     };
+    let opening = &openings[0];
     let open = || opening.open().map_err(lab::Error::from);
-    let setup = Setup { open: &open, sizes: args.sizes(), seed: args.seed, progress: &on_progress };
+    let all: Vec<_> = openings.iter().map(|opening| || opening.open().map_err(lab::Error::from)).collect();
+    let named: Vec<&dyn Fn() -> lab::Result<Device>> = all.iter().map(|open| open as _).collect();
+    let places = if args.devices.is_some() { &named[..] } else { &[] };
+    let setup = Setup { open: &open, places, sizes: args.sizes(), seed: args.seed, progress: &on_progress };
     experiment.run(&setup).map_err(|error| {
         let failure = Failure::from(error).limited(opening.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
@@ -162,8 +186,9 @@ fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
     let settings = json!({
         "set": set,
         "seed": args.seed,
-        "backend": opening.backend_name(),
-        "device": args.device.device,
+        "devices": args.devices.as_ref().map(DeviceList::to_string),
+        "backend": args.devices.is_none().then(|| opening.backend_name()),
+        "device": args.devices.is_none().then_some(args.device.device),
         "allocator": args.allocator.allocator.name(),
         "alloc-conf": args.allocator.alloc_conf,
         "memory-limit": args.allocator.memory_limit,
@@ -181,7 +206,11 @@ fn joined(values: &[usize]) -> String {
 
 /// What to type to see the same again.
 fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> String {
-    let mut words = vec![format!("vramlab run {} --backend {}", experiment.name(), opening.backend_name())];
+    let mut words = vec![format!("vramlab run {}", experiment.name())];
+    match &args.devices {
+        Some(names) => words.push(format!("--devices {names}")),
+        None => words.push(format!("--backend {}", opening.backend_name())),
+    }
     if args.device.device > 0 {
         words.push(format!("--device {}", args.device.device));
     }

@@ -53,7 +53,7 @@ fn notes(report: &Report) -> Vec<String> {
     }
     notes.push(format!(
         "The formula has no activations, buckets, gathered units or temporaries of the step: at the peak they are {}.",
-        bytes::both(rank.peak.allocated_bytes.saturating_sub(kept_at_peak(rank)))
+        bytes::both(rank.account.peak.allocated_bytes.saturating_sub(kept_at_peak(rank)))
     ));
     notes
 }
@@ -61,7 +61,7 @@ fn notes(report: &Report) -> Vec<String> {
 /// What of the peak were model states.
 fn kept_at_peak(rank: &RankFigures) -> u64 {
     let states = [Category::Parameter, Category::Gradient, Category::OptimizerState];
-    states.iter().map(|category| rank.peak.by_category[*category as usize]).sum()
+    states.iter().map(|category| rank.account.peak.by_category[*category as usize]).sum()
 }
 
 fn named<'a>(first: &str, report: &'a Report) -> impl Iterator<Item = String> + 'a {
@@ -74,8 +74,8 @@ pub(crate) fn ranks(report: &Report) -> Table {
     let row = |rank: &RankFigures| {
         vec![
             Cell::Text(rank.rank.to_string()),
-            Cell::Bytes(rank.peak.allocated_bytes),
-            Cell::Bytes(rank.reserved_peak),
+            Cell::Bytes(rank.account.peak.allocated_bytes),
+            Cell::Bytes(rank.account.reserved_peak),
             Cell::Bytes(rank.gathered_bytes),
             Cell::Bytes(rank.bucket_bytes),
             Cell::Count(rank.owned),
@@ -128,12 +128,12 @@ pub(crate) fn sent(report: &Report) -> Table {
 /// What each rank's peak consisted of.
 pub(crate) fn categories(report: &Report) -> Table {
     let ranks = &report.result.ranks;
-    let present = |category: &Category| ranks.iter().any(|rank| rank.peak.by_category[*category as usize] > 0);
+    let present = |category: &Category| ranks.iter().any(|rank| rank.account.peak.by_category[*category as usize] > 0);
     let row = |category: Category| {
-        let cells = ranks.iter().map(|rank| Cell::Bytes(rank.peak.by_category[category as usize]));
+        let cells = ranks.iter().map(|rank| Cell::Bytes(rank.account.peak.by_category[category as usize]));
         std::iter::once(Cell::Text(category.name().into())).chain(cells).collect()
     };
-    let total = ranks.iter().map(|rank| Cell::Bytes(rank.peak.allocated_bytes));
+    let total = ranks.iter().map(|rank| Cell::Bytes(rank.account.peak.allocated_bytes));
     let sum = std::iter::once(Cell::Text("total".into())).chain(total).collect();
     Table {
         title: "What each peak consisted of (workspace: buckets and what is gathered, too)".into(),

@@ -59,8 +59,8 @@ pub(crate) fn devices(report: &Report) -> Table {
         vec![
             Cell::Text(name.to_string()),
             Cell::Text(format!("{}–{}", stage.pieces.start, stage.pieces.end.saturating_sub(1))),
-            Cell::Bytes(stage.peak.allocated_bytes),
-            Cell::Bytes(stage.reserved_peak),
+            Cell::Bytes(stage.account.peak.allocated_bytes),
+            Cell::Bytes(stage.account.reserved_peak),
             Cell::Bytes(stage.parameter_bytes),
             Cell::Bytes(stage.activation_bytes),
             Cell::Count(stage.in_flight as u64),
@@ -77,12 +77,12 @@ pub(crate) fn devices(report: &Report) -> Table {
 /// What each device's peak consisted of.
 pub(crate) fn categories(report: &Report) -> Table {
     let stages = &report.result.stages;
-    let present = |category: &Category| stages.iter().any(|s| s.peak.by_category[*category as usize] > 0);
+    let present = |category: &Category| stages.iter().any(|s| s.account.peak.by_category[*category as usize] > 0);
     let row = |category: Category| {
-        let cells = stages.iter().map(|s| Cell::Bytes(s.peak.by_category[category as usize]));
+        let cells = stages.iter().map(|s| Cell::Bytes(s.account.peak.by_category[category as usize]));
         std::iter::once(Cell::Text(category.name().into())).chain(cells).collect()
     };
-    let total = stages.iter().map(|s| Cell::Bytes(s.peak.allocated_bytes));
+    let total = stages.iter().map(|s| Cell::Bytes(s.account.peak.allocated_bytes));
     let names = report.devices.iter().map(|(name, _)| name.to_string());
     Table {
         title: "What each peak consisted of".into(),

@@ -8,11 +8,11 @@ use super::trial;
 use crate::cases;
 use crate::device::Device;
 use crate::execute::{Workspace, check};
-use crate::plan::{Plan, Spread, workspace_of};
+use crate::plan::{Plan, Spread};
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     let takes_workspace = |case: &&Arc<crate::Case>| {
-        workspace_of(&mut Plan::new(case, 1, Spread::Together, None).prospective_call()).is_some()
+        Plan::new(case, 1, Spread::Together, None).prospective_call().workspace_mut().is_some()
     };
     let sizes = [("absent", Workspace::Absent), ("tiny", Workspace::Bytes(16)), ("ample", Workspace::Bytes(4 << 20))];
     let mut out = Vec::new();

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use memcore::Device;
-use memcore::memory::{CategoryBytes, PeakComposition, Rings};
 
 use super::build::{Built, build};
 use super::collective::Sent;
@@ -12,7 +11,7 @@ use super::settings::DataParallelSettings;
 use super::tally::{ModelStates, Tally};
 use crate::error::{Error, Result};
 use crate::models::Architecture;
-use crate::record::Row;
+use crate::record::{Account, Row};
 use crate::training::{Failed, Partial, Progress, Source, Steps, Trainer};
 
 /// What one rank held and sent.
@@ -36,14 +35,8 @@ pub struct RankFigures {
     pub bucket_bytes: u64,
     /// Bytes sent in the last step.
     pub sent: Sent,
-    /// What was allocated at the peak, and who made it.
-    pub peak: PeakComposition,
-    /// The most that was reserved.
-    pub reserved_peak: u64,
-    /// By category after the last step.
-    pub by_category: CategoryBytes,
-    /// The five figures after the last step.
-    pub rings: Rings,
+    /// What the ledger says after the last step.
+    pub account: Account,
     /// One row per phase, as of a run on one device.
     pub rows: Vec<Row>,
 }
@@ -123,7 +116,7 @@ impl Rank {
 
     /// Lets everything go, and says what there was.
     pub fn finish(self) -> RankFigures {
-        let (usage, rings) = (self.device.usage(), self.device.rings());
+        let account = Account::take(&self.device);
         let counts = *self.tally.counts();
         RankFigures {
             rank: self.number,
@@ -135,10 +128,7 @@ impl Rank {
             gathered_bytes: counts.gathered.most,
             bucket_bytes: counts.buckets.most,
             sent: counts.sent,
-            peak: usage.at_peak(),
-            reserved_peak: self.device.stats().reserved_bytes.all.peak,
-            by_category: *usage.by_category(),
-            rings,
+            account,
             rows: self.trainer.finish(Some("end")),
         }
     }

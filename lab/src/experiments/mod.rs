@@ -63,6 +63,8 @@ pub const ALL: &[&dyn Experiment] = &[
 pub struct Setup<'a> {
     /// Opens a fresh device: no memory in use, the same seed.
     pub open: &'a dyn Fn() -> Result<Device>,
+    /// Opens the devices over which an experiment spreads a network, in their order, the first as `open` does; none: `open` opens all.
+    pub places: &'a [&'a dyn Fn() -> Result<Device>],
     /// Sizes and steps that replace the experiment's own: `batch` → `[128, 32]`.
     pub sizes: BTreeMap<String, Vec<usize>>,
     /// Seed of everything random.
@@ -72,6 +74,14 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
+    /// Opens the device of that place, fresh.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn open_at(&self, place: usize) -> Result<Device> {
+        self.places.get(place).map_or_else(|| (self.open)(), |open| open())
+    }
+
     /// The values of a size, or the experiment's own.
     pub fn sizes(&self, name: &str, own: &[usize]) -> Vec<usize> {
         self.sizes.get(name).cloned().unwrap_or_else(|| own.to_vec())

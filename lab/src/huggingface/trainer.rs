@@ -19,9 +19,7 @@ use super::{InputKind, Pretrained};
 use crate::data::SplitMix64;
 use crate::error::{Error, Result};
 use crate::record::Row;
-use crate::training::{
-    Continuation, Failed, Partial, Parts, Progress, RunResult, RunSettings, Schedule, Steps, Update,
-};
+use crate::training::{Continuation, Failed, Parts, Progress, RunResult, RunSettings, Schedule, Training, Update, run};
 
 /// What of the result the script holds until the next one is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -89,18 +87,6 @@ impl Trainer {
     /// Number of trained values; shared ones count once.
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.array().numel() as u64).sum()
-    }
-
-    /// What its future depends on. These networks have no buffers that a file holds.
-    fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            device: &self.device,
-            parameters: &self.parameters,
-            buffers: &[],
-            update: &mut self.update,
-            settings: &self.settings,
-            data: "synthetic".into(),
-        }
     }
 
     /// The rows taken so far.
@@ -243,28 +229,38 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    let mut trainer = Trainer::new(model, device, settings, keep)?;
-    let first = continuation.first_step(device, &mut trainer.parts())?;
-    if continuation.resumes() {
-        trainer.row("resume");
+    run(Trainer::new(model, device, settings, keep)?, device, settings.steps, continuation, progress)
+}
+
+impl Training for Trainer {
+    fn step(&mut self, step: usize) -> Result<Option<f64>> {
+        Self::step(self, step)
     }
-    let mut done = 0;
-    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.steps, progress, |step| {
-        let loss = trainer.step(first + step)?;
-        done = step + 1;
-        Ok(loss)
-    });
-    if let Some(error) = failure {
-        let rows = std::mem::take(&mut trainer.rows);
-        return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
+
+    fn row(&mut self, label: &str) {
+        Self::row(self, label);
     }
-    device.synchronize()?;
-    let (usage, rings) = (device.usage(), device.rings());
-    continuation.end(&trainer.parts(), first + done)?;
-    let parameters = trainer.parameter_count();
-    let mut rows = std::mem::take(&mut trainer.rows);
-    drop(trainer);
-    rows.push(Row::take(device, "end"));
-    let peak = usage.at_peak();
-    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, parameters, accuracy: None, interrupted })
+
+    /// These networks have no buffers that a file holds.
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            device: &self.device,
+            parameters: &self.parameters,
+            buffers: &[],
+            update: &mut self.update,
+            settings: &self.settings,
+            data: "synthetic".into(),
+        }
+    }
+
+    fn parameter_count(&self) -> u64 {
+        Self::parameter_count(self)
+    }
+
+    fn finish(mut self, label: Option<&str>) -> Vec<Row> {
+        let (device, mut rows) = (self.device.clone(), std::mem::take(&mut self.rows));
+        drop(self);
+        rows.extend(label.map(|label| Row::take(&device, label)));
+        rows
+    }
 }

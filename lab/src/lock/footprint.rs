@@ -1,12 +1,13 @@
 //! What a run took of memory.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 
-use memcore::memory::{AllocId, Category, Event, Ledger, Origin, PhaseId};
+use fnv::FnvHasher;
+use memcore::context;
+use memcore::memory::{Category, Event, Ledger, Origin, PhaseId, Usage};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-
-use crate::report::op_name;
 
 /// What a run took of memory, in bytes. Of one profile and one list of settings it is the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ pub struct Peak {
 impl Peak {
     /// The operator and its module, as in [`Footprint::at_peak`].
     pub fn maker(&self) -> String {
-        label(&self.op, &self.scope)
+        maker(&self.op, &self.scope)
     }
 }
 
@@ -52,7 +53,7 @@ impl Peak {
 pub struct EventList {
     /// How many.
     pub count: u64,
-    /// Over their kinds, their sizes and which allocation each free ends: FNV-1a, 64 bits in hexadecimal.
+    /// Over their kinds, their sizes and which allocation each free ends: FNV-1a, 64 bits in hexadecimal, the same in every version of Rust.
     pub hash: String,
 }
 
@@ -61,34 +62,35 @@ impl Footprint {
     pub fn of(ledger: &Ledger, held: u64) -> Self {
         let events = ledger.history();
         let heights = Heights::of(events);
-        let Origin { scope, phase, .. } = heights.origin;
-        let mut at_peak: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-        let mut by_category: BTreeMap<String, u64> = BTreeMap::new();
-        for (bytes, category, origin) in live_after(&events[..heights.events_to_peak]).into_values() {
-            let who = label(&op_name(&origin, false), ledger.scope_path(origin.scope));
-            *by_category.entry(category.name().into()).or_default() += bytes;
-            *at_peak.entry(category.name().into()).or_default().entry(who).or_default() += bytes;
+        let Origin { scope, op, node, phase } = heights.origin;
+        let at_peak = Usage::replay(&events[..heights.events_to_peak]);
+        let categories = Category::ALL.into_iter().zip(*at_peak.by_category()).filter(|(_, bytes)| *bytes > 0);
+        let mut by_maker: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (_, live) in at_peak.all_live() {
+            let Origin { scope, op, node, .. } = live.origin;
+            let who = maker(&context::label(node, op), ledger.scope_path(scope));
+            *by_maker.entry(live.category.name().into()).or_default().entry(who).or_default() += live.bytes;
         }
         let by_phase = heights.by_phase.iter().filter(|(phase, _)| !ledger.phase_name(**phase).is_empty());
         Self {
             peak: Peak {
                 allocated: heights.allocated,
                 reserved: heights.reserved,
-                op: op_name(&heights.origin, false),
+                op: context::label(node, op),
                 scope: ledger.scope_path(scope).to_string(),
                 phase: ledger.phase_name(phase).to_string(),
             },
             held,
-            by_category,
+            by_category: categories.map(|(category, bytes)| (category.name().to_string(), bytes)).collect(),
             by_phase: by_phase.map(|(phase, bytes)| (ledger.phase_name(*phase).to_string(), *bytes)).collect(),
             events: EventList::of(events),
-            at_peak,
+            at_peak: by_maker,
         }
     }
 }
 
 /// Who allocated: `addmm of blocks.0.fc1`.
-fn label(op: &str, scope: &str) -> String {
+fn maker(op: &str, scope: &str) -> String {
     match (op, scope) {
         ("", "") => "the program".into(),
         ("", scope) => scope.into(),
@@ -110,59 +112,25 @@ struct Heights {
 
 impl Heights {
     fn of(events: &[Event]) -> Self {
-        let mut heights = Self::default();
-        let mut sizes: FxHashMap<AllocId, u64> = FxHashMap::default();
-        let (mut allocated, mut reserved, mut phase) = (0u64, 0u64, PhaseId::default());
+        let (mut heights, mut now) = (Self::default(), Usage::default());
         for (i, event) in events.iter().enumerate() {
-            match *event {
-                Event::Alloc { id, bytes, origin, .. } => {
-                    sizes.insert(id, bytes);
-                    allocated += bytes;
-                    if allocated > heights.allocated {
-                        (heights.allocated, heights.origin, heights.events_to_peak) = (allocated, origin, i + 1);
-                    }
-                }
-                Event::Free { id, .. } => allocated -= sizes.remove(&id).unwrap_or(0),
-                Event::SegmentAlloc { bytes, .. } | Event::SegmentMap { bytes, .. } => reserved += bytes,
-                Event::SegmentFree { bytes, .. } | Event::SegmentUnmap { bytes, .. } => {
-                    reserved = reserved.saturating_sub(bytes);
-                }
-                Event::Phase { phase: next } => phase = next,
-                _ => {}
+            now.apply(event);
+            if let Event::Alloc { origin, .. } = *event
+                && now.allocated_bytes() > heights.allocated
+            {
+                (heights.allocated, heights.origin, heights.events_to_peak) = (now.allocated_bytes(), origin, i + 1);
             }
-            heights.reserved = heights.reserved.max(reserved);
-            let highest = heights.by_phase.entry(phase).or_default();
-            *highest = allocated.max(*highest);
+            heights.reserved = heights.reserved.max(now.reserved_bytes());
+            let highest = heights.by_phase.entry(now.phase()).or_default();
+            *highest = now.allocated_bytes().max(*highest);
         }
         heights
     }
 }
 
-/// What is allocated after these events, in what category and by whom.
-fn live_after(events: &[Event]) -> FxHashMap<AllocId, (u64, Category, Origin)> {
-    let mut live = FxHashMap::default();
-    for event in events {
-        match *event {
-            Event::Alloc { id, bytes, category, origin, .. } => {
-                live.insert(id, (bytes, category, origin));
-            }
-            Event::Free { id, .. } => {
-                live.remove(&id);
-            }
-            Event::Retag { id, to } => {
-                if let Some((_, category, _)) = live.get_mut(&id) {
-                    *category = to;
-                }
-            }
-            _ => {}
-        }
-    }
-    live
-}
-
 impl EventList {
     fn of(events: &[Event]) -> Self {
-        let mut hash = Fnv::default();
+        let mut hash = FnvHasher::default();
         let mut count = 0;
         for event in events {
             let (kind, number) = match *event {
@@ -175,34 +143,17 @@ impl EventList {
                 Event::Oom { requested_bytes, .. } => (b'o', requested_bytes),
                 _ => continue,
             };
-            hash.eat(&[kind]);
-            hash.eat(&number.to_le_bytes());
+            hash.write(&[kind]);
+            hash.write(&number.to_le_bytes());
             count += 1;
         }
-        Self { count, hash: format!("{:016x}", hash.0) }
-    }
-}
-
-/// Fowler, Noll and Vo's hash, variant 1a: the same in every version of this program and of Rust.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn eat(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        Self { count, hash: format!("{:016x}", hash.finish()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use memcore::memory::{ScopeId, Stream};
+    use memcore::memory::{AllocId, ScopeId, Stream};
 
     use super::*;
 

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use memcore::memory::{CategoryBytes, PeakComposition, Rings};
-
-use crate::record::Row;
+use crate::record::{Account, Row};
 
 /// What one device held and moved.
 #[derive(Clone, Debug)]
@@ -27,14 +25,8 @@ pub struct StageFigures {
     pub sent_bytes: u64,
     /// Bytes moved here from other devices in the whole run.
     pub received_bytes: u64,
-    /// What was allocated at the peak, and who made it.
-    pub peak: PeakComposition,
-    /// The most that was reserved.
-    pub reserved_peak: u64,
-    /// By category after the last step.
-    pub by_category: CategoryBytes,
-    /// The five figures after the last step.
-    pub rings: Rings,
+    /// What the ledger says after the last step.
+    pub account: Account,
     /// One row per phase: `model`, then each step's, and `end` when everything was dropped.
     pub rows: Vec<Row>,
 }

@@ -13,7 +13,7 @@ use super::schedule::{Pass, Schedule, Work};
 use super::stage::{self, Stage};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
-use crate::record::Row;
+use crate::record::{Account, Row};
 use crate::training::{self, Failed, Partial, Progress, RunSettings, Source, Steps, Update};
 
 /// How a split run goes.
@@ -234,7 +234,7 @@ impl PipelineTrainer {
 }
 
 fn of_stage(stage: &Stage, rows: Vec<Row>) -> StageFigures {
-    let (usage, moved) = (stage.device.usage(), stage.device.counters());
+    let moved = stage.device.counters();
     StageFigures {
         pieces: stage.pieces.clone(),
         parameters: stage.parameters.iter().map(|p| p.array().numel() as u64).sum(),
@@ -245,10 +245,7 @@ fn of_stage(stage: &Stage, rows: Vec<Row>) -> StageFigures {
         in_flight: stage.most_in_flight,
         sent_bytes: moved.sent_bytes,
         received_bytes: moved.received_bytes,
-        peak: usage.at_peak(),
-        reserved_peak: stage.device.stats().reserved_bytes.all.peak,
-        by_category: *usage.by_category(),
-        rings: stage.device.rings(),
+        account: Account::take(&stage.device),
         rows,
     }
 }

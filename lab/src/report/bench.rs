@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, plain, settings, table};
+use super::table::{Cell, list, plain, settings, table};
 use super::text::{element, escaped};
 
 /// Devices that a chart can tell apart.
@@ -34,10 +34,6 @@ pub(super) fn show(out: &mut String, result: &Value) {
     allocators(out, list(&result["allocators"]));
     let in_force = result["settings"].as_object();
     settings(out, in_force, &command::again(&["bench"], in_force.unwrap_or(&Map::new())));
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// `cpu:0`, and whether it only pretends to be a device of its own.

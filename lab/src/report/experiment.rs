@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, of_result, plain, settings, table};
+use super::table::{Cell, list, of_result, plain, settings, table};
 use super::text::{element, escaped};
 
 /// Rows of predictions that a page shows.
@@ -47,10 +47,6 @@ pub(super) fn show(out: &mut String, result: &Value) {
     let empty = Map::new();
     let in_force = result["settings"].as_object();
     settings(out, in_force, &command::again(&["run", name], in_force.unwrap_or(&empty)));
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn verdicts(out: &mut String, claims: &Value) {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, settings, table};
+use super::table::{Cell, list, settings, table};
 use super::text::{bytes, element, escaped, grouped};
 
 /// Points of the law's line.
@@ -31,10 +31,6 @@ pub(super) fn show(out: &mut String, result: &Value) {
     runs(out, result, of);
     let in_force = result["settings"].as_object();
     settings(out, in_force, &command::again(&["fit"], in_force.unwrap_or(&Map::new())));
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// constant + slope·n + square·n², of the piece that holds n.

@@ -22,6 +22,7 @@ mod page;
 mod payload;
 pub mod read;
 mod recording;
+mod replay;
 mod run;
 mod scan;
 mod segments;

@@ -8,7 +8,7 @@ use super::payload::Payload;
 use super::recording::Recording;
 use super::text::{bytes, counted, element, escaped};
 use super::timeline::Timeline;
-use super::{bench, experiment, fit, run, scan};
+use super::{bench, experiment, fit, replay, run, scan};
 use crate::error::{Error, Result};
 use crate::figures::short;
 
@@ -27,7 +27,7 @@ pub enum Part<'a> {
         /// The history.
         recording: Option<&'a Recording>,
     },
-    /// Any other result: `vramlab-experiment-1`, `vramlab-fit-1`, `vramlab-scan-1`, `vramlab-bench-1`.
+    /// Any other result: `vramlab-experiment-1`, `vramlab-fit-1`, `vramlab-scan-1`, `vramlab-bench-1`, `vramlab-replay-1`.
     Result(&'a Value),
 }
 
@@ -46,6 +46,7 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
                 Some("vramlab-fit-1") => fit::show(&mut body, result),
                 Some("vramlab-scan-1") => scan::show(&mut body, result),
                 Some("vramlab-bench-1") => bench::show(&mut body, result),
+                Some("vramlab-replay-1") => replay::show(&mut body, result),
                 Some("vramlab-train-1") => run_part(&mut body, index, Some(result), None)?,
                 other => return Err(Error::usage("report", format!("a result of kind {other:?} is not shown"))),
             },
@@ -61,8 +62,10 @@ fn title(part: &Part<'_>) -> String {
         Part::Run { result: Some(result), .. } | Part::Result(result) => result,
         Part::Run { recording, .. } => return recording.map_or_else(String::new, |recording| recording.name.clone()),
     };
-    if result["schema"] == "vramlab-bench-1" {
-        return "How fast the devices are".into();
+    match result["schema"].as_str() {
+        Some("vramlab-bench-1") => return "How fast the devices are".into(),
+        Some("vramlab-replay-1") => return replay::title(result),
+        _ => {}
     }
     match (result["experiment"].as_str(), result["model"].as_str()) {
         (Some(experiment), _) => experiment.to_string(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, plain, settings, table};
+use super::table::{Cell, list, plain, settings, table};
 use super::text::{bytes, counted, element, escaped, grouped, signed};
 use crate::figures::number;
 
@@ -99,10 +99,6 @@ pub(super) fn details(out: &mut String, result: &Value, curve: bool) {
     let empty = Map::new();
     let in_force = result["settings"].as_object();
     settings(out, in_force, &command::of_run(in_force.unwrap_or(&empty)));
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn column(row: &Value, index: usize) -> u64 {

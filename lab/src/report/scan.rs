@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, plain, settings, table};
+use super::table::{Cell, list, plain, settings, table};
 use super::text::{element, escaped};
 
 /// Writes the part.
@@ -28,10 +28,6 @@ pub(super) fn show(out: &mut String, result: &Value) {
     let mut fixed = in_force.cloned().unwrap_or_default();
     names.iter().for_each(|name| drop(fixed.shift_remove(name)));
     settings(out, Some(&fixed), &again(&names, results, &fixed));
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The command, with the values that were scanned.

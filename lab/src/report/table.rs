@@ -103,17 +103,21 @@ pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[V
 /// A table of a result: `title`, `columns`, `kinds`, `rows`.
 pub(super) fn of_result(out: &mut String, value: &Value) {
     let strings = |key: &str| -> Vec<String> {
-        let all = value[key].as_array().map_or(&[][..], Vec::as_slice);
-        all.iter().map(|v| v.as_str().unwrap_or_default().to_string()).collect()
+        list(&value[key]).iter().map(|v| v.as_str().unwrap_or_default().to_string()).collect()
     };
     let (columns, kinds) = (strings("columns"), strings("kinds"));
     let row = |row: &Value| -> Vec<Cell> {
-        let cells = row.as_array().map_or(&[][..], Vec::as_slice);
+        let cells = list(row);
         let kind = |i: usize| kinds.get(i).map_or("", String::as_str);
         cells.iter().enumerate().map(|(i, cell)| Cell::value(cell, kind(i))).collect()
     };
-    let rows: Vec<Vec<Cell>> = value["rows"].as_array().map_or(&[][..], Vec::as_slice).iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = list(&value["rows"]).iter().map(row).collect();
     table(out, value["title"].as_str().unwrap_or_default(), &columns, &rows);
+}
+
+/// The values of a list; none where there is no list.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A value in words: text as it is, the rest as JSON.

@@ -8,7 +8,7 @@ use memcore::memory::{PeakComposition, Rings, Usage};
 use memcore::{Device, NoGrad, Tensor, ops};
 use serde::Serialize;
 
-use super::checkpoint::Continuation;
+use super::checkpoint::{Continuation, Parts};
 use super::settings::RunSettings;
 use super::source::{Source, from_dataset};
 use super::trainer::Trainer;
@@ -190,13 +190,50 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    let mut trainer = Trainer::new(architecture, device, settings, source.clone(), "")?;
+    let trainer = Trainer::new(architecture, device, settings, source, "")?;
+    run(trainer, device, settings.steps, continuation, progress)
+}
+
+/// What is trained, whatever network is inside.
+pub(crate) trait Training {
+    /// One optimizer step. Returns the loss, where there are values.
+    fn step(&mut self, step: usize) -> Result<Option<f64>>;
+
+    /// Takes a row now.
+    fn row(&mut self, label: &str);
+
+    /// What its future depends on.
+    fn parts(&mut self) -> Parts<'_>;
+
+    /// Number of trained values.
+    fn parameter_count(&self) -> u64;
+
+    /// How much of the test data it gets right, where there are some.
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        Ok(None)
+    }
+
+    /// Lets everything go. Returns the rows, with a last one of that name.
+    fn finish(self, label: Option<&str>) -> Vec<Row>;
+}
+
+/// Trains from where `continuation` begins, `steps` further.
+///
+/// # Errors
+/// As [`train_from`].
+pub(crate) fn run<T: Training>(
+    mut trainer: T,
+    device: &Device,
+    steps: usize,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
     let first = continuation.first_step(device, &mut trainer.parts())?;
     if continuation.resumes() {
         trainer.row("resume");
     }
     let mut done = 0;
-    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.steps, progress, |step| {
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(steps, progress, |step| {
         let loss = trainer.step(first + step)?;
         done = step + 1;
         Ok(loss)
@@ -208,13 +245,8 @@ pub fn train_from(
     device.synchronize()?;
     let (usage, rings) = (device.usage(), device.rings());
     continuation.end(&trainer.parts(), first + done)?;
-    let parameters = trainer.model().parameter_count();
-    let accuracy = match &source {
-        Source::Dataset { data, .. } if device.computes() && !interrupted => {
-            evaluate(trainer.model(), device, data, Split::Test, settings)?
-        }
-        _ => None,
-    };
+    let parameters = trainer.parameter_count();
+    let accuracy = if device.computes() && !interrupted { trainer.accuracy()? } else { None };
     let rows = trainer.finish(Some("end"));
     Ok(RunResult { rows, losses, ms_per_step, peak: usage.at_peak(), usage, rings, parameters, accuracy, interrupted })
 }

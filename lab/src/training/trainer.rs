@@ -6,11 +6,12 @@ use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::checkpoint::{Parts, data_name};
-use super::run::loss;
+use super::run::{Accuracy, Training, evaluate, loss};
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
 use super::source::Source;
 use super::update::Update;
+use crate::data::Split;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model};
 use crate::record::Row;
@@ -119,18 +120,6 @@ impl Trainer {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
-    }
-
-    /// What its future depends on.
-    pub(super) fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            device: &self.device,
-            parameters: &self.model.parameters,
-            buffers: &self.model.buffers,
-            update: &mut self.update,
-            settings: &self.settings,
-            data: data_name(&self.source),
-        }
     }
 
     /// The rows taken so far.
@@ -293,5 +282,41 @@ impl Trainer {
             rows.take(label);
         }
         rows.rows
+    }
+}
+
+impl Training for Trainer {
+    fn step(&mut self, step: usize) -> Result<Option<f64>> {
+        Self::step(self, step)
+    }
+
+    fn row(&mut self, label: &str) {
+        Self::row(self, label);
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            device: &self.device,
+            parameters: &self.model.parameters,
+            buffers: &self.model.buffers,
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(&self.source),
+        }
+    }
+
+    fn parameter_count(&self) -> u64 {
+        self.model.parameter_count()
+    }
+
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        match &self.source {
+            Source::Dataset { data, .. } => evaluate(&self.model, &self.device, data, Split::Test, &self.settings),
+            Source::Synthetic { .. } => Ok(None),
+        }
+    }
+
+    fn finish(self, label: Option<&str>) -> Vec<Row> {
+        Self::finish(self, label)
     }
 }

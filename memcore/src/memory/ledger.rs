@@ -64,9 +64,11 @@ impl Ledger {
         &self.usage
     }
 
-    /// Starts a new history from here, or drops it.
+    /// Starts a new history from here, or drops it. A new one takes the place of the old one in the process's memory.
     pub fn set_history(&mut self, on: bool) {
-        self.history = on.then(|| History { base: self.usage.clone(), events: Vec::new() });
+        let mut events = self.history.take().map_or_else(Vec::new, |history| history.events);
+        events.clear();
+        self.history = on.then(|| History { base: self.usage.clone(), events });
     }
 
     /// The events since the history was started; empty while it is off.
@@ -159,6 +161,9 @@ mod tests {
         assert_eq!(ledger.history().len(), 2);
         assert_eq!(ledger.replay().as_ref(), Some(ledger.usage()));
         assert_eq!((ledger.usage().allocated_bytes(), ledger.usage().peak_bytes()), (1024, 1536));
+        ledger.set_history(true);
+        ledger.record(Event::Free { id: AllocId(1), origin: Origin::default() });
+        assert_eq!((ledger.history().len(), ledger.replay().as_ref()), (1, Some(ledger.usage())));
     }
 
     #[test]

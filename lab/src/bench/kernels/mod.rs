@@ -204,15 +204,7 @@ impl Operands {
     /// The call with the workspace that the backend asks for.
     fn with_workspace(&mut self, mut call: KernelCall) -> Result<KernelCall> {
         let bytes = self.device.backend().workspace_bytes(&call) as usize;
-        let slot = match &mut call {
-            KernelCall::Matmul(k) => &mut k.workspace,
-            KernelCall::Conv2d(k) => &mut k.workspace,
-            KernelCall::Conv2dInputGrad(k) => &mut k.workspace,
-            KernelCall::Conv2dWeightGrad(k) => &mut k.workspace,
-            KernelCall::AttentionGrad(k) => &mut k.workspace,
-            _ => return Ok(call),
-        };
-        if bytes > 0 {
+        if let Some(slot) = call.workspace_mut().filter(|_| bytes > 0) {
             *slot = Some(self.write_as(DType::U8, &[bytes])?);
         }
         Ok(call)

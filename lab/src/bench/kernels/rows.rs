@@ -74,6 +74,23 @@ pub(super) const KERNELS: &[Kernel] = &[
         },
     },
     Kernel {
+        family: "softmax",
+        name: "softmax_columns",
+        sizes: PLANES,
+        dtypes: F32,
+        build: |o, d| Ok(Softmax { log: false, x: o.read(d)?, out: o.write(d)? }.into()),
+    },
+    Kernel {
+        family: "softmax",
+        name: "softmax_columns_grad",
+        sizes: PLANES,
+        dtypes: F32,
+        build: |o, d| {
+            let (y, grad, out) = (o.read(d)?, o.read(d)?, o.write(d)?);
+            Ok(SoftmaxGrad { log: false, y, grad, out, workspace: None }.into())
+        },
+    },
+    Kernel {
         family: "norm",
         name: "layer_norm",
         sizes: ROWS,

@@ -74,14 +74,16 @@ impl Experiment for ModelParallel {
 
     fn sizes(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("devices", "devices, each of the chosen kind and opened anew; 4"),
+            ("devices", "devices, each of the chosen kind and opened anew; 4, or those of --devices"),
             ("batch", "examples per step; 512"),
             ("pieces", "micro-batches; 8"),
         ]
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let [devices, batch, pieces] = [setup.size("devices", 4), setup.size("batch", 512), setup.size("pieces", 8)];
+        let named = setup.places.len();
+        let devices = if named > 0 { named } else { setup.size("devices", 4) };
+        let [batch, pieces] = [setup.size("batch", 512), setup.size("pieces", 8)];
         if !(2..=LAYERS + 1).contains(&devices) {
             return Err(Error::usage("devices", format!("from 2 to {}: the network has so many pieces", LAYERS + 1)));
         }
@@ -111,13 +113,18 @@ impl Experiment for ModelParallel {
         let divided = sharded::trials(setup, devices, batch)?;
         outcome.rows.extend(divided.iter().flat_map(sharded::measurements));
         outcome.tables = vec![by_device(&trials), overview(&trials), sharded::overview(&divided)];
+        let opened = if named > 0 {
+            "Each device that was named"
+        } else {
+            "Each of them is opened anew on the chosen backend and"
+        };
         outcome.notes.push(format!(
             "A result waits on the device that made it until the next stage wants it. The devices work one after the other here: this says what \
-             they hold, not how long a pipeline takes. Each of the {devices} is opened anew on the chosen backend and has its own allocator and \
-             ledger."
+             they hold, not how long a pipeline takes. {opened} has its own allocator and ledger."
         ));
         outcome.notes.push(
-            "A step divided among ranks is run on paper, whatever the backend: its first and its last rank, each with a ledger of its own. What              ranks send each other is counted for a ring."
+            "A step divided among ranks is run on paper, whatever the backend: its first and its last rank, each with a ledger of its own. What \
+             ranks send each other is counted for a ring."
                 .into(),
         );
         outcome.claims = [judge(&trials)].into_iter().chain(sharded::judge(&divided)).collect();
@@ -150,7 +157,7 @@ fn network() -> Result<Box<dyn Architecture>> {
 }
 
 fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {
-    let devices: Vec<Device> = (0..way.devices).map(|_| (setup.open)()).collect::<Result<_>>()?;
+    let devices: Vec<Device> = (0..way.devices).map(|stage| setup.open_at(stage)).collect::<Result<_>>()?;
     let mut run = RunSettings::new(batch, STEPS as usize, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
     run.seed = setup.seed;
     let (micro_batches, schedule) = (way.micro_batches, way.schedule);
@@ -216,8 +223,8 @@ fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> 
         m.measure("activation_bytes", figures.activation_bytes);
         m.measure("in_flight", figures.in_flight as u64);
         m.measure("sent_bytes", figures.sent_bytes);
-        m.measure("peak_bytes", figures.peak.allocated_bytes);
-        m.measure("reserved_bytes", figures.reserved_peak);
+        m.measure("peak_bytes", figures.account.peak.allocated_bytes);
+        m.measure("reserved_bytes", figures.account.reserved_peak);
         if trial.calm {
             predicted.get(stage).into_iter().flatten().for_each(|(quantity, value)| m.predict(quantity, *value));
         }
@@ -249,7 +256,7 @@ fn by_device(trials: &[Trial]) -> Table {
             rows.push(vec![
                 text(if stage == 0 { trial.way.name } else { "" }),
                 text(stage.to_string()),
-                Cell::Bytes(figures.peak.allocated_bytes),
+                Cell::Bytes(figures.account.peak.allocated_bytes),
                 Cell::Bytes(figures.parameter_bytes),
                 Cell::Bytes(figures.activation_bytes),
                 Cell::Count(figures.in_flight as u64),
@@ -266,7 +273,7 @@ fn overview(trials: &[Trial]) -> Table {
         vec![
             text(trial.way.name),
             Cell::Bytes(trial.largest_peak()),
-            Cell::Bytes(trial.stages.iter().map(|s| s.peak.allocated_bytes).sum()),
+            Cell::Bytes(trial.stages.iter().map(|s| s.account.peak.allocated_bytes).sum()),
             Cell::Bytes(sent / STEPS),
         ]
     };
@@ -276,7 +283,7 @@ fn overview(trials: &[Trial]) -> Table {
 
 impl Trial {
     fn largest_peak(&self) -> u64 {
-        self.stages.iter().map(|stage| stage.peak.allocated_bytes).max().unwrap_or(0)
+        self.stages.iter().map(|stage| stage.account.peak.allocated_bytes).max().unwrap_or(0)
     }
 }
 

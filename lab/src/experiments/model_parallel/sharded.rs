@@ -150,8 +150,8 @@ pub(super) fn measurements(trial: &Divided) -> Vec<Measurement> {
         m.measure("gathered_bytes", rank.gathered_bytes);
         m.measure("bucket_bytes", rank.bucket_bytes);
         m.measure("sent_bytes", rank.sent.total());
-        m.measure("peak_bytes", rank.peak.allocated_bytes);
-        m.measure("reserved_bytes", rank.reserved_peak);
+        m.measure("peak_bytes", rank.account.peak.allocated_bytes);
+        m.measure("reserved_bytes", rank.account.reserved_peak);
         forecast.iter().for_each(|(quantity, value)| m.predict(quantity, *value));
         m
     };
@@ -172,7 +172,7 @@ impl Divided {
     }
 
     fn peak(&self) -> u64 {
-        self.first().map_or(0, |rank| rank.peak.allocated_bytes)
+        self.first().map_or(0, |rank| rank.account.peak.allocated_bytes)
     }
 
     /// By the paper's formula.

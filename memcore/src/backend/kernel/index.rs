@@ -15,7 +15,7 @@ pub struct Gather {
     /// `[count, n]`
     pub out: Operand,
 }
-kernel!(Gather, "gather", in_place: false, { table: Read, indices: Read, out: Write }, flops: |_| 0);
+kernel!(Gather, "gather", in_place: false, { table: Read, indices: Read, out: Write }, flops: |_| 0, gathers: table, |k| k.out.numel());
 impl Gather {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.contiguous("out", &self.out)?;

@@ -36,7 +36,7 @@ pub struct NllLoss {
     /// Scalar (one element), `out`'s type.
     pub total_weight: Operand,
 }
-kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, out: Write, total_weight: Write }, flops: |k| k.target.numel() as u64);
+kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, out: Write, total_weight: Write }, flops: |k| k.target.numel() as u64, gathers: log_probs, |k| k.target.numel());
 impl NllLoss {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "log_probs", &self.log_probs, &self.target)?;

@@ -61,6 +61,10 @@ pub(crate) trait Kernel {
     fn check(&self) -> Result<()>;
     /// Floating-point operations, for the roofline; elementwise kernels count one per output element.
     fn flops(&self) -> u64;
+    /// The operand that is read by indices, and how many elements of it they name.
+    fn gathered(&self) -> Option<(&'static str, usize)> {
+        None
+    }
 }
 
 /// An operand field: present, optional, or a list of tuples.
@@ -84,7 +88,7 @@ impl Visit for Option<Operand> {
 
 /// Names a kernel and lists its operands with their use.
 macro_rules! kernel {
-    ($kernel:ident, $name:literal, in_place: $in_place:literal, { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr) => {
+    ($kernel:ident, $name:literal, in_place: $in_place:literal, { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr $(, gathers: $gathered:ident, $elements:expr)?) => {
         impl $crate::backend::kernel::Kernel for $kernel {
             const NAME: &'static str = $name;
             const IN_PLACE: bool = $in_place;
@@ -98,6 +102,10 @@ macro_rules! kernel {
                 let count: fn(&$kernel) -> u64 = $flops;
                 count(self)
             }
+            $(fn gathered(&self) -> Option<(&'static str, usize)> {
+                let count: fn(&$kernel) -> usize = $elements;
+                Some((stringify!($gathered), count(self)))
+            })?
         }
     };
 }
@@ -138,12 +146,32 @@ macro_rules! kernel_calls {
             pub(crate) fn flops(&self) -> u64 {
                 match self { $(KernelCall::$variant(k) => k.flops()),* }
             }
+            /// The operand that is read by indices, and how many elements of it they name.
+            pub(crate) fn gathered(&self) -> Option<(&'static str, usize)> {
+                match self { $(KernelCall::$variant(k) => k.gathered()),* }
+            }
         }
 
         $(impl From<$variant> for KernelCall {
             fn from(kernel: $variant) -> Self { KernelCall::$variant(kernel) }
         })*
     };
+}
+
+impl KernelCall {
+    /// The place for the workspace of a call that takes one: `None` in it until somebody gives it
+    /// [`workspace_bytes`](super::Backend::workspace_bytes).
+    pub fn workspace_mut(&mut self) -> Option<&mut Option<Operand>> {
+        match self {
+            KernelCall::Matmul(k) => Some(&mut k.workspace),
+            KernelCall::Conv2d(k) => Some(&mut k.workspace),
+            KernelCall::Conv2dInputGrad(k) => Some(&mut k.workspace),
+            KernelCall::Conv2dWeightGrad(k) => Some(&mut k.workspace),
+            KernelCall::SoftmaxGrad(k) => Some(&mut k.workspace),
+            KernelCall::AttentionGrad(k) => Some(&mut k.workspace),
+            _ => None,
+        }
+    }
 }
 
 kernel_calls! {
