@@ -133,6 +133,7 @@ const fn window(window: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> 
 pub(crate) const OPERATORS: &[OperatorCase] = &[
     // Functions of one value.
     case("relu", X, |x| ops::relu(&x[0])),
+    case("relu_", X, |x| ops::relu_(&ops::mul_scalar(&x[0], 2.0)?)),
     case("leaky_relu", X, |x| ops::leaky_relu(&x[0], 0.2)),
     case("gelu", X, |x| ops::gelu(&x[0])),
     case("gelu_tanh", X, |x| ops::gelu_tanh(&x[0])),
@@ -166,10 +167,12 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("mul_scalar", X, |x| ops::mul_scalar(&x[0], -2.5)),
     case("div_scalar", X, |x| ops::div_scalar(&x[0], 2.5)),
     case("cast", X, |x| ops::cast(&x[0], x[0].dtype())),
+    case("to_device", X, |x| ops::to_device(&x[0], x[0].device())),
     case("clone", X, |x| ops::clone(&x[0])),
     // Of two.
     case("add", SAME, |x| ops::add(&x[0], &x[1])),
     case("add.broadcast", BROADCAST, |x| ops::add(&x[0], &x[1])),
+    case("add_", SAME, |x| ops::add_(&ops::mul_scalar(&x[0], 2.0)?, &x[1])),
     case("add.itself", X, |x| ops::add(&x[0], &x[0])),
     case("sub.broadcast", BROADCAST, |x| ops::sub(&x[0], &x[1])),
     case("sub.scalar", SCALAR, |x| ops::sub(&x[0], &x[1])),
@@ -289,6 +292,9 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("batch_norm.rows", &[of(&[6, 4]), positive(&[4]), of(&[4])], |x| normalised(x, true)),
     // Attention.
     case("attention_eager", HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)),
+    case("attention_with_weights", HEADS, |x| {
+        Ok(ops::attention_with_weights(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)?.0)
+    }),
     case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
     case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
     case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
@@ -301,6 +307,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
     case("dropout.transposed", X, |x| ops::dropout(&ops::t(&x[0])?, 0.4, true)),
     // Losses.
+    case("l1_loss", SAME, |x| ops::l1_loss(&x[0], &x[1], Reduction::Mean)),
     case("smooth_l1_loss", SAME, |x| ops::smooth_l1_loss(&x[0], &x[1], Reduction::Mean, 0.6)),
     case("huber_loss", SAME, |x| ops::huber_loss(&x[0], &x[1], Reduction::Sum, 0.6)),
     case("binary_cross_entropy_with_logits", SAME, |x| {
