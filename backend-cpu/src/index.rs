@@ -17,14 +17,24 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     let indices = unsafe { ctx.input::<i64>(&k.indices)? };
     let table = SharedMut::from_ptr(ctx.bytes(&k.table)?);
     let out = SharedMut::from_ptr(ctx.bytes(&k.out)?);
+    // Where each row begins, and each element of it, in bytes.
+    let size = k.table.dtype.size() as usize;
+    let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis] * size);
+    let together = step == size || n == 1;
     ctx.for_pieces(indices.len(), (16usize << 10).div_ceil(n.max(1)), n, |start, end| {
         for (i, &row) in (start..end).zip(&indices[start..end]) {
             // SAFETY: row `i` of `out` is this task's alone.
             let to = unsafe { out.part(i * row_bytes, row_bytes) };
             match usize::try_from(row) {
-                Ok(row) if row < rows => {
+                Ok(row) if row < rows && together => {
                     // SAFETY: row `row` of `table`, which nobody writes.
-                    to.copy_from_slice(unsafe { table.view(row * row_bytes, row_bytes) });
+                    to.copy_from_slice(unsafe { table.view(row * row_step, row_bytes) });
+                }
+                Ok(row) if row < rows => {
+                    for (j, to) in to.chunks_exact_mut(size).enumerate() {
+                        // SAFETY: an element of `table`, which nobody writes.
+                        to.copy_from_slice(unsafe { table.view(row * row_step + j * step, size) });
+                    }
                 }
                 _ => missing(k.out.dtype, to),
             }
@@ -57,8 +67,9 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
 fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     let [rows, n] = *k.out.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one, and `out` is taken once.
-    let (src, indices, out) =
-        unsafe { (ctx.input::<T>(&k.src)?, ctx.input::<i64>(&k.indices)?, ctx.output::<T>(&k.out)?) };
+    let (indices, out) = unsafe { (ctx.input::<i64>(&k.indices)?, ctx.output::<T>(&k.out)?) };
+    let src = SharedMut::from_ptr(ctx.ptr::<T>(&k.src)?);
+    let [row_step, step] = [0, 1].map(|axis| k.src.layout.strides()[axis]);
     if rows == 0 || n == 0 {
         return Ok(());
     }
@@ -92,7 +103,16 @@ fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
         }
         for (i, &r) in indices.iter().enumerate() {
             if k.padding_index != Some(r) && (top as i64..bottom as i64).contains(&r) {
-                add_row(&src[i * n + left..i * n + right], sum_row(r as usize));
+                let (first, sums) = (i * row_step + left * step, sum_row(r as usize));
+                if step == 1 {
+                    // SAFETY: a row of `src`, which nobody writes.
+                    add_row(unsafe { src.view(first, width) }, sums);
+                } else {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: an element of `src`, which nobody writes.
+                        *sum = sum.plus(unsafe { src.view(first + j * step, 1) }[0].get());
+                    }
+                }
             }
         }
         if !same_type {

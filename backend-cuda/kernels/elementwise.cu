@@ -143,7 +143,7 @@ DEVICE void triangle(const TriangleArgs& a) {
 
 enum Unary {
     NEG, ABS, SIGN, EXP, LOG, SQRT, RSQRT, RECIPROCAL, SQUARE, SIN, COS, TANH, SIGMOID, RELU, LEAKY_RELU, GELU, GELU_TANH,
-    SILU, AFFINE, POW, CLAMP
+    SILU, AFFINE, POW, CLAMP, ELU, SOFTPLUS, LOG_SIGMOID, MISH, HARDSIGMOID, HARDSWISH, HUBER
 };
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -166,6 +166,14 @@ struct UnaryArgs {
         v[j] = expression;                                        \
     }                                                             \
     break
+
+DEVICE float softplus(float x) {
+    return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x)));
+}
+DEVICE float hard_gate(float x) {
+    const float shifted = x + 3.0f;
+    return (shifted < 0.0f ? 0.0f : shifted > 6.0f ? 6.0f : shifted) / 6.0f;
+}
 
 template <int V>
 DEVICE void apply(const UnaryArgs& args, float* v) {
@@ -192,6 +200,13 @@ DEVICE void apply(const UnaryArgs& args, float* v) {
         case SILU: EACH(x * sigmoid(x));
         case AFFINE: EACH(a * x + b);
         case POW: EACH(powf(x, a));
+        case ELU: EACH(x > 0.0f ? x : a * expm1f(x));
+        case SOFTPLUS: EACH(softplus(x));
+        case LOG_SIGMOID: EACH(-softplus(-x));
+        case MISH: EACH(x * tanhf(softplus(x)));
+        case HARDSIGMOID: EACH(hard_gate(x));
+        case HARDSWISH: EACH(x * hard_gate(x));
+        case HUBER: EACH(fabsf(x) < a ? 0.5f * x * x : a * (fabsf(x) - 0.5f * a));
         default: EACH(x < a ? a : x > b ? b : x);
     }
 }
@@ -228,7 +243,10 @@ DEVICE void unary(const UnaryArgs& a) {
     each_pack<V, 2, UnaryBody<T>>(a.walk, a);
 }
 
-enum UnaryGrad { GRAD_RELU, GRAD_LEAKY_RELU, GRAD_GELU, GRAD_GELU_TANH, GRAD_SILU, GRAD_TANH, GRAD_SIGMOID };
+enum UnaryGrad {
+    GRAD_RELU, GRAD_LEAKY_RELU, GRAD_GELU, GRAD_GELU_TANH, GRAD_SILU, GRAD_TANH, GRAD_SIGMOID, GRAD_ELU, GRAD_SOFTPLUS,
+    GRAD_LOG_SIGMOID, GRAD_MISH, GRAD_HARDSIGMOID, GRAD_HARDSWISH, GRAD_HARDTANH
+};
 
 // The gradient's factor from `s`, what forward saved.
 DEVICE float gelu_slope(float s) {
@@ -245,6 +263,14 @@ DEVICE float silu_slope(float s) {
     return y * (1.0f + s * (1.0f - y));
 }
 
+DEVICE float mish_slope(float s) {
+    const float t = tanhf(softplus(s));
+    return t + s * sigmoid(s) * (1.0f - t * t);
+}
+DEVICE float hardswish_slope(float s) {
+    return s > -3.0f ? (s < 3.0f ? s / 3.0f + 0.5f : 1.0f) : 0.0f;
+}
+
 struct BinaryArgs {
     Walk<3> walk;
     void* out;
@@ -253,6 +279,7 @@ struct BinaryArgs {
     u32 op;
     u32 unused;
     double scalar;
+    double second;
 };
 
 #define EACH_PAIR(expression)                                     \
@@ -266,7 +293,7 @@ struct BinaryArgs {
 template <int V>
 DEVICE void apply_grad(const BinaryArgs& args, float* v, const float* w) {
     typedef float C;
-    const float a = static_cast<float>(args.scalar);
+    const float a = static_cast<float>(args.scalar), b = static_cast<float>(args.second);
     switch (args.op) {
         case GRAD_RELU: EACH_PAIR(x > 0.0f ? y : 0.0f);
         case GRAD_LEAKY_RELU: EACH_PAIR(x > 0.0f ? y : a * y);
@@ -274,6 +301,13 @@ DEVICE void apply_grad(const BinaryArgs& args, float* v, const float* w) {
         case GRAD_GELU_TANH: EACH_PAIR(y * gelu_tanh_slope(x));
         case GRAD_SILU: EACH_PAIR(y * silu_slope(x));
         case GRAD_TANH: EACH_PAIR(y * (1.0f - x * x));
+        case GRAD_ELU: EACH_PAIR(x > 0.0f ? y : a * expf(x) * y);
+        case GRAD_SOFTPLUS: EACH_PAIR(y * sigmoid(x));
+        case GRAD_LOG_SIGMOID: EACH_PAIR(y * sigmoid(-x));
+        case GRAD_MISH: EACH_PAIR(y * mish_slope(x));
+        case GRAD_HARDSIGMOID: EACH_PAIR(x > -3.0f && x < 3.0f ? y / 6.0f : 0.0f);
+        case GRAD_HARDSWISH: EACH_PAIR(y * hardswish_slope(x));
+        case GRAD_HARDTANH: EACH_PAIR(x > a && x < b ? y : 0.0f);
         default: EACH_PAIR(y * x * (1.0f - x));
     }
 }

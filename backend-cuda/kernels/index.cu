@@ -6,6 +6,9 @@ struct GatherArgs {
     const void* table;
     const i64* indices;
     u64 rows;
+    // From row to row, and from element to element; packs have elements side by side.
+    u64 row_step;
+    u64 step;
     // Packs of a row; all packs of the result.
     u64 row_packs;
     u64 packs;
@@ -20,7 +23,7 @@ DEVICE void gather(const GatherArgs& a) {
         const i64 row = a.indices[at];
         Pack<T, V> pack;
         if (row >= 0 && static_cast<u64>(row) < a.rows) {
-            pack = load_pack<V>(static_cast<const T*>(a.table) + (row * a.row_packs + (i - at * a.row_packs)) * V);
+            pack = load_pack<V>(static_cast<const T*>(a.table) + row * a.row_step + (i - at * a.row_packs) * V * a.step);
         } else {
             UNROLL for (int j = 0; j < V; j++) pack.e[j] = static_cast<T>(a.missing);
         }
@@ -36,6 +39,9 @@ struct ScatterArgs {
     u8* named;
     u64 rows;
     u64 n;
+    // From row to row of the source, and from element to element.
+    u64 row_step;
+    u64 step;
     u64 count;
     i64 padding_index;
     u32 has_padding;
@@ -78,7 +84,7 @@ DEVICE void scatter_add(const ScatterArgs& a) {
                 found &= found - 1;
                 UNROLL for (int j = 0; j < LANE_COLUMNS; j++) {
                     const u64 c = column + j * WARP;
-                    if (c < a.n) sums[j] += widen(static_cast<const T*>(a.src)[at * a.n + c]);
+                    if (c < a.n) sums[j] += widen(static_cast<const T*>(a.src)[at * a.row_step + c * a.step]);
                 }
             }
         }

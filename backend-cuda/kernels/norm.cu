@@ -189,6 +189,13 @@ DEVICE void column_sums(const ColumnSumsArgs& a) {
 
 // ---- channels ----
 
+// Strides of a tensor [images, channels, places].
+struct ChannelSteps {
+    u64 image;
+    u64 channel;
+    u64 place;
+};
+
 // What a chunk of a channel holds: count, mean and sum of squares beside it; or the sums of a gradient.
 struct ChannelArgs {
     const void* x;
@@ -202,14 +209,16 @@ struct ChannelArgs {
     u64 images;
     u64 length;
     u64 chunks;
+    ChannelSteps x_steps;
+    ChannelSteps grad_steps;
     Divider by_length;
     u32 unused;
 };
 
 // Element i of a channel, in its images.
-DEVICE u64 channel_place(const ChannelArgs& a, u64 channel, u64 i) {
+DEVICE u64 channel_place(const ChannelArgs& a, const ChannelSteps& steps, u64 channel, u64 i) {
     const u64 image = divide(static_cast<u32>(i), a.by_length);
-    return (image * a.channels + channel) * a.length + (i - image * a.length);
+    return image * steps.image + channel * steps.channel + (i - image * a.length) * steps.place;
 }
 
 // A team per channel and chunk: the mean of the chunk, then the squares beside it; chunks are merged afterwards
@@ -222,12 +231,12 @@ DEVICE void channel_moments(const ChannelArgs& a) {
     const T* x = static_cast<const T*>(a.x);
     for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
         float sum = 0.0f;
-        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) sum += widen(x[channel_place(a, channel, i)]);
+        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) sum += widen(x[channel_place(a, a.x_steps, channel, i)]);
         const float count = begin < end ? static_cast<float>(end - begin) : 0.0f;
         const float mean = count > 0.0f ? Team<Group>::sum(sum, scratch) / count : 0.0f;
         float squares = 0.0f;
         for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
-            const float d = widen(x[channel_place(a, channel, i)]) - mean;
+            const float d = widen(x[channel_place(a, a.x_steps, channel, i)]) - mean;
             squares += d * d;
         }
         squares = Team<Group>::sum(squares, scratch);
@@ -249,10 +258,10 @@ DEVICE void channel_sums(const ChannelArgs& a) {
         const float mean = a.mean[channel], invstd = a.invstd[channel];
         float sum = 0.0f, product = 0.0f;
         for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
-            const u64 at = channel_place(a, channel, i);
-            const float g = widen(static_cast<const T*>(a.grad)[at]);
+            const float g = widen(static_cast<const T*>(a.grad)[channel_place(a, a.grad_steps, channel, i)]);
+            const float x = widen(static_cast<const T*>(a.x)[channel_place(a, a.x_steps, channel, i)]);
             sum += g;
-            product += g * (widen(static_cast<const T*>(a.x)[at]) - mean) * invstd;
+            product += g * (x - mean) * invstd;
         }
         sum = Team<Group>::sum(sum, scratch);
         product = Team<Group>::sum(product, scratch);
@@ -359,6 +368,8 @@ struct ChannelApplyArgs {
     const float* invstd;
     u64 packs;
     u64 channels;
+    ChannelSteps x_steps;
+    ChannelSteps grad_steps;
     Divider by_length;
     Divider by_channels;
 };
@@ -367,6 +378,16 @@ struct ChannelApplyArgs {
 DEVICE u32 channel_of(const ChannelApplyArgs& a, u64 pack) {
     const u32 plane = divide(static_cast<u32>(pack), a.by_length);
     return plane - divide(plane, a.by_channels) * a.by_channels.divisor;
+}
+
+// Where a pack of V elements of one plane of the result lies in another tensor.
+template <int V>
+DEVICE u64 pack_place(const ChannelApplyArgs& a, const ChannelSteps& steps, u64 pack) {
+    const u32 plane = divide(static_cast<u32>(pack), a.by_length);
+    const u32 image = divide(plane, a.by_channels);
+    const u64 channel = plane - image * a.by_channels.divisor;
+    const u64 place = (static_cast<u32>(pack) - plane * a.by_length.divisor) * V;
+    return image * steps.image + channel * steps.channel + place * steps.place;
 }
 
 template <typename T, int V>
@@ -387,8 +408,8 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
         const float* f = a.factors + static_cast<u64>(c) * 3;
         const float mean = a.mean[c], invstd = a.invstd[c];
         float x[V], g[V];
-        load_floats<V>(static_cast<const T*>(a.x) + pack * V, x);
-        load_floats<V>(static_cast<const T*>(a.grad) + pack * V, g);
+        load_floats<V>(static_cast<const T*>(a.x) + pack_place<V>(a, a.x_steps, pack), x);
+        load_floats<V>(static_cast<const T*>(a.grad) + pack_place<V>(a, a.grad_steps, pack), g);
         UNROLL for (int j = 0; j < V; j++) g[j] = f[2] * (g[j] - f[0] - (x[j] - mean) * invstd * f[1]);
         store_floats<V>(static_cast<T*>(a.out) + pack * V, g);
     }

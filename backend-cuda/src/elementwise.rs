@@ -82,6 +82,7 @@ pub(crate) struct BinaryArgs {
     op: u32,
     unused: u32,
     scalar: f64,
+    second: f64,
 }
 
 #[repr(C)]
@@ -237,6 +238,13 @@ fn unary_number(op: UnaryOp) -> (u32, [f64; 2]) {
         UnaryOp::Gelu => (15, [0.0; 2]),
         UnaryOp::GeluTanh => (16, [0.0; 2]),
         UnaryOp::Silu => (17, [0.0; 2]),
+        UnaryOp::Elu { alpha } => (21, [alpha, 0.0]),
+        UnaryOp::Softplus => (22, [0.0; 2]),
+        UnaryOp::LogSigmoid => (23, [0.0; 2]),
+        UnaryOp::Mish => (24, [0.0; 2]),
+        UnaryOp::Hardsigmoid => (25, [0.0; 2]),
+        UnaryOp::Hardswish => (26, [0.0; 2]),
+        UnaryOp::Huber { delta } => (27, [delta, 0.0]),
         UnaryOp::Affine { mul, add } => (18, [mul, add]),
         UnaryOp::Pow { exponent } => (19, [exponent, 0.0]),
         // `IsZero` is a comparison.
@@ -247,16 +255,23 @@ fn unary_number(op: UnaryOp) -> (u32, [f64; 2]) {
 
 /// `out = grad · f′`.
 pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
-    let (op, scalar) = match k.op {
-        UnaryGradOp::Relu => (0, 0.0),
-        UnaryGradOp::LeakyRelu { slope } => (1, slope),
-        UnaryGradOp::Gelu => (2, 0.0),
-        UnaryGradOp::GeluTanh => (3, 0.0),
-        UnaryGradOp::Silu => (4, 0.0),
-        UnaryGradOp::Tanh => (5, 0.0),
-        UnaryGradOp::Sigmoid => (6, 0.0),
+    let (op, scalars) = match k.op {
+        UnaryGradOp::Relu => (0, [0.0; 2]),
+        UnaryGradOp::LeakyRelu { slope } => (1, [slope, 0.0]),
+        UnaryGradOp::Gelu => (2, [0.0; 2]),
+        UnaryGradOp::GeluTanh => (3, [0.0; 2]),
+        UnaryGradOp::Silu => (4, [0.0; 2]),
+        UnaryGradOp::Tanh => (5, [0.0; 2]),
+        UnaryGradOp::Sigmoid => (6, [0.0; 2]),
+        UnaryGradOp::Elu { alpha } => (7, [alpha, 0.0]),
+        UnaryGradOp::Softplus => (8, [0.0; 2]),
+        UnaryGradOp::LogSigmoid => (9, [0.0; 2]),
+        UnaryGradOp::Mish => (10, [0.0; 2]),
+        UnaryGradOp::Hardsigmoid => (11, [0.0; 2]),
+        UnaryGradOp::Hardswish => (12, [0.0; 2]),
+        UnaryGradOp::Hardtanh { min, max } => (13, [min, max]),
     };
-    binary_kernel(ctx, Kernel::UnaryGrad, [&k.out, &k.saved, &k.grad], op, scalar)
+    pair_kernel(ctx, Kernel::UnaryGrad, [&k.out, &k.saved, &k.grad], op, scalars)
 }
 
 /// Integers are not divided or raised to powers.
@@ -287,9 +302,19 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
 }
 
 fn binary_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op: u32, scalar: f64) -> Result<()> {
+    pair_kernel(ctx, kernel, operands, op, [scalar, 0.0])
+}
+
+fn pair_kernel(
+    ctx: &Context<'_>,
+    kernel: Kernel,
+    operands: [&Operand; 3],
+    op: u32,
+    [scalar, second]: [f64; 2],
+) -> Result<()> {
     let dtype = operands[1].dtype;
     walk(ctx, operands, wide(dtype), |walk, [out, lhs, rhs], form| {
-        let args = BinaryArgs { walk, out, lhs, rhs, op, unused: 0, scalar };
+        let args = BinaryArgs { walk, out, lhs, rhs, op, unused: 0, scalar, second };
         ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(walk.packs), &args)
     })
 }

@@ -15,6 +15,8 @@ pub(crate) struct GatherArgs {
     table: u64,
     indices: u64,
     rows: u64,
+    row_step: u64,
+    step: u64,
     row_packs: u64,
     packs: u64,
     missing: u64,
@@ -29,6 +31,8 @@ pub(crate) struct ScatterArgs {
     named: u64,
     rows: u64,
     n: u64,
+    row_step: u64,
+    step: u64,
     count: u64,
     padding_index: i64,
     has_padding: u32,
@@ -42,13 +46,17 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     }
     let (dtype, n) = (k.out.dtype, k.out.dims()[1] as u64);
     let (out, table) = (ctx.at(&k.out)?, ctx.at(&k.table)?);
-    let aligned = [out, table].iter().all(|base| base.is_multiple_of(16));
+    let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis] as u64);
+    let together = step == 1 && row_step.is_multiple_of(wide(dtype));
+    let aligned = together && [out, table].iter().all(|base| base.is_multiple_of(16));
     let (form, pack) = if n.is_multiple_of(wide(dtype)) && aligned { (WIDE, wide(dtype)) } else { (ONE, 1) };
     let args = GatherArgs {
         out,
         table,
         indices: ctx.at(&k.indices)?,
         rows: k.table.dims()[0] as u64,
+        row_step,
+        step,
         row_packs: n / pack,
         packs: k.out.numel() as u64 / pack,
         missing: if dtype.is_float() { scalar_bits(dtype, f64::NAN) } else { scalar_bits(DType::I64, 0.0) },
@@ -74,6 +82,8 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
         named: if rows <= ctx.scratch.bytes { ctx.scratch.address } else { 0 },
         rows,
         n,
+        row_step: k.src.layout.strides()[0] as u64,
+        step: k.src.layout.strides()[1] as u64,
         count,
         padding_index: k.padding_index.unwrap_or(0),
         has_padding: k.padding_index.is_some().into(),

@@ -16,6 +16,7 @@ pub(crate) struct NllLossArgs {
     target: u64,
     rows: u64,
     classes: u64,
+    inner: u64,
     ignore_index: i64,
     reduction: u32,
     unused: u32,
@@ -30,6 +31,9 @@ pub(crate) struct NllLossGradArgs {
     target: u64,
     rows: u64,
     classes: u64,
+    inner: u64,
+    example: u64,
+    position: u64,
     ignore_index: i64,
     reduction: u32,
     unused: u32,
@@ -46,7 +50,7 @@ fn number(reduction: Reduction) -> u32 {
     }
 }
 
-/// The losses, reduced, and the number of rows that count.
+/// The losses, reduced, and the number of targets that count.
 pub(crate) fn nll_loss(ctx: &Context<'_>, k: &NllLoss) -> Result<()> {
     let args = NllLossArgs {
         out: ctx.at(&k.out)?,
@@ -55,6 +59,7 @@ pub(crate) fn nll_loss(ctx: &Context<'_>, k: &NllLoss) -> Result<()> {
         target: ctx.at(&k.target)?,
         rows: k.log_probs.dims()[0] as u64,
         classes: k.log_probs.dims()[1] as u64,
+        inner: k.log_probs.dims()[2] as u64,
         ignore_index: k.ignore_index,
         reduction: number(k.reduction),
         unused: 0,
@@ -68,6 +73,7 @@ pub(crate) fn nll_loss_grad(ctx: &Context<'_>, k: &NllLossGrad) -> Result<()> {
     if k.out.numel() == 0 {
         return Ok(());
     }
+    let [example, position] = k.grad_strides().map(|stride| stride as u64);
     let args = NllLossGradArgs {
         out: ctx.at(&k.out)?,
         grad: ctx.at(&k.grad)?,
@@ -75,9 +81,14 @@ pub(crate) fn nll_loss_grad(ctx: &Context<'_>, k: &NllLossGrad) -> Result<()> {
         target: ctx.at(&k.target)?,
         rows: k.out.dims()[0] as u64,
         classes: k.out.dims()[1] as u64,
+        inner: k.out.dims()[2] as u64,
+        example,
+        position,
         ignore_index: k.ignore_index,
         reduction: number(k.reduction),
         unused: 0,
     };
-    ctx.launch(Kernel::NllLossGrad, Tag::of(k.out.dtype), 0, ctx.grid(args.rows * 32), &args)
+    // A warp for each row, or for each class of one.
+    let warps = if args.inner == 1 { args.rows } else { args.rows * args.classes };
+    ctx.launch(Kernel::NllLossGrad, Tag::of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
 }

@@ -73,6 +73,8 @@ pub(crate) struct ChannelArgs {
     images: u64,
     length: u64,
     chunks: u64,
+    x_steps: [u64; 3],
+    grad_steps: [u64; 3],
     by_length: Divider,
     unused: u32,
 }
@@ -111,6 +113,8 @@ pub(crate) struct ChannelApplyArgs {
     invstd: u64,
     packs: u64,
     channels: u64,
+    x_steps: [u64; 3],
+    grad_steps: [u64; 3],
     by_length: Divider,
     by_channels: Divider,
 }
@@ -267,16 +271,22 @@ struct Channels {
     chunks: u64,
     partial: u64,
     factors: u64,
+    /// Strides of the input and of the gradient.
+    x_steps: [u64; 3],
+    grad_steps: [u64; 3],
 }
 
 impl Channels {
-    fn new(ctx: &Context<'_>, x: &Operand) -> Self {
+    fn new(ctx: &Context<'_>, x: &Operand, grad: &Operand) -> Self {
         let [images, channels, length] = [0, 1, 2].map(|axis| x.dims()[axis] as u64);
         let busy = (u64::from(ctx.properties.processors) * 8).div_ceil(channels.max(1));
         let room = ctx.scratch.bytes / 12 / channels.max(1);
         let chunks = (images * length).div_ceil(CHUNK_ELEMENTS).min(busy).min(room.saturating_sub(1)).clamp(1, 1024);
         let partial = ctx.scratch.address;
-        Self { images, channels, length, chunks, partial, factors: partial + channels * chunks * 12 }
+        let factors = partial + channels * chunks * 12;
+        let steps = |of: &Operand| [0, 1, 2].map(|axis| of.layout.strides()[axis] as u64);
+        let (x_steps, grad_steps) = (steps(x), steps(grad));
+        Self { images, channels, length, chunks, partial, factors, x_steps, grad_steps }
     }
 
     fn count(&self) -> f32 {
@@ -295,6 +305,8 @@ impl Channels {
             images: self.images,
             length: self.length,
             chunks: self.chunks,
+            x_steps: self.x_steps,
+            grad_steps: self.grad_steps,
             by_length: Divider::new(self.length as u32),
             unused: 0,
         };
@@ -313,7 +325,9 @@ impl Channels {
     fn apply(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, mut args: ChannelApplyArgs) -> Result<()> {
         let all = self.images * self.channels * self.length;
         let aligned = [args.out, args.x, args.grad].iter().all(|base| base.is_multiple_of(4 * dtype.size()));
-        let wide = self.length.is_multiple_of(4) && aligned;
+        let rows = [self.channels * self.length, self.length, 1];
+        let in_order = self.x_steps == rows && self.grad_steps == rows;
+        let wide = self.length.is_multiple_of(4) && aligned && in_order;
         let pack = if wide { 4 } else { 1 };
         args.packs = all / pack;
         args.by_length = Divider::new((self.length / pack) as u32);
@@ -324,7 +338,7 @@ impl Channels {
 
 /// `out = (x − mean)·invstd·weight + bias` over each channel.
 pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
-    let c = Channels::new(ctx, &k.x);
+    let c = Channels::new(ctx, &k.x, &k.x);
     if c.channels == 0 || (k.x.numel() == 0 && !k.training) {
         return Ok(());
     }
@@ -363,7 +377,7 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
 
 /// The gradients of [`BatchNorm`] that are present.
 pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
-    let c = Channels::new(ctx, &k.x);
+    let c = Channels::new(ctx, &k.x, &k.grad);
     if c.channels == 0 {
         return Ok(());
     }
@@ -411,6 +425,8 @@ impl Channels {
             invstd,
             packs: 0,
             channels: self.channels,
+            x_steps: self.x_steps,
+            grad_steps: self.grad_steps,
             by_length: Divider::new(1),
             by_channels: Divider::new(self.channels as u32),
         }

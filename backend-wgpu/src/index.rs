@@ -12,10 +12,13 @@ pub(crate) fn gather(cx: &mut Context<'_>, k: &Gather) -> Result<()> {
     let elem = Elem::bits(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.table).bind(&k.indices).bind(&k.out);
-    let wide = n.is_multiple_of(4) && elem.size() < 8 && [0, 2].iter().all(|&i| job.first(i).is_multiple_of(4));
+    let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis]);
+    let together = step == 1 && row_step.is_multiple_of(4);
+    let wide =
+        together && n.is_multiple_of(4) && elem.size() < 8 && [0, 2].iter().all(|&i| job.first(i).is_multiple_of(4));
     let unit = if wide { 4 } else { 1 };
     let missing = bits_of(if k.out.dtype.is_float() { f64::NAN } else { 0.0 }, k.out.dtype);
-    job.u(rows).u(n / unit).u(count * n / unit).word(missing[0]).word(missing[1]);
+    job.u(rows).u(n / unit).u(row_step / unit).u(step).u(count * n / unit).word(missing[0]).word(missing[1]);
     let variant = Variant::new().with(4, elem.code()).with(1, wide.into());
     cx.run(&job, variant.key("gather"), ((count * n / unit) as u64).div_ceil(256), || {
         let width = if wide { Width::Four } else { Width::One };
@@ -31,7 +34,7 @@ pub(crate) fn gather(cx: &mut Context<'_>, k: &Gather) -> Result<()> {
             (false, Elem::B8) => ("", t.to_string(), "vec2<u32>(p.missing_low, p.missing_high)"),
             (false, _) => ("", t.to_string(), "p.missing_low"),
         };
-        declare(&slots, "rows: u32, n: u32, count: u32, missing_low: u32, missing_high: u32")
+        declare(&slots, "rows: u32, n: u32, row_step: u32, step: u32, count: u32, missing_low: u32, missing_high: u32")
             + &fill_in(include_str!("index/gather.wgsl"), &[("$4", suffix), ("$T", &value), ("$MISSING", missing)])
     })
 }
@@ -53,13 +56,22 @@ pub(crate) fn scatter_add(cx: &mut Context<'_>, k: &ScatterAdd) -> Result<()> {
     let groups = if by_index { count } else { rows };
     let mut job = cx.job();
     job.bind(&k.src).bind(&k.indices).bind(&k.out);
-    job.u(rows).u(n).u(count).u(chunks).word(padding as u32).word((padding >> 32) as u32);
+    job.u(rows)
+        .u(n)
+        .u(k.src.layout.strides()[0])
+        .u(k.src.layout.strides()[1])
+        .u(count)
+        .u(chunks)
+        .word(padding as u32)
+        .word((padding >> 32) as u32);
     let variant = Variant::new().with(4, elem.code()).with(1, k.accumulate.into()).with(1, by_index.into());
     cx.run(&job, variant.key("scatter_add"), (groups * chunks) as u64, || {
         let slots = [Slot::read("src", elem), Slot::read("indices", Elem::I64), Slot::write("out", elem)];
         let held = if k.accumulate { "out_at(row * p.n + j)" } else { "0.0" };
         let texts = [("$HELD", held), ("$BY_INDEX", if by_index { "true" } else { "false" })];
-        declare(&slots, "rows: u32, n: u32, count: u32, chunks: u32, padding_low: u32, padding_high: u32")
-            + &fill_in(include_str!("index/scatter.wgsl"), &texts)
+        declare(
+            &slots,
+            "rows: u32, n: u32, row_step: u32, step: u32, count: u32, chunks: u32, padding_low: u32, padding_high: u32",
+        ) + &fill_in(include_str!("index/scatter.wgsl"), &texts)
     })
 }

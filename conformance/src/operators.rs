@@ -79,6 +79,14 @@ fn causal(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_array(ops::causal_mask(x.device(), t)?))
 }
 
+/// A class for each position of `x` `[n, classes, ..]`, one of which does not count.
+fn planes(x: &Tensor) -> Result<Tensor> {
+    let dims = [&x.dims()[..1], &x.dims()[2..]].concat();
+    let count: usize = dims.iter().product();
+    let class = |i| if i == 2 { ops::IGNORE_INDEX } else { (i * 5 % 3 % x.dims()[1]) as i64 };
+    indices(x.device(), &dims, &(0..count).map(class).collect::<Vec<_>>())
+}
+
 /// Several results as one, so that each has another gradient.
 fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
     ops::cat(&parts.iter().rev().collect::<Vec<_>>(), axis)
@@ -125,12 +133,21 @@ const fn window(window: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> 
 pub(crate) const OPERATORS: &[OperatorCase] = &[
     // Functions of one value.
     case("relu", X, |x| ops::relu(&x[0])),
+    case("relu_", X, |x| ops::relu_(&ops::mul_scalar(&x[0], 2.0)?)),
     case("leaky_relu", X, |x| ops::leaky_relu(&x[0], 0.2)),
     case("gelu", X, |x| ops::gelu(&x[0])),
     case("gelu_tanh", X, |x| ops::gelu_tanh(&x[0])),
     case("sigmoid", X, |x| ops::sigmoid(&x[0])),
     case("silu", X, |x| ops::silu(&x[0])),
     case("tanh", X, |x| ops::tanh(&x[0])),
+    case("elu", X, |x| ops::elu(&x[0], 0.7)),
+    case("softplus", X, |x| ops::softplus(&x[0])),
+    case("log_sigmoid", X, |x| ops::log_sigmoid(&x[0])),
+    case("mish", X, |x| ops::mish(&x[0])),
+    case("hardsigmoid", X, |x| ops::hardsigmoid(&ops::mul_scalar(&x[0], 4.0)?)),
+    case("hardswish", X, |x| ops::hardswish(&ops::mul_scalar(&x[0], 4.0)?)),
+    case("hardtanh", X, |x| ops::hardtanh(&x[0], -0.3, 0.6)),
+    case("relu6", X, |x| ops::relu6(&ops::mul_scalar(&x[0], 8.0)?)),
     case("abs", X, |x| ops::abs(&x[0])),
     case("cos", X, |x| ops::cos(&x[0])),
     case("sin", X, |x| ops::sin(&x[0])),
@@ -150,15 +167,18 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("mul_scalar", X, |x| ops::mul_scalar(&x[0], -2.5)),
     case("div_scalar", X, |x| ops::div_scalar(&x[0], 2.5)),
     case("cast", X, |x| ops::cast(&x[0], x[0].dtype())),
+    case("to_device", X, |x| ops::to_device(&x[0], x[0].device())),
     case("clone", X, |x| ops::clone(&x[0])),
     // Of two.
     case("add", SAME, |x| ops::add(&x[0], &x[1])),
     case("add.broadcast", BROADCAST, |x| ops::add(&x[0], &x[1])),
+    case("add_", SAME, |x| ops::add_(&ops::mul_scalar(&x[0], 2.0)?, &x[1])),
     case("add.itself", X, |x| ops::add(&x[0], &x[0])),
     case("sub.broadcast", BROADCAST, |x| ops::sub(&x[0], &x[1])),
     case("sub.scalar", SCALAR, |x| ops::sub(&x[0], &x[1])),
     case("mul.broadcast", BROADCAST, |x| ops::mul(&x[0], &x[1])),
     case("mul.itself", X, |x| ops::mul(&x[0], &x[0])),
+    case("mul.mask", X, |x| ops::mul(&x[0], &thirds(&x[0])?)),
     case("div.broadcast", QUOTIENT, |x| ops::div(&x[0], &x[1])),
     case("maximum.broadcast", BROADCAST, |x| ops::maximum(&x[0], &x[1])),
     case("minimum", SAME, |x| ops::minimum(&x[0], &x[1])),
@@ -180,6 +200,12 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("softmax", X, |x| ops::softmax(&x[0], 1)),
     case("softmax.middle", CUBE, |x| ops::softmax(&x[0], 1)),
     case("softmax.transposed", CUBE, |x| ops::softmax(&ops::transpose(&x[0], 0, 2)?, 0)),
+    case("softmax_as", X, |x| ops::softmax_as(&x[0], 1, x[0].dtype())),
+    case("log_softmax_as", CUBE, |x| ops::log_softmax_as(&x[0], 1, x[0].dtype())),
+    case("sum_as", CUBE, |x| ops::sum_as(&x[0], &[1], false, x[0].dtype())),
+    case("mean_as", CUBE, |x| ops::mean_as(&x[0], &[0, 2], true, x[0].dtype())),
+    case("logsumexp", CUBE, |x| ops::logsumexp(&x[0], &[1], false)),
+    case("logsumexp.kept", CUBE, |x| ops::logsumexp(&x[0], &[0, 2], true)),
     case("log_softmax", X, |x| ops::log_softmax(&x[0], 1)),
     case("log_softmax.first", CUBE, |x| ops::log_softmax(&x[0], 0)),
     // Views and copies.
@@ -213,6 +239,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         ops::mul(&rows, &ops::masked_fill(&weights, &mask(x[0].device(), &[4, 1], &[0, 1, 0, 0])?, 0.0)?)
     }),
     case("index_select", CUBE, |x| ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)),
+    case("index_select.transposed", CUBE, |x| {
+        let x = ops::transpose(&x[0], 0, 2)?;
+        ops::index_select(&x, 2, &indices(x.device(), &[3], &[1, 0, 1])?)
+    }),
+    case("index_select.transposed_back", CUBE, |x| {
+        let rows = ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)?;
+        ops::contiguous(&ops::transpose(&rows, 0, 2)?)
+    }),
     // Products.
     case("mm", &[of(&[3, 5]), of(&[5, 4])], |x| ops::mm(&x[0], &x[1])),
     case("mm.transposed", &[of(&[5, 3]), of(&[4, 5])], |x| ops::mm(&ops::t(&x[0])?, &ops::t(&x[1])?)),
@@ -234,15 +268,33 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("avg_pool2d", IMAGE, |x| ops::avg_pool2d(&x[0], window([2, 3], [2, 2], [1, 1]))),
     case("adaptive_avg_pool2d", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [1, 1])),
     case("adaptive_avg_pool2d.larger", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [2, 3])),
+    case("upsample_nearest2d", IMAGE, |x| ops::upsample_nearest2d(&x[0], [2, 3])),
+    case("pad", CUBE, |x| ops::pad(&x[0], &[[0, 1], [2, 0], [1, 3]], 0.5)),
     // Normalisation.
+    case("group_norm", CHANNELS, |x| ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)),
+    case("group_norm.plain", CUBE, |x| ops::group_norm(&x[0], 3, None, None, 1e-5)),
+    case("group_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4])], |x| {
+        ops::group_norm(&ops::transpose(&x[0], 0, 1)?, 1, Some(&x[1]), None, 1e-5)
+    }),
     case("layer_norm", NORM, |x| ops::layer_norm(&x[0], &[6], Some(&x[1]), Some(&x[2]), 1e-5)),
     case("layer_norm.plain", X, |x| ops::layer_norm(&x[0], &[5], None, None, 1e-5)),
     case("rms_norm", &[of(&[4, 6]), positive(&[6])], |x| ops::rms_norm(&x[0], &[6], Some(&x[1]), 1e-5)),
     case("batch_norm", CHANNELS, |x| normalised(x, true)),
     case("batch_norm.evaluation", CHANNELS, |x| normalised(x, false)),
     case("batch_norm.plain", &[of(&[3, 4, 2, 3])], |x| normalised(x, true)),
+    case("batch_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4]), of(&[4])], |x| {
+        normalised(&[ops::transpose(&x[0], 0, 1)?, x[1].clone(), x[2].clone()], true)
+    }),
+    case("batch_norm.channels_last", &[of(&[3, 2, 3, 4]), positive(&[4]), of(&[4])], |x| {
+        normalised(&[ops::permute(&x[0], &[0, 3, 1, 2])?, x[1].clone(), x[2].clone()], false)
+    }),
+    case("batch_norm.transposed_back", CHANNELS, |x| ops::contiguous(&ops::transpose(&normalised(x, true)?, 0, 1)?)),
+    case("batch_norm.rows", &[of(&[6, 4]), positive(&[4]), of(&[4])], |x| normalised(x, true)),
     // Attention.
     case("attention_eager", HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)),
+    case("attention_with_weights", HEADS, |x| {
+        Ok(ops::attention_with_weights(&x[0], &x[1], &x[2], Some(&causal(&x[0])?), 0.0, true)?.0)
+    }),
     case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
     case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
     case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
@@ -253,7 +305,14 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     }),
     case("rope", &[of(&[2, 3, 2, 4])], |x| turned(&x[0])),
     case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
+    case("dropout.transposed", X, |x| ops::dropout(&ops::t(&x[0])?, 0.4, true)),
     // Losses.
+    case("l1_loss", SAME, |x| ops::l1_loss(&x[0], &x[1], Reduction::Mean)),
+    case("smooth_l1_loss", SAME, |x| ops::smooth_l1_loss(&x[0], &x[1], Reduction::Mean, 0.6)),
+    case("huber_loss", SAME, |x| ops::huber_loss(&x[0], &x[1], Reduction::Sum, 0.6)),
+    case("binary_cross_entropy_with_logits", SAME, |x| {
+        ops::binary_cross_entropy_with_logits(&x[0], &x[1], Reduction::Mean)
+    }),
     case("mse_loss", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Mean)),
     case("mse_loss.sum", SAME, |x| ops::mse_loss(&x[0], &x[1], Reduction::Sum)),
     case("cross_entropy", X, |x| {
@@ -263,6 +322,22 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
         ops::cross_entropy(&x[0], &targets, Reduction::Mean)
     }),
+    case("cross_entropy.planes", IMAGE, |x| ops::cross_entropy(&x[0], &planes(&x[0])?, Reduction::Mean)),
+    case("cross_entropy.positions", CUBE, |x| {
+        let losses = ops::cross_entropy(&x[0], &planes(&x[0])?, Reduction::None)?;
+        ops::contiguous(&ops::t(&losses)?)
+    }),
+    case("cross_entropy.one", &[of(&[5])], |x| {
+        ops::cross_entropy(&x[0], &indices(x[0].device(), &[], &[3])?, Reduction::Mean)
+    }),
+    case("cross_entropy_smooth", X, |x| {
+        let targets = indices(x[0].device(), &[3], &[1, ops::IGNORE_INDEX, 3])?;
+        ops::cross_entropy_smooth(&x[0], &targets, Reduction::Mean, 0.1)
+    }),
+    case("cross_entropy_smooth.planes", IMAGE, |x| {
+        ops::cross_entropy_smooth(&x[0], &planes(&x[0])?, Reduction::None, 0.3)
+    }),
+    case("nll_loss.planes", CUBE, |x| ops::nll_loss(&x[0], &planes(&x[0])?, Reduction::Sum)),
     case("nll_loss.sum", X, |x| ops::nll_loss(&x[0], &indices(x[0].device(), &[3], &[4, 0, 4])?, Reduction::Sum)),
 ];
 

@@ -56,6 +56,8 @@ pub struct Profile {
     pub sorts_needed_digits: bool,
     /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
     pub masks_extremum_first: bool,
+    /// Whether group normalisation brings its input and its gradient into order inside of its kernels' operator, once in either pass, or before it.
+    pub group_norm_copies_inside: bool,
     /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
     pub autocasts_rms_norm: bool,
     /// What convolutions allocate.
@@ -89,6 +91,7 @@ impl Profile {
             attention_seeds: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
+            group_norm_copies_inside: false,
             autocasts_rms_norm: true,
             convolution: Convolution::Backend,
             torch_temporaries: false,
@@ -107,6 +110,7 @@ impl Profile {
             attention_seeds: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
+            group_norm_copies_inside: false,
             autocasts_rms_norm: false,
             convolution: Convolution::Native,
             torch_temporaries: true,
@@ -115,7 +119,7 @@ impl Profile {
     }
 
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
-    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; and that autocast knows root-mean-square
+    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of its operator; and that autocast knows root-mean-square
     /// normalisation. Measured with the unmodified wheel: of the recorded phases of single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
@@ -124,6 +128,7 @@ impl Profile {
             attention_seeds: true,
             sorts_needed_digits: true,
             masks_extremum_first: true,
+            group_norm_copies_inside: true,
             autocasts_rms_norm: true,
             ..Self::torch_2_11(sm)
         }

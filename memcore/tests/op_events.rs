@@ -105,6 +105,8 @@ fn elementwise() -> Vec<Row> {
         detach_mul(x) => |t| ops::mul(&t[0], &t[0].detach());
         add_bcast(x_and_vector) => |t| ops::add(&t[0], &t[1]);
         mul_bcast(x_and_vector) => |t| ops::mul(&t[0], &t[1]);
+        elu(x) => |t| ops::elu(&t[0], 1.0);
+        softplus(x) => |t| ops::softplus(&t[0]);
         cast_bf16(x) => |t| ops::cast(&t[0], DType::BF16);
     }
 }
@@ -121,6 +123,10 @@ fn reductions_and_losses() -> Vec<Row> {
         norm(x) => |t| ops::norm(&t[0]);
         softmax(x) => |t| ops::softmax(&t[0], 1);
         log_softmax(x) => |t| ops::log_softmax(&t[0], 1);
+        logsumexp(x) => |t| ops::logsumexp(&t[0], &[1], false);
+        cross_entropy_smooth(x_and_classes) => |t| ops::cross_entropy_smooth(&t[0], &t[1], Reduction::Mean, 0.1);
+        smooth_l1(x_and_data) => |t| ops::smooth_l1_loss(&t[0], &t[1], Reduction::Mean, 1.0);
+        bce_logits(x_and_data) => |t| ops::binary_cross_entropy_with_logits(&t[0], &t[1], Reduction::Mean);
         cross_entropy(x_and_classes) => |t| ops::cross_entropy(&t[0], &t[1], Reduction::Mean);
         nll_loss(x_and_classes) => |t| ops::nll_loss(&t[0], &t[1], Reduction::Mean);
         mse(x_and_data) => |t| ops::mse_loss(&t[0], &t[1], Reduction::Mean);
@@ -240,6 +246,7 @@ fn pooling_and_rows() -> Vec<Row> {
         avg_pool2d(planes) => |t| ops::avg_pool2d(&t[0], HALVED);
         adaptive_avg_pool2d_1(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [1, 1]);
         adaptive_avg_pool2d_4(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [4, 4]);
+        upsample_nearest(planes) => |t| ops::upsample_nearest2d(&t[0], [2, 2]);
         dropout(x) => |t| ops::dropout(&t[0], 0.1, true);
         rms_norm(x) => |t| ops::rms_norm(&t[0], &[256], None, 1e-6);
         index_select(|d| vec![leaf(d, &[64, 256]), data(d, &[40], DType::I64)])
@@ -264,6 +271,12 @@ fn pooling_and_rows() -> Vec<Row> {
         embedding("embedding_4096", |d| vec![data(d, &[8, 512], DType::I64)]),
         embedding("embedding_big", |d| vec![data(d, &[16, 1024], DType::I64)]),
         Row { name: "batch_norm2d", parameters: channels, inputs: planes, run: batch_norm },
+        Row {
+            name: "group_norm",
+            parameters: channels,
+            inputs: planes,
+            run: |p, t| ops::group_norm(&t[0], 4, Some(&p[0]), Some(&p[1]), 1e-5),
+        },
     ]);
     rows
 }
@@ -404,14 +417,8 @@ const COPIED_BY_LEAVES: [(&str, &[i64], &[i64]); 3] = [
 ];
 
 /// Recorded operators that are not here.
-const UNSUPPORTED: [&str; 25] = [
-    "elu",
-    "softplus",
+const UNSUPPORTED: [&str; 17] = [
     "var",
-    "logsumexp",
-    "cross_entropy_smooth",
-    "smooth_l1",
-    "bce_logits",
     "bce",
     "kl_div",
     // With a matrix added instead of a bias.
@@ -419,8 +426,6 @@ const UNSUPPORTED: [&str; 25] = [
     "einsum",
     "mv",
     "dot",
-    "group_norm",
-    "upsample_nearest",
     "upsample_bilinear",
     "conv_transpose2d",
     "conv1d",
@@ -478,7 +483,8 @@ mod each {
 
     tests! {
         relu relu_inplace_after_mul leaky_relu gelu gelu_tanh sigmoid tanh silu exp log sqrt rsqrt square_pow2 pow3 abs clamp neg
-        mul_scalar add_scalar add sub mul div maximum mul_self detach_mul add_bcast mul_bcast cast_bf16
+        mul_scalar add_scalar add sub mul div maximum mul_self detach_mul add_bcast mul_bcast cast_bf16 elu softplus
+        logsumexp cross_entropy_smooth smooth_l1 bce_logits group_norm upsample_nearest
         sum sum_dim sum_big mean mean_dim max_dim amax norm softmax log_softmax cross_entropy nll_loss mse mse_both l1
         cat stack chunk split3 transpose_contiguous view reshape_copy clone expand repeat permute slice select masked_fill r#where tril
         mm bmm linear linear_3d linear_1row linear_noinputgrad linear_nobias linear_3d_nobias ckpt_two_linear

@@ -4,7 +4,7 @@ use memcore::DType;
 use memcore::backend::kernel::{UnaryGrad, UnaryGradOp};
 use memcore::error::Result;
 
-use super::unary::{GELU_CUBIC, SQRT_2_OVER_PI, gelu_tanh_gate};
+use super::unary::{GELU_CUBIC, SQRT_2_OVER_PI, gelu_tanh_gate, softplus};
 use crate::element::{Float, Real};
 use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
@@ -47,6 +47,13 @@ fn map<R: Real>(saved: &[R], grad: &[R], out: &mut [R], f: impl Fn(R, R) -> R) {
     }
 }
 
+/// `f` inside of the bounds, 0 on them and beyond.
+#[inline(always)]
+fn inside<R: Real>(min: f64, max: f64, saved: &[R], grad: &[R], out: &mut [R], f: impl Fn(R, R) -> R) {
+    let (zero, min, max) = (R::from_f64(0.0), R::from_f64(min), R::from_f64(max));
+    map(saved, grad, out, |x, g| if x > min && x < max { f(x, g) } else { zero });
+}
+
 #[inline(always)]
 fn block_body<S: Isa, R: Real>(op: UnaryGradOp, saved: &[R], grad: &[R], out: &mut [R]) {
     let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
@@ -65,6 +72,26 @@ fn block_body<S: Isa, R: Real>(op: UnaryGradOp, saved: &[R], grad: &[R], out: &m
             let s = x.sigmoid::<S>();
             g * s * x.fma::<S>(one - s, one)
         }),
+        UnaryGradOp::Elu { alpha } => {
+            let alpha = R::from_f64(alpha);
+            map(saved, grad, out, |x, g| if x > zero { g } else { alpha * x.exp::<S>() * g });
+        }
+        UnaryGradOp::Softplus => map(saved, grad, out, |x, g| g * x.sigmoid::<S>()),
+        UnaryGradOp::LogSigmoid => map(saved, grad, out, |x, g| g * (-x).sigmoid::<S>()),
+        UnaryGradOp::Mish => map(saved, grad, out, |x, g| {
+            let t = softplus::<S, R>(x).tanh::<S>();
+            g * (x * x.sigmoid::<S>()).fma::<S>(one - t * t, t)
+        }),
+        UnaryGradOp::Hardsigmoid => {
+            let sixth = R::from_f64(1.0 / 6.0);
+            inside(-3.0, 3.0, saved, grad, out, |_, g| g * sixth);
+        }
+        UnaryGradOp::Hardswish => {
+            let (three, half) = (R::from_f64(3.0), R::from_f64(0.5));
+            let slope = |x: R| if x < three { x / three + half } else { one };
+            map(saved, grad, out, |x, g| if x > -three { g * slope(x) } else { zero });
+        }
+        UnaryGradOp::Hardtanh { min, max } => inside(min, max, saved, grad, out, |_, g| g),
         UnaryGradOp::Tanh => map(saved, grad, out, |y, g| g * (-y).fma::<S>(y, one)),
         UnaryGradOp::Sigmoid => map(saved, grad, out, |y, g| g * y * (one - y)),
     }

@@ -108,6 +108,19 @@ fn real_block_body<S: Isa, R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) {
         UnaryOp::Gelu => map(x, out, |x| x * x.normal::<S>().0),
         UnaryOp::GeluTanh => map(x, out, |x| gelu_tanh::<S, R>(x)),
         UnaryOp::Silu => map(x, out, |x| x * x.sigmoid::<S>()),
+        UnaryOp::Elu { alpha } => {
+            let alpha = c(alpha);
+            map(x, out, |x| if x > zero { x } else { alpha * (x.exp::<S>() - one) });
+        }
+        UnaryOp::Softplus => map(x, out, |x| softplus::<S, R>(x)),
+        UnaryOp::LogSigmoid => map(x, out, |x| -softplus::<S, R>(-x)),
+        UnaryOp::Mish => map(x, out, |x| x * softplus::<S, R>(x).tanh::<S>()),
+        UnaryOp::Hardsigmoid => map(x, out, |x| hard_gate(x)),
+        UnaryOp::Hardswish => map(x, out, |x| x * hard_gate(x)),
+        UnaryOp::Huber { delta } => {
+            let (delta, half) = (c(delta), c(0.5));
+            map(x, out, |x| if x.magnitude() < delta { half * x * x } else { delta * (x.magnitude() - half * delta) });
+        }
         UnaryOp::Affine { mul, add } => {
             let (mul, add) = (c(mul), c(add));
             map(x, out, |x| x.fma::<S>(mul, add));
@@ -117,6 +130,23 @@ fn real_block_body<S: Isa, R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) {
         // Writes another type: `is_zero`.
         UnaryOp::IsZero => {}
     }
+}
+
+/// `ln(1 + eˣ)`, without overflow.
+#[inline(always)]
+pub(super) fn softplus<S: Isa, R: Real>(x: R) -> R {
+    let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
+    let positive = if x < zero { zero } else { x };
+    positive + (one + (-x.magnitude()).exp::<S>()).ln::<S>()
+}
+
+/// `min(max(x + 3, 0), 6)/6`.
+#[inline(always)]
+fn hard_gate<R: Real>(x: R) -> R {
+    let (zero, six) = (R::from_f64(0.0), R::from_f64(6.0));
+    let shifted = x + R::from_f64(3.0);
+    let bounded = if shifted < zero { zero } else { shifted };
+    (if bounded > six { six } else { bounded }) / six
 }
 
 #[inline(always)]

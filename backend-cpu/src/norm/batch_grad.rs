@@ -5,6 +5,7 @@ use memcore::error::Result;
 
 use super::batch::Pieces;
 use super::narrow::{self, NARROW};
+use super::strided;
 use super::{TASK, channel_types, grad_sums, real};
 use crate::element::{Element, Float, Real};
 use crate::simd::{Isa, simd};
@@ -18,6 +19,9 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
 /// Of parameters of type `P`.
 fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
+    if !k.x.layout.is_contiguous() || !k.grad.layout.is_contiguous() {
+        return strided::batch_norm_grad::<T, P>(ctx, k);
+    }
     if (1..NARROW).contains(&l) {
         return narrow::batch_norm_grad::<T, P>(ctx, k);
     }

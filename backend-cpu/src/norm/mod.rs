@@ -5,6 +5,7 @@ mod batch_grad;
 mod narrow;
 mod rows;
 mod rows_grad;
+mod strided;
 
 pub(crate) use batch::batch_norm;
 pub(crate) use batch_grad::batch_norm_grad;

@@ -27,6 +27,14 @@ fn sigmoid(x: f32) -> f32 {
     return 1.0 / (1.0 + exp(-x));
 }
 
+fn softplus(x: f32) -> f32 {
+    return select(x, 0.0, x < 0.0) + log(1.0 + exp(-abs(x)));
+}
+
+fn hard_gate(x: f32) -> f32 {
+    return clamp(x + 3.0, 0.0, 6.0) / 6.0;
+}
+
 fn gelu_inner(x: f32) -> f32 {
     return 0.79788456080286536 * (x + 0.044715 * x * x * x);
 }

@@ -55,6 +55,15 @@ fn float(op: UnaryOp) -> (u64, [u32; 6], &'static str) {
         UnaryOp::Gelu => plain(15, "x * normal_cdf(x)"),
         UnaryOp::GeluTanh => plain(16, "0.5 * x * (1.0 + tanh_of(gelu_inner(x)))"),
         UnaryOp::Silu => plain(17, "x * sigmoid(x)"),
+        UnaryOp::Elu { alpha } => (30, [f(alpha), 0, 0, 0, 0, 0], "select(p.a * (exp(x) - 1.0), x, x > 0.0)"),
+        UnaryOp::Softplus => plain(31, "softplus(x)"),
+        UnaryOp::LogSigmoid => plain(32, "-softplus(-x)"),
+        UnaryOp::Mish => plain(33, "x * tanh_of(softplus(x))"),
+        UnaryOp::Hardsigmoid => plain(34, "hard_gate(x)"),
+        UnaryOp::Hardswish => plain(35, "x * hard_gate(x)"),
+        UnaryOp::Huber { delta } => {
+            (36, [f(delta), 0, 0, 0, 0, 0], "select(p.a * (abs(x) - 0.5 * p.a), 0.5 * x * x, abs(x) < p.a)")
+        }
         UnaryOp::Affine { mul, add } => (18, [f(mul), f(add), 0, 0, 0, 0], "p.a * x + p.b"),
         UnaryOp::Pow { exponent } => power(exponent),
         UnaryOp::Clamp { min, max } => {

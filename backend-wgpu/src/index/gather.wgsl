@@ -4,6 +4,6 @@ fn main(grid: Grid) {
     if (at >= p.count) { return; }
     let index = indices_at(at / p.n);
     var value = $MISSING;
-    if (index.y == 0u && index.x < p.rows) { value = rows_of_at$4(index.x * p.n + at % p.n); }
+    if (index.y == 0u && index.x < p.rows) { value = rows_of_at$4(index.x * p.row_step + at % p.n * p.step); }
     out_put$4(at, value);
 }

@@ -8,7 +8,7 @@ fn is_row(i: u32, row: vec2<u32>) -> bool {
 
 fn src_or_0(i: u32, j: u32) -> f32 {
     if (j >= p.n) { return 0.0; }
-    return src_at(i * p.n + j);
+    return src_at(i * p.row_step + j * p.step);
 }
 
 fn held_or_0(row: u32, j: u32, exists: bool) -> f32 {

@@ -60,6 +60,11 @@ pub(crate) fn batch_norm_grad(cx: &mut Context<'_>, k: &BatchNormGrad) -> Result
     job.bind(&k.grad).bind(&k.x).bind(&k.mean).bind(&k.invstd).bind_opt(k.weight.as_ref());
     job.bind_opt(k.out_x.as_ref()).bind_opt(k.out_weight.as_ref()).bind_opt(k.out_bias.as_ref());
     job.u(channels).u(images * pixels).u(pixels);
+    for operand in [&k.grad, &k.x] {
+        operand.layout.strides().iter().for_each(|&step| {
+            job.u(step);
+        });
+    }
     let has = [k.weight.is_some(), k.out_x.is_some(), k.out_weight.is_some(), k.out_bias.is_some()];
     let mut variant = Variant::new().with(4, lanes.code()).with(4, elem.code()).with(4, parameter.code());
     variant = variant.with(1, k.training.into());
@@ -84,7 +89,8 @@ pub(crate) fn batch_norm_grad(cx: &mut Context<'_>, k: &BatchNormGrad) -> Result
             ("$WANTS_WEIGHT", if has[2] { "true" } else { "false" }),
             ("$WANTS_BIAS", if has[3] { "true" } else { "false" }),
         ];
-        declare(&slots, "rows: u32, count: u32, pixels: u32")
+        let steps = "grad_image: u32, grad_channel: u32, grad_pixel: u32, x_image: u32, x_channel: u32, x_pixel: u32";
+        declare(&slots, &format!("rows: u32, count: u32, pixels: u32, {steps}"))
             + &lanes.functions()
             + &lanes.fill(include_str!("batch_grad.wgsl"), &texts)
     })

@@ -3,6 +3,18 @@ fn place(channel: u32, e: u32) -> u32 {
     return (e / p.pixels * p.rows + channel) * p.pixels + e % p.pixels;
 }
 
+fn place_in(steps: vec3<u32>, channel: u32, e: u32) -> u32 {
+    return e / p.pixels * steps.x + channel * steps.y + e % p.pixels * steps.z;
+}
+
+fn gradient(channel: u32, e: u32) -> f32 {
+    return grad_at(place_in(vec3<u32>(p.grad_image, p.grad_channel, p.grad_pixel), channel, e));
+}
+
+fn input(channel: u32, e: u32) -> f32 {
+    return x_at(place_in(vec3<u32>(p.x_image, p.x_channel, p.x_pixel), channel, e));
+}
+
 $KERNEL
 fn main(grid: Grid) {
     $BEGIN
@@ -13,9 +25,9 @@ fn main(grid: Grid) {
     var sum = 0.0;
     var sum_normal = 0.0;
     for (var e = lane; e < n; e += LANES) {
-        let g = grad_at(place(row, e));
+        let g = gradient(row, e);
         sum += g;
-        sum_normal += g * (x_at(place(row, e)) - mean) * invstd;
+        sum_normal += g * (input(row, e) - mean) * invstd;
     }
     sum = sum_of(lane, sum);
     sum_normal = sum_of(lane, sum_normal);
@@ -23,9 +35,9 @@ fn main(grid: Grid) {
         let count = f32(p.count);
         let factor = invstd$WEIGHT;
         for (var e = lane; e < n; e += LANES) {
-            var g = grad_at(place(row, e));
+            var g = gradient(row, e);
             if ($TRAINING) {
-                let normal = (x_at(place(row, e)) - mean) * invstd;
+                let normal = (input(row, e) - mean) * invstd;
                 g = g - sum / count - normal * (sum_normal / count);
             }
             out_put(place(row, e), factor * g);

@@ -122,6 +122,13 @@ fn unary_table() -> Vec<(&'static str, UnaryOp, (f64, f64), Tolerance)> {
         ("gelu", UnaryOp::Gelu, (-4.0, 4.0), FUNCTION),
         ("gelu_tanh", UnaryOp::GeluTanh, (-4.0, 4.0), FUNCTION),
         ("silu", UnaryOp::Silu, (-4.0, 4.0), FUNCTION),
+        ("elu", UnaryOp::Elu { alpha: 0.7 }, (-4.0, 4.0), FUNCTION),
+        ("softplus", UnaryOp::Softplus, (-4.0, 4.0), FUNCTION),
+        ("log_sigmoid", UnaryOp::LogSigmoid, (-4.0, 4.0), FUNCTION),
+        ("mish", UnaryOp::Mish, (-4.0, 4.0), FUNCTION),
+        ("hardsigmoid", UnaryOp::Hardsigmoid, (-4.0, 4.0), SIMPLE),
+        ("hardswish", UnaryOp::Hardswish, (-4.0, 4.0), SIMPLE),
+        ("huber", UnaryOp::Huber { delta: 1.3 }, (-3.0, 3.0), SIMPLE),
         ("affine", UnaryOp::Affine { mul: 1.7, add: -0.3 }, (-3.0, 3.0), SIMPLE),
         ("pow_half", UnaryOp::Pow { exponent: 0.5 }, (0.0, 4.0), FUNCTION),
         ("pow_2", UnaryOp::Pow { exponent: 2.0 }, (-3.0, 3.0), FUNCTION),
@@ -151,6 +158,10 @@ fn unaries() -> Vec<Case> {
             ("gelu", UnaryOp::Gelu),
             ("gelu_tanh", UnaryOp::GeluTanh),
             ("silu", UnaryOp::Silu),
+            ("elu", UnaryOp::Elu { alpha: 1.0 }),
+            ("softplus", UnaryOp::Softplus),
+            ("log_sigmoid", UnaryOp::LogSigmoid),
+            ("mish", UnaryOp::Mish),
         ] {
             let case = Case::on(dtype, format!("{name}_saturates")).read("x", &[6], large.clone()).write("out", &[6]);
             out.push(case.call(FUNCTION, move |o| Unary { op, x: o.at("x"), out: o.at("out") }));
@@ -188,6 +199,13 @@ fn unary_grads() -> Vec<Case> {
         ("gelu", UnaryGradOp::Gelu, (-4.0, 4.0)),
         ("gelu_tanh", UnaryGradOp::GeluTanh, (-4.0, 4.0)),
         ("silu", UnaryGradOp::Silu, (-4.0, 4.0)),
+        ("elu", UnaryGradOp::Elu { alpha: 0.7 }, (-4.0, 4.0)),
+        ("softplus", UnaryGradOp::Softplus, (-4.0, 4.0)),
+        ("log_sigmoid", UnaryGradOp::LogSigmoid, (-4.0, 4.0)),
+        ("mish", UnaryGradOp::Mish, (-4.0, 4.0)),
+        ("hardsigmoid", UnaryGradOp::Hardsigmoid, (-4.0, 4.0)),
+        ("hardswish", UnaryGradOp::Hardswish, (-4.0, 4.0)),
+        ("hardtanh", UnaryGradOp::Hardtanh { min: -1.0, max: 1.5 }, (-4.0, 4.0)),
         ("tanh", UnaryGradOp::Tanh, (-1.0, 1.0)),
         ("sigmoid", UnaryGradOp::Sigmoid, (0.0, 1.0)),
     ];

@@ -23,6 +23,10 @@ const SHAPES: [(&str, [usize; 3], usize); 9] = [
     ("many_table_rows", [MANY, 2, 9], 0),
 ];
 
+/// Name, and strides of a table, or of what is added to one, `[5, 8]`.
+const STRIDED: [(&str, [usize; 2]); 4] =
+    [("transposed", [1, 5]), ("gaps", [12, 1]), ("columns_apart", [16, 2]), ("one_row", [0, 1])];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in [F32, F16, BF16, F64, I64, I32, I8, U8, Bool] {
@@ -31,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
         let outside = Values(vec![1.0, 5.0, -1.0, 4.0, 1e9]);
         out.push(gather(dtype, "outside", [5, 3, 5], 0, outside));
+        out.extend(STRIDED.into_iter().map(|(name, strides)| gather_strided(dtype, name, strides)));
     }
     for dtype in FLOATS {
         for (name, sizes, lead) in shapes(dtype) {
@@ -41,6 +46,7 @@ pub(super) fn cases() -> Vec<Case> {
         out.push(scatter(dtype, "padding", [5, 7, 40], 0, Scatter { padding: Some(2), ..Scatter::PLAIN }));
         let both = Scatter { accumulate: true, padding: Some(0), outside: false };
         out.push(scatter(dtype, "accumulate_padding", [3, 2, 40], 0, both));
+        out.extend(STRIDED.into_iter().map(|(name, strides)| scatter_strided(dtype, name, strides)));
         out.push(scatter(dtype, "outside", [5, 3, 5], 0, Scatter { outside: true, ..Scatter::PLAIN }));
     }
     out
@@ -58,6 +64,26 @@ fn gather(dtype: DType, name: &str, [rows, n, count]: [usize; 3], lead: usize, i
     // An index outside the table reads as NaN.
     let case = if name == "outside" { case.expecting_nan() } else { case };
     case.call(MOVES, |o| Gather { table: o.at("table"), indices: o.at("indices"), out: o.at("out") })
+}
+
+fn gather_strided(dtype: DType, name: &str, strides: [usize; 2]) -> Case {
+    let data = if dtype.is_float() { Range(-2.0, 2.0) } else { Ints(0, 2) };
+    let case = Case::on(dtype, name).read("table", &[5, 8], data).strides(&strides);
+    let case = case.read("indices", &[9], Ints(0, 5)).typed(I64).write("out", &[9, 8]);
+    case.call(MOVES, |o| Gather { table: o.at("table"), indices: o.at("indices"), out: o.at("out") })
+}
+
+fn scatter_strided(dtype: DType, name: &str, strides: [usize; 2]) -> Case {
+    let case = Case::on(dtype, name).read("src", &[5, 8], Range(-1.0, 1.0)).strides(&strides);
+    let case = case.read("indices", &[5], Values(vec![2.0, 0.0, 2.0, 1.0, 0.0])).typed(I64);
+    let tolerance = Tolerance::sum(8, 1.0, "a sum of values up to 1, in order");
+    case.read("out", &[3, 8], Poison).call(tolerance, |o| ScatterAdd {
+        accumulate: false,
+        padding_index: None,
+        src: o.at("src"),
+        indices: o.at("indices"),
+        out: o.at("out"),
+    })
 }
 
 /// What is particular about a scatter.

@@ -170,6 +170,9 @@ fn batch_norms(dtype: DType) -> Vec<Case> {
             grad("many_channels", [2, MANY, 1], 0, [true; 4]);
             grad("many_images", [MANY, 2, 1], 0, [true; 4]);
         }
+        for (name, grad, x) in STRIDED {
+            out.push(batch_norm_grad_strided(dtype, &format!("{mode}_{name}"), training, grad, x));
+        }
         if dtype.is_half() {
             let f32 = |name: &str, dims, present| {
                 batch_norm_grad_wide(dtype, &format!("{mode}_{name}_of_f32"), dims, training, 0, present, true)
@@ -257,11 +260,40 @@ fn batch_norm_grad_wide(
     present: [bool; 4],
     wide: bool,
 ) -> Case {
+    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
+    let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
+    batch_norm_grad_of(case, dtype, dims, training, lead, present, wide)
+}
+
+/// Strides of `[4, 3, 5]`: dimensions in another order, gaps, one gradient for all.
+const STRIDED: [(&str, [usize; 3], [usize; 3]); 4] = [
+    ("channels_first", [5, 20, 1], [5, 20, 1]),
+    ("channels_last", [15, 1, 3], [15, 5, 1]),
+    ("gaps", [15, 5, 1], [48, 16, 3]),
+    ("scalar", [0, 0, 0], [15, 5, 1]),
+];
+
+/// A gradient and an input that do not lie in row-major order.
+fn batch_norm_grad_strided(dtype: DType, name: &str, training: bool, grad: [usize; 3], x: [usize; 3]) -> Case {
+    let dims = [4, 3, 5];
+    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).strides(&grad);
+    let case = case.read("x", &dims, Range(-2.0, 2.0)).strides(&x);
+    batch_norm_grad_of(case, dtype, dims, training, 0, [true; 4], false)
+}
+
+/// With gradient and input there.
+fn batch_norm_grad_of(
+    case: CaseBuilder,
+    dtype: DType,
+    dims: [usize; 3],
+    training: bool,
+    lead: usize,
+    present: [bool; 4],
+    wide: bool,
+) -> Case {
     let (channels, statistic) = ([dims[1]], dtype.accumulator());
     let parameter = if wide { statistic } else { dtype };
     let typed = |case: CaseBuilder, present: bool| if present { case.typed(parameter) } else { case };
-    let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
-    let case = case.read("x", &dims, Range(-2.0, 2.0)).offset(lead);
     let case = case.read("mean", &channels, Range(-0.5, 0.5)).typed(statistic);
     let case = case.read("invstd", &channels, Range(0.5, 1.0)).typed(statistic);
     let case = typed(case.read_if(present[0], "weight", &channels, Range(0.5, 1.5)), present[0]);

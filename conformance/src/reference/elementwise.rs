@@ -56,6 +56,25 @@ fn unary_value(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Gelu => x * normal_cdf(x),
         UnaryOp::GeluTanh => 0.5 * x * (1.0 + gelu_inner(x).tanh()),
         UnaryOp::Silu => x * sigmoid(x),
+        UnaryOp::Elu { alpha } => {
+            if x > 0.0 {
+                x
+            } else {
+                alpha * x.exp_m1()
+            }
+        }
+        UnaryOp::Softplus => softplus(x),
+        UnaryOp::LogSigmoid => -softplus(-x),
+        UnaryOp::Mish => x * softplus(x).tanh(),
+        UnaryOp::Hardsigmoid => (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        UnaryOp::Hardswish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        UnaryOp::Huber { delta } => {
+            if x.abs() < delta {
+                x * x / 2.0
+            } else {
+                delta * (x.abs() - delta / 2.0)
+            }
+        }
         UnaryOp::Affine { mul, add } => mul * x + add,
         UnaryOp::Pow { exponent } => x.powf(exponent),
         UnaryOp::Clamp { min, max } => {
@@ -69,6 +88,10 @@ fn unary_value(op: UnaryOp, x: f64) -> f64 {
         }
         UnaryOp::IsZero => f64::from(u8::from(x == 0.0)),
     }
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -109,9 +132,36 @@ fn unary_grad_value(op: UnaryGradOp, s: f64, grad: f64) -> f64 {
             grad * (0.5 * (1.0 + t) + 0.5 * s * (1.0 - t * t) * inner)
         }
         UnaryGradOp::Silu => grad * sigmoid(s) * (1.0 + s * (1.0 - sigmoid(s))),
+        UnaryGradOp::Elu { alpha } => {
+            if s > 0.0 {
+                grad
+            } else {
+                alpha * s.exp() * grad
+            }
+        }
+        UnaryGradOp::Softplus => grad * sigmoid(s),
+        UnaryGradOp::LogSigmoid => grad * sigmoid(-s),
+        UnaryGradOp::Mish => {
+            let t = softplus(s).tanh();
+            grad * (t + s * sigmoid(s) * (1.0 - t * t))
+        }
+        UnaryGradOp::Hardsigmoid => within(s, -3.0, 3.0) * grad / 6.0,
+        UnaryGradOp::Hardswish => {
+            if s >= 3.0 {
+                grad
+            } else {
+                within(s, -3.0, 3.0) * grad * (s / 3.0 + 0.5)
+            }
+        }
+        UnaryGradOp::Hardtanh { min, max } => within(s, min, max) * grad,
         UnaryGradOp::Tanh => grad * (1.0 - s * s),
         UnaryGradOp::Sigmoid => grad * s * (1.0 - s),
     }
+}
+
+/// 1 between the bounds, 0 on them and beyond.
+fn within(x: f64, min: f64, max: f64) -> f64 {
+    f64::from(u8::from(x > min && x < max))
 }
 
 pub(super) fn binary(m: &mut Memory, k: &Binary) -> Result<()> {
@@ -265,6 +315,13 @@ mod tests {
         unary_is(UnaryOp::Gelu, &[1.0, -1.0], &[0.841_344_746, -0.158_655_254]);
         unary_is(UnaryOp::GeluTanh, &[1.0], &[0.841_192]);
         unary_is(UnaryOp::Silu, &[ln2], &[ln2 * 2.0 / 3.0]);
+        unary_is(UnaryOp::Elu { alpha: 2.0 }, &[1.5, -ln2], &[1.5, -1.0]);
+        unary_is(UnaryOp::Softplus, &[0.0, ln2, -800.0, 800.0], &[ln2, 3f64.ln(), 0.0, 800.0]);
+        unary_is(UnaryOp::LogSigmoid, &[0.0, -ln2, 800.0, -800.0], &[-ln2, -(3f64.ln()), 0.0, -800.0]);
+        unary_is(UnaryOp::Mish, &[0.0, ln2], &[0.0, 0.8 * ln2]);
+        unary_is(UnaryOp::Hardsigmoid, &[-4.0, 0.0, 1.5, 4.0], &[0.0, 0.5, 0.75, 1.0]);
+        unary_is(UnaryOp::Hardswish, &[-4.0, -1.5, 1.5, 4.0], &[0.0, -0.375, 1.125, 4.0]);
+        unary_is(UnaryOp::Huber { delta: 2.0 }, &[-1.0, 2.0, -5.0], &[0.5, 2.0, 8.0]);
         unary_is(UnaryOp::Affine { mul: 3.0, add: -1.0 }, &[2.0], &[5.0]);
         unary_is(UnaryOp::Pow { exponent: 3.0 }, &[-2.0], &[-8.0]);
         unary_is(UnaryOp::Clamp { min: -1.0, max: 2.0 }, &[-3.0, 0.5, 4.0], &[-1.0, 0.5, 2.0]);
@@ -272,7 +329,15 @@ mod tests {
 
     #[test]
     fn unary_gradients_are_central_differences() {
-        let pairs: [(UnaryOp, UnaryGradOp, bool); 7] = [
+        let bounds = (UnaryOp::Clamp { min: -1.0, max: 2.0 }, UnaryGradOp::Hardtanh { min: -1.0, max: 2.0 }, false);
+        let pairs: [(UnaryOp, UnaryGradOp, bool); 14] = [
+            bounds,
+            (UnaryOp::Elu { alpha: 0.7 }, UnaryGradOp::Elu { alpha: 0.7 }, false),
+            (UnaryOp::Softplus, UnaryGradOp::Softplus, false),
+            (UnaryOp::LogSigmoid, UnaryGradOp::LogSigmoid, false),
+            (UnaryOp::Mish, UnaryGradOp::Mish, false),
+            (UnaryOp::Hardsigmoid, UnaryGradOp::Hardsigmoid, false),
+            (UnaryOp::Hardswish, UnaryGradOp::Hardswish, false),
             (UnaryOp::Relu, UnaryGradOp::Relu, true),
             (UnaryOp::LeakyRelu { slope: 0.1 }, UnaryGradOp::LeakyRelu { slope: 0.1 }, false),
             (UnaryOp::Gelu, UnaryGradOp::Gelu, false),
@@ -283,7 +348,7 @@ mod tests {
         ];
         let h = 1e-5;
         for (op, grad_op, from_result) in pairs {
-            for x in [-1.7, -0.3, 0.4, 2.1] {
+            for x in [-3.4, -1.7, -0.3, 0.4, 2.1, 3.3] {
                 let slope = (unary_value(op, x + h) - unary_value(op, x - h)) / (2.0 * h);
                 let saved = if from_result { unary_value(op, x) } else { x };
                 let got = unary_grad_value(grad_op, saved, 3.0);

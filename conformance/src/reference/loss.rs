@@ -1,18 +1,24 @@
 //! Negative log-likelihood of class indices.
 
 use memcore::Result;
+use memcore::backend::Operand;
 use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
 
 use super::Memory;
 
+/// Examples, classes, positions of an example.
+fn shape(x: &Operand) -> [usize; 3] {
+    [x.dims()[0], x.dims()[1], x.dims()[2]]
+}
+
 pub(super) fn nll_loss(m: &mut Memory, k: &NllLoss) -> Result<()> {
     let (log_probs, target) = (m.floats(&k.log_probs)?, m.ints(&k.target)?);
-    let classes = k.log_probs.dims()[1];
+    let [_, classes, inner] = shape(&k.log_probs);
     let loss = |(i, &t): (usize, &i64)| {
         if t == k.ignore_index {
             0.0
         } else if (0..classes as i64).contains(&t) {
-            -log_probs[i * classes + t as usize]
+            -log_probs[(i / inner * classes + t as usize) * inner + i % inner]
         } else {
             f64::NAN
         }
@@ -30,13 +36,13 @@ pub(super) fn nll_loss(m: &mut Memory, k: &NllLoss) -> Result<()> {
 
 pub(super) fn nll_loss_grad(m: &mut Memory, k: &NllLossGrad) -> Result<()> {
     let (grad, target) = (m.floats(&k.grad)?, m.ints(&k.target)?);
-    let classes = k.out.dims()[1];
+    let [_, classes, inner] = shape(&k.out);
     let scale = if k.reduction == Reduction::Mean { 1.0 / m.scalar(&k.total_weight)? } else { 1.0 };
     let mut out = vec![0.0; k.out.numel()];
     for (i, &t) in target.iter().enumerate() {
         if t != k.ignore_index && (0..classes as i64).contains(&t) {
             let grad = if k.reduction == Reduction::None { grad[i] } else { grad[0] };
-            out[i * classes + t as usize] = -grad * scale;
+            out[(i / inner * classes + t as usize) * inner + i % inner] = -grad * scale;
         }
     }
     m.write(&k.out, &out)
@@ -51,8 +57,8 @@ mod tests {
     #[test]
     fn losses_and_gradients_by_hand() {
         let b = Bench::new();
-        let log_probs = b.f32(&[3, 2], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
-        let target = b.put(DType::I64, &[3], &[1.0, -100.0, 0.0]);
+        let log_probs = b.f32(&[3, 2, 1], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+        let target = b.put(DType::I64, &[3, 1], &[1.0, -100.0, 0.0]);
         let total_weight = b.fresh(DType::F32, &[]);
         // Reduction, loss, incoming gradient, gradient.
         type Expected<'a> = (Reduction, &'a [f64], &'a [f64], &'a [f64]);
@@ -62,21 +68,35 @@ mod tests {
             (Reduction::Mean, &[3.5], &[2.0], &[0.0, -1.0, 0.0, 0.0, -1.0, 0.0]),
         ];
         for (reduction, want, grad, want_grad) in cases {
-            let dims: &[usize] = if reduction == Reduction::None { &[3] } else { &[] };
+            let dims: &[usize] = if reduction == Reduction::None { &[3, 1] } else { &[] };
             let out = b.fresh(DType::F32, dims);
             b.run(NllLoss { reduction, ignore_index: -100, log_probs, target, out, total_weight });
             b.expect(&out, want);
             b.expect(&total_weight, &[2.0]);
-            let (grad, dx) = (b.f32(dims, grad), b.fresh(DType::F32, &[3, 2]));
+            let (grad, dx) = (b.f32(dims, grad), b.fresh(DType::F32, &[3, 2, 1]));
             b.run(NllLossGrad { reduction, ignore_index: -100, grad, target, total_weight, out: dx });
             b.expect(&dx, want_grad);
         }
     }
 
     #[test]
+    fn classes_lie_before_the_positions() {
+        let b = Bench::new();
+        let log_probs = b.f32(&[1, 2, 3], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+        let target = b.put(DType::I64, &[1, 3], &[1.0, -100.0, 0.0]);
+        let (out, total_weight) = (b.fresh(DType::F32, &[1, 3]), b.fresh(DType::F32, &[]));
+        let reduction = Reduction::None;
+        b.run(NllLoss { reduction, ignore_index: -100, log_probs, target, out, total_weight });
+        b.expect(&out, &[4.0, 0.0, 3.0]);
+        let (grad, dx) = (b.f32(&[1, 3], &[1.0, 2.0, 3.0]), b.fresh(DType::F32, &[1, 2, 3]));
+        b.run(NllLossGrad { reduction, ignore_index: -100, grad, target, total_weight, out: dx });
+        b.expect(&dx, &[0.0, 0.0, -3.0, -1.0, 0.0, 0.0]);
+    }
+
+    #[test]
     fn a_target_outside_the_classes_is_nan() {
         let b = Bench::new();
-        let (log_probs, target) = (b.f32(&[1, 2], &[-1.0, -2.0]), b.put(DType::I64, &[1], &[2.0]));
+        let (log_probs, target) = (b.f32(&[1, 2, 1], &[-1.0, -2.0]), b.put(DType::I64, &[1, 1], &[2.0]));
         let (out, total_weight) = (b.fresh(DType::F32, &[]), b.fresh(DType::F32, &[]));
         b.run(NllLoss { reduction: Reduction::Mean, ignore_index: -100, log_probs, target, out, total_weight });
         b.expect(&out, &[f64::NAN]);

@@ -2,8 +2,8 @@
 
 use memcore::memory::ScopeId;
 use memcore::nn::{
-    Activation, AvgPool2d, BatchNorm2d, Checkpoint, Conv2d, Dropout, Embedding, Fill, Flatten, Init, LayerNorm, Linear,
-    MaxPool2d, Module, MultiHeadAttention, Parameter, RmsNorm, Sequential, Variable,
+    Activation, AvgPool2d, BatchNorm2d, Checkpoint, Conv2d, Dropout, Embedding, Fill, Flatten, GroupNorm, Init,
+    LayerNorm, Linear, MaxPool2d, Module, MultiHeadAttention, Parameter, RmsNorm, Sequential, Variable,
 };
 use memcore::{Array, Tensor, context, ops};
 
@@ -69,7 +69,19 @@ fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
         }
         Op::Linear { inputs, outputs, bias } => modules.push(Linear::new(init, *inputs, *outputs, *bias)?),
         Op::Activation(function) => modules.push(Activation::new(init, *function)),
-        Op::LeakyRelu { slope } => modules.push(LeakyRelu { scope: init.scope(), slope: *slope }),
+        Op::LeakyRelu { slope } => {
+            let slope = *slope;
+            modules.push(Function { scope: init.scope(), of: move |x: &Tensor| ops::leaky_relu(x, slope) });
+        }
+        Op::Elu { alpha } => {
+            let alpha = *alpha;
+            modules.push(Function { scope: init.scope(), of: move |x: &Tensor| ops::elu(x, alpha) });
+        }
+        Op::Upsample { factor } => {
+            let factor = *factor;
+            modules.push(Function { scope: init.scope(), of: move |x: &Tensor| ops::upsample_nearest2d(x, factor) });
+        }
+        Op::GroupNorm { groups, channels, eps } => modules.push(GroupNorm::new(init, *groups, *channels, *eps)?),
         Op::MaxPool2d(geometry) => modules.push(MaxPool2d::new(init, *geometry)),
         Op::AvgPool2d(geometry) => modules.push(AvgPool2d::new(init, *geometry)),
         Op::Flatten => modules.push(Flatten),
@@ -98,15 +110,16 @@ fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
     Ok(())
 }
 
-struct LeakyRelu {
+/// A function with a number of its own.
+struct Function<F> {
     scope: ScopeId,
-    slope: f64,
+    of: F,
 }
 
-impl Module for LeakyRelu {
+impl<F: Fn(&Tensor) -> memcore::Result<Tensor> + Send + Sync> Module for Function<F> {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::leaky_relu(x, self.slope)
+        (self.of)(x)
     }
 }
 

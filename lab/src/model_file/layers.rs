@@ -33,6 +33,9 @@ pub(super) enum Op {
     BatchNorm2d { channels: usize },
     LayerNorm { width: usize, eps: f64 },
     RmsNorm { width: usize, eps: f64 },
+    GroupNorm { groups: usize, channels: usize, eps: f64 },
+    Elu { alpha: f64 },
+    Upsample { factor: [usize; 2] },
     Embedding { rows: usize, width: usize, std: f64 },
     PositionEmbedding { length: usize, width: usize, std: f64 },
     Attention { length: usize, width: usize, heads: usize, options: AttentionOptions },
@@ -124,6 +127,7 @@ impl Op {
             Op::BatchNorm2d { channels } => vec![vec![2, *channels]],
             Op::LayerNorm { width, .. } => vec![vec![2, *width]],
             Op::RmsNorm { width, .. } => vec![vec![*width]],
+            Op::GroupNorm { channels, .. } => vec![vec![2, *channels]],
             Op::Embedding { rows, width, .. } => vec![vec![*rows, *width]],
             Op::PositionEmbedding { length, width, .. } => vec![vec![*length, *width]],
             Op::Attention { width, .. } => vec![vec![4, *width, *width], vec![4, *width]],
@@ -174,14 +178,23 @@ const TYPES: &[(&str, &[&str])] = &[
     ("silu", &[]),
     ("tanh", &[]),
     ("sigmoid", &[]),
+    ("elu", &["alpha"]),
+    ("softplus", &[]),
+    ("mish", &[]),
+    ("relu6", &[]),
+    ("hardsigmoid", &[]),
+    ("hardswish", &[]),
+    ("log-sigmoid", &[]),
     ("max-pool2d", &["kernel", "stride", "padding"]),
     ("avg-pool2d", &["kernel", "stride", "padding"]),
     ("global-avg-pool2d", &[]),
+    ("upsample-nearest2d", &["factor"]),
     ("flatten", &[]),
     ("dropout", &["p"]),
     ("batch-norm2d", &[]),
     ("layer-norm", &["eps"]),
     ("rms-norm", &["eps"]),
+    ("group-norm", &["groups", "eps"]),
     ("embedding", &["out", "std"]),
     ("position-embedding", &["std"]),
     ("attention", &["heads", "causal", "fused", "dropout"]),
@@ -208,11 +221,19 @@ fn read_op(s: &Section<'_>, kind: &str, path: &str, x: &Shape, totals: &mut Tota
         "silu" => same(Op::Activation(ops::silu)),
         "tanh" => same(Op::Activation(ops::tanh)),
         "sigmoid" => same(Op::Activation(ops::sigmoid)),
+        "elu" => same(Op::Elu { alpha: s.number("alpha")?.unwrap_or(1.0) }),
+        "softplus" => same(Op::Activation(ops::softplus)),
+        "mish" => same(Op::Activation(ops::mish)),
+        "relu6" => same(Op::Activation(ops::relu6)),
+        "hardsigmoid" => same(Op::Activation(ops::hardsigmoid)),
+        "hardswish" => same(Op::Activation(ops::hardswish)),
+        "log-sigmoid" => same(Op::Activation(ops::log_sigmoid)),
         "max-pool2d" | "avg-pool2d" => pool2d(s, x, kind == "max-pool2d"),
         "global-avg-pool2d" => {
             let [channels, ..] = image(s, x)?;
             Ok((Op::Activation(|x| ops::adaptive_avg_pool2d(x, [1, 1])), Shape::Values(vec![channels, 1, 1])))
         }
+        "upsample-nearest2d" => upsample(s, x),
         "flatten" => {
             let elements = product(values(s, x)?).and_then(|n| usize::try_from(n).ok());
             let elements = elements.ok_or_else(|| s.error(format!("{x} has too many elements")))?;
@@ -225,6 +246,7 @@ fn read_op(s: &Section<'_>, kind: &str, path: &str, x: &Shape, totals: &mut Tota
         }
         "layer-norm" => same(Op::LayerNorm { width: last(s, x)?, eps: s.number("eps")?.unwrap_or(1e-5) }),
         "rms-norm" => same(Op::RmsNorm { width: last(s, x)?, eps: s.number("eps")?.unwrap_or(1e-5) }),
+        "group-norm" => group_norm(s, x),
         "embedding" | "position-embedding" => embedding(s, x, kind == "embedding"),
         "attention" => attention(s, x),
         _ => nested(s, x, kind, path, totals),
@@ -318,6 +340,30 @@ fn pool2d(s: &Section<'_>, x: &Shape, max: bool) -> Result<(Op, Shape)> {
     let [height, width] = geometry.output_size([height, width]).map_err(|error| s.error(error.to_string()))?;
     let op = if max { Op::MaxPool2d(geometry) } else { Op::AvgPool2d(geometry) };
     Ok((op, Shape::Values(vec![channels, height, width])))
+}
+
+fn upsample(s: &Section<'_>, x: &Shape) -> Result<(Op, Shape)> {
+    let factor = s.pair("factor", 1)?.unwrap_or([2, 2]);
+    let [channels, height, width] = image(s, x)?;
+    let [Some(height), Some(width)] = [height.checked_mul(factor[0]), width.checked_mul(factor[1])] else {
+        return Err(s.key_error("factor", format!("{factor:?} times {x} is too large")));
+    };
+    Ok((Op::Upsample { factor }, Shape::Values(vec![channels, height, width])))
+}
+
+fn group_norm(s: &Section<'_>, x: &Shape) -> Result<(Op, Shape)> {
+    let groups = s.required("groups", s.size("groups")?, "8")?;
+    let (channels, dims) = match values(s, x)? {
+        [] => return Err(s.error("nothing arrives")),
+        dims => (dims[0], dims.to_vec()),
+    };
+    if !channels.is_multiple_of(groups) {
+        return Err(s.key_error("groups", format!("{groups} groups do not divide the {channels} channels that arrive")));
+    }
+    if dims[1..].iter().all(|&size| size == 1) {
+        return Err(s.error(format!("{x} arrives, and it takes channels of more than one position")));
+    }
+    Ok((Op::GroupNorm { groups, channels, eps: s.number("eps")?.unwrap_or(1e-5) }, Shape::Values(dims)))
 }
 
 fn embedding(s: &Section<'_>, x: &Shape, of_tokens: bool) -> Result<(Op, Shape)> {

@@ -194,6 +194,63 @@ fn what_a_file_says_is_what_one_gets() {
 }
 
 #[test]
+fn activations_groups_and_larger_pictures_by_name_compute() {
+    let text = r#"
+        [input]
+        shape = [4, 3, 3]
+        [[layer]]
+        type = "group-norm"
+        groups = 2
+        [[layer]]
+        type = "elu"
+        alpha = 0.5
+        [[layer]]
+        type = "softplus"
+        [[layer]]
+        type = "mish"
+        [[layer]]
+        type = "relu6"
+        [[layer]]
+        type = "hardsigmoid"
+        [[layer]]
+        type = "hardswish"
+        [[layer]]
+        type = "log-sigmoid"
+        [[layer]]
+        type = "upsample-nearest2d"
+        factor = [2, 1]
+        [[layer]]
+        type = "upsample-nearest2d"
+        [loss]
+        type = "mse"
+    "#;
+    let model = parse("net.toml", text).unwrap();
+    assert_eq!(model.architecture.task().loss, Loss::MeanSquaredError { dims: vec![4, 12, 6] });
+    let device = memcore::Device::builder(std::sync::Arc::new(conformance::Reference::default())).build();
+    let settings = RunSettings::new(2, 2, OptimizerSettings::new(OptimizerKind::Sgd, 0.1));
+    let source = crate::training::Source::Synthetic { seed: 0 };
+    let mut trainer = crate::training::Trainer::new(&*model.architecture, &device, &settings, source, "").unwrap();
+    let weight = |trainer: &crate::training::Trainer| trainer.model().parameters[0].array().to_f64().unwrap();
+    let before = weight(&trainer);
+    let loss = trainer.step(0).unwrap().unwrap();
+    assert!(loss.is_finite() && weight(&trainer).iter().zip(&before).all(|(now, then)| now != then), "{loss}");
+}
+
+#[test]
+fn groups_and_factors_that_do_not_fit_are_found() {
+    let groups = |line: &str| layers(&format!("[[layer]]\ntype = \"group-norm\"\n{line}"));
+    finds(&groups("groups = 2"), "5: layer 0 (group-norm), key groups", &["do not divide the 3 channels"]);
+    finds(&groups("eps = 0.1"), "3: layer 0 (group-norm)", &["key groups is missing"]);
+    let flat = "[input]\nshape = [4]\n[[layer]]\ntype = \"group-norm\"\ngroups = 2";
+    finds(flat, "3: layer 0 (group-norm)", &["[4] arrives", "more than one position"]);
+    finds(
+        &layers("[[layer]]\ntype = \"upsample-nearest2d\"\nfactor = 0"),
+        "5: layer 0 (upsample-nearest2d), key factor",
+        &["is 0"],
+    );
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let message = load(Path::new("no/such.toml")).err().unwrap().to_string();
     assert!(message.starts_with("no/such.toml: "), "{message}");

@@ -86,7 +86,9 @@ impl Array {
     pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
         // The operand that PyTorch's kernel names first says how the result lies.
         let saved_first = matches!(op, UnaryGradOp::Relu | UnaryGradOp::LeakyRelu { .. });
-        let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, &saved.layout] };
+        // That of the logarithm of the sigmoid lies as its gradient does.
+        let other = if op == UnaryGradOp::LogSigmoid { &grad.layout } else { &saved.layout };
+        let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, other] };
         let out = Self::empty_for(grad.device(), saved.dims(), &layouts, saved.dtype())?;
         grad.device().launch(UnaryGrad { op, saved: saved.operand(), grad: grad.operand(), out: out.operand() })?;
         Ok(out)
@@ -204,10 +206,11 @@ impl Array {
         self.reduced(None, self.dtype(), op, axes, keepdim)
     }
 
-    /// As [`Array::reduce`], of a sum of 16-bit floats that is not rounded: `dtype` is that of the result, the array's own or its accumulator's.
+    /// As [`Array::reduce`], in the type `dtype`. A sum of 16-bit floats in their accumulator's type is not rounded; for every other type the
+    /// elements are converted first, once the result has its memory.
     ///
     /// # Errors
-    /// As [`Array::reduce`], and [`Error::InvalidCall`] for another type.
+    /// As [`Array::reduce`].
     pub fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
         self.reduced(None, dtype, op, axes, keepdim)
     }
@@ -238,8 +241,13 @@ impl Array {
             Self::empty(self.device(), &kept, dtype)?
         };
         let _sum = maker.map(|_| context::op("sum"));
-        let _scratch = self.reduction_scratch(op, mask)?;
-        self.device().launch(Reduce { op, axes: mask, x: self.operand(), out: out.operand(), indices: None })?;
+        let direct = dtype == self.dtype() || dtype == self.dtype().accumulator();
+        let x = if direct { self.clone() } else { context::within("to>_to_copy", || self.cast(dtype))? };
+        {
+            let _scratch = x.reduction_scratch(op, mask)?;
+            self.device().launch(Reduce { op, axes: mask, x: x.operand(), out: out.operand(), indices: None })?;
+        }
+        drop(x);
         if keepdim { Ok(out) } else { out.drop_axes(mask) }
     }
 

@@ -81,6 +81,21 @@ impl Array {
         Ok(self.with_layout(layout, offset))
     }
 
+    /// The dimensions in the order in which they lie in memory, the outermost first.
+    ///
+    /// # Errors
+    /// As [`Array::permute`].
+    pub(crate) fn in_memory_order(&self) -> Result<Self> {
+        self.permute(&self.memory_order())
+    }
+
+    /// The dimensions from that of the largest stride to that of the smallest.
+    pub(crate) fn memory_order(&self) -> smallvec::SmallVec<[usize; 6]> {
+        let mut axes: smallvec::SmallVec<[usize; 6]> = (0..self.rank()).collect();
+        axes.sort_by_key(|&axis| std::cmp::Reverse(self.layout.strides()[axis]));
+        axes
+    }
+
     /// Index `index` of dimension `axis`, which disappears.
     ///
     /// # Errors

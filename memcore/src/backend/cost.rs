@@ -62,8 +62,8 @@ mod tests {
         let loss = NllLoss {
             reduction: Reduction::Mean,
             ignore_index: -100,
-            log_probs: operand(f32, &[16, 1000]),
-            target: operand(i64, &[16]),
+            log_probs: operand(f32, &[16, 1000, 1]),
+            target: operand(i64, &[16, 1]),
             out: operand(f32, &[]),
             total_weight: operand(f32, &[]),
         };

@@ -16,7 +16,7 @@ pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
 pub use init::{Fill, Init, ListSlot, Parameter, Training, VariableSlot, write_f32};
 pub use linear::Linear;
-pub use norm::{BatchNorm2d, LayerNorm, RmsNorm};
+pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};
 
 use crate::autograd::Tensor;

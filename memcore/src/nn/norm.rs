@@ -63,6 +63,36 @@ impl Module for RmsNorm {
     }
 }
 
+/// Normalises groups of channels of `[n, c, ..]`; weight 1 and bias 0 at first.
+pub struct GroupNorm {
+    scope: ScopeId,
+    eps: f64,
+    groups: usize,
+    /// `[c]`
+    pub weight: Parameter,
+    /// `[c]`
+    pub bias: Parameter,
+}
+
+impl GroupNorm {
+    /// `groups` of `channels`, which they divide; PyTorch's default eps is 1e-5.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(init: &Init, groups: usize, channels: usize, eps: f64) -> Result<Self> {
+        let weight = init.parameter("weight", &[channels], Fill::Constant(1.0))?;
+        let bias = init.parameter("bias", &[channels], Fill::Constant(0.0))?;
+        Ok(Self { scope: init.scope(), eps, groups, weight, bias })
+    }
+}
+
+impl Module for GroupNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::group_norm(x, self.groups, Some(self.weight.tensor()), Some(self.bias.tensor()), self.eps)
+    }
+}
+
 /// Normalises each channel of `[n, c, h, w]`; weight 1 and bias 0 at first, running mean 0 and variance 1.
 pub struct BatchNorm2d {
     scope: ScopeId,

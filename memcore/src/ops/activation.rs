@@ -4,6 +4,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::full;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{UnaryGradOp, UnaryOp};
@@ -26,6 +27,17 @@ fn activation(x: &Tensor, op: UnaryOp, gradient: ActivationBackward, saves: Save
         }
         Ok(Box::new(gradient))
     })
+}
+
+/// `ln(1 + eˣ)`. Saves its input.
+///
+/// # Errors
+/// Those of the device.
+pub fn softplus(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("softplus");
+    let x = full(x)?;
+    let gradient = ActivationBackward::new("", "softplus_backward", "SoftplusBackward0", UnaryGradOp::Softplus);
+    activation(&x, UnaryOp::Softplus, gradient, Saves::Input)
 }
 
 /// [`relu`] in the memory of its input: `nn.ReLU(inplace=True)`. Saves its result, which is that memory. `x` itself must not be used any
@@ -96,6 +108,20 @@ activations! {
     gelu(): UnaryOp::Gelu, "gelu", "gelu_backward", "GeluBackward0", UnaryGradOp::Gelu, Input;
     /// `x·Φ(x)` by the tanh approximation. Saves its input.
     gelu_tanh(): UnaryOp::GeluTanh, "gelu", "gelu_backward", "GeluBackward0", UnaryGradOp::GeluTanh, Input;
+    /// `x` where positive, `alpha·(eˣ − 1)` elsewhere. Saves its input.
+    elu(alpha): UnaryOp::Elu { alpha }, "elu", "elu_backward", "EluBackward0", UnaryGradOp::Elu { alpha }, Input;
+    /// `ln(sigmoid(x))`. Saves its input.
+    log_sigmoid(): UnaryOp::LogSigmoid, "log_sigmoid>log_sigmoid_forward", "log_sigmoid_backward", "LogSigmoidBackward0", UnaryGradOp::LogSigmoid, Input;
+    /// `x·tanh(softplus(x))`. Saves its input.
+    mish(): UnaryOp::Mish, "mish", "mish_backward>resize_", "MishBackward0", UnaryGradOp::Mish, Input;
+    /// `min(max(x + 3, 0), 6)/6`. Saves its input.
+    hardsigmoid(): UnaryOp::Hardsigmoid, "hardsigmoid", "hardsigmoid_backward", "HardsigmoidBackward0", UnaryGradOp::Hardsigmoid, Input;
+    /// `x·min(max(x + 3, 0), 6)/6`. Saves its input.
+    hardswish(): UnaryOp::Hardswish, "hardswish", "hardswish_backward", "HardswishBackward0", UnaryGradOp::Hardswish, Input;
+    /// `min(max(x, min), max)`, whose gradient on the bounds is 0. Saves its input.
+    hardtanh(min, max): UnaryOp::Clamp { min, max }, "hardtanh", "hardtanh_backward", "HardtanhBackward0", UnaryGradOp::Hardtanh { min, max }, Input;
+    /// [`hardtanh`] between 0 and 6. Saves its input.
+    relu6(): UnaryOp::Clamp { min: 0.0, max: 6.0 }, "relu6>hardtanh", "hardtanh_backward", "HardtanhBackward0", UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 }, Input;
     /// `x·sigmoid(x)`. Saves its input.
     silu(): UnaryOp::Silu, "silu", "silu_backward", "SiluBackward0", UnaryGradOp::Silu, Input;
     /// `tanh x`. Saves its result.

@@ -85,10 +85,11 @@ pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     Ok(())
 }
 
-/// `op(a, b)` in the type of two float types in which both meet, without a temporary: the other operand is converted into the result, which then
-/// takes part in place. (float16 and bfloat16 meet in float32, through a temporary.)
+/// `op(a, b)` in the type in which those of both meet, without a temporary: the other operand is converted into the result, which then takes part
+/// in place. (float16 and bfloat16 meet in float32, through a temporary.) Two integers of different types are refused.
 fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
-    if a.dtype() == b.dtype() || !a.dtype().is_float() || !b.dtype().is_float() || !a.device().is_same(b.device()) {
+    let floats = a.dtype().is_float() || b.dtype().is_float();
+    if a.dtype() == b.dtype() || !floats || !a.device().is_same(b.device()) {
         return a.binary(op, b);
     }
     let dims = broadcast_dims(a.dims(), b.dims())?;
@@ -108,7 +109,11 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
         out.binary_into(op, b, &out)?;
         Ok(out)
     } else {
-        a.cast(dtype)?.binary(op, &b.cast(dtype)?)
+        let out = empty(dtype)?;
+        out.copy_(a)?;
+        let b = b.cast(dtype)?;
+        out.binary_into(op, &b, &out)?;
+        Ok(out)
     }
 }
 
@@ -254,7 +259,7 @@ pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 fn extremum(name: &'static str, op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op(name);
-    let y = a.array().binary(op, b.array())?;
+    let y = promoted(op, a.array(), b.array())?;
     record(y, &[a, b], |saved| {
         saved.save("other", b.array())?;
         saved.save("self", a.array())?;
@@ -268,24 +273,43 @@ struct ExtremumBackward {
 }
 
 impl ExtremumBackward {
-    /// What one operand gets: `grad`, half of it where both are equal, nothing where the mask says that it lost. The mask is there already, or is
-    /// made last; the temporaries go in the opposite order of their making.
-    fn share(
-        a: &Array,
-        b: &Array,
-        grad: &Array,
-        early: Option<Array>,
-        mask: impl Fn() -> Result<Array>,
-    ) -> Result<Array> {
-        let half = context::within("div", || grad.affine(0.5, 0.0))?;
-        let equal = context::within("eq", || a.binary(BinaryOp::Eq, b))?;
-        let share = context::within("where>resize_", || half.select_by(&equal, grad))?;
-        match early {
-            Some(early) => {
-                share.masked_fill_(&early, 0.0)?;
-                drop((equal, half));
-            }
-            None => share.masked_fill_(&mask()?, 0.0)?,
+    /// What operand `i` gets: `grad`, half of it where both are equal, nothing where the other one won. The mask of where it won is there first or
+    /// last, as the profile says; the temporaries go in the opposite order of their making. All are made before anything is computed: operands of
+    /// two types are compared as they are in the memory of the share and its half.
+    fn share(&self, i: usize, a: &Array, b: &Array, grad: &Array) -> Result<Array> {
+        // Where the other operand won, there is nothing for this one.
+        let lost = if self.maximum { [BinaryOp::Lt, BinaryOp::Gt] } else { [BinaryOp::Gt, BinaryOp::Lt] }[i];
+        let device = grad.device();
+        let dims = grad.dims();
+        let wide = [a.broadcast_to(dims)?, b.broadcast_to(dims)?];
+        let operands = [wide[0].layout(), wide[1].layout()];
+        let mask = |name| context::within(name, || Array::empty_for(device, dims, &operands, DType::Bool));
+        let name = if lost == BinaryOp::Lt { "lt" } else { "gt" };
+        let early = if device.profile().masks_extremum_first { Some(mask(name)?) } else { None };
+        let half = context::within("div", || Array::empty_for(device, dims, &[grad.layout()], grad.dtype()))?;
+        let equal = mask("eq")?;
+        let layouts = [equal.layout(), half.layout(), grad.layout()];
+        let share = context::within("where>resize_", || Array::empty_for(device, dims, &layouts, grad.dtype()))?;
+        let is_early = early.is_some();
+        let lose = early.map_or_else(|| mask(name), Ok)?;
+        if a.dtype() == b.dtype() {
+            wide[0].binary_into(BinaryOp::Eq, &wide[1], &equal)?;
+            wide[0].binary_into(lost, &wide[1], &lose)?;
+        } else {
+            half.copy_(a)?;
+            share.copy_(b)?;
+            half.binary_into(BinaryOp::Eq, &share, &equal)?;
+            half.binary_into(lost, &share, &lose)?;
+        }
+        grad.unary_into(UnaryOp::Affine { mul: 0.5, add: 0.0 }, &half)?;
+        half.select_into(&equal, grad, &share)?;
+        share.masked_fill_(&lose, 0.0)?;
+        if is_early {
+            drop((equal, half));
+            drop(lose);
+        } else {
+            drop(lose);
+            drop((equal, half));
         }
         Ok(share)
     }
@@ -300,15 +324,9 @@ impl Function for ExtremumBackward {
         let (b, a) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
-        // Where the other operand won, there is nothing for this one.
-        let lost = if self.maximum { [BinaryOp::Lt, BinaryOp::Gt] } else { [BinaryOp::Gt, BinaryOp::Lt] };
-        let mask_first = a.device().profile().masks_extremum_first;
         for i in [1, 0] {
             if needs.input(i) {
-                let name = if lost[i] == BinaryOp::Lt { "lt" } else { "gt" };
-                let mask = || context::within(name, || a.binary(lost[i], &b));
-                let early = if mask_first { Some(mask()?) } else { None };
-                out[i] = Some(Self::share(&a, &b, grad, early, mask)?);
+                out[i] = Some(self.share(i, &a, &b, grad)?);
             }
         }
         saved.done();

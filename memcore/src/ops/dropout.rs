@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// Each element is 0 with probability `p`, otherwise divided by `1 − p`. Saves a mask of one byte per element, which is allocated
-/// before the result. Outside training, and for `p` = 0, this is `x` itself.
+/// before the result; both are laid out as `x`, without gaps. Outside training, and for `p` = 0, this is `x` itself.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a probability outside `0..=1`; those of the device.
@@ -22,11 +22,19 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
         return Ok(x.clone());
     }
     let _op = context::op("dropout>native_dropout");
-    let input = x.array().contiguous()?;
-    let mask = Array::empty(x.device(), x.dims(), DType::Bool)?;
-    let y = input.empty_like()?;
+    let empty = |dtype| Array::empty_for(x.device(), x.dims(), &[x.array().layout()], dtype);
+    let (mask, y) = (empty(DType::Bool)?, empty(x.dtype())?);
     let (seed, offset) = x.device().draw(x.numel());
-    x.device().launch(Dropout { p, seed, offset, x: input.operand(), mask: mask.operand(), out: y.operand() })?;
+    // The kernel goes through memory, in whatever order the dimensions lie there.
+    let (kept, out) = (mask.in_memory_order()?, y.in_memory_order()?);
+    let input = if x.array().layout().strides() == y.layout().strides() {
+        x.array().in_memory_order()?
+    } else {
+        y.copy_(x.array())?;
+        out.clone()
+    };
+    x.device().launch(Dropout { p, seed, offset, x: input.operand(), mask: kept.operand(), out: out.operand() })?;
+    drop((input, kept, out));
     record(y, &[x], |saved| {
         saved.save("mask", &mask)?;
         let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };

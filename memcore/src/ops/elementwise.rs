@@ -256,6 +256,14 @@ pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", op: "mul", mul: Some(value) })
 }
 
+/// [`mul_scalar`] as PyTorch's own operators call it: with a node of its own name.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn mul_by_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
+    affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward1", op: "mul", mul: Some(value) })
+}
+
 /// `x / value`, by the product with the reciprocal (so does PyTorch on a GPU). Saves nothing.
 ///
 /// # Errors

@@ -92,12 +92,12 @@ pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor>
     }
     let _op = context::op("index_select");
     let slabs = Slabs::new(x.dims(), axis);
-    let (input, flat) = (x.array().contiguous()?, indices.array().contiguous()?);
     let mut dims: Dims = x.dims().into();
     dims[axis] = indices.numel();
-    let y = Array::empty(x.device(), &dims, x.dtype())?;
+    let y = context::within("resize_", || Array::empty(x.device(), &dims, x.dtype()))?;
+    let flat = indices.array().contiguous()?;
     for i in 0..slabs.count {
-        let (table, out) = (slabs.slab(&input, slabs.len, i)?, slabs.slab(&y, flat.numel(), i)?);
+        let (table, out) = (slabs.slab(x.array(), i)?, slabs.slab(&y, i)?);
         y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
     }
     record(y, &[x], |saved| {
@@ -106,23 +106,28 @@ pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor>
     })
 }
 
-/// A tensor cut at one axis: as many slabs as the dimensions before it say, each `len` rows of `inner` elements.
+/// A tensor cut at one axis: as many slabs as the dimensions before it say, each a matrix of its rows of `inner` elements.
 #[derive(Clone, Copy)]
 struct Slabs {
+    axis: usize,
     count: usize,
-    len: usize,
     inner: usize,
 }
 
 impl Slabs {
     fn new(dims: &[usize], axis: usize) -> Self {
-        let (before, after) = (&dims[..axis], &dims[axis + 1..]);
-        Self { count: before.iter().product(), len: dims[axis], inner: after.iter().product() }
+        Self { axis, count: dims[..axis].iter().product(), inner: dims[axis + 1..].iter().product() }
     }
 
-    /// Slab `i` of a contiguous array with `len` rows in each, as a matrix.
-    fn slab(&self, x: &Array, len: usize, i: usize) -> Result<Array> {
-        x.view(&[self.count, len, self.inner])?.select(0, i)
+    /// Slab `i` of an array of any strides, copied where the dimensions behind the axis do not run together.
+    fn slab(&self, x: &Array, i: usize) -> Result<Array> {
+        let (mut part, mut rest, mut slabs) = (x.clone(), i, self.count);
+        for _ in 0..self.axis {
+            slabs /= part.dims()[0];
+            part = part.select(0, rest / slabs)?;
+            rest %= slabs;
+        }
+        part.reshape(&[part.dims()[0], self.inner])
     }
 }
 
@@ -140,11 +145,9 @@ impl Function for IndexSelectBackward {
         let indices = saved.get(0)?.contiguous()?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("index_select_backward");
-        let grad = grad.contiguous()?;
-        let out = Array::empty(grad.device(), &self.dims, grad.dtype())?;
+        let out = context::within("new_empty", || Array::empty(grad.device(), &self.dims, grad.dtype()))?;
         for i in 0..self.slabs.count {
-            let src = self.slabs.slab(&grad, indices.numel(), i)?;
-            let into = self.slabs.slab(&out, self.slabs.len, i)?;
+            let (src, into) = (self.slabs.slab(grad, i)?, self.slabs.slab(&out, i)?);
             out.device().launch(ScatterAdd {
                 accumulate: false,
                 padding_index: None,

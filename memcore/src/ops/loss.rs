@@ -1,184 +1,268 @@
-//! Losses: negative log-likelihood, cross entropy, mean squared and mean absolute error.
+//! Losses of class indices: negative log-likelihood and cross entropy.
 
 use smallvec::smallvec;
 
 use super::autocast::full;
-use super::binary::sub;
-use super::elementwise::abs;
-use super::reduce::{mean, sum};
+use super::mask::masked_fill_;
+use super::reduce::sum_axes;
 use super::softmax::in_own_type;
+use super::{binary, elementwise, shape};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{BinaryOp, NllLoss, NllLossGrad, ReduceOp, Reduction, TernaryOp};
+use crate::backend::kernel::{BinaryOp, Gather, NllLoss, NllLossGrad, Reduction};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// Targets that do not count, unless said otherwise; PyTorch's default.
 pub const IGNORE_INDEX: i64 = -100;
 
-/// Cross entropy of logits `[n, classes]` against class indices `[n]` (i64): `nll_loss(log_softmax(x))`. Keeps the log-probabilities,
-/// not the logits, and the 4-byte total weight.
+/// Cross entropy of logits `[n, classes, ..]` against class indices `[n, ..]` (i64): `nll_loss(log_softmax(x))`; or of `[classes]` against one.
+/// Keeps the log-probabilities, not the logits, and the 4-byte total weight.
 ///
 /// # Errors
 /// [`Error::Shape`] when they do not fit; those of the device.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let _op = context::op("cross_entropy_loss");
-    let log_probs = in_own_type(logits, 1)?;
-    negative_log_likelihood(&log_probs, target, reduction, ["nll_loss_nd", "nll_loss_forward"])
+    let log_probs = in_own_type(logits, class_axis(logits))?;
+    Ok(negative_log_likelihood(&log_probs, target, reduction, true)?.0)
 }
 
-/// `−log_probs[i, target[i]]`, reduced. Targets of [`IGNORE_INDEX`] do not count.
+/// [`cross_entropy`] of which a share `smoothing` goes to all classes alike: `(1 − s)·cross_entropy + s·mean over classes of −log_softmax(x)`
+/// (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016). A composition, as PyTorch's; keeps masks and counts besides.
 ///
 /// # Errors
-/// As [`cross_entropy`].
-pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    negative_log_likelihood(log_probs, target, reduction, ["nll_loss_nd>nll_loss", "nll_loss_forward"])
-}
-
-fn negative_log_likelihood(
-    log_probs: &Tensor,
-    target: &Tensor,
-    reduction: Reduction,
-    [outer, op]: [&'static str; 2],
-) -> Result<Tensor> {
-    if log_probs.rank() != 2 || target.dims() != &log_probs.dims()[..1] {
-        let detail =
-            format!("predictions {:?}, targets {:?}: expected [n, classes] and [n]", log_probs.dims(), target.dims());
-        return Err(Error::shape("nll_loss", detail));
+/// As [`cross_entropy`], and [`Error::Invalid`] for a share outside `0..=1`.
+pub fn cross_entropy_smooth(logits: &Tensor, target: &Tensor, reduction: Reduction, smoothing: f64) -> Result<Tensor> {
+    if !(0.0..=1.0).contains(&smoothing) {
+        return Err(Error::invalid("cross_entropy", format!("label smoothing {smoothing}")));
     }
-    let _outer = context::op(outer);
-    let log_probs = &full(log_probs)?;
-    let _op = context::op(op);
-    let device = log_probs.device();
-    let dims = if reduction == Reduction::None { target.dims() } else { &[] };
-    let y = Array::empty(device, dims, log_probs.dtype())?;
-    let total_weight = Array::empty(device, &[], log_probs.dtype())?;
-    let (input, classes) = (log_probs.array().contiguous()?, target.array().contiguous()?);
-    device.launch(NllLoss {
-        reduction,
-        ignore_index: IGNORE_INDEX,
-        log_probs: input.operand(),
-        target: classes.operand(),
-        out: y.operand(),
-        total_weight: total_weight.operand(),
-    })?;
-    drop((classes, input));
-    record(y, &[log_probs], |saved| {
-        saved.save("self", log_probs.array())?;
-        saved.save("target", target.array())?;
-        saved.save("total_weight", &total_weight)?;
-        Ok(Box::new(NllLossBackward { reduction }))
-    })
+    if smoothing == 0.0 {
+        return cross_entropy(logits, target, reduction);
+    }
+    let _op = context::op("cross_entropy_loss");
+    let axis = class_axis(logits);
+    let classes = logits.dims().get(axis).copied().unwrap_or(1);
+    let log_probs = in_own_type(logits, axis)?;
+    let (nll, total_weight) = negative_log_likelihood(&log_probs, target, reduction, true)?;
+    let (smooth, mask) = {
+        let sums = sum_axes(&log_probs, &[axis], false)?;
+        let negated = elementwise::neg(&sums)?;
+        nan_where_ignored(target.array(), classes, &total_weight, &sums, &negated)?;
+        drop(sums);
+        let ignored = context::within("eq", || negated.array().binary(BinaryOp::Ne, negated.array()))?;
+        (masked_fill_(&negated, &Tensor::from_array(ignored.clone()), 0.0)?, ignored)
+    };
+    let all = match reduction {
+        Reduction::None => smooth.clone(),
+        Reduction::Sum => super::reduce::sum(&smooth)?,
+        Reduction::Mean => mean_of_counted(&smooth, &mask, &total_weight)?,
+    };
+    drop(mask);
+    let scaled = |x: &Tensor, factor| elementwise::mul_by_scalar(x, factor);
+    let for_all = scaled(&all, smoothing / classes as f64)?;
+    let for_one = scaled(&nll, 1.0 - smoothing)?;
+    let loss = binary::add(&for_one, &for_all)?;
+    drop(for_one);
+    drop(for_all);
+    drop(all);
+    drop(smooth);
+    Ok(loss)
 }
 
-struct NllLossBackward {
-    reduction: Reduction,
+/// Dimension 1, or the only one.
+fn class_axis(x: &Tensor) -> usize {
+    usize::from(x.rank() > 1)
 }
 
-impl Function for NllLossBackward {
+/// Makes NaN of each element of `x` whose target is no class. What reads outside of a table is NaN: the table is the number of targets that count,
+/// once for each class, and `memory`, as large as `x`, is overwritten with what is read of it.
+fn nan_where_ignored(target: &Array, classes: usize, counted: &Array, memory: &Tensor, x: &Tensor) -> Result<()> {
+    let table = counted.view(&[1, 1])?.broadcast_to(&[classes, 1])?;
+    let (indices, out) = (target.reshape(&[target.numel()])?, memory.array().view(&[target.numel(), 1])?);
+    out.device().launch(Gather { table: table.operand(), indices: indices.operand(), out: out.operand() })?;
+    x.array().binary_(BinaryOp::Add { alpha: 0.0 }, memory.array())
+}
+
+/// The sum of `smooth` over the number of targets that count, which PyTorch counts in i64, through the mask's opposite.
+fn mean_of_counted(smooth: &Tensor, mask: &Array, counted: &Array) -> Result<Tensor> {
+    let device = smooth.device();
+    let torch = device.profile().torch_temporaries;
+    let opposite = if torch { Some(context::within("bitwise_not", || mask.empty_like())?) } else { None };
+    let count = {
+        let _op = context::op("sum");
+        let count = Array::empty(device, &[], DType::I64)?;
+        if torch {
+            drop(context::within("_to_copy", || Array::empty(device, mask.dims(), DType::I64))?);
+        }
+        count.copy_(counted)?;
+        count
+    };
+    let total = super::reduce::sum(smooth)?;
+    let mean = {
+        let _op = context::op("div");
+        let mean = total.array().binary(BinaryOp::Div, counted)?;
+        record(mean, &[&total], |saved| {
+            saved.save("other", &count)?;
+            saved.save("counted", counted)?;
+            Ok(Box::new(DivByCountBackward))
+        })?
+    };
+    drop(total);
+    drop(opposite);
+    Ok(mean)
+}
+
+/// Backward of a quotient by a number of targets, which is there as an integer and as a float.
+struct DivByCountBackward;
+
+impl Function for DivByCountBackward {
     fn name(&self) -> &'static str {
-        "NllLossBackward0"
+        "DivBackward0"
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let (log_probs, target, total_weight) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
+        let counted = saved.get(1)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("nll_loss_backward");
-        let out = log_probs.empty_like()?;
-        // PyTorch brings the input into order, of which only the sizes are needed.
-        let ordered = out.device().profile().torch_temporaries && !log_probs.layout().is_contiguous();
-        let input = if ordered { Some(context::within("contiguous>clone", || log_probs.empty_like())?) } else { None };
-        let target = target.contiguous()?;
-        out.device().launch(NllLossGrad {
-            reduction: self.reduction,
-            ignore_index: IGNORE_INDEX,
-            grad: grad.contiguous()?.operand(),
-            target: target.operand(),
-            total_weight: total_weight.operand(),
-            out: out.operand(),
-        })?;
-        drop((target, input));
+        let out = context::within("div", || grad.binary(BinaryOp::Div, &counted))?;
         saved.done();
         Ok(smallvec![Some(out)])
     }
 }
 
-/// The squared difference, reduced. Saves both operands.
-///
-/// As PyTorch's, the scalar keeps a storage of the full elementwise size: the differences are reduced through a temporary and the result is
-/// shrunk in place.
+/// `−log_probs[i, target[i, ..], ..]`, reduced; of `[n, classes, ..]` and `[n, ..]`, or of `[classes]` and one class. Targets of [`IGNORE_INDEX`]
+/// do not count. More than two dimensions have a kernel and a node of their own in PyTorch.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes differ; those of the device.
-pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    if x.dims() != target.dims() {
-        return Err(Error::shape("mse_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
-    let _op = context::op("mse_loss");
-    let (target, x) = (&full(target)?, &full(x)?);
-    let numel = x.numel() as f64;
-    let (y, scale) = match reduction {
-        Reduction::None => (x.array().binary(BinaryOp::SquaredDifference, target.array())?, 2.0),
-        Reduction::Sum => (reduced_squares(x, target, ReduceOp::Sum)?, 2.0),
-        Reduction::Mean => (reduced_squares(x, target, ReduceOp::Mean)?, 2.0 / numel),
+/// As [`cross_entropy`].
+pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    Ok(negative_log_likelihood(log_probs, target, reduction, false)?.0)
+}
+
+/// The loss, and the number of targets that count.
+fn negative_log_likelihood(
+    log_probs: &Tensor,
+    target: &Tensor,
+    reduction: Reduction,
+    of_logits: bool,
+) -> Result<(Tensor, Array)> {
+    let shape = ClassShape::new(log_probs, target)?;
+    let [outer, op] = match (shape.is_plane, of_logits) {
+        (false, true) => ["nll_loss_nd", "nll_loss_forward"],
+        (false, false) => ["nll_loss_nd>nll_loss", "nll_loss_forward"],
+        (true, _) => ["nll_loss_nd>nll_loss2d", "nll_loss2d_forward"],
     };
-    record(y, &[x, target], |saved| {
-        saved.save("self", x.array())?;
+    let ordered = if shape.is_plane && !of_logits && log_probs.rank() != 4 {
+        let _op = context::op("nll_loss_nd");
+        shape::contiguous(log_probs)?
+    } else {
+        log_probs.clone()
+    };
+    let _outer = context::op(outer);
+    let log_probs = &full(&ordered)?;
+    drop(ordered);
+    let _op = context::op(op);
+    let device = log_probs.device();
+    let loss_dims = if reduction == Reduction::None { target.dims() } else { &[] };
+    let empty = |dims: &[usize]| {
+        context::within(if shape.is_plane { "resize_" } else { "" }, || Array::empty(device, dims, log_probs.dtype()))
+    };
+    let (y, total_weight) = if shape.is_plane {
+        let total_weight = empty(&[])?;
+        (empty(loss_dims)?, total_weight)
+    } else {
+        (empty(loss_dims)?, empty(&[])?)
+    };
+    let (input, classes) = (log_probs.array().contiguous()?, target.array().contiguous()?);
+    device.launch(NllLoss {
+        reduction,
+        ignore_index: IGNORE_INDEX,
+        log_probs: input.view(&shape.log_probs())?.operand(),
+        target: classes.view(&shape.targets())?.operand(),
+        out: shape.loss(&y, reduction)?.operand(),
+        total_weight: total_weight.operand(),
+    })?;
+    drop((classes, input));
+    let y = record(y, &[log_probs], |saved| {
+        saved.save("self", log_probs.array())?;
         saved.save("target", target.array())?;
-        Ok(Box::new(MseLossBackward { scale }))
-    })
+        saved.save("total_weight", &total_weight)?;
+        Ok(Box::new(NllLossBackward { reduction, shape }))
+    })?;
+    Ok((y, total_weight))
 }
 
-fn reduced_squares(x: &Tensor, target: &Tensor, op: ReduceOp) -> Result<Array> {
-    if !x.device().profile().torch_temporaries {
-        return x.array().binary(BinaryOp::SquaredDifference, target.array())?.reduce(op, &[], false);
-    }
-    let result = x.array().empty_like()?;
-    let squares = x.array().binary(BinaryOp::SquaredDifference, target.array())?;
-    let result = result.into_scalar();
-    squares.reduce_into(op, &result)?;
-    Ok(result)
+/// Log-probabilities as `[n, classes, inner]`.
+#[derive(Clone, Copy)]
+struct ClassShape {
+    n: usize,
+    classes: usize,
+    inner: usize,
+    /// Whether there are dimensions behind the classes.
+    is_plane: bool,
 }
 
-/// The absolute difference, reduced: a composition, as PyTorch's. Saves the difference.
-///
-/// # Errors
-/// [`Error::Shape`] when the shapes differ; those of the device.
-pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    if x.dims() != target.dims() {
-        return Err(Error::shape("l1_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
-    let _op = context::op("l1_loss");
-    let (target, x) = (&full(target)?, &full(x)?);
-    let distances = abs(&sub(x, target)?)?;
-    match reduction {
-        Reduction::None => Ok(distances),
-        Reduction::Sum => sum(&distances),
-        Reduction::Mean => mean(&distances),
-    }
-}
-
-struct MseLossBackward {
-    scale: f64,
-}
-
-impl Function for MseLossBackward {
-    fn name(&self) -> &'static str {
-        "MseLossBackward0"
-    }
-
-    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (x, target) = (saved.get(0)?, saved.get(1)?);
-        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("mse_loss_backward>zeros_like");
-        let mut out: Grads = smallvec![None, None];
-        for (i, sign) in [1.0, -1.0].into_iter().enumerate() {
-            if needs.input(i) {
-                let op = TernaryOp::MseGrad { scale: sign * self.scale };
-                out[i] = Some(Array::ternary(op, grad, &x, &target, x.dims())?);
-            }
+impl ClassShape {
+    fn new(log_probs: &Tensor, target: &Tensor) -> Result<Self> {
+        let (n, classes, behind) = match *log_probs.dims() {
+            [classes] => (1, classes, &[][..]),
+            [n, classes, ref behind @ ..] => (n, classes, behind),
+            [] => return Err(Error::shape("nll_loss", "predictions without a dimension")),
+        };
+        let examples = if log_probs.rank() > 1 { &log_probs.dims()[..1] } else { &[] };
+        if !target.dims().iter().eq(examples.iter().chain(behind)) {
+            let (x, t) = (log_probs.dims(), target.dims());
+            let detail = format!("predictions {x:?}, targets {t:?}: expected [n, classes, ..] and [n, ..]");
+            return Err(Error::shape("nll_loss", detail));
         }
+        Ok(Self { n, classes, inner: behind.iter().product(), is_plane: !behind.is_empty() })
+    }
+
+    fn log_probs(&self) -> [usize; 3] {
+        [self.n, self.classes, self.inner]
+    }
+
+    fn targets(&self) -> [usize; 2] {
+        [self.n, self.inner]
+    }
+
+    /// A loss, or its gradient, as the kernels take it.
+    fn loss(&self, x: &Array, reduction: Reduction) -> Result<Array> {
+        if reduction == Reduction::None { x.reshape(&self.targets()) } else { Ok(x.clone()) }
+    }
+}
+
+struct NllLossBackward {
+    reduction: Reduction,
+    shape: ClassShape,
+}
+
+impl Function for NllLossBackward {
+    fn name(&self) -> &'static str {
+        if self.shape.is_plane { "NllLoss2DBackward0" } else { "NllLossBackward0" }
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (log_probs, target, total_weight) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(if self.shape.is_plane { "nll_loss2d_backward" } else { "nll_loss_backward" });
+        let out = log_probs.empty_like()?;
+        // PyTorch brings the input into order, of which only the sizes are needed.
+        let ordered = out.device().profile().torch_temporaries && !log_probs.layout().is_contiguous();
+        let input = if ordered { Some(context::within("contiguous>clone", || log_probs.empty_like())?) } else { None };
+        // The kernel of more dimensions reads the gradient as it lies.
+        let grad = if self.shape.is_plane { grad.clone() } else { grad.contiguous()? };
+        let target = target.contiguous()?;
+        out.device().launch(NllLossGrad {
+            reduction: self.reduction,
+            ignore_index: IGNORE_INDEX,
+            grad: self.shape.loss(&grad, self.reduction)?.operand(),
+            target: target.view(&self.shape.targets())?.operand(),
+            total_weight: total_weight.operand(),
+            out: out.view(&self.shape.log_probs())?.operand(),
+        })?;
+        drop((target, grad, input));
         saved.done();
-        Ok(out)
+        Ok(smallvec![Some(out)])
     }
 }

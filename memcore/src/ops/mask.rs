@@ -22,6 +22,18 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     })
 }
 
+/// [`masked_fill`] in the memory of `x`, of which only what is returned may be used afterwards.
+///
+/// # Errors
+/// As [`masked_fill`].
+pub(super) fn masked_fill_(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
+    x.array().masked_fill_(mask.array(), value)?;
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("mask", mask.array())?;
+        Ok(Box::new(MaskedFillBackward))
+    })
+}
+
 struct MaskedFillBackward;
 
 impl Function for MaskedFillBackward {

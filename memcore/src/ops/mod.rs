@@ -11,14 +11,20 @@ mod attention;
 mod attention_math;
 mod attention_temporaries;
 mod autocast;
+mod batch_norm;
 mod binary;
 mod cast;
 mod conv;
+mod distance;
 mod dropout;
 mod elementwise;
 mod embedding_temporaries;
+mod enlarge;
+mod entropy;
+mod group_norm;
 mod index;
 mod join;
+mod logsumexp;
 mod loss;
 mod mask;
 mod matmul;
@@ -31,31 +37,40 @@ mod rope;
 mod shape;
 mod softmax;
 
-pub use activation::{gelu, gelu_tanh, leaky_relu, relu, relu_, sigmoid, silu, tanh};
+pub use activation::{
+    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, sigmoid,
+    silu, softplus, tanh,
+};
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
+pub use batch_norm::{BatchNormOptions, RunningStats, batch_norm};
 pub use binary::{add, add_, div, maximum, minimum, mul, sub};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
+pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::dropout;
 pub use elementwise::{
     abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
     square, sub_scalar,
 };
+pub use enlarge::{pad, upsample_nearest2d};
+pub use entropy::binary_cross_entropy_with_logits;
+pub use group_norm::group_norm;
 pub use index::{embedding, index_select};
 pub use join::{cat, chunk, split, split_with_sizes, stack};
-pub use loss::{IGNORE_INDEX, cross_entropy, l1_loss, mse_loss, nll_loss};
+pub use logsumexp::logsumexp;
+pub use loss::{IGNORE_INDEX, cross_entropy, cross_entropy_smooth, nll_loss};
 pub use mask::{masked_fill, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};
 pub use matmul_nd::matmul;
-pub use norm::{BatchNormOptions, RunningStats, batch_norm, layer_norm, rms_norm};
+pub use norm::{layer_norm, rms_norm};
 pub use pool::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
-pub use reduce::{amax, argmax, max_axis, mean, mean_axes, min_axis, norm, sum, sum_axes};
+pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, sum, sum_as, sum_axes};
 pub use rope::rope;
 pub use shape::{
     clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose, unsqueeze,
     view,
 };
-pub use softmax::{log_softmax, softmax};
+pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};

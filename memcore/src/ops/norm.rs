@@ -1,4 +1,4 @@
-//! Normalisation over rows (layer, root mean square) and over channels (batch).
+//! Normalisation over rows: layer, root mean square.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -7,7 +7,7 @@ use super::cast::cast;
 use super::{binary, elementwise, reduce};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
+use crate::backend::kernel::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -87,7 +87,10 @@ impl Rows {
 }
 
 /// The inputs that are there, and for each of `optional` its place among them (0 is `x`'s).
-fn present<'a>(x: &'a Tensor, optional: &[Option<&'a Tensor>; 2]) -> (SmallVec<[&'a Tensor; 3]>, [Option<usize>; 2]) {
+pub(super) fn present<'a>(
+    x: &'a Tensor,
+    optional: &[Option<&'a Tensor>; 2],
+) -> (SmallVec<[&'a Tensor; 3]>, [Option<usize>; 2]) {
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
     let mut slots = [None; 2];
     for (slot, tensor) in slots.iter_mut().zip(optional) {
@@ -266,152 +269,6 @@ impl Function for RmsNormBackward {
             weight: weight.as_ref().map(Array::operand),
             out_x: out.x.as_ref().map(rows).transpose()?,
             out_weight: dw.as_ref().map(Array::operand),
-        })?;
-        saved.done();
-        Ok(out.into_grads(self.slots))
-    }
-}
-
-/// How [`batch_norm`] computes.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchNormOptions {
-    /// Whether the batch's own statistics are used, and the running ones updated; otherwise the running ones are used.
-    pub training: bool,
-    /// Weight of the batch in the running statistics.
-    pub momentum: f64,
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-/// Statistics over all batches so far, updated in place; buffers of a module, in the type of its parameters.
-#[derive(Clone, Copy)]
-pub struct RunningStats<'a> {
-    /// `[c]`
-    pub mean: &'a Array,
-    /// `[c]`, unbiased.
-    pub var: &'a Array,
-}
-
-/// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
-///
-/// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
-/// training the running statistics are updated in place. Weight, bias and statistics may be f32 beside a 16-bit input, which no operator casts.
-/// As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
-///
-/// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.
-pub fn batch_norm(
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    running: Option<RunningStats<'_>>,
-    options: BatchNormOptions,
-) -> Result<Tensor> {
-    let planes = Planes::new(x, &[weight, bias])?;
-    if !options.training && running.is_none() {
-        return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
-    }
-    let _outer = context::op("batch_norm");
-    let op = context::op("_batch_norm_impl_index>native_batch_norm");
-    let input = x.array().contiguous()?;
-    let y = input.empty_like()?;
-    let statistic = || Array::empty(x.device(), &[planes.0[1]], x.dtype().accumulator());
-    let (mean, invstd) = (statistic()?, statistic()?);
-    let batch = options.training.then_some((&mean, &invstd));
-    if let (true, Some(running)) = (options.training, running) {
-        running.mean.storage().bump_version();
-        running.var.storage().bump_version();
-    }
-    x.device().launch(BatchNorm {
-        training: options.training,
-        momentum: options.momentum,
-        eps: options.eps,
-        x: planes.of(&input)?.operand(),
-        weight: weight.map(|w| w.array().operand()),
-        bias: bias.map(|b| b.array().operand()),
-        running_mean: running.map(|r| r.mean.operand()),
-        running_var: running.map(|r| r.var.operand()),
-        out: planes.of(&y)?.operand(),
-        save_mean: batch.map(|(mean, _)| mean.operand()),
-        save_invstd: batch.map(|(_, invstd)| invstd.operand()),
-    })?;
-    let (inputs, slots) = present(x, &[weight, bias]);
-    let parameter = weight.or(bias).map_or(x.dtype(), Tensor::dtype);
-    drop(op);
-    let y = record(y, &inputs, |saved| {
-        if let (false, Some(running)) = (options.training, running) {
-            mean.copy_(running.mean)?;
-            invstd.copy_(running.var)?;
-            invstd.unary_(UnaryOp::Affine { mul: 1.0, add: options.eps })?;
-            invstd.unary_(UnaryOp::Rsqrt)?;
-        }
-        saved.save("input", x.array())?;
-        saved.save("save_mean", &mean)?;
-        saved.save("save_invstd", &invstd)?;
-        if let Some(weight) = weight {
-            saved.save("weight", weight.array())?;
-        }
-        Ok(Box::new(BatchNormBackward { planes, slots, training: options.training, parameter }))
-    })?;
-    drop((mean, invstd));
-    Ok(y)
-}
-
-/// An input seen as `[n, c, everything else]`.
-#[derive(Clone, Copy)]
-struct Planes([usize; 3]);
-
-impl Planes {
-    fn new(x: &Tensor, parameters: &[Option<&Tensor>]) -> Result<Self> {
-        let (Some(&n), Some(&c)) = (x.dims().first(), x.dims().get(1)) else {
-            return Err(Error::shape("batch_norm", format!("{:?}: expected two dimensions or more", x.dims())));
-        };
-        if let Some(parameter) = parameters.iter().flatten().find(|p| p.dims() != [c]) {
-            let detail = format!("{c} channels, a parameter {:?}", parameter.dims());
-            return Err(Error::shape("batch_norm", detail));
-        }
-        Ok(Self([n, c, x.dims()[2..].iter().product()]))
-    }
-
-    fn of(&self, x: &Array) -> Result<Array> {
-        x.view(&self.0)
-    }
-}
-
-struct BatchNormBackward {
-    planes: Planes,
-    slots: [Option<usize>; 2],
-    training: bool,
-    /// Type of the parameters, and so of their gradients.
-    parameter: DType,
-}
-
-impl Function for BatchNormBackward {
-    fn name(&self) -> &'static str {
-        "NativeBatchNormBackward0"
-    }
-
-    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (x, mean, invstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
-        let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
-        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("native_batch_norm_backward");
-        let (x, grad) = (x.contiguous()?, grad.contiguous()?);
-        let out = NormGrads::new(&x, &[self.planes.0[1]], self.parameter, self.slots, needs)?;
-        if out.none_wanted() {
-            return Ok(out.into_grads(self.slots));
-        }
-        let planes = |a: &Array| self.planes.of(a).map(|a| a.operand());
-        x.device().launch(BatchNormGrad {
-            training: self.training,
-            grad: planes(&grad)?,
-            x: planes(&x)?,
-            mean: mean.operand(),
-            invstd: invstd.operand(),
-            weight: weight.as_ref().map(Array::operand),
-            out_x: out.x.as_ref().map(planes).transpose()?,
-            out_weight: out.parameters[0].as_ref().map(Array::operand),
-            out_bias: out.parameters[1].as_ref().map(Array::operand),
         })?;
         saved.done();
         Ok(out.into_grads(self.slots))

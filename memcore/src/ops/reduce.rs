@@ -43,11 +43,40 @@ pub fn mean_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Mean, "MeanBackward1", axes, keepdim)
 }
 
+/// [`sum_axes`] in the type `dtype`: `x.sum(axes, dtype=…)`, of all axes where there are none.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn sum_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+    let name = if axes.is_empty() { "SumBackward0" } else { "SumBackward1" };
+    linear_reduction_as(x, ReduceOp::Sum, name, axes, keepdim, dtype)
+}
+
+/// [`mean_axes`] in the type `dtype`: `x.mean(axes, dtype=…)`, of all axes where there are none.
+///
+/// # Errors
+/// As [`sum_axes`].
+pub fn mean_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
+    let name = if axes.is_empty() { "MeanBackward0" } else { "MeanBackward1" };
+    linear_reduction_as(x, ReduceOp::Mean, name, axes, keepdim, dtype)
+}
+
 fn linear_reduction(x: &Tensor, op: ReduceOp, name: &'static str, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    // Autocast has sums in float32; the kernel reads the lower type, without a cast.
+    let to = if op == ReduceOp::Mean { x.dtype() } else { full_type(x.dtype()) };
+    linear_reduction_as(x, op, name, axes, keepdim, to)
+}
+
+fn linear_reduction_as(
+    x: &Tensor,
+    op: ReduceOp,
+    name: &'static str,
+    axes: &[usize],
+    keepdim: bool,
+    to: DType,
+) -> Result<Tensor> {
     let mean = op == ReduceOp::Mean;
     let _op = context::op(if mean { "mean" } else { "sum" });
-    // Autocast has sums in float32; the kernel reads the lower type, without a cast.
-    let to = if mean { x.dtype() } else { full_type(x.dtype()) };
     let y = x.array().reduce_as(to, op, axes, keepdim)?;
     record(y, &[x], |_| {
         let dims: Dims = x.dims().into();
@@ -59,7 +88,7 @@ fn linear_reduction(x: &Tensor, op: ReduceOp, name: &'static str, axes: &[usize]
 }
 
 /// `dims` with size 1 in each of `axes`, or in all of them when there are none.
-fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
+pub(super) fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
     let reduced = |i: usize| axes.is_empty() || axes.contains(&i);
     dims.iter().enumerate().map(|(i, &d)| if reduced(i) { 1 } else { d }).collect()
 }
@@ -87,8 +116,11 @@ impl Function for LinearBackward {
         let wide = grad.view(&self.kept)?.broadcast_to(&self.dims)?;
         Ok(smallvec![Some(match self.divisor {
             Some(n) => {
-                let _op = context::op("div");
-                wide.affine(1.0 / n, 0.0)?
+                let slope = context::within("div", || wide.affine(1.0 / n, 0.0))?;
+                let _around = context::op(context::AROUND);
+                let cast = context::within(".>to>_to_copy", || slope.cast(self.input))?;
+                drop(slope);
+                cast
             }
             None if wide.dtype() != self.input => {
                 let _op = context::op(".>to>_to_copy");

@@ -174,8 +174,9 @@ impl Function for SliceBackward {
         if self.squeezed {
             grad = grad.unsqueeze(self.axis)?;
         }
-        let _op = context::op(if self.squeezed { "select_backward>zeros" } else { "slice_backward>zeros" });
-        let out = Array::zeros(grad.device(), &self.dims, grad.dtype())?;
+        let op = if self.squeezed { "select_backward" } else { "slice_backward" };
+        let _op = context::op(op);
+        let out = context::within("zeros", || Array::zeros(grad.device(), &self.dims, grad.dtype()))?;
         out.narrow(self.axis, self.start, grad.dims()[self.axis])?.copy_(&grad)?;
         Ok(smallvec![Some(out)])
     }

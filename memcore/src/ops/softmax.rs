@@ -31,6 +31,31 @@ pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
     over_axis("_log_softmax", x, axis, true, full_type(x.dtype()))
 }
 
+/// [`softmax`] in the type `dtype`: `softmax(x, axis, dtype=…)`. Of float16 in float32 it is one kernel, everything else is converted first.
+///
+/// # Errors
+/// As [`softmax`].
+pub fn softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
+    let _op = context::op("softmax");
+    let x = &converted(x, dtype)?;
+    over_axis("_softmax", x, axis, false, dtype)
+}
+
+/// The logarithm of [`softmax_as`].
+///
+/// # Errors
+/// As [`softmax`].
+pub fn log_softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
+    let _op = context::op("log_softmax");
+    let x = &converted(x, dtype)?;
+    over_axis("_log_softmax", x, axis, true, dtype)
+}
+
+/// `x` in the type `dtype`, unless the kernel converts.
+fn converted(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    if x.dtype() == DType::F16 && dtype == DType::F32 { Ok(x.clone()) } else { super::cast::cast(x, dtype) }
+}
+
 /// [`log_softmax`] in the type of `x`, also under autocast: what cross entropy asks for.
 pub(super) fn in_own_type(x: &Tensor, axis: usize) -> Result<Tensor> {
     let _op = context::op("log_softmax");

@@ -167,6 +167,11 @@ impl Operands {
         self.host(&[count], &|numel| super::labels(0, numel, below as u64))
     }
 
+    /// A class for each example, of `[examples, classes]`: `[examples, 1]`.
+    fn classes(&mut self, d: &[usize]) -> Result<Operand> {
+        self.host(&[d[0], 1], &|numel| super::labels(0, numel, d[1] as u64))
+    }
+
     /// Values from the host, which are made only where there are values.
     fn host<T: HostElement>(&mut self, dims: &[usize], values: &dyn Fn(usize) -> Vec<T>) -> Result<Operand> {
         let array = Array::empty(&self.device, dims, T::DTYPE)?;

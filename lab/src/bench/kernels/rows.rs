@@ -199,7 +199,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         sizes: CLASSES,
         dtypes: F32,
         build: |o, d| {
-            let (log_probs, target) = (o.read(d)?, o.indices(d[0], d[1])?);
+            let (log_probs, target) = (o.read(&[d[0], d[1], 1])?, o.classes(d)?);
             let (out, total_weight) = (o.write(&[1])?, o.write(&[1])?);
             let (reduction, ignore_index) = (Reduction::Mean, -100);
             Ok(NllLoss { reduction, ignore_index, log_probs, target, out, total_weight }.into())
@@ -212,7 +212,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         dtypes: F32,
         build: |o, d| {
             let (grad, total_weight) = (o.full(o.dtype, &[1], 1.0)?, o.full(o.dtype, &[1], d[0] as f64)?);
-            let (target, out) = (o.indices(d[0], d[1])?, o.write(d)?);
+            let (target, out) = (o.classes(d)?, o.write(&[d[0], d[1], 1])?);
             let (reduction, ignore_index) = (Reduction::Mean, -100);
             Ok(NllLossGrad { reduction, ignore_index, grad, target, total_weight, out }.into())
         },

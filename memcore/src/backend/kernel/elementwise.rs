@@ -77,6 +77,26 @@ pub enum UnaryOp {
     GeluTanh,
     /// `x·sigmoid(x)`
     Silu,
+    /// `x` where positive, else `alpha·(eˣ − 1)`
+    Elu {
+        /// What it tends to, negated.
+        alpha: f64,
+    },
+    /// `ln(1 + eˣ)`
+    Softplus,
+    /// `−ln(1 + e⁻ˣ)`, the logarithm of the sigmoid
+    LogSigmoid,
+    /// `x·tanh(ln(1 + eˣ))`
+    Mish,
+    /// `min(max(x + 3, 0), 6)/6`
+    Hardsigmoid,
+    /// `x·min(max(x + 3, 0), 6)/6`
+    Hardswish,
+    /// `x²/2` where `|x| < delta`, else `delta·(|x| − delta/2)`
+    Huber {
+        /// Where the parabola ends.
+        delta: f64,
+    },
     /// `mul·x + add`
     Affine {
         /// Factor.
@@ -137,6 +157,28 @@ pub enum UnaryGradOp {
     GeluTanh,
     /// From the argument: `grad·σ(x)·(1 + x·(1 − σ(x)))`.
     Silu,
+    /// From the argument: `grad` where `x > 0`, else `alpha·eˣ·grad`.
+    Elu {
+        /// As in forward.
+        alpha: f64,
+    },
+    /// From the argument: `grad·σ(x)`.
+    Softplus,
+    /// From the argument: `grad·σ(−x)`.
+    LogSigmoid,
+    /// From the argument, with `t = tanh(ln(1 + eˣ))`: `grad·(t + x·σ(x)·(1 − t²))`.
+    Mish,
+    /// From the argument: `grad/6` inside of −3 and 3, else 0.
+    Hardsigmoid,
+    /// From the argument: `grad·(x/3 + 1/2)` inside of −3 and 3, 0 below, `grad` above.
+    Hardswish,
+    /// Of bounds, from the argument: `grad` inside of them, 0 on them and beyond.
+    Hardtanh {
+        /// Lower bound.
+        min: f64,
+        /// Upper bound.
+        max: f64,
+    },
     /// From the result: `grad·(1 − y²)`.
     Tanh,
     /// From the result: `grad·y·(1 − y)`.

@@ -8,7 +8,7 @@ use crate::error::Result;
 /// `out[i] = table[indices[i]]`. An index outside the table reads as NaN (0 for integers): a kernel cannot report errors.
 #[derive(Clone, Debug)]
 pub struct Gather {
-    /// `[rows, n]`, contiguous, as all operands here.
+    /// `[rows, n]`, any strides; the other operands are contiguous.
     pub table: Operand,
     /// `[count]`, i64.
     pub indices: Operand,
@@ -18,6 +18,7 @@ pub struct Gather {
 kernel!(Gather, "gather", in_place: false, { table: Read, indices: Read, out: Write }, flops: |_| 0, gathers: table, |k| k.out.numel());
 impl Gather {
     fn check_shapes(&self, c: &Check) -> Result<()> {
+        c.contiguous("out", &self.out)?;
         check_rows(c, ("table", &self.table), &self.indices, ("out", &self.out))
     }
 }
@@ -32,7 +33,7 @@ pub struct ScatterAdd {
     pub accumulate: bool,
     /// A row that receives nothing.
     pub padding_index: Option<i64>,
-    /// `[count, n]`, contiguous, as all operands here.
+    /// `[count, n]`, any strides; the other operands are contiguous.
     pub src: Operand,
     /// `[count]`, i64.
     pub indices: Operand,
@@ -43,6 +44,7 @@ kernel!(ScatterAdd, "scatter_add", in_place: false, { src: Read, indices: Read, 
 impl ScatterAdd {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.float("out", &self.out)?;
+        c.contiguous("out", &self.out)?;
         check_rows(c, ("out", &self.out), &self.indices, ("src", &self.src))
     }
 }
@@ -54,10 +56,9 @@ fn check_rows(
     rows: (&'static str, &Operand),
 ) -> Result<()> {
     c.rank(table.0, table.1, 2)?;
-    c.contiguous(table.0, table.1)?;
     c.rank("indices", indices, 1)?;
     c.contiguous("indices", indices)?;
     c.dtype("indices", indices, DType::I64)?;
     c.dtype(rows.0, rows.1, table.1.dtype)?;
-    c.dense(rows.0, rows.1, &[indices.dims()[0], table.1.dims()[1]])
+    c.dims(rows.0, rows.1, &[indices.dims()[0], table.1.dims()[1]])
 }

@@ -5,32 +5,33 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// What becomes of the losses of the rows.
+/// What becomes of the losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// Kept, one per row.
+    /// Kept, one per target.
     None,
-    /// Averaged over the rows that are not ignored.
+    /// Averaged over the targets that are not ignored.
     Mean,
     /// Added up.
     Sum,
 }
 
-/// `loss[i] = −log_probs[i, target[i]]`, 0 where the target is `ignore_index`; then `reduction`.
+/// `loss[i, j] = −log_probs[i, target[i, j], j]`, 0 where the target is `ignore_index`; then `reduction`. `inner` counts the positions of an
+/// example, as the pixels of a picture; it is 1 for an example that belongs to one class.
 ///
-/// `total_weight` receives the number of rows that are not ignored (PyTorch keeps it for backward). A target outside `0..classes` that is not
+/// `total_weight` receives the number of targets that are not ignored (PyTorch keeps it for backward). A target outside `0..classes` that is not
 /// `ignore_index` makes the loss NaN: a device cannot report an error from inside a kernel.
 #[derive(Clone, Debug)]
 pub struct NllLoss {
-    /// What becomes of the losses of the rows.
+    /// What becomes of the losses.
     pub reduction: Reduction,
-    /// Rows with this target do not count.
+    /// This target does not count.
     pub ignore_index: i64,
-    /// `[n, classes]`, contiguous.
+    /// `[n, classes, inner]`, contiguous.
     pub log_probs: Operand,
-    /// `[n]`, i64, contiguous.
+    /// `[n, inner]`, i64, contiguous.
     pub target: Operand,
-    /// Scalar (one element), or `[n]` without reduction.
+    /// Scalar (one element), or `[n, inner]` without reduction.
     pub out: Operand,
     /// Scalar (one element), `out`'s type.
     pub total_weight: Operand,
@@ -39,50 +40,68 @@ kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, o
 impl NllLoss {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "log_probs", &self.log_probs, &self.target)?;
-        check_loss(c, "out", &self.out, self.reduction, &self.log_probs)?;
+        check_loss(c, "out", &self.out, self.reduction, &self.log_probs, true)?;
         c.dtype("total_weight", &self.total_weight, self.log_probs.dtype)?;
         c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
     }
 }
 
-/// `out[i, target[i]] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean.
+/// `out[i, target[i, j], j] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean.
 #[derive(Clone, Debug)]
 pub struct NllLossGrad {
     /// What forward did.
     pub reduction: Reduction,
-    /// Rows with this target do not count.
+    /// This target does not count.
     pub ignore_index: i64,
-    /// Gradient of the loss: scalar, or `[n]` without reduction.
+    /// Gradient of the loss: scalar, or `[n, inner]` of any strides without reduction.
     pub grad: Operand,
-    /// `[n]`, i64, contiguous.
+    /// `[n, inner]`, i64, contiguous.
     pub target: Operand,
     /// Scalar, as forward wrote it.
     pub total_weight: Operand,
-    /// `[n, classes]`, contiguous.
+    /// `[n, classes, inner]`, contiguous.
     pub out: Operand,
 }
 kernel!(NllLossGrad, "nll_loss_grad", in_place: false, { grad: Read, target: Read, total_weight: Read, out: Write }, flops: |k| k.target.numel() as u64);
 impl NllLossGrad {
+    /// From example to example, and from position to position, in the gradient: 0 where it is a scalar.
+    pub fn grad_strides(&self) -> [usize; 2] {
+        match (self.reduction, self.grad.layout.strides()) {
+            (Reduction::None, &[example, position]) => [example, position],
+            _ => [0, 0],
+        }
+    }
+
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "out", &self.out, &self.target)?;
-        check_loss(c, "grad", &self.grad, self.reduction, &self.out)?;
+        check_loss(c, "grad", &self.grad, self.reduction, &self.out, false)?;
         c.dtype("total_weight", &self.total_weight, self.out.dtype)?;
         c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
     }
 }
 
 fn check_classes(c: &Check, name: &'static str, x: &Operand, target: &Operand) -> Result<()> {
-    c.rank(name, x, 2)?;
+    c.rank(name, x, 3)?;
     c.contiguous(name, x)?;
     c.float(name, x)?;
     c.dtype("target", target, DType::I64)?;
-    c.dense("target", target, &[x.dims()[0]])
+    c.dense("target", target, &[x.dims()[0], x.dims()[2]])
 }
 
-fn check_loss(c: &Check, name: &'static str, loss: &Operand, reduction: Reduction, x: &Operand) -> Result<()> {
+fn check_loss(
+    c: &Check,
+    name: &'static str,
+    loss: &Operand,
+    reduction: Reduction,
+    x: &Operand,
+    contiguous: bool,
+) -> Result<()> {
     c.dtype(name, loss, x.dtype)?;
     match reduction {
-        Reduction::None => c.dense(name, loss, &[x.dims()[0]]),
+        Reduction::None => {
+            c.dims(name, loss, &[x.dims()[0], x.dims()[2]])?;
+            if contiguous { c.contiguous(name, loss) } else { Ok(()) }
+        }
         _ => c.that(loss.numel() == 1, name, || format!("{:?} is not a scalar", loss.dims())),
     }
 }

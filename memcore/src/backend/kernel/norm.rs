@@ -200,9 +200,9 @@ impl BatchNorm {
 pub struct BatchNormGrad {
     /// Whether forward used the batch's statistics.
     pub training: bool,
-    /// Gradient of the result, `[n, c, l]`.
+    /// Gradient of the result, `[n, c, l]`, any strides.
     pub grad: Operand,
-    /// The input, `[n, c, l]`.
+    /// The input, `[n, c, l]`, any strides.
     pub x: Operand,
     /// `[c]`, the mean that forward used.
     pub mean: Operand,
@@ -210,7 +210,7 @@ pub struct BatchNormGrad {
     pub invstd: Operand,
     /// `[c]`
     pub weight: Option<Operand>,
-    /// Gradient of the input, `[n, c, l]`.
+    /// Gradient of the input, `[n, c, l]`, contiguous.
     pub out_x: Option<Operand>,
     /// Gradient of the weight, `[c]`.
     pub out_weight: Option<Operand>,
@@ -227,8 +227,9 @@ impl BatchNormGrad {
 
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 3)?;
-        c.contiguous("x", &self.x)?;
-        same(c, "grad", &self.grad, &self.x)?;
+        c.float("x", &self.x)?;
+        c.dtype("grad", &self.grad, self.x.dtype)?;
+        c.dims("grad", &self.grad, self.x.dims())?;
         let channels = self.x.dims()[1];
         statistic(c, "mean", &self.mean, &self.x, channels)?;
         statistic(c, "invstd", &self.invstd, &self.x, channels)?;

@@ -1,0 +1,219 @@
+//! Losses of two tensors of the same sizes: mean squared and mean absolute error, and what lies between them.
+
+use smallvec::smallvec;
+
+use super::autocast::full;
+use super::binary::sub;
+use super::elementwise::abs;
+use super::reduce::{mean, sum};
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, ReduceOp, Reduction, TernaryOp, UnaryOp};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// The squared difference, reduced. Saves both operands.
+///
+/// As PyTorch's, the scalar keeps a storage of the full elementwise size: the differences are reduced through a temporary and the result is
+/// shrunk in place.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes differ; those of the device.
+pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    if x.dims() != target.dims() {
+        return Err(Error::shape("mse_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
+    }
+    let _op = context::op("mse_loss");
+    let (target, x) = (&full(target)?, &full(x)?);
+    let numel = x.numel() as f64;
+    let (y, scale) = match reduction {
+        Reduction::None => (x.array().binary(BinaryOp::SquaredDifference, target.array())?, 2.0),
+        Reduction::Sum => (reduced_squares(x, target, ReduceOp::Sum)?, 2.0),
+        Reduction::Mean => (reduced_squares(x, target, ReduceOp::Mean)?, 2.0 / numel),
+    };
+    record(y, &[x, target], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("target", target.array())?;
+        Ok(Box::new(MseLossBackward { scale }))
+    })
+}
+
+fn reduced_squares(x: &Tensor, target: &Tensor, op: ReduceOp) -> Result<Array> {
+    if !x.device().profile().torch_temporaries {
+        return x.array().binary(BinaryOp::SquaredDifference, target.array())?.reduce(op, &[], false);
+    }
+    let result = x.array().empty_like()?;
+    let squares = x.array().binary(BinaryOp::SquaredDifference, target.array())?;
+    let result = result.into_scalar();
+    squares.reduce_into(op, &result)?;
+    Ok(result)
+}
+
+/// The absolute difference, reduced: a composition, as PyTorch's. Saves the difference.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes differ; those of the device.
+pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    if x.dims() != target.dims() {
+        return Err(Error::shape("l1_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
+    }
+    let _op = context::op("l1_loss");
+    let (target, x) = (&full(target)?, &full(x)?);
+    let distances = abs(&sub(x, target)?)?;
+    match reduction {
+        Reduction::None => Ok(distances),
+        Reduction::Sum => sum(&distances),
+        Reduction::Mean => mean(&distances),
+    }
+}
+
+/// The squared difference up to `beta`, the absolute one beyond: `d²/(2·beta)` where `|d| < beta`, else `|d| − beta/2`; reduced. Saves both
+/// operands, and as [`mse_loss`] a scalar keeps the memory of all differences. Without a `beta` it is [`l1_loss`].
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes differ, [`Error::Invalid`] for a negative `beta`; those of the device.
+pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
+    if beta == 0.0 {
+        return l1_loss(x, target, reduction);
+    }
+    let [x, target] = &bounded("smooth_l1_loss", x, target, beta)?;
+    let _op = context::op("smooth_l1_loss");
+    let losses = || -> Result<Array> {
+        let losses = x.array().binary(BinaryOp::Sub, target.array())?;
+        losses.unary_(UnaryOp::Huber { delta: beta })?;
+        losses.unary_(UnaryOp::Affine { mul: 1.0 / beta, add: 0.0 })?;
+        Ok(losses)
+    };
+    let keeps = x.device().profile().torch_temporaries;
+    let y = match reduction {
+        Reduction::None => losses()?,
+        _ if keeps => {
+            let result = x.array().empty_like()?;
+            let losses = losses()?;
+            let result = result.into_scalar();
+            losses.reduce_into(reducing(reduction), &result)?;
+            result
+        }
+        _ => losses()?.reduce(reducing(reduction), &[], false)?,
+    };
+    let backward = BoundedBackward {
+        name: "SmoothL1LossBackward0",
+        op: "smooth_l1_loss_backward>zeros_like",
+        delta: beta,
+        scale: scale(reduction, x) / beta,
+    };
+    record_bounded(y, x, target, backward)
+}
+
+/// Half the squared difference up to `delta`, `delta·(|d| − delta/2)` beyond; reduced. Saves both operands.
+///
+/// # Errors
+/// As [`smooth_l1_loss`].
+pub fn huber_loss(x: &Tensor, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
+    let [x, target] = &bounded("huber_loss", x, target, delta)?;
+    let _op = context::op("huber_loss");
+    let losses = x.array().binary(BinaryOp::Sub, target.array())?;
+    losses.unary_(UnaryOp::Huber { delta })?;
+    let y = reduced(losses, reduction)?;
+    let (name, op) = ("HuberLossBackward0", "huber_loss_backward>zeros_like");
+    record_bounded(y, x, target, BoundedBackward { name, op, delta, scale: scale(reduction, x) })
+}
+
+/// The losses, or what becomes of them.
+pub(super) fn reduced(losses: Array, reduction: Reduction) -> Result<Array> {
+    let name = match reduction {
+        Reduction::None => return Ok(losses),
+        Reduction::Mean => "mean",
+        Reduction::Sum => "sum",
+    };
+    context::within(name, || losses.reduce(reducing(reduction), &[], false))
+}
+
+fn reducing(reduction: Reduction) -> ReduceOp {
+    if reduction == Reduction::Mean { ReduceOp::Mean } else { ReduceOp::Sum }
+}
+
+/// What multiplies each element's gradient.
+pub(super) fn scale(reduction: Reduction, x: &Tensor) -> f64 {
+    if reduction == Reduction::Mean { 1.0 / x.numel() as f64 } else { 1.0 }
+}
+
+/// Both operands as autocast has them, when they fit together and the bound is one.
+fn bounded(op: &'static str, x: &Tensor, target: &Tensor, bound: f64) -> Result<[Tensor; 2]> {
+    if x.dims() != target.dims() {
+        return Err(Error::shape(op, format!("{:?} against {:?}", x.dims(), target.dims())));
+    }
+    if bound.is_nan() || bound <= 0.0 {
+        return Err(Error::invalid(op, format!("a bound of {bound}")));
+    }
+    let _op = context::op(op);
+    let target = full(target)?;
+    Ok([full(x)?, target])
+}
+
+fn record_bounded(y: Array, x: &Tensor, target: &Tensor, backward: BoundedBackward) -> Result<Tensor> {
+    record(y, &[x, target], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("target", target.array())?;
+        Ok(Box::new(backward))
+    })
+}
+
+/// Backward of a loss whose slope is the difference, up to a bound.
+struct BoundedBackward {
+    name: &'static str,
+    op: &'static str,
+    delta: f64,
+    scale: f64,
+}
+
+impl Function for BoundedBackward {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// `grad·scale·min(max(x − target, −delta), delta)`, and its opposite.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (x, target) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(self.op);
+        let mut out: Grads = smallvec![None, None];
+        for (i, sign) in [1.0, -1.0].into_iter().enumerate() {
+            if needs.input(i) {
+                let slope = Array::empty(x.device(), x.dims(), x.dtype())?;
+                x.binary_into(BinaryOp::Sub, &target, &slope)?;
+                slope.unary_(UnaryOp::Clamp { min: -self.delta, max: self.delta })?;
+                slope.unary_(UnaryOp::Affine { mul: sign * self.scale, add: 0.0 })?;
+                slope.binary_(BinaryOp::Mul, grad)?;
+                out[i] = Some(slope);
+            }
+        }
+        saved.done();
+        Ok(out)
+    }
+}
+
+struct MseLossBackward {
+    scale: f64,
+}
+
+impl Function for MseLossBackward {
+    fn name(&self) -> &'static str {
+        "MseLossBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let (x, target) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("mse_loss_backward>zeros_like");
+        let mut out: Grads = smallvec![None, None];
+        for (i, sign) in [1.0, -1.0].into_iter().enumerate() {
+            if needs.input(i) {
+                let op = TernaryOp::MseGrad { scale: sign * self.scale };
+                out[i] = Some(Array::ternary(op, grad, &x, &target, x.dims())?);
+            }
+        }
+        saved.done();
+        Ok(out)
+    }
+}

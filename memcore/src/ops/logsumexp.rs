@@ -1,0 +1,67 @@
+//! The logarithm of a sum of exponentials.
+
+use smallvec::smallvec;
+
+use super::autocast::full;
+use super::reduce::kept_dims;
+use super::shape::Dims;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `ln Σ eˣ` over `axes`, which stay with size 1 when `keepdim`; without overflow, by the largest element. Saves input and result.
+///
+/// # Errors
+/// [`Error::Shape`] for no axis, or one that does not exist; those of the device.
+pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    if axes.is_empty() {
+        return Err(Error::shape("logsumexp", "over no axis"));
+    }
+    let _op = context::op("logsumexp");
+    let x = &full(x)?;
+    let largest = context::within("amax", || x.array().reduce(ReduceOp::Max, axes, true))?;
+    {
+        // Where it is infinite it takes no part: 0·∞ is NaN, which alone differs from itself.
+        let marked = context::within("abs>resize_", || largest.affine(0.0, 0.0))?;
+        let infinite = context::within("eq", || marked.binary(BinaryOp::Ne, &marked))?;
+        largest.masked_fill_(&infinite, 0.0)?;
+        drop(infinite);
+    }
+    let shares = context::within("sub", || x.array().binary(BinaryOp::Sub, &largest))?;
+    shares.unary_(UnaryOp::Exp)?;
+    let y = shares.reduce_made_by(Some("sum>resize_"), ReduceOp::Sum, axes, keepdim)?;
+    y.unary_(UnaryOp::Log)?;
+    y.binary_(BinaryOp::ADD, &largest.view(y.dims())?)?;
+    drop(shares);
+    drop(largest);
+    record(y.clone(), &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("result", &y)?;
+        Ok(Box::new(LogsumexpBackward { kept: kept_dims(x.dims(), axes) }))
+    })
+}
+
+struct LogsumexpBackward {
+    /// The result's sizes, with the reduced axes in place.
+    kept: Dims,
+}
+
+impl Function for LogsumexpBackward {
+    fn name(&self) -> &'static str {
+        "LogsumexpBackward0"
+    }
+
+    /// `grad · e^(x − result)`.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (x, y) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let difference = context::within("sub", || x.binary(BinaryOp::Sub, &y.view(&self.kept)?))?;
+        let shares = context::within("exp", || difference.unary(UnaryOp::Exp))?;
+        let out = context::within("mul", || grad.view(&self.kept)?.mul(&shares))?;
+        drop(shares);
+        drop(difference);
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
+}

@@ -1,0 +1,397 @@
+//! Operators in more forms (transposed operands, more dimensions, a type that is asked for, two types), and further functions: they allocate and free
+//! what PyTorch's do, in the same order, by the same operators of the same nodes.
+//!
+//! The expectation is `golden/further_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
+
+mod common;
+#[path = "common/labelled.rs"]
+mod labelled;
+
+use labelled::{Row, assert_same, data, leaf};
+use memcore::backend::kernel::Reduction;
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
+
+const F32: DType = DType::F32;
+const HALVES: [(&str, DType); 2] = [("f16", DType::F16), ("bf16", DType::BF16)];
+const REDUCTIONS: [(&str, Reduction); 3] =
+    [("mean", Reduction::Mean), ("sum", Reduction::Sum), ("none", Reduction::None)];
+
+type One = fn(&Tensor) -> Result<Tensor>;
+type Two = fn(&Tensor, &Tensor) -> Result<Tensor>;
+
+/// Under autocast, or without a tape, where the name says so.
+fn row(
+    name: impl Into<String>,
+    dtype: DType,
+    inputs: impl Fn(&Device, DType) -> Vec<Tensor> + 'static,
+    run: impl Fn(&[Tensor]) -> Result<Tensor> + 'static,
+) -> Row {
+    let name = name.into();
+    Row {
+        autocast: name.contains("autocast"),
+        records: !name.ends_with("no_grad"),
+        name,
+        dtype,
+        parameters: Box::new(|_, _| Vec::new()),
+        inputs: Box::new(inputs),
+        run: Box::new(move |_, t| run(t)),
+    }
+}
+
+fn of(dims: &'static [usize]) -> impl Fn(&Device, DType) -> Vec<Tensor> {
+    move |d, t| vec![leaf(d, dims, t)]
+}
+
+/// What a function makes of it lies the other way round: the gradient arrives transposed.
+fn turned_back(x: &Tensor) -> Result<Tensor> {
+    ops::contiguous(&ops::t(x)?)
+}
+
+fn dropout_and_index_select(rows: &mut Vec<Row>) {
+    let dropout: One = |x| ops::dropout(x, 0.1, true);
+    rows.extend([
+        row("dropout_turned", F32, of(&[256, 64]), move |t| dropout(&ops::t(&t[0])?)),
+        row("dropout_f16_turned", DType::F16, of(&[256, 64]), move |t| dropout(&ops::t(&t[0])?)),
+        row("dropout_4d_turned", F32, of(&[4, 6, 8, 10]), move |t| dropout(&ops::transpose(&t[0], 1, 2)?)),
+        row("dropout_part", F32, of(&[64, 256]), move |t| dropout(&ops::narrow(&t[0], 1, 0, 100)?)),
+        row("dropout_part_turned", F32, of(&[64, 256]), move |t| dropout(&ops::t(&ops::narrow(&t[0], 1, 0, 100)?)?)),
+        row("dropout_expanded", F32, of(&[1, 256]), move |t| dropout(&ops::expand(&t[0], &[64, 256])?)),
+    ]);
+    let mut select = |name: &str, dims: &'static [usize], axis: usize, turn: One| {
+        let inputs = move |d: &Device, t| vec![leaf(d, dims, t), data(d, &[40], DType::I64)];
+        rows.push(row(name, F32, inputs, move |t| ops::index_select(&turn(&t[0])?, axis, &t[1])));
+    };
+    let plain: One = |x| Ok(x.clone());
+    select("index_select_turned", &[256, 64], 0, ops::t);
+    select("index_select_turned_1", &[256, 64], 1, ops::t);
+    select("index_select_1", &[64, 256], 1, plain);
+    select("index_select_3d_1", &[4, 64, 32], 1, plain);
+    select("index_select_3d_turned_1", &[4, 32, 64], 1, |x| ops::transpose(x, 1, 2));
+    select("index_select_3d_turned_2", &[4, 32, 64], 2, |x| ops::transpose(x, 1, 2));
+    let inputs = |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)];
+    rows.push(row("index_select_turned_grad", F32, inputs, |t| turned_back(&ops::index_select(&t[0], 0, &t[1])?)));
+}
+
+/// Weight, bias, running mean and variance.
+fn channels(d: &Device, count: usize) -> Vec<Tensor> {
+    vec![leaf(d, &[count], F32), leaf(d, &[count], F32), data(d, &[count], F32), data(d, &[count], F32)]
+}
+
+fn batch_norm(p: &[Tensor], x: &Tensor, training: bool, affine: bool) -> Result<Tensor> {
+    let running = ops::RunningStats { mean: p[2].array(), var: p[3].array() };
+    let options = ops::BatchNormOptions { training, momentum: 0.1, eps: 1e-5 };
+    ops::batch_norm(x, affine.then_some(&p[0]), affine.then_some(&p[1]), Some(running), options)
+}
+
+/// Of matrices and pictures whose dimensions lie in several orders: before and behind it.
+fn batch_norms(rows: &mut Vec<Row>) {
+    const PLANES: &[usize] = &[8, 16, 20, 20];
+    let plain: One = |x| Ok(x.clone());
+    let turn: One = |x| ops::transpose(x, 0, 1);
+    let channels_first: One = |x| ops::permute(x, &[0, 3, 1, 2]);
+    let channels_last: One = |x| ops::contiguous(&ops::permute(x, &[0, 2, 3, 1])?);
+    let turn_back: One = |x| ops::contiguous(&ops::transpose(x, 0, 1)?);
+    let forms: [(&str, &[usize], One, One); 14] = [
+        ("_turned", &[16, 8, 20, 20], turn, plain),
+        ("_nhwc", &[8, 20, 20, 16], channels_first, plain),
+        ("_turned_grad", PLANES, plain, turn_back),
+        ("_nhwc_grad", PLANES, plain, channels_last),
+        ("_nhwc_both", &[8, 20, 20, 16], channels_first, channels_last),
+        ("_turned_both", &[16, 8, 20, 20], turn, turn_back),
+        ("_2d", &[64, 256], plain, plain),
+        ("_2d_turned", &[256, 64], ops::t, plain),
+        ("_2d_turned_grad", &[64, 256], plain, turned_back),
+        ("_2d_turned_both", &[256, 64], ops::t, turned_back),
+        ("_3d", &[4, 256, 24], plain, plain),
+        ("_3d_turned", &[4, 24, 256], |x| ops::transpose(x, 1, 2), plain),
+        ("_2d_summed", &[64, 256], plain, ops::sum),
+        ("_summed", PLANES, plain, ops::sum),
+    ];
+    let mut add = |name: String, dtype, dims: &'static [usize], wants: bool, affine: bool, before: One, after: One| {
+        let count = if name.contains("_2d") || name.contains("_3d") { 256 } else { 16 };
+        let training = !name.contains("eval");
+        let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
+        let mut row = row(name, dtype, input, |_| unreachable!());
+        row.parameters = Box::new(move |d, _| channels(d, count));
+        row.run = Box::new(move |p, t| after(&batch_norm(p, &before(&t[0])?, training, affine)?));
+        rows.push(row);
+    };
+    for mode in ["", "_eval"] {
+        for &(form, dims, before, after) in &forms {
+            add(format!("batch_norm{mode}{form}"), F32, dims, true, true, before, after);
+        }
+        let nhwc: &[usize] = &[8, 20, 20, 16];
+        for (form, dims, before) in [("", PLANES, plain), ("_2d", &[64, 256], plain), ("_nhwc", nhwc, channels_first)] {
+            add(format!("batch_norm{mode}{form}_plain"), F32, dims, true, false, before, plain);
+            add(format!("batch_norm{mode}{form}_data"), F32, dims, false, true, before, plain);
+        }
+        add(format!("batch_norm{mode}_2d_f16"), DType::F16, &[64, 256], true, true, plain, plain);
+        add(format!("batch_norm{mode}_nhwc_f16"), DType::F16, nhwc, true, true, channels_first, plain);
+        add(format!("batch_norm{mode}_data_f16"), DType::F16, PLANES, false, true, plain, plain);
+        add(format!("batch_norm{mode}_2d_no_grad"), F32, &[64, 256], true, true, plain, plain);
+    }
+}
+
+/// Predictions, and targets without the dimension of the classes.
+fn classes(dims: &'static [usize]) -> impl Fn(&Device, DType) -> Vec<Tensor> {
+    move |d, t| {
+        let targets: Vec<usize> = if dims.len() == 1 { vec![] } else { [&dims[..1], &dims[2..]].concat() };
+        vec![leaf(d, dims, t), data(d, &targets, DType::I64)]
+    }
+}
+
+fn losses_of_classes(rows: &mut Vec<Row>) {
+    type Loss = fn(&Tensor, &Tensor, Reduction) -> Result<Tensor>;
+    const PIXELS: &[usize] = &[2, 6, 10, 16];
+    let both: [(&str, Loss); 2] = [("cross_entropy", ops::cross_entropy), ("nll_loss", ops::nll_loss)];
+    let forms: [(&str, &[usize]); 5] =
+        [("1d", &[256]), ("2d", &[64, 256]), ("3d", &[2, 6, 160]), ("4d", PIXELS), ("5d", &[2, 6, 5, 8, 4])];
+    for (reduced, reduction) in REDUCTIONS {
+        for (name, f) in both {
+            for (form, dims) in forms {
+                let run = move |t: &[Tensor]| f(&t[0], &t[1], reduction);
+                rows.push(row(format!("{name}_{form}_{reduced}"), F32, classes(dims), run));
+            }
+        }
+        for (form, dims) in [("", &[64, 256][..]), ("_4d", PIXELS)] {
+            let run = move |t: &[Tensor]| ops::cross_entropy_smooth(&t[0], &t[1], reduction, 0.1);
+            rows.push(row(format!("cross_entropy_smooth{form}_{reduced}"), F32, classes(dims), run));
+        }
+    }
+    let mean: [Two; 2] =
+        [|x, t| ops::cross_entropy(x, t, Reduction::Mean), |x, t| ops::nll_loss(x, t, Reduction::Mean)];
+    let each: [Two; 2] =
+        [|x, t| ops::cross_entropy(x, t, Reduction::None), |x, t| ops::nll_loss(x, t, Reduction::None)];
+    let lines = |d: &Device, t| vec![leaf(d, &[2, 160, 6], t), data(d, &[2, 160], DType::I64)];
+    let pixels = |d: &Device, t| vec![leaf(d, &[2, 10, 16, 6], t), data(d, &[2, 10, 16], DType::I64)];
+    let turned_targets = |d: &Device, t| vec![leaf(d, PIXELS, t), data(d, &[2, 16, 10], DType::I64)];
+    let weighted = |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, &[64], DType::I64), leaf(d, &[64, 2], t)];
+    rows.extend([
+        row("cross_entropy_3d_turned", F32, lines, move |t| mean[0](&ops::transpose(&t[0], 1, 2)?, &t[1])),
+        row("nll_loss_3d_turned", F32, lines, move |t| mean[1](&ops::transpose(&t[0], 1, 2)?, &t[1])),
+        row("cross_entropy_4d_turned", F32, pixels, move |t| mean[0](&ops::permute(&t[0], &[0, 3, 1, 2])?, &t[1])),
+        row("cross_entropy_4d_turned_targets", F32, turned_targets, move |t| {
+            mean[0](&t[0], &ops::transpose(&t[1], 1, 2)?)
+        }),
+        row("cross_entropy_4d_f16", DType::F16, classes(PIXELS), move |t| mean[0](&t[0], &t[1])),
+        row("cross_entropy_4d_autocast_f16", DType::F16, classes(PIXELS), move |t| mean[0](&t[0], &t[1])),
+        row("cross_entropy_3d_autocast_f16", DType::F16, classes(&[2, 6, 160]), move |t| mean[0](&t[0], &t[1])),
+        row("nll_loss_4d_autocast_bf16", DType::BF16, classes(PIXELS), move |t| mean[1](&t[0], &t[1])),
+        row("nll_loss_3d_none_turned_grad", F32, classes(&[2, 6, 160]), move |t| turned_back(&each[1](&t[0], &t[1])?)),
+        row("cross_entropy_3d_none_summed", F32, classes(&[2, 6, 160]), move |t| ops::sum(&each[0](&t[0], &t[1])?)),
+        row("cross_entropy_4d_none_summed", F32, classes(PIXELS), move |t| ops::sum(&each[0](&t[0], &t[1])?)),
+        row("nll_loss_2d_none_summed", F32, classes(&[64, 256]), move |t| ops::sum(&each[1](&t[0], &t[1])?)),
+        row("nll_loss_2d_none_weighted", F32, weighted, move |t| {
+            ops::mul(&each[1](&t[0], &t[1])?, &ops::select(&t[2], 1, 0)?.detach())
+        }),
+    ]);
+}
+
+/// Softmax and sums with `dtype=`.
+fn in_a_type(rows: &mut Vec<Row>) {
+    type As = fn(&Tensor, DType) -> Result<Tensor>;
+    let forms: [(&str, As); 11] = [
+        ("softmax", |x, t| ops::softmax_as(x, 1, t)),
+        ("log_softmax", |x, t| ops::log_softmax_as(x, 1, t)),
+        ("softmax_0", |x, t| ops::softmax_as(x, 0, t)),
+        ("log_softmax_0", |x, t| ops::log_softmax_as(x, 0, t)),
+        ("sum", |x, t| ops::sum_as(x, &[], false, t)),
+        ("sum_dim", |x, t| ops::sum_as(x, &[0], false, t)),
+        ("sum_dims_kept", |x, t| ops::sum_as(x, &[0, 1], true, t)),
+        ("mean", |x, t| ops::mean_as(x, &[], false, t)),
+        ("mean_dim", |x, t| ops::mean_as(x, &[1], false, t)),
+        ("softmax_turned_grad", |x, t| turned_back(&ops::softmax_as(x, 1, t)?)),
+        ("sum_big", |x, t| ops::sum_as(x, &[], false, t)),
+    ];
+    let narrow: [(&str, As); 4] = [
+        ("softmax_f32", |x, t| ops::softmax_as(x, 1, t)),
+        ("log_softmax_f32", |x, t| ops::log_softmax_as(x, 1, t)),
+        ("sum_f32", |x, t| ops::sum_as(x, &[], false, t)),
+        ("mean_f32", |x, t| ops::mean_as(x, &[1], false, t)),
+    ];
+    for (n, dtype) in HALVES {
+        for (name, f) in forms {
+            let dims: &[usize] = if name == "sum_big" { &[4096, 1024] } else { &[64, 256] };
+            rows.push(row(format!("{name}_dtype_{n}"), dtype, of(dims), move |t| f(&t[0], F32)));
+        }
+        for (name, f) in narrow {
+            let inputs = |d: &Device, _| vec![leaf(d, &[64, 256], F32)];
+            rows.push(row(format!("{name}_dtype_{n}"), dtype, inputs, move |t| f(&t[0], dtype)));
+        }
+        rows.extend([
+            row(format!("softmax_turned_dtype_{n}"), dtype, of(&[256, 64]), |t| {
+                ops::softmax_as(&ops::t(&t[0])?, 1, F32)
+            }),
+            row(format!("softmax_dtype_{n}_same"), dtype, of(&[64, 256]), move |t| ops::softmax_as(&t[0], 1, dtype)),
+            row(format!("softmax_dtype_autocast_{n}"), dtype, of(&[64, 256]), |t| ops::softmax_as(&t[0], 1, F32)),
+            row(format!("sum_dtype_autocast_{n}"), dtype, of(&[64, 256]), |t| ops::sum_as(&t[0], &[], false, F32)),
+        ]);
+    }
+}
+
+fn of_two_types(rows: &mut Vec<Row>) {
+    let all: [(&str, Two); 7] = [
+        ("add", ops::add),
+        ("sub", ops::sub),
+        ("mul", ops::mul),
+        ("div", ops::div),
+        ("maximum", ops::maximum),
+        ("minimum", ops::minimum),
+        ("l1", |a, b| ops::l1_loss(a, b, Reduction::Mean)),
+    ];
+    for (n, dtype) in HALVES {
+        for (name, f) in all {
+            let first = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[64, 256], F32)];
+            let second = |d: &Device, t| vec![leaf(d, &[64, 256], F32), leaf(d, &[64, 256], t)];
+            let scalar = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[], F32)];
+            rows.push(row(format!("{name}_{n}_f32"), dtype, first, move |t| f(&t[0], &t[1])));
+            rows.push(row(format!("{name}_f32_{n}"), dtype, second, move |t| f(&t[0], &t[1])));
+            // The absolute error of two sizes is refused.
+            if name != "l1" {
+                rows.push(row(format!("{name}_{n}_f32_scalar"), dtype, scalar, move |t| f(&t[0], &t[1])));
+            }
+        }
+    }
+    let whole: [(&str, Two); 4] = [("mul", ops::mul), ("add", ops::add), ("div", ops::div), ("sub", ops::sub)];
+    let beside =
+        |dims: &'static [usize], other| move |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, dims, other)];
+    for (name, f) in whole {
+        rows.push(row(format!("{name}_f32_i64"), F32, beside(&[64, 256], DType::I64), move |t| f(&t[0], &t[1])));
+    }
+    rows.extend([
+        row("mul_f32_bool", F32, beside(&[64, 256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
+        row("mul_f16_bool", DType::F16, beside(&[64, 256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
+        row("mul_f32_bool_bcast", F32, beside(&[256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
+        row(
+            "mul_bool_f32",
+            F32,
+            |d, t| vec![data(d, &[64, 256], DType::Bool), leaf(d, &[64, 256], t)],
+            |t| ops::mul(&t[0], &t[1]),
+        ),
+    ]);
+}
+
+/// Each of a matrix, contiguous or transposed, with a transposed gradient, under autocast and in bfloat16.
+fn activations(rows: &mut Vec<Row>) {
+    let all: [(&str, One); 8] = [
+        ("elu", |x| ops::elu(x, 1.0)),
+        ("softplus", ops::softplus),
+        ("hardswish", ops::hardswish),
+        ("hardsigmoid", ops::hardsigmoid),
+        ("hardtanh", |x| ops::hardtanh(x, -1.0, 1.0)),
+        ("relu6", ops::relu6),
+        ("mish", ops::mish),
+        ("logsigmoid", ops::log_sigmoid),
+    ];
+    for (name, f) in all {
+        in_every_form(rows, name, f);
+        rows.push(row(format!("{name}_turned_grad"), F32, of(&[64, 256]), move |t| turned_back(&f(&t[0])?)));
+    }
+    in_every_form(rows, "logsumexp", |x| ops::logsumexp(x, &[1], false));
+    rows.extend([
+        row("logsumexp_kept", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[1], true)),
+        row("logsumexp_0", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[0], false)),
+        row("logsumexp_all", F32, of(&[64, 256]), |t| ops::logsumexp(&t[0], &[0, 1], false)),
+    ]);
+}
+
+fn in_every_form(rows: &mut Vec<Row>, name: &str, f: One) {
+    rows.extend([
+        row(name, F32, of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_turned"), F32, of(&[256, 64]), move |t| f(&ops::t(&t[0])?)),
+        row(format!("{name}_autocast_f16"), DType::F16, of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_bf16"), DType::BF16, of(&[64, 256]), move |t| f(&t[0])),
+    ]);
+}
+
+fn losses_of_distances(rows: &mut Vec<Row>) {
+    type Loss = fn(&Tensor, &Tensor, Reduction) -> Result<Tensor>;
+    let all: [(&str, Loss); 3] = [
+        ("smooth_l1", |x, t, r| ops::smooth_l1_loss(x, t, r, 1.0)),
+        ("huber", |x, t, r| ops::huber_loss(x, t, r, 1.0)),
+        ("bce_logits", ops::binary_cross_entropy_with_logits),
+    ];
+    let target = |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 256], t)];
+    for (name, f) in all {
+        for (reduced, reduction) in REDUCTIONS {
+            rows.push(row(format!("{name}_{reduced}"), F32, target, move |t| f(&t[0], &t[1], reduction)));
+        }
+        let both = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[64, 256], t)];
+        let turned = |d: &Device, t| vec![leaf(d, &[256, 64], t), data(d, &[64, 256], t)];
+        let mean = move |x: &Tensor, t: &Tensor| f(x, t, Reduction::Mean);
+        rows.extend([
+            row(format!("{name}_both"), F32, both, move |t| mean(&t[0], &t[1])),
+            row(format!("{name}_autocast_f16"), DType::F16, target, move |t| mean(&t[0], &t[1])),
+            row(format!("{name}_turned"), F32, turned, move |t| mean(&ops::t(&t[0])?, &t[1])),
+        ]);
+    }
+    let bounded = |beta| move |t: &[Tensor]| ops::smooth_l1_loss(&t[0], &t[1], Reduction::Mean, beta);
+    rows.extend([
+        row("smooth_l1_beta", F32, target, bounded(0.5)),
+        row("smooth_l1_beta0", F32, target, bounded(0.0)),
+        row("huber_delta", F32, target, |t| ops::huber_loss(&t[0], &t[1], Reduction::Mean, 2.0)),
+    ]);
+}
+
+/// In four groups, one, as many as channels; and pictures made larger.
+fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
+    const PLANES: &[usize] = &[8, 16, 20, 20];
+    let plain: One = |x| Ok(x.clone());
+    let turn: One = |x| ops::transpose(x, 0, 1);
+    let mut add = |name: String, dtype, dims: &'static [usize], groups, before: One, after: One| {
+        let affine = !name.contains("plain");
+        let wants = !name.ends_with("data");
+        let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
+        let mut row = row(name, dtype, input, |_| unreachable!());
+        row.parameters = Box::new(|d, _| channels(d, 16));
+        row.run = Box::new(move |p, t| {
+            let (weight, bias) = (affine.then_some(&p[0]), affine.then_some(&p[1]));
+            after(&ops::group_norm(&before(&t[0])?, groups, weight, bias, 1e-5)?)
+        });
+        rows.push(row);
+    };
+    for (name, groups) in [("", 4), ("_plain", 4), ("_1", 1), ("_channels", 16)] {
+        let name = format!("group_norm{name}");
+        add(name.clone(), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_no_grad"), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_data"), F32, PLANES, groups, plain, plain);
+        add(format!("{name}_autocast_f16"), DType::F16, PLANES, groups, plain, plain);
+        add(format!("{name}_turned"), F32, &[16, 8, 20, 20], groups, turn, plain);
+        add(format!("{name}_turned_grad"), F32, PLANES, groups, plain, |x| ops::contiguous(&ops::transpose(x, 0, 1)?));
+    }
+    for (form, dims) in [("3d", &[8, 16, 50][..]), ("small", &[8, 16, 2, 2]), ("many", &[1024, 16, 20, 20])] {
+        add(format!("group_norm_{form}"), F32, dims, 4, plain, plain);
+    }
+    let border = |borders: &'static [[usize; 2]]| move |t: &[Tensor]| ops::pad(&t[0], borders, 1.0);
+    rows.extend([
+        row("upsample_nearest", F32, of(PLANES), |t| ops::upsample_nearest2d(&t[0], [2, 2])),
+        row("pad", F32, of(&[64, 256]), border(&[[0, 0], [1, 2]])),
+        row("pad_two", F32, of(&[64, 256]), border(&[[3, 4], [1, 2]])),
+        row("pad_4d", F32, of(PLANES), border(&[[0, 0], [0, 0], [1, 1], [1, 1]])),
+    ]);
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    activations(&mut rows);
+    losses_of_distances(&mut rows);
+    groups_and_larger_pictures(&mut rows);
+    dropout_and_index_select(&mut rows);
+    batch_norms(&mut rows);
+    losses_of_classes(&mut rows);
+    in_a_type(&mut rows);
+    of_two_types(&mut rows);
+    rows
+}
+
+const RECORDED: &str = include_str!("golden/further_events.json");
+
+#[test]
+fn every_row_is_as_pytorch_2_11_ran_it() {
+    assert_same(&rows(), RECORDED, "2.11", &Profile::torch_2_11(90));
+}
+
+#[test]
+fn every_row_is_as_pytorch_2_15_ran_it() {
+    assert_same(&rows(), RECORDED, "2.15", &Profile::torch_2_15(90));
+}
