@@ -3,11 +3,11 @@
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid, THREADS};
+use crate::launch::{Argument, Context, Grid, THREADS};
 
 /// `Sizes` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Sizes {
     pub(crate) m: u32,
     pub(crate) n: u32,
@@ -96,7 +96,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
 
 /// Runs a product whose argument begins with its sizes: `args` makes it. `kernels` is the one with the forms, and the
 /// one on tensor cores.
-pub(crate) fn run<A: Copy>(
+pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
     kernels: [Kernel; 2],
     dtype: DType,

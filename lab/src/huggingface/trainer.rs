@@ -259,12 +259,12 @@ pub fn train_from(
         return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
     }
     device.synchronize()?;
-    let (usage, rings) = (device.usage(), device.rings());
+    let (usage, rings, overheads) = (device.usage(), device.rings(), device.overheads());
     continuation.end(&trainer.parts(), first + done)?;
     let parameters = trainer.parameter_count();
     let mut rows = std::mem::take(&mut trainer.rows);
     drop(trainer);
     rows.push(Row::take(device, "end"));
     let peak = usage.at_peak();
-    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, parameters, accuracy: None, interrupted })
+    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, overheads, parameters, accuracy: None, interrupted })
 }
