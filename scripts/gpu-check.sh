@@ -40,15 +40,15 @@ pack() {
     bin=$folder/bin
     rm -rf "$bin" && mkdir -p "$bin" || exit 1
     cd "$root" || exit 1
-    cargo build --release --bin vramlab --bin peer-vramlab || exit 1
+    cargo build --release --workspace --bin vramlab --bin peer-vramlab || exit 1
     take "$target/release/vramlab" vramlab
     take "$target/release/peer-vramlab" peer-vramlab
-    tests=$(cargo test --release -p backend-cuda -p backend-wgpu --test conformance --no-run 2>&1) || { printf '%s\n' "$tests" >&2; exit 1; }
+    tests=$(cargo test --release --workspace --test conformance --no-run 2>&1) || { printf '%s\n' "$tests" >&2; exit 1; }
     for backend in cuda wgpu; do
         take "$(built "$(printf '%s\n' "$tests" | grep -A1 "backend-$backend")
 $(printf '%s\n' "$tests" | grep "backend_$backend")" conformance)" "conformance-$backend"
     done
-    benches=$(cargo bench -p benches --bench kernels --bench training --no-run 2>&1) || { printf '%s\n' "$benches" >&2; exit 1; }
+    benches=$(cargo bench --workspace --bench kernels --bench training --no-run 2>&1) || { printf '%s\n' "$benches" >&2; exit 1; }
     take "$(built "$benches" kernels)" bench-kernels
     take "$(built "$benches" training)" bench-training
     [ -z "${2:-}" ] || cp "$2" "$bin/peer_torch.py" || exit 1

@@ -111,7 +111,8 @@ pub(crate) fn run<A: Argument>(
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
     if splits > 1 {
-        sizes.split_k = sizes.k.div_ceil(splits);
+        // Tensor cores' operands are read by eights, which begin where a part does.
+        sizes.split_k = sizes.k.div_ceil(splits).next_multiple_of(8);
         sizes.splits = sizes.k.div_ceil(sizes.split_k);
         sizes.partial = ctx.scratch.address;
     }
