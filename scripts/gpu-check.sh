@@ -18,43 +18,42 @@ most_bytes=$((64 << 20))
 
 # ---- on the machine that builds ----
 
-# The path of what cargo says that it built: a name ends with a hash.
+# Of cargo's messages, where the program of this package and name is.
 built() {
-    path=$(printf '%s\n' "$1" | sed -n "s/.*(\(.*$2-[0-9a-f]*\)).*/\1/p" | tail -1)
-    case $path in
-        '') echo "cargo does not say where $2 is:" >&2; printf '%s\n' "$1" >&2; exit 1 ;;
-        /*) echo "$path" ;;
-        *) echo "$root/$path" ;;
-    esac
+    path=$(grep "/$1#" "$folder/messages" | grep "\"name\":\"$2\"" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+    [ -n "$path" ] || echo "cargo does not say where $2 of $1 is" >&2
+    echo "$path"
+}
+
+# Builds, and keeps what cargo says.
+build() {
+    cargo "$@" --workspace --message-format=json >>"$folder/messages" || exit 1
 }
 
 take() {
     cp "$1" "$bin/$2" && strip "$bin/$2" || exit 1
 }
 
-# Builds what is needed and packs it beside this script.
+# Builds what is needed and packs it beside this script. The whole workspace at once: other features of a library would
+# be another library.
 pack() {
     folder=$1
-    root=$(dirname "$here")
-    target=${CARGO_TARGET_DIR:-$root/target}
     bin=$folder/bin
-    rm -rf "$bin" && mkdir -p "$bin" || exit 1
-    cd "$root" || exit 1
-    cargo build --release --workspace --bin vramlab --bin peer-vramlab || exit 1
-    take "$target/release/vramlab" vramlab
-    take "$target/release/peer-vramlab" peer-vramlab
-    tests=$(cargo test --release --workspace --test conformance --no-run 2>&1) || { printf '%s\n' "$tests" >&2; exit 1; }
-    for backend in cuda wgpu; do
-        take "$(built "$(printf '%s\n' "$tests" | grep -A1 "backend-$backend")
-$(printf '%s\n' "$tests" | grep "backend_$backend")" conformance)" "conformance-$backend"
-    done
-    benches=$(cargo bench --workspace --bench kernels --bench training --no-run 2>&1) || { printf '%s\n' "$benches" >&2; exit 1; }
-    take "$(built "$benches" kernels)" bench-kernels
-    take "$(built "$benches" training)" bench-training
+    rm -rf "$bin" && mkdir -p "$bin" && : >"$folder/messages" || exit 1
+    cd "$(dirname "$here")" || exit 1
+    build build --release --bin vramlab --bin peer-vramlab
+    build test --release --no-run --test conformance
+    build bench --no-run --bench kernels --bench training
+    take "$(built cli vramlab)" vramlab
+    take "$(built benches peer-vramlab)" peer-vramlab
+    take "$(built backend-cuda conformance)" conformance-cuda
+    take "$(built backend-wgpu conformance)" conformance-wgpu
+    take "$(built benches kernels)" bench-kernels
+    take "$(built benches training)" bench-training
     [ -z "${2:-}" ] || cp "$2" "$bin/peer_torch.py" || exit 1
     cp "$here/gpu-check.sh" "$folder/" || exit 1
     (cd "$bin" && wc -c ./*) || exit 1
-    tar -C "$folder" -czf "$folder/bin.tar.gz" bin && rm -r "$bin" || exit 1
+    tar -C "$folder" -czf "$folder/bin.tar.gz" bin && rm -r "$bin" "$folder/messages" || exit 1
     bytes=$(cat "$folder/bin.tar.gz" "$folder/gpu-check.sh" | wc -c)
     echo "packed into $folder: $bytes bytes, compressed"
     [ "$bytes" -le "$most_bytes" ] || { echo "more than the $most_bytes bytes that can be carried" >&2; exit 1; }
@@ -139,8 +138,8 @@ check_conformance() {
 # The same card through Vulkan.
 check_wgpu() {
     has wgpu conformance-wgpu || return
-    case $("$bin/vramlab" devices 2>/dev/null) in
-        *wgpu*DiscreteGpu* | *wgpu*"discrete"*) ;;
+    case $("$bin/vramlab" -q devices --json - 2>/dev/null) in
+        *'"backend":"wgpu"'*'"kind":"discrete"'*) ;;
         *) skip wgpu "no discrete GPU that Vulkan knows"; return ;;
     esac
     run wgpu env REQUIRE_DEVICE=wgpu "$bin/conformance-wgpu" --quiet

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use backend_cuda::Cuda;
 use lab::experiments::{Setup, by_name};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{self, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         trial("bridge::each_step_is_what_the_driver_gave", steps),
         trial("bridge::little_is_unexplained_after_training", bridge),
         trial("workspace::predictions_know_it", predictions),
+        trial("compiler::a_device_opens_as_it_does_for_a_user", as_a_user),
     ];
     for name in ["mlp", "simple-cnn", "gpt"] {
         trials.push(trial(&format!("workspace::on_paper_as_on_the_device::{name}"), move || workspace(name)));
@@ -73,6 +75,14 @@ fn steps() -> Result<(), String> {
     let (parts, info) = (cuda.overheads(), cuda.memory_info().ok_or("no memory info")?);
     let sum: u64 = parts.iter().map(|part| part.bytes).sum();
     equal("all parts", sum, info.total_bytes - info.free_bytes)
+}
+
+/// Not with the tests' compiler, but with what stands in for NVRTC.
+fn as_a_user() -> Result<(), String> {
+    equal("devices", Cuda::count().map_err(|error| error.to_string())?, 1)?;
+    let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
+    cuda.load_kernels().map_err(|error| error.to_string())?;
+    equal("files of kernels", cuda.memory_steps().modules.len(), 13)
 }
 
 /// After a run: the library has loaded its kernels by then, and only what no step measures is left.

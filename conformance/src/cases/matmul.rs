@@ -91,7 +91,7 @@ fn views(dtype: DType) -> Vec<Case> {
 /// Sizes beyond a tile's whose rows may be read eight elements at a time; and where that ends early, or cannot be.
 fn eights(dtype: DType) -> Vec<Case> {
     let case = |name: &str, [batch, m, n, k]: [usize; 4], view: fn(CaseBuilder) -> CaseBuilder| {
-        let a = view(Case::on(dtype, &format!("eights{name}")).read("a", &[batch, m, k], Range(-1.0, 1.0)));
+        let a = view(Case::on(dtype, format!("eights{name}")).read("a", &[batch, m, k], Range(-1.0, 1.0)));
         let b = view(a.read("b", &[batch, k, n], Range(-1.0, 1.0)));
         finish(b.write("out", &[batch, m, n]), [batch, m, n, k], 1.0, 0.0)
     };
