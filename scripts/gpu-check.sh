@@ -27,22 +27,22 @@ built() {
 
 # Builds, and keeps what cargo says.
 build() {
-    cargo "$@" --workspace --message-format=json >>"$folder/messages" || exit 1
+    cargo "$@" --profile "${PROFILE:-release}" --workspace --message-format=json >>"$folder/messages" || exit 1
 }
 
 take() {
     cp "$1" "$bin/$2" && strip "$bin/$2" || exit 1
 }
 
-# Builds what is needed and packs it beside this script. The whole workspace at once: other features of a library would
+# Builds what is needed and packs it beside this script; with PROFILE=dev quickly, for a look at the packing. The whole workspace at once: other features of a library would
 # be another library.
 pack() {
     folder=$1
     bin=$folder/bin
     rm -rf "$bin" && mkdir -p "$bin" && : >"$folder/messages" || exit 1
     cd "$(dirname "$here")" || exit 1
-    build build --release --bin vramlab --bin peer-vramlab
-    build test --release --no-run --test conformance
+    build build --bin vramlab --bin peer-vramlab
+    build test --no-run --test conformance
     build bench --no-run --bench kernels --bench training
     take "$(built cli vramlab)" vramlab
     take "$(built benches peer-vramlab)" peer-vramlab
