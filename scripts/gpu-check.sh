@@ -1,47 +1,69 @@
 #!/bin/sh
-# Checks a build on a machine with an NVIDIA GPU and nothing else: no Rust, no network.
+# Checks a build on a machine with an NVIDIA GPU: no Rust, no network, nothing of the source tree.
 #
-# On a machine that builds:   scripts/gpu-check.sh pack FOLDER
-# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|conformance|wgpu|experiments|train|bench|torch]...
+# On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py]
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|conformance|wgpu|kernels|training|experiments|torch]...
 #
-# Without names every part runs. A part whose binary or tool is missing is skipped, with a word. Each writes one JSON
-# file into RESULTS (gpu-check-results): what ran, its exit code, how long it took, and where its output is.
+# Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
+# is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
+# results.json, all of them as one list. LIBRARIES names folders with libnvrtc and libcublasLt where they are in no usual place.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
-parts="devices conformance wgpu experiments train bench torch"
+limit=${LIMIT:-600}
+parts="devices train conformance wgpu kernels training experiments torch"
+# What can be carried to a machine at once.
+most_bytes=$((64 << 20))
 
-# Builds what is needed and copies it beside this script.
+# ---- on the machine that builds ----
+
+# Of cargo's messages, where the program of this package and name is.
+built() {
+    path=$(grep "/$1#" "$folder/messages" | grep "\"name\":\"$2\"" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+    [ -n "$path" ] || echo "cargo does not say where $2 of $1 is" >&2
+    echo "$path"
+}
+
+# Builds, and keeps what cargo says.
+build() {
+    cargo "$@" --profile "${PROFILE:-release}" --workspace --message-format=json >>"$folder/messages" || exit 1
+}
+
+take() {
+    cp "$1" "$bin/$2" && strip "$bin/$2" || exit 1
+}
+
+# Builds what is needed and packs it beside this script; with PROFILE=dev quickly, for a look at the packing. The whole workspace at once: other features of a library would
+# be another library.
 pack() {
     folder=$1
-    root=$(dirname "$here")
-    mkdir -p "$folder"
-    (cd "$root" && cargo build --release -p cli) || exit 1
-    target=${CARGO_TARGET_DIR:-$root/target}
-    cp "$target/release/vramlab" "$folder/" || exit 1
-    for backend in cuda wgpu; do
-        # Cargo says where a test binary is: its name ends with a hash.
-        tests=$(cd "$root" && cargo test --release -p "backend-$backend" --test conformance --no-run 2>&1) || exit 1
-        conformance=$(printf '%s\n' "$tests" | sed -n 's/.*(\(.*conformance-[0-9a-f]*\)).*/\1/p' | tail -1)
-        case $conformance in
-            /*) cp "$conformance" "$folder/conformance-$backend" ;;
-            *) cp "$root/$conformance" "$folder/conformance-$backend" ;;
-        esac || exit 1
-    done
-    (cd "$root" && cargo bench -p benches --no-run 2>&1) | sed -n 's/.*(\(.*\/deps\/[a-z_]*-[0-9a-f]*\)).*/\1/p' |
-        while read -r bench; do
-            name=$(basename "$bench" | sed 's/-[0-9a-f]*$//')
-            case $bench in /*) ;; *) bench=$root/$bench ;; esac
-            cp "$bench" "$folder/bench-$name"
-        done
-    cp "$here/gpu-check.sh" "$folder/"
-    echo "packed into $folder"
+    bin=$folder/bin
+    rm -rf "$bin" && mkdir -p "$bin" && : >"$folder/messages" || exit 1
+    cd "$(dirname "$here")" || exit 1
+    build build --bin vramlab --bin peer-vramlab
+    build test --no-run --test conformance
+    build bench --no-run --bench kernels --bench training
+    take "$(built cli vramlab)" vramlab
+    take "$(built benches peer-vramlab)" peer-vramlab
+    take "$(built backend-cuda conformance)" conformance-cuda
+    take "$(built backend-wgpu conformance)" conformance-wgpu
+    take "$(built benches kernels)" bench-kernels
+    take "$(built benches training)" bench-training
+    [ -z "${2:-}" ] || cp "$2" "$bin/peer_torch.py" || exit 1
+    cp "$here/gpu-check.sh" "$folder/" || exit 1
+    (cd "$bin" && wc -c ./*) || exit 1
+    tar -C "$folder" -czf "$folder/bin.tar.gz" bin && rm -r "$bin" "$folder/messages" || exit 1
+    bytes=$(cat "$folder/bin.tar.gz" "$folder/gpu-check.sh" | wc -c)
+    echo "packed into $folder: $bytes bytes, compressed"
+    [ "$bytes" -le "$most_bytes" ] || { echo "more than the $most_bytes bytes that can be carried" >&2; exit 1; }
 }
+
+# ---- on the machine with a GPU ----
 
 # A text as a JSON string.
 quoted() {
-    printf '"%s"' "$(printf '%s' "$1" | tr '\n\t' '  ' | sed 's/\\/\\\\/g; s/"/\\"/g')"
+    printf '"%s"' "$(printf '%s' "$1" | tr '\n\t\r' '   ' | sed 's/\\/\\\\/g; s/"/\\"/g' | tr -d '\000-\037')"
 }
 
 skip() {
@@ -49,88 +71,203 @@ skip() {
     printf '{"part": "%s", "ran": false, "reason": %s}\n' "$1" "$(quoted "$2")" >"$results/$1.json"
 }
 
-# Runs a part: its name, then the command. Its output is kept beside the JSON.
+# Runs a command as (a step of) a part: its name, then the command. Its output is kept beside the JSON; where it is JSON
+# itself (the file NAME.out.json), that is part of it.
 run() {
     part=$1
     shift
     echo "$part: $*"
     begin=$(date +%s)
-    "$@" >"$results/$part.log" 2>&1
+    timeout "$limit" "$@" >"$results/$part.log" 2>&1
     code=$?
     end=$(date +%s)
+    ended=
+    [ $code -ne 124 ] || ended=", ended after $limit s"
     [ $code -eq 0 ] || failed="$failed $part"
-    printf '{"part": "%s", "ran": true, "command": %s, "exit_code": %d, "seconds": %d, "date": "%s", "gpu": %s, "log": "%s.log"}\n' \
-        "$part" "$(quoted "$*")" $code $((end - begin)) "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(quoted "$gpu")" "$part" \
-        >"$results/$part.json"
-    echo "$part: exit code $code after $((end - begin)) s"
-    tail -3 "$results/$part.log" | sed 's/^/    /'
+    outcome=null
+    [ ! -s "$results/$part.out.json" ] || outcome=$(cat "$results/$part.out.json")
+    printf '{"part": "%s", "ran": true, "command": %s, "exit_code": %d, "seconds": %d, "date": "%s", "gpu": %s, "last_words": %s, "log": "%s.log", "outcome": %s}\n' \
+        "$part" "$(quoted "$*")" $code $((end - begin)) "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(quoted "$gpu")" \
+        "$(quoted "$(tail -n 3 "$results/$part.log")")" "$part" "$outcome" >"$results/$part.json"
+    echo "$part: exit code $code after $((end - begin)) s$ended"
+    tail -n 3 "$results/$part.log" | sed 's/^/    /'
+    return $code
+}
+
+# Whether a program came along.
+has() {
+    [ -x "$bin/$2" ] && return
+    skip "$1" "no $2 came along"
+    return 1
+}
+
+# Whether the CUDA backend opens its device; if not, what it says.
+has_cuda() {
+    has "$1" vramlab || return 1
+    reason=$("$bin/vramlab" -q train --model mlp --batch 1 --steps 1 --backend cuda 2>&1 >/dev/null) && return
+    skip "$1" "${reason:-the CUDA backend does not start}"
+    return 1
 }
 
 check_devices() {
-    [ -x "$here/vramlab" ] || { skip devices "no vramlab here"; return; }
-    run devices "$here/vramlab" devices --json "$results/devices-found.json"
+    has devices vramlab || return
+    run devices "$bin/vramlab" devices --json "$results/devices.out.json"
+}
+
+# One network, with and without graphs: the losses have to be the same.
+check_train() {
+    has_cuda train || return
+    for model in mlp gpt; do
+        flags="--model $model --backend cuda --steps 30"
+        # shellcheck disable=SC2086 # flags are words
+        run "train-$model" "$bin/vramlab" train $flags --json "$results/train-$model.out.json" || continue
+        # shellcheck disable=SC2086
+        run "train-$model-graph" "$bin/vramlab" train $flags --cuda-graph --json "$results/train-$model-graph.out.json" || continue
+        losses() { tr -d ' \n' <"$results/$1.out.json" | sed 's/.*"losses":\(\[[^]]*\]\).*/\1/'; }
+        [ "$(losses "train-$model")" = "$(losses "train-$model-graph")" ] && continue
+        echo "train-$model: losses differ with graphs"
+        failed="$failed train-$model-losses"
+    done
 }
 
 check_conformance() {
-    [ -x "$here/conformance-cuda" ] || { skip conformance "no conformance-cuda here"; return; }
-    run conformance env REQUIRE_DEVICE=cuda "$here/conformance-cuda" --quiet
+    has conformance conformance-cuda && has_cuda conformance || return
+    run conformance env REQUIRE_DEVICE=cuda "$bin/conformance-cuda" --quiet
 }
 
 # The same card through Vulkan.
 check_wgpu() {
-    [ -x "$here/conformance-wgpu" ] || { skip wgpu "no conformance-wgpu here"; return; }
-    run wgpu env REQUIRE_DEVICE=wgpu "$here/conformance-wgpu" --quiet
+    has wgpu conformance-wgpu || return
+    case $("$bin/vramlab" -q devices --json - 2>/dev/null) in
+        *'"backend":"wgpu"'*'"kind":"discrete"'*) ;;
+        *) skip wgpu "no discrete GPU that Vulkan knows"; return ;;
+    esac
+    run wgpu env REQUIRE_DEVICE=wgpu "$bin/conformance-wgpu" --quiet
+}
+
+check_kernels() {
+    has kernels bench-kernels && has_cuda kernels || return
+    run kernels "$bin/bench-kernels" --bench --backend cuda --noplot
+}
+
+check_training() {
+    has training bench-training && has_cuda training || return
+    run training "$bin/bench-training" --bench --backend cuda --noplot
 }
 
 check_experiments() {
-    [ -x "$here/vramlab" ] || { skip experiments "no vramlab here"; return; }
-    run experiments "$here/vramlab" run all --backend cuda --json "$results/experiments-outcome.json"
+    has_cuda experiments || return
+    run experiments "$bin/vramlab" run all --backend cuda --json "$results/experiments.out.json"
 }
 
-check_train() {
-    [ -x "$here/vramlab" ] || { skip train "no vramlab here"; return; }
-    run train "$here/vramlab" train --model mlp --backend cuda --json "$results/train-outcome.json"
-}
-
-check_bench() {
-    found=
-    for bench in "$here"/bench-*; do
-        [ -x "$bench" ] || continue
-        found=yes
-        run "$(basename "$bench")" "$bench" --bench
-    done
-    [ -n "$found" ] || skip bench "no benches here"
-}
-
+# The workloads of the comparison, with PyTorch and with vramlab, one after the other; then both medians and their ratio.
 check_torch() {
-    [ -d "$here/torch" ] || { skip torch "no folder torch with scripts of the same programs here"; return; }
+    has torch peer-vramlab && has_cuda torch || return
+    [ -f "$bin/peer_torch.py" ] || { skip torch "no peer_torch.py came along: pack FOLDER peer_torch.py"; return; }
     python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
-        { skip torch "no PyTorch with CUDA here"; return; }
-    for script in "$here"/torch/*.py; do
-        [ -f "$script" ] && run "torch-$(basename "$script" .py)" python3 "$script"
+        { skip torch "no PyTorch that sees a GPU here"; return; }
+    run torch-ours "$bin/peer-vramlab" --device cuda --seconds 3 all || return
+    # Not the libraries that were looked for above: PyTorch has its own.
+    run torch-theirs env LD_LIBRARY_PATH="$own_path" python3 "$bin/peer_torch.py" --device cuda --seconds 3 all || return
+    cat >"$results/ratios.py" <<'PYTHON'
+import json, sys
+
+def rows(path):
+    found = {}
+    for line in open(path):
+        if line.startswith("{"):
+            row = json.loads(line)
+            found[(row["workload"], row["batch"])] = row
+    return found
+
+ours, theirs = rows(sys.argv[1]), rows(sys.argv[2])
+out = []
+for key in theirs:
+    if key not in ours:
+        continue
+    a, b = ours[key], theirs[key]
+    name = key[0] if key[1] is None else f"{key[0]}, batch {key[1]}"
+    ratio = a["ms_per_step_median"] / b["ms_per_step_median"]
+    out.append({"workload": key[0], "batch": key[1], "vramlab_ms": a["ms_per_step_median"],
+                "torch_ms": b["ms_per_step_median"], "vramlab_to_torch": ratio,
+                "vramlab_peak_bytes": a["peak_bytes"], "torch_peak_bytes": b["peak_bytes"],
+                "losses": [a["losses_head"], b["losses_head"]]})
+    print(f"{name}: {a['ms_per_step_median']:.3f} ms, PyTorch {b['ms_per_step_median']:.3f} ms, {ratio:.2f} of its time")
+json.dump(out, open(sys.argv[3], "w"))
+PYTHON
+    run torch python3 "$results/ratios.py" "$results/torch-ours.log" "$results/torch-theirs.log" "$results/torch.out.json"
+    cat "$results/torch.log"
+}
+
+# Where a library lies that the loader does not find by the name that is looked for: the newest in the usual places.
+library() {
+    python=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null)
+    for folder in ${LIBRARIES:-} "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib \
+        /usr/lib/x86_64-linux-gnu /usr/lib64; do
+        ls "$folder/$1".so.1[2-9] 2>/dev/null
+    done | tail -n 1
+    for folder in $python; do
+        ls "$folder"/nvidia/*/lib/"$1".so.1[2-9] 2>/dev/null
+    done | tail -n 1
+}
+
+# NVRTC and cuBLASLt under the names that are looked for first, whatever CUDA they come from.
+find_libraries() {
+    own_path=${LD_LIBRARY_PATH:-}
+    mkdir -p "$results/libraries" || exit 1
+    path=
+    for name in libnvrtc libcublasLt; do
+        found=$(library $name | head -n 1)
+        [ -n "$found" ] || { echo "$name: in none of the usual places"; continue; }
+        echo "$name: $found"
+        ln -sf "$found" "$results/libraries/$name.so"
+        path=$path:$(dirname "$found")
     done
+    # What is on the path already comes first.
+    LD_LIBRARY_PATH=$own_path${own_path:+:}$results/libraries$path
+    export LD_LIBRARY_PATH
 }
 
 if [ "${1:-}" = pack ]; then
-    [ $# -eq 2 ] || { echo "usage: $0 pack FOLDER" >&2; exit 2; }
-    pack "$2"
+    [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 pack FOLDER [peer_torch.py]" >&2; exit 2; }
+    mkdir -p "$2" || exit 1
+    peer=${3:-}
+    case $peer in '' | /*) ;; *) peer=$PWD/$peer ;; esac
+    pack "$(cd "$2" && pwd)" "$peer"
     exit
 fi
 
-mkdir -p "$results" || exit 1
-results=$(cd "$results" && pwd)
-gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -1)
-[ -n "$gpu" ] || { gpu="unknown: no nvidia-smi"; echo "no nvidia-smi here: the parts will say what is missing"; }
-echo "GPU: $gpu"
-failed=
-for part in ${*:-$parts}; do
+for part in "$@"; do
     case " $parts " in
-        *" $part "*) "check_$part" ;;
+        *" $part "*) ;;
         *) echo "unknown part $part; known: $parts" >&2; exit 2 ;;
     esac
 done
+mkdir -p "$results" || exit 1
+results=$(cd "$results" && pwd)
+bin=$results/bin
+tar -C "$results" -xzf "$here/bin.tar.gz" || { echo "no bin.tar.gz beside $0: scripts/gpu-check.sh pack FOLDER makes it" >&2; exit 1; }
+gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)
+[ -n "$gpu" ] || { gpu="unknown: no nvidia-smi"; echo "no nvidia-smi here: the parts will say what is missing"; }
+echo "GPU: $gpu"
+find_libraries
+failed=
+rm -f "$results"/*.json
+for part in ${*:-$parts}; do
+    "check_$part"
+done
+# Every part's file, as one list.
+{
+    echo '['
+    comma=
+    for file in "$results"/*.json; do
+        case $file in *.out.json | */results.json) continue ;; esac
+        printf '%s' "$comma" && cat "$file" && comma=,
+    done
+    echo ']'
+} >"$results/results.part" && mv "$results/results.part" "$results/results.json"
 if [ -n "$failed" ]; then
     echo "failed:$failed"
     exit 1
 fi
-echo "nothing that ran has failed; results in $results"
+echo "nothing that ran has failed; results in $results/results.json"

@@ -58,6 +58,7 @@ struct Conv {
         u32 group;
         Pixel pixel;
     };
+    static const bool A_PACKS = true, B_PACKS = false;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
@@ -69,6 +70,8 @@ struct Conv {
         return Column{group, pixel_of(args, n, args.out_height * args.out_width, args.out_width)};
     }
     DEVICE T a(Row row, u32 k) const { return row[k]; }
+    DEVICE bool a_packs() const { return in_packs(args.weight, args.sizes.k); }
+    DEVICE Pack<T, 8> a_pack(u32 group, u32 m, u32 k) const { return load_pack<8>(a_row(group, m) + k); }
     DEVICE T b(const Column& c, u32 k) const { return input_at<T>(args, c.group, c.pixel, tap_of(args, k)); }
     DEVICE void store(u32 group, u32 m, u32 n, float sum) const {
         const u32 plane = args.out_height * args.out_width, image = divide(n, args.by_plane);
@@ -90,6 +93,7 @@ struct ConvInputGrad {
         u32 group;
         Pixel pixel;
     };
+    static const bool A_PACKS = false, B_PACKS = false;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
@@ -132,16 +136,21 @@ struct ConvWeightGrad {
         u32 group;
         Tap tap;
     };
+    static const bool A_PACKS = true, B_PACKS = false;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
     DEVICE bool b_along_k() const { return true; }
     DEVICE Row a_row(u32 group, u32 m) const { return Row{group * args.group_outputs + m}; }
     DEVICE Column b_column(u32 group, u32 n) const { return Column{group, tap_of(args, n)}; }
-    DEVICE T a(const Row& r, u32 k) const {
+    DEVICE const T* a_at(const Row& r, u32 k) const {
         const u32 plane = args.out_height * args.out_width, image = divide(k, args.by_plane);
-        return static_cast<const T*>(args.y)[(static_cast<u64>(image) * args.outputs + r.output) * plane + (k - image * plane)];
+        return static_cast<const T*>(args.y) + (static_cast<u64>(image) * args.outputs + r.output) * plane + (k - image * plane);
     }
+    DEVICE T a(const Row& r, u32 k) const { return *a_at(r, k); }
+    // Then no eight pixels are of two images.
+    DEVICE bool a_packs() const { return in_packs(args.y, args.out_height * args.out_width); }
+    DEVICE Pack<T, 8> a_pack(u32 group, u32 m, u32 k) const { return load_pack<8>(a_at(a_row(group, m), k)); }
     DEVICE T b(const Column& c, u32 k) const {
         return input_at<T>(args, c.group, pixel_of(args, k, args.out_height * args.out_width, args.out_width), c.tap);
     }

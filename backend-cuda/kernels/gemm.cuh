@@ -3,6 +3,9 @@
 // A Problem says what its matrices are: element types A and B; `a_row(m)` and `b_column(n)`, what is worth knowing of a
 // row or column before its elements are read; `a(row, k)` and `b(column, k)`, 0 outside; `store(batch, m, n, sum)`; and
 // whether neighbouring threads read along k or across it. `Sizes` has the rest.
+//
+// Where A_PACKS (B_PACKS) is set it can also say, of this argument, whether `a_packs()`: eight neighbours in the direction
+// of reading lie in 16 aligned bytes wherever a multiple of eight begins; `a_pack(batch, m, k)` reads them.
 #pragma once
 #include "mma.cuh"
 
@@ -102,6 +105,11 @@ struct Share {
     }
 };
 
+// Whether eights of 16-bit elements of a matrix lie in 16 aligned bytes: where it begins, and every `stride` further on.
+DEVICE bool in_packs(const void* at, i64 stride, i64 other = 0) {
+    return (reinterpret_cast<u64>(at) | static_cast<u64>(stride * 2) | static_cast<u64>(other * 2)) % 16 == 0;
+}
+
 // A block per BM×BN results, TM×TN for each thread, on the ordinary cores. The next tile is read from memory while the
 // current one is multiplied.
 template <int BM, int BN, int BK, int TM, int TN, typename P>
@@ -178,26 +186,86 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
 #define TENSOR_N 128
 #define TENSOR_K 32
 
+#define TENSOR_LEAD (TENSOR_K + 8)
+
+// This thread's part of a Long×TENSOR_K tile on its way to shared memory: read one by one, or by eights.
+template <typename T, int Long>
+struct Staged {
+    typedef Share<Long, TENSOR_K, THREADS> Ones;
+    static const int PACKS = Ones::COUNT / 8;
+    bool by_packs, along_k;
+    Pack<T, 8> packs[PACKS];
+
+    // Where a pack begins.
+    DEVICE u32 at(int q) const {
+        const u32 i = threadIdx.x + q * THREADS;
+        return along_k ? i / (TENSOR_K / 8) : i % (Long / 8) * 8;
+    }
+    DEVICE u32 deep(int q) const {
+        const u32 i = threadIdx.x + q * THREADS;
+        return along_k ? i % (TENSOR_K / 8) * 8 : i / (Long / 8);
+    }
+    // `one` and `eight` read at a row (or column) below `most`; beyond it the last is read, which nobody stores.
+    template <typename One, typename Eight>
+    DEVICE void read(u32 first, u32 most, u32 k0, u32 end, One one, Eight eight) {
+        UNROLL for (int q = 0; q < PACKS; q++) {
+            const u32 x = first + at(q), k = k0 + deep(q);
+            const bool whole = along_k ? k + 8 <= end : k < end && x + 8 <= most;
+            if (by_packs && whole) {
+                packs[q] = eight(least(x, most - 1), k);
+                continue;
+            }
+            UNROLL for (int i = 0; i < 8; i++) {
+                const int e = q * 8 + i;
+                const u32 own_x = by_packs ? x + (along_k ? 0 : i) : first + Ones::at(along_k, e);
+                const u32 own_k = by_packs ? k + (along_k ? i : 0) : k0 + Ones::deep(along_k, e);
+                packs[q].e[i] = own_k < end ? one(least(own_x, most - 1), own_k) : T{0};
+            }
+        }
+    }
+    DEVICE void write(T* tile) const {
+        UNROLL for (int q = 0; q < PACKS; q++) {
+            if (by_packs && along_k) {
+                store_pack(tile + at(q) * TENSOR_LEAD + deep(q), packs[q]);
+                continue;
+            }
+            UNROLL for (int i = 0; i < 8; i++) {
+                const int e = q * 8 + i;
+                const u32 x = by_packs ? at(q) + i : Ones::at(along_k, e), k = by_packs ? deep(q) : Ones::deep(along_k, e);
+                tile[x * TENSOR_LEAD + k] = packs[q].e[i];
+            }
+        }
+    }
+};
+
 template <typename P>
 DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     typedef typename P::Element T;
-    static const int LEAD = TENSOR_K + 8;
-    typedef Share<TENSOR_M, TENSOR_K, THREADS> ShareA;
-    typedef Share<TENSOR_N, TENSOR_K, THREADS> ShareB;
+    static const int LEAD = TENSOR_LEAD;
     SHARED(T, as, TENSOR_M * LEAD);
     SHARED(T, bs, TENSOR_N * LEAD);
     const Tile tile = tile_of_block<TENSOR_M, TENSOR_N>(s);
-    const bool a_along = p.a_along_k(), b_along = p.b_along_k();
-    T next_a[ShareA::COUNT], next_b[ShareB::COUNT];
+    Staged<T, TENSOR_M> next_a;
+    Staged<T, TENSOR_N> next_b;
+    next_a.along_k = p.a_along_k();
+    next_b.along_k = p.b_along_k();
+    next_a.by_packs = next_b.by_packs = false;
+    // A part of the inner dimension begins where a pack may.
+    if constexpr (P::A_PACKS) next_a.by_packs = tile.begin % 8 == 0 && p.a_packs();
+    if constexpr (P::B_PACKS) next_b.by_packs = tile.begin % 8 == 0 && p.b_packs();
+    auto one_a = [&](u32 m, u32 k) { return p.a(p.a_row(tile.batch, m), k); };
+    auto one_b = [&](u32 n, u32 k) { return p.b(p.b_column(tile.batch, n), k); };
+    auto eight_a = [&](u32 m, u32 k) {
+        if constexpr (P::A_PACKS) return p.a_pack(tile.batch, m, k);
+        else return Pack<T, 8>{};
+    };
+    auto eight_b = [&](u32 n, u32 k) {
+        if constexpr (P::B_PACKS) return p.b_pack(tile.batch, n, k);
+        else return Pack<T, 8>{};
+    };
     auto read = [&](u32 k0) {
-        UNROLL for (int e = 0; e < ShareA::COUNT; e++) {
-            const u32 k = k0 + ShareA::deep(a_along, e), m = tile.m + ShareA::at(a_along, e);
-            next_a[e] = k < tile.end ? p.a(p.a_row(tile.batch, least(m, s.m - 1)), k) : T{0};
-        }
-        UNROLL for (int e = 0; e < ShareB::COUNT; e++) {
-            const u32 k = k0 + ShareB::deep(b_along, e), n = tile.n + ShareB::at(b_along, e);
-            next_b[e] = k < tile.end ? p.b(p.b_column(tile.batch, least(n, s.n - 1)), k) : T{0};
-        }
+        next_a.read(tile.m, s.m, k0, tile.end, one_a, eight_a);
+        next_b.read(tile.n, s.n, k0, tile.end, one_b, eight_b);
     };
     float sums[2][4][4] = {};
     const u32 warp = threadIdx.x / WARP, first_m = warp / 4 * 32, first_n = warp % 4 * 32;
@@ -205,12 +273,8 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     auto pair = [](const T* at) { return *reinterpret_cast<const u32*>(at); };
     read(tile.begin);
     for (u32 k0 = tile.begin; k0 < tile.end; k0 += TENSOR_K) {
-        UNROLL for (int e = 0; e < ShareA::COUNT; e++) {
-            as[ShareA::at(a_along, e) * LEAD + ShareA::deep(a_along, e)] = next_a[e];
-        }
-        UNROLL for (int e = 0; e < ShareB::COUNT; e++) {
-            bs[ShareB::at(b_along, e) * LEAD + ShareB::deep(b_along, e)] = next_b[e];
-        }
+        next_a.write(as);
+        next_b.write(bs);
         __syncthreads();
         if (k0 + TENSOR_K < tile.end) read(k0 + TENSOR_K);
         UNROLL for (int k = 0; k < TENSOR_K; k += 16) {

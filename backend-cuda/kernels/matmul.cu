@@ -22,6 +22,7 @@ struct Matmul {
     typedef T Element;
     typedef const T* Row;
     typedef const T* Column;
+    static const bool A_PACKS = true, B_PACKS = true;
     const MatmulArgs& args;
 
     DEVICE bool a_along_k() const { return args.a_strides[2] == 1; }
@@ -34,6 +35,16 @@ struct Matmul {
     }
     DEVICE T a(Row row, u32 k) const { return row[k * args.a_strides[2]]; }
     DEVICE T b(Column column, u32 k) const { return column[k * args.b_strides[1]]; }
+    DEVICE bool a_packs() const {
+        const i64 lead = a_along_k() ? args.a_strides[1] : args.a_strides[2];
+        return (a_along_k() || args.a_strides[1] == 1) && in_packs(args.a, lead, args.a_strides[0]);
+    }
+    DEVICE bool b_packs() const {
+        const i64 lead = b_along_k() ? args.b_strides[2] : args.b_strides[1];
+        return (b_along_k() || args.b_strides[2] == 1) && in_packs(args.b, lead, args.b_strides[0]);
+    }
+    DEVICE Pack<T, 8> a_pack(u32 batch, u32 m, u32 k) const { return load_pack<8>(a_row(batch, m) + k * args.a_strides[2]); }
+    DEVICE Pack<T, 8> b_pack(u32 batch, u32 n, u32 k) const { return load_pack<8>(b_column(batch, n) + k * args.b_strides[1]); }
     DEVICE void store(u32 batch, u32 m, u32 n, float sum) const {
         T* out = static_cast<T*>(args.out) + batch * args.out_strides[0] + m * args.out_strides[1] + n;
         float value = args.alpha * sum;
@@ -49,6 +60,7 @@ struct MatmulInt8 {
     typedef T Element;
     typedef const T* Row;
     typedef const i8* Column;
+    static const bool A_PACKS = true, B_PACKS = true;
     const MatmulArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
@@ -57,6 +69,16 @@ struct MatmulInt8 {
     DEVICE Column b_column(u32, u32 n) const { return static_cast<const i8*>(args.b) + n * args.b_strides[2]; }
     DEVICE T a(Row row, u32 k) const { return row[k]; }
     DEVICE T b(Column column, u32 k) const { return narrow<T>(static_cast<float>(column[k])); }
+    DEVICE bool a_packs() const { return in_packs(args.a, args.a_strides[1]); }
+    // Eight bytes.
+    DEVICE bool b_packs() const { return (reinterpret_cast<u64>(args.b) | static_cast<u64>(args.b_strides[2])) % 8 == 0; }
+    DEVICE Pack<T, 8> a_pack(u32 batch, u32 m, u32 k) const { return load_pack<8>(a_row(batch, m) + k); }
+    DEVICE Pack<T, 8> b_pack(u32 batch, u32 n, u32 k) const {
+        const Pack<i8, 8> bytes = load_pack<8>(b_column(batch, n) + k);
+        Pack<T, 8> pack;
+        UNROLL for (int i = 0; i < 8; i++) pack.e[i] = narrow<T>(static_cast<float>(bytes.e[i]));
+        return pack;
+    }
     DEVICE void store(u32, u32 m, u32 n, float sum) const {
         float value = sum * args.scale[n];
         if (args.bias != nullptr) value += widen(static_cast<const T*>(args.bias)[n]);

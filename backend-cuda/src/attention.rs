@@ -9,7 +9,7 @@ use crate::launch::{Context, Grid};
 
 /// `Heads` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Heads {
     base: u64,
     batch: i64,
@@ -19,7 +19,7 @@ struct Heads {
 
 /// `AttentionArgs` of the kernels, as the struct below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct AttentionArgs {
     q: Heads,
     k: Heads,
@@ -46,7 +46,7 @@ pub(crate) struct AttentionArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct RopeArgs {
     out: u64,
     x: u64,

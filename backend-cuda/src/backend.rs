@@ -3,13 +3,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::DType;
-use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use memcore::backend::{
+    Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory,
+};
 use memcore::error::{Error, Result};
 
-use crate::blaslt::BlasLt;
+use crate::blaslt::{self, BlasLt};
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties, Queue};
-use crate::figures::{self, MemorySteps, NvmlFigures, Steps};
+use crate::figures::{self, MemorySteps, NvmlFigures};
+use crate::graphs::Graphs;
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
@@ -32,8 +35,11 @@ pub struct Cuda {
     modules: Modules,
     table: Mutex<Table>,
     scratch: Scratch,
-    steps: Steps,
+    /// What was taken when the device was opened.
+    steps: MemorySteps,
     blas: Option<BlasLt>,
+    /// Where launches are collected, once that was asked for.
+    graphs: Mutex<Option<Graphs>>,
     /// Declared last: what is above is given back while the context lives.
     queue: Queue,
 }
@@ -76,13 +82,13 @@ impl Cuda {
             );
             return Err(Error::backend(NAME, text));
         }
-        let queue = Queue::new(properties.device)?;
-        let steps = Steps::default();
-        let taken = figures::measured(&queue, &steps.scratch_bytes, || queue.allocate(SCRATCH_BYTES));
-        let address = taken.map_err(|error| {
+        let (queue, mut steps) = figures::opened(&properties)?;
+        let taken = figures::measured(&queue, || queue.allocate(SCRATCH_BYTES));
+        let (address, scratch_bytes) = taken.map_err(|error| {
             let text = format!("{} has no room for {SCRATCH_BYTES} bytes of scratch: {error}", properties.name);
             Error::backend(NAME, text)
         })?;
+        steps.scratch_bytes = scratch_bytes;
         let limits = Limits {
             alignment: ALIGNMENT,
             max_segment_bytes: properties.total_bytes,
@@ -95,7 +101,8 @@ impl Cuda {
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
-            blas: figures::measured(&queue, &steps.libraries_bytes, || Ok::<_, Error>(BlasLt::load()))?,
+            blas: BlasLt::load(&queue),
+            graphs: Mutex::default(),
             steps,
             queue,
         })
@@ -106,13 +113,14 @@ impl Cuda {
     /// # Errors
     /// [`Error::Backend`] with the compiler's log, or when the device has no room for them.
     pub fn load_kernels(&self) -> Result<()> {
-        figures::measured(&self.queue, &self.steps.modules_bytes, || self.modules.load_all(&self.queue))
+        self.modules.load_all(&self.queue)
     }
 
-    /// Memory that the backend made the driver take outside of segments. Kernels are counted by
-    /// [`Cuda::load_kernels`], not when one is loaded on the way.
+    /// Memory that the backend made the driver take outside of segments, by now.
     pub fn memory_steps(&self) -> MemorySteps {
-        self.steps.read()
+        let libraries_bytes = self.blas.as_ref().map_or(0, BlasLt::held_bytes);
+        let graphs_bytes = self.graphs().as_ref().map_or(0, Graphs::held_bytes);
+        MemorySteps { modules: self.modules.held(), libraries_bytes, graphs_bytes, ..self.steps.clone() }
     }
 
     /// The figures of nvidia-smi for this device and this process.
@@ -126,6 +134,23 @@ impl Cuda {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Never asked for before the table, where both are held.
+    fn graphs(&self) -> MutexGuard<'_, Option<Graphs>> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands over what was collected: the host is about to wait, or to do something that comes behind it.
+    fn flush(&self) -> Result<()> {
+        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.blas.as_ref()))
+    }
+
+    /// The same where a failure cannot be told: the next call tells it.
+    fn flush_quietly(&self) {
+        if let Some(graphs) = &mut *self.graphs() {
+            graphs.flush_quietly(&self.queue, self.blas.as_ref());
+        }
+    }
 }
 
 impl Drop for Cuda {
@@ -134,6 +159,7 @@ impl Drop for Cuda {
         let _ = self.queue.synchronize();
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         table.clear(&self.queue);
+        *self.graphs.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         self.blas = None;
         let _ = self.queue.free(self.scratch.address);
         self.modules.unload();
@@ -150,6 +176,7 @@ impl DeviceMemory for Cuda {
     }
 
     fn free_segment(&self, id: SegmentId) {
+        self.flush_quietly();
         self.table().free(&self.queue, id);
     }
 
@@ -173,10 +200,12 @@ impl VirtualMemory for Cuda {
     }
 
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        self.flush_quietly();
         self.table().unmap(&self.queue, id, offset, bytes);
     }
 
     fn release(&self, id: SegmentId) {
+        self.flush_quietly();
         self.table().free(&self.queue, id);
     }
 }
@@ -198,6 +227,7 @@ impl Backend for Cuda {
             return Ok(());
         }
         let to = table.address(dst)?;
+        self.flush()?;
         // SAFETY: `address` has checked that the region lies in a live segment, which the table keeps during the call.
         Ok(unsafe { self.queue.upload(src, to) }?)
     }
@@ -209,6 +239,7 @@ impl Backend for Cuda {
             return Ok(());
         }
         let from = table.address(src)?;
+        self.flush()?;
         // SAFETY: as in `upload`.
         Ok(unsafe { self.queue.download(from, dst) }?)
     }
@@ -222,12 +253,14 @@ impl Backend for Cuda {
             modules: &self.modules,
             table,
             blas: self.blas.as_ref(),
+            graphs: &self.graphs,
             scratch: self.scratch,
         };
         dispatch(&ctx, call)
     }
 
     fn synchronize(&self) -> Result<()> {
+        self.flush()?;
         Ok(self.queue.synchronize()?)
     }
 
@@ -237,12 +270,24 @@ impl Backend for Cuda {
         known && supports(call)
     }
 
-    fn workspace_bytes(&self, _: &KernelCall) -> u64 {
-        0
-    }
-
     fn scratch_bytes(&self) -> u64 {
         SCRATCH_BYTES
+    }
+
+    fn gemm_workspace_bytes(&self) -> u64 {
+        self.blas.as_ref().map_or(0, |_| blaslt::workspace_bytes(self.properties.capability))
+    }
+
+    fn use_graphs(&self) -> Result<()> {
+        let mut graphs = self.graphs();
+        if graphs.is_none() {
+            *graphs = Some(Graphs::new()?);
+        }
+        Ok(())
+    }
+
+    fn overheads(&self) -> Vec<Overhead> {
+        self.memory_steps().overheads()
     }
 }
 

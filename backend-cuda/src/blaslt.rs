@@ -1,19 +1,23 @@
 //! Matrix products by cuBLASLt, where the library is present.
 //!
 //! The library counts columns first: a row-major `out = a @ b` is its `outᵀ = bᵀ @ aᵀ`, so that its first matrix is our
-//! `b`. What it should do for a shape is asked once and kept. Its workspace is the backend's scratch.
+//! `b`. What it should do for a shape is asked once and kept. Its workspace is the one that core allocated for the call, of
+//! PyTorch's size; a caller that brings none lends it the backend's scratch.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::cublaslt::sys::{self, cublasStatus_t};
 use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 use memcore::{DType, Error, Result};
 
-use crate::driver::NAME;
-use crate::launch::Context;
+use crate::driver::{NAME, Queue};
+use crate::figures;
+use crate::graphs::Work;
+use crate::launch::{Context, Scratch};
 
 /// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
@@ -39,6 +43,13 @@ const SYMBOLS: &[&str] = &[
 pub(crate) struct BlasLt {
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Shape, Option<Plan>>>,
+    /// What the driver gave for it.
+    held_bytes: AtomicU64,
+}
+
+/// The workspace that products get: as large as PyTorch gives cuBLAS on a device of this compute capability.
+pub(crate) fn workspace_bytes(capability: (u32, u32)) -> u64 {
+    if capability >= (9, 0) { 32 << 20 } else { 8_519_680 }
 }
 
 // SAFETY: the library's handle may be used from any thread; plans are behind a lock.
@@ -61,7 +72,7 @@ struct Matrix {
 
 /// Everything that the library's choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Shape {
+pub(crate) struct Shape {
     dtype: DType,
     batch: i32,
     first: Matrix,
@@ -69,18 +80,40 @@ struct Shape {
     out: Matrix,
     bias: bool,
     reads_out: bool,
+    workspace_bytes: u64,
+}
+
+/// Where the matrices of a product lie, and its workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Places {
+    a: u64,
+    b: u64,
+    bias: u64,
+    out: u64,
+    workspace: Scratch,
+}
+
+/// A product that the library takes, with all that a call of it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Product {
+    pub(crate) shape: Shape,
+    places: Places,
+    /// The bits of alpha and beta.
+    scalars: [u32; 2],
 }
 
 /// The library's descriptions of a product, and its choice.
 struct Plan {
+    /// Whether it was run: until then the library may still have to load kernels for it.
+    ran: bool,
     product: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 impl BlasLt {
-    /// The library, if it is present, complete and not switched off. The context must be current.
-    pub(crate) fn load() -> Option<Self> {
+    /// The library, if it is present, complete and not switched off.
+    pub(crate) fn load(queue: &Queue) -> Option<Self> {
         if std::env::var_os(SWITCH).is_some_and(|value| value == "0") {
             return None;
         }
@@ -95,10 +128,20 @@ impl BlasLt {
         if !SYMBOLS.iter().all(has) {
             return None;
         }
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: a place to write the handle to; the context is current.
-        let created = unsafe { sys::cublasLtCreate(&mut handle) };
-        (created == cublasStatus_t::CUBLAS_STATUS_SUCCESS).then(|| Self { handle, plans: Mutex::default() })
+        queue.bind().ok()?;
+        let create = || {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: a place to write the handle to; the context is current.
+            let created = unsafe { sys::cublasLtCreate(&mut handle) };
+            if created == cublasStatus_t::CUBLAS_STATUS_SUCCESS { Ok(handle) } else { Err(created) }
+        };
+        let (handle, bytes) = figures::measured(queue, create).ok()?;
+        Some(Self { handle, plans: Mutex::default(), held_bytes: AtomicU64::new(bytes) })
+    }
+
+    /// What the driver gave for the library so far.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Relaxed)
     }
 
     /// Queues the product. False where the library does not take it; nothing was queued then.
@@ -106,18 +149,55 @@ impl BlasLt {
     /// # Errors
     /// [`Error::Backend`] when the library fails at what it had promised.
     pub(crate) fn matmul(&self, ctx: &Context<'_>, k: &Matmul) -> Result<bool> {
+        let workspace = match &k.workspace {
+            Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
+            None => ctx.scratch,
+        };
         let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
-        let bias = ctx.at_optional(&k.bias)?;
-        let Some(shape) = shape(k, [a, b, out]) else { return Ok(false) };
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = plans.entry(shape).or_insert_with(|| Plan::new(self.handle, &shape, ctx.scratch.bytes, bias));
-        let Some(plan) = plan else { return Ok(false) };
-        if bias != 0 && !plan.set_bias(bias) {
+        let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
+        let Some(shape) = shape(k, &places) else { return Ok(false) };
+        let taken = self.plans().entry(shape).or_insert_with(|| Plan::new(self.handle, &shape, places.bias)).is_some();
+        if !taken {
             return Ok(false);
         }
-        let (alpha, beta) = (k.alpha as f32, k.beta as f32);
+        let product = Product { shape, places, scalars: [k.alpha as f32, k.beta as f32].map(f32::to_bits) };
+        if !ctx.collected(Work::Product(product))? {
+            self.run(ctx.queue, &product)?;
+        }
+        Ok(true)
+    }
+
+    /// Gives a product to the driver as planned.
+    ///
+    /// # Errors
+    /// [`Error::Backend`] when the library fails at what it had promised.
+    pub(crate) fn run(&self, queue: &Queue, product: &Product) -> Result<()> {
+        let mut plans = self.plans();
+        let Some(Some(plan)) = plans.get_mut(&product.shape) else {
+            return Err(Error::backend(NAME, format!("cuBLASLt has no plan for {:?}", product.shape)));
+        };
+        if plan.ran {
+            return self.call(queue, plan, product);
+        }
+        // The library loads its own kernels when it first needs them.
+        let ((), taken) = figures::measured(queue, || self.call(queue, plan, product))?;
+        plan.ran = true;
+        self.held_bytes.fetch_add(taken, Relaxed);
+        Ok(())
+    }
+
+    fn plans(&self) -> MutexGuard<'_, HashMap<Shape, Option<Plan>>> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, queue: &Queue, plan: &Plan, product: &Product) -> Result<()> {
+        let Places { a, b, bias, out, workspace } = product.places;
+        if bias != 0 && !plan.set_bias(bias) {
+            return Err(Error::backend(NAME, "cuBLASLt does not take the place of a bias"));
+        }
+        let [alpha, beta] = product.scalars.map(f32::from_bits);
         let [first, second, result] = plan.layouts;
-        // SAFETY: the plan's descriptions are those of these operands, whose bounds core has checked; the scratch is as
+        // SAFETY: the plan's descriptions are those of these operands, whose bounds core has checked; the workspace is as
         // large as the plan was told; scalars are read before the call returns.
         let status = unsafe {
             sys::cublasLtMatmul(
@@ -134,14 +214,14 @@ impl BlasLt {
                 out as *mut c_void,
                 result,
                 &plan.algorithm,
-                ctx.scratch.address as *mut c_void,
-                ctx.scratch.bytes as usize,
-                ctx.queue.stream().cast(),
+                workspace.address as *mut c_void,
+                workspace.bytes as usize,
+                queue.stream().cast(),
             )
         };
         match status {
-            cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(true),
-            status => Err(Error::backend(NAME, format!("cuBLASLt: {status:?} for {shape:?}"))),
+            cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
+            status => Err(Error::backend(NAME, format!("cuBLASLt: {status:?} for {:?}", product.shape))),
         }
     }
 }
@@ -156,7 +236,7 @@ impl Drop for BlasLt {
 
 /// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
 /// are meant.
-fn shape(k: &Matmul, [a, b, out]: [u64; 3]) -> Option<Shape> {
+fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
     const NARROW: usize = 8;
     const FEW_PRODUCTS: usize = 1 << 12;
     let (batch, m, n, inner) = k.sizes();
@@ -166,11 +246,12 @@ fn shape(k: &Matmul, [a, b, out]: [u64; 3]) -> Option<Shape> {
     Some(Shape {
         dtype: k.out.dtype,
         batch: i32::try_from(batch).ok()?,
-        first: matrix(&k.b, b)?,
-        second: matrix(&k.a, a)?,
-        out: matrix(&k.out, out).filter(|out| !out.transposed)?,
+        first: matrix(&k.b, places.b)?,
+        second: matrix(&k.a, places.a)?,
+        out: matrix(&k.out, places.out).filter(|out| !out.transposed)?,
         bias: k.bias.is_some(),
         reads_out: k.beta != 0.0,
+        workspace_bytes: places.workspace.bytes,
     })
 }
 
@@ -206,7 +287,7 @@ fn succeeded(status: cublasStatus_t) -> Option<()> {
 
 impl Plan {
     /// Asks the library what it would do; `None` where it would not.
-    fn new(handle: sys::cublasLtHandle_t, shape: &Shape, workspace_bytes: u64, bias: u64) -> Option<Self> {
+    fn new(handle: sys::cublasLtHandle_t, shape: &Shape, bias: u64) -> Option<Self> {
         let kind = data_type(shape.dtype)?;
         let mut product = std::ptr::null_mut();
         let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
@@ -215,7 +296,7 @@ impl Plan {
         // SAFETY: an opaque struct of numbers, which the library's answer replaces.
         let algorithm = unsafe { std::mem::zeroed() };
         // From here on a drop gives everything back.
-        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithm };
+        let mut plan = Self { ran: false, product, layouts: [std::ptr::null_mut(); 3], algorithm };
         for (layout, matrix) in plan.layouts.iter_mut().zip([&shape.first, &shape.second, &shape.out]) {
             *layout = create_layout(kind, matrix, shape.batch)?;
         }
@@ -227,7 +308,7 @@ impl Plan {
             plan.set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             plan.set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
-        plan.choose(handle, shape, workspace_bytes)?;
+        plan.choose(handle, shape)?;
         Some(plan)
     }
 
@@ -249,10 +330,10 @@ impl Plan {
     }
 
     /// The library's first choice within the workspace, for addresses of this alignment.
-    fn choose(&mut self, handle: sys::cublasLtHandle_t, shape: &Shape, workspace_bytes: u64) -> Option<()> {
+    fn choose(&mut self, handle: sys::cublasLtHandle_t, shape: &Shape) -> Option<()> {
         use sys::cublasLtMatmulPreferenceAttributes_t as A;
         let preference = Preference::new()?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes)?;
+        preference.set(A::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &shape.workspace_bytes)?;
         preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &shape.first.alignment)?;
         preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &shape.second.alignment)?;
         preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &shape.out.alignment)?;

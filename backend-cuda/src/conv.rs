@@ -11,7 +11,7 @@ use crate::walk::Divider;
 
 /// `ConvArgs` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ConvArgs {
     sizes: Sizes,
     x: u64,

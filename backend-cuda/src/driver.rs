@@ -131,6 +131,12 @@ const SYMBOLS: &[&str] = &[
     "cuLaunchKernel",
 ];
 
+/// Whether the driver, which must be there, has this function.
+pub(crate) fn has_symbol(symbol: &str) -> bool {
+    // SAFETY: only tries to open the library; it does not panic where the library was found before.
+    unsafe { sys::is_culib_present() && sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
+}
+
 /// Proof that the driver is there, complete and initialised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Driver {
@@ -150,14 +156,9 @@ impl Driver {
                         (Debian: apt install nvidia-driver; in a container: docker run --gpus all)";
             return Err(Error::backend(NAME, help));
         }
-        // SAFETY: the library was found just now, so that this does not panic.
-        let library = unsafe { sys::culib() };
-        for symbol in SYMBOLS {
-            // SAFETY: the symbol is looked up and not called.
-            if unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
-                let help = format!("the NVIDIA driver is too old: it has no {symbol}; version 470 or later is needed");
-                return Err(Error::backend(NAME, help));
-            }
+        if let Some(symbol) = SYMBOLS.iter().find(|symbol| !has_symbol(symbol)) {
+            let help = format!("the NVIDIA driver is too old: it has no {symbol}; version 470 or later is needed");
+            return Err(Error::backend(NAME, help));
         }
         let mut version = 0;
         driven!(cuInit(0)).map_err(no_device)?;

@@ -13,7 +13,7 @@ use crate::walk::{Dims, Walk};
 
 /// `FillArgs` of the kernels, as the structs below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct FillArgs {
     walk: Walk<1>,
     out: u64,
@@ -21,7 +21,7 @@ pub(crate) struct FillArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct CopyArgs {
     walk: Walk<2>,
     out: u64,
@@ -31,7 +31,7 @@ pub(crate) struct CopyArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct SelectArgs {
     walk: Walk<4>,
     out: u64,
@@ -41,7 +41,7 @@ pub(crate) struct SelectArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct MaskedFillArgs {
     walk: Walk<3>,
     out: u64,
@@ -51,7 +51,7 @@ pub(crate) struct MaskedFillArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct TriangleArgs {
     walk: Walk<2>,
     out: u64,
@@ -62,7 +62,7 @@ pub(crate) struct TriangleArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct UnaryArgs {
     walk: Walk<2>,
     out: u64,
@@ -73,7 +73,7 @@ pub(crate) struct UnaryArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct BinaryArgs {
     walk: Walk<3>,
     out: u64,
@@ -86,7 +86,7 @@ pub(crate) struct BinaryArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct TernaryArgs {
     walk: Walk<4>,
     out: u64,

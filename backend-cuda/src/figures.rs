@@ -1,26 +1,50 @@
-//! What holds the device's memory outside of segments: context, modules, scratch; and what NVML says.
+//! What holds the device's memory outside of segments: context, kernels, libraries, scratch; and what NVML says.
 //!
-//! The bridge from the bytes of tensors to the figure of nvidia-smi. Each step is the difference of two readings of the
-//! driver's free memory, so that another process that takes memory between them shows in it.
+//! The bridge from the bytes of tensors to the figure of nvidia-smi. Each step is the difference of two readings around
+//! it, so that another process that takes memory between them shows in it. What the driver takes at other times — for
+//! staging, for the first launch of a kernel — is in no step: it stays unexplained.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use memcore::backend::Overhead;
 use memcore::{Error, Result};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 
-use crate::driver::{NAME, Queue};
+use crate::driver::{Driven, NAME, Properties, Queue};
 
 /// Memory that the backend itself made the driver take, step by step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySteps {
+    /// In use before there was a context: other processes, and what the device keeps for itself. `None` where NVML does
+    /// not say; these bytes are in `context_bytes` then.
+    pub others_bytes: Option<u64>,
+    /// The context and the stream in it.
+    pub context_bytes: u64,
     /// The scratch and what the driver rounds it up to.
     pub scratch_bytes: u64,
-    /// Kernels that were loaded so far.
-    pub modules_bytes: u64,
-    /// What cuBLASLt took when it was opened; 0 without it.
+    /// The files of kernels that were loaded so far, each by its name.
+    pub modules: Vec<(&'static str, u64)>,
+    /// What cuBLASLt took when it was opened, and when it met a shape for the first time; 0 without it.
     pub libraries_bytes: u64,
+    /// Graphs of kernels; 0 unless they are used.
+    pub graphs_bytes: u64,
+}
+
+impl MemorySteps {
+    /// The same as parts of the driver's figure.
+    pub(crate) fn overheads(&self) -> Vec<Overhead> {
+        let others = self.others_bytes.map(|bytes| Overhead { name: "other processes", bytes });
+        let context = if others.is_some() { "context" } else { "context, other processes" };
+        let kernels = self.modules.iter().map(|(_, bytes)| bytes).sum();
+        let own = [
+            Overhead { name: context, bytes: self.context_bytes },
+            Overhead { name: "kernels", bytes: kernels },
+            Overhead { name: "cuBLASLt", bytes: self.libraries_bytes },
+            Overhead { name: "graphs", bytes: self.graphs_bytes },
+            Overhead { name: "scratch", bytes: self.scratch_bytes },
+        ];
+        others.into_iter().chain(own).collect()
+    }
 }
 
 /// What NVML says; the figures of nvidia-smi.
@@ -35,32 +59,40 @@ pub struct NvmlFigures {
     pub process_bytes: Option<u64>,
 }
 
-/// Readings of the driver's free memory around the steps.
-#[derive(Debug, Default)]
-pub(crate) struct Steps {
-    pub(crate) scratch_bytes: AtomicU64,
-    pub(crate) modules_bytes: AtomicU64,
-    pub(crate) libraries_bytes: AtomicU64,
+/// Opens the device's context and writes down what it took.
+pub(crate) fn opened(properties: &Properties) -> Driven<(Queue, MemorySteps)> {
+    // Before there is a context only NVML can say what is in use.
+    let nvml = library().ok();
+    let in_use = || {
+        let device = nvml.as_ref()?.device_by_uuid(uuid_text(properties.uuid)).ok()?;
+        Some(device.memory_info().ok()?.used)
+    };
+    let before = in_use();
+    let queue = Queue::new(properties.device)?;
+    let (free, total) = queue.memory_info()?;
+    // The driver's own figure is the one that the parts add up to: NVML counts what the device keeps for itself.
+    let now = total - free;
+    let taken = before.zip(in_use()).map(|(before, after)| after.saturating_sub(before).min(now));
+    let steps = MemorySteps {
+        others_bytes: taken.map(|context| now - context),
+        context_bytes: taken.unwrap_or(now),
+        ..MemorySteps::default()
+    };
+    Ok((queue, steps))
 }
 
-impl Steps {
-    pub(crate) fn read(&self) -> MemorySteps {
-        MemorySteps {
-            scratch_bytes: self.scratch_bytes.load(Ordering::Relaxed),
-            modules_bytes: self.modules_bytes.load(Ordering::Relaxed),
-            libraries_bytes: self.libraries_bytes.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// Does `step` and adds what it took of the driver's free memory to `sum`.
-pub(crate) fn measured<T, E>(queue: &Queue, sum: &AtomicU64, step: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+/// Does `step`, and says what it took of the driver's free memory.
+pub(crate) fn measured<T, E>(queue: &Queue, step: impl FnOnce() -> Result<T, E>) -> Result<(T, u64), E> {
     let before = queue.memory_info().ok();
     let done = step()?;
-    if let (Some((before, _)), Ok((after, _))) = (before, queue.memory_info()) {
-        sum.fetch_add(before.saturating_sub(after), Ordering::Relaxed);
-    }
-    Ok(done)
+    let after = queue.memory_info().ok();
+    let taken = before.zip(after).map_or(0, |((before, _), (after, _))| before.saturating_sub(after));
+    Ok((done, taken))
+}
+
+/// Where a driver is, NVML is under this name; the one without a number comes with development files.
+fn library() -> Result<Nvml, NvmlError> {
+    Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().or_else(|_| Nvml::init())
 }
 
 fn failed(error: NvmlError) -> Error {
@@ -69,7 +101,7 @@ fn failed(error: NvmlError) -> Error {
 
 /// Asks NVML of the device with this UUID.
 pub(crate) fn nvml(uuid: [u8; 16]) -> Result<NvmlFigures> {
-    let nvml = Nvml::init().map_err(failed)?;
+    let nvml = library().map_err(failed)?;
     figures_of(&nvml.device_by_uuid(uuid_text(uuid)).map_err(failed)?)
 }
 
@@ -78,7 +110,7 @@ pub(crate) fn nvml(uuid: [u8; 16]) -> Result<NvmlFigures> {
 /// # Errors
 /// When NVML is not there, or does not answer.
 pub fn nvml_devices() -> Result<Vec<(String, NvmlFigures)>> {
-    let nvml = Nvml::init().map_err(failed)?;
+    let nvml = library().map_err(failed)?;
     let count = nvml.device_count().map_err(failed)?;
     let device = |index| {
         let device = nvml.device_by_index(index).map_err(failed)?;

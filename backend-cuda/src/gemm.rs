@@ -3,11 +3,11 @@
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid, THREADS};
+use crate::launch::{Argument, Context, Grid, THREADS};
 
 /// `Sizes` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Sizes {
     pub(crate) m: u32,
     pub(crate) n: u32,
@@ -96,7 +96,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
 
 /// Runs a product whose argument begins with its sizes: `args` makes it. `kernels` is the one with the forms, and the
 /// one on tensor cores.
-pub(crate) fn run<A: Copy>(
+pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
     kernels: [Kernel; 2],
     dtype: DType,
@@ -111,7 +111,8 @@ pub(crate) fn run<A: Copy>(
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
     if splits > 1 {
-        sizes.split_k = sizes.k.div_ceil(splits);
+        // Tensor cores' operands are read by eights, which begin where a part does.
+        sizes.split_k = sizes.k.div_ceil(splits).next_multiple_of(8);
         sizes.splits = sizes.k.div_ceil(sizes.split_k);
         sizes.partial = ctx.scratch.address;
     }

@@ -9,7 +9,7 @@ use crate::launch::{Context, Grid, ONE, WIDE};
 
 /// `GatherArgs` of the kernels, as the struct below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct GatherArgs {
     out: u64,
     table: u64,
@@ -23,7 +23,7 @@ pub(crate) struct GatherArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ScatterArgs {
     out: u64,
     src: u64,

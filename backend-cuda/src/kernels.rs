@@ -10,6 +10,7 @@ use memcore::{DType, Error, Result};
 use crate::cache;
 use crate::compile::{Compiler, Nvrtc, Report};
 use crate::driver::{Driver, NAME, Queue, driven};
+use crate::figures;
 
 /// A file of kernels, compiled and loaded as one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +270,8 @@ const PARAMETER_INFO_VERSION: i32 = 12_040;
 /// A loaded family: its functions by kernel, then by type and form. A lookup follows two indices.
 struct Module {
     handle: sys::CUmodule,
+    /// What the driver took for it.
+    held_bytes: u64,
     functions: Box<[Box<[CUfunction]>]>,
 }
 
@@ -321,10 +324,20 @@ impl Modules {
         }
         queue.bind()?;
         let image = self.image(family)?;
-        let mut handle = std::ptr::null_mut();
-        driven!(cuModuleLoadData(&mut handle, image.as_ptr().cast()))?;
-        let functions = self.resolve(handle, family)?;
-        Ok(slot.get_or_init(|| Module { handle, functions }))
+        // A driver may load a function only when it is looked up: both are one step.
+        let load = || {
+            let mut handle = std::ptr::null_mut();
+            driven!(cuModuleLoadData(&mut handle, image.as_ptr().cast()))?;
+            Ok::<_, Error>((handle, self.resolve(handle, family)?))
+        };
+        let ((handle, functions), held_bytes) = figures::measured(queue, load)?;
+        Ok(slot.get_or_init(|| Module { handle, held_bytes, functions }))
+    }
+
+    /// The files that are loaded, with what the driver took for each.
+    pub(crate) fn held(&self) -> Vec<(&'static str, u64)> {
+        let file = |family: Family| Some((family.source().0, self.loaded[family as usize].get()?.held_bytes));
+        Family::ALL.into_iter().filter_map(file).collect()
     }
 
     /// The family's machine code, from the cache or the compiler.

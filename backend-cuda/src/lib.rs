@@ -15,6 +15,7 @@
 //! | `figures.rs` | memory outside of segments, and what NVML says |
 //! | `blaslt.rs` | matrix products by cuBLASLt, where it is |
 //! | `launch.rs`, `walk.rs` | a launch; how elementwise kernels go over strided operands |
+//! | `graphs.rs` | launches collected and launched as one, for those who ask for it |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
 //!
 //! `tests/emulator` runs the very kernel files on the host, behind a stand-in driver.
@@ -29,6 +30,7 @@ mod driver;
 mod elementwise;
 mod figures;
 mod gemm;
+mod graphs;
 mod index;
 mod kernels;
 mod launch;

@@ -8,7 +8,7 @@ use crate::launch::{Context, Grid};
 
 /// `NllLossArgs` of the kernels, as the struct below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct NllLossArgs {
     out: u64,
     total_weight: u64,
@@ -23,7 +23,7 @@ pub(crate) struct NllLossArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct NllLossGradArgs {
     out: u64,
     grad: u64,

@@ -9,7 +9,7 @@ use crate::launch::Context;
 
 /// `MatmulArgs` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct MatmulArgs {
     sizes: Sizes,
     a: u64,

@@ -11,7 +11,7 @@ use crate::walk::Divider;
 
 /// `RowNormArgs` of the kernels, as the structs below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct RowNormArgs {
     out: u64,
     x: u64,
@@ -26,7 +26,7 @@ pub(crate) struct RowNormArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct RowNormGradArgs {
     out: u64,
     grad: u64,
@@ -39,7 +39,7 @@ pub(crate) struct RowNormGradArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ParameterGradArgs {
     grad: u64,
     x: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ParameterGradArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ColumnSumsArgs {
     out: u64,
     partial: u64,
@@ -62,7 +62,7 @@ pub(crate) struct ColumnSumsArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ChannelArgs {
     x: u64,
     grad: u64,
@@ -80,7 +80,7 @@ pub(crate) struct ChannelArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ChannelFinishArgs {
     partial: u64,
     weight: u64,
@@ -103,7 +103,7 @@ pub(crate) struct ChannelFinishArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ChannelApplyArgs {
     out: u64,
     x: u64,

@@ -15,7 +15,7 @@ const CHUNK: u64 = 4096;
 
 /// `List<Tensor>` of the kernels, as the structs below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct List<T: Copy> {
     first_block: [u32; MOST_TENSORS + 1],
     count: u32,
@@ -23,7 +23,7 @@ struct List<T: Copy> {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct SgdTensor {
     param: u64,
     grad: u64,
@@ -33,7 +33,7 @@ struct SgdTensor {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct SgdArgs {
     list: List<SgdTensor>,
     found_inf: u64,
@@ -48,7 +48,7 @@ pub(crate) struct SgdArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct AdamTensor {
     param: u64,
     grad: u64,
@@ -60,7 +60,7 @@ struct AdamTensor {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct AdamArgs {
     list: List<AdamTensor>,
     found_inf: u64,
@@ -75,7 +75,7 @@ pub(crate) struct AdamArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct UnscaleTensor {
     grad: u64,
     elements: u64,
@@ -83,7 +83,7 @@ struct UnscaleTensor {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct UnscaleArgs {
     list: List<UnscaleTensor>,
     inv_scale: u64,
@@ -91,7 +91,7 @@ pub(crate) struct UnscaleArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct UpdateScaleArgs {
     scale: u64,
     growth_tracker: u64,

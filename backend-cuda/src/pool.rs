@@ -10,7 +10,7 @@ use crate::walk::Divider;
 
 /// `PoolArgs` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct PoolArgs {
     out: u64,
     x: u64,

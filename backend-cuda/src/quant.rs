@@ -9,7 +9,7 @@ use crate::rows;
 
 /// `QuantizeArgs` of the kernels, as the struct below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct QuantizeArgs {
     out: u64,
     scale: u64,
@@ -19,7 +19,7 @@ pub(crate) struct QuantizeArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct DequantizeArgs {
     out: u64,
     scale: u64,

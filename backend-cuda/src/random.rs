@@ -10,7 +10,7 @@ use crate::walk::Walk;
 
 /// `RandomArgs` of the kernels, as the structs below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct RandomArgs {
     out: u64,
     seed: u64,
@@ -21,7 +21,7 @@ pub(crate) struct RandomArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct DropoutArgs {
     out: u64,
     x: u64,
@@ -34,7 +34,7 @@ pub(crate) struct DropoutArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct DropoutGradArgs {
     walk: Walk<3>,
     out: u64,

@@ -9,7 +9,7 @@ use crate::walk::{Dims, Walk};
 
 /// `ReduceArgs` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ReduceArgs {
     out: u64,
     x: u64,

@@ -11,7 +11,7 @@ use crate::rows;
 
 /// `SoftmaxArgs` of the kernels, as the struct below.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct SoftmaxArgs {
     out: u64,
     x: u64,
@@ -23,7 +23,7 @@ pub(crate) struct SoftmaxArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct SoftmaxGradArgs {
     out: u64,
     y: u64,

@@ -8,7 +8,7 @@ const MOST_PACKS: u64 = 1 << 31;
 
 /// Division by a known number, as `walk.cuh` does it.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Divider {
     divisor: u32,
     magic: u32,
@@ -27,7 +27,7 @@ impl Divider {
 
 /// `Walk<N>` of the kernels.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Walk<const N: usize> {
     pub(crate) packs: u64,
     elements: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Walk<const N: usize> {
 }
 
 /// The dimensions of N operands, outermost first, as they are merged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dims<const N: usize> {
     rank: usize,
     sizes: [u64; MAX_RANK],

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use backend_cpu::Cpu;
 use lab::experiments::{Setup, by_name};
-use lab::models::{ALL, ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use lab::models::{ALL, ModelOptions};
+use lab::training::{OptimizerKind, OptimizerSettings};
 use libtest_mimic::{Arguments, Failed, Trial};
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta};
-use memcore::memory::Event;
 use memcore::optim::Implementation;
 use memcore::{Device, Profile};
+use runs::train;
 
 mod emulator;
+mod runs;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -53,40 +54,21 @@ fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16"].contains(&name)
 }
 
+/// A device with PyTorch's temporaries and workspaces.
 fn device(backend: Arc<dyn Backend>) -> Device {
-    Device::builder(backend).profile(Profile::torch_2_11(90)).history(true).build()
-}
-
-/// The events of two steps, and the losses where there are values.
-fn train(
-    name: &str,
-    options: &ModelOptions,
-    optimizer: Option<OptimizerSettings>,
-    backend: Arc<dyn Backend>,
-) -> lab::Result<(Vec<Event>, Vec<f64>)> {
-    let (network, device) = (architecture(name, options)?, device(backend));
-    let defaults = network.defaults();
-    let own = || Ok::<_, lab::Error>(OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr));
-    let settings = RunSettings { seed: 3, ..RunSettings::new(2, 2, optimizer.map_or_else(own, Ok)?) };
-    let mut trainer = Trainer::new(&*network, &device, &settings, Source::Synthetic { seed: 5 }, "")?;
-    let losses = (0..settings.steps).map(|step| trainer.step(step)).collect::<lab::Result<Vec<_>>>()?;
-    trainer.finish(Some("end"));
-    let events = device.with_ledger(|ledger| ledger.history().to_vec());
-    Ok((events, losses.into_iter().flatten().collect()))
+    runs::device(backend, Profile::torch_2_11(90))
 }
 
 fn same_events(name: &str, options: &ModelOptions, optimizer: Option<OptimizerSettings>) -> Result<(), String> {
     let on = |backend: Arc<dyn Backend>| {
-        train(name, options, optimizer, backend).map_err(|error| format!("{name}: {error}"))
+        train(name, options, optimizer, device(backend)).map_err(|error| format!("{name}: {error}"))
     };
     let meta = Meta::new(DeviceProfile { total_bytes: 2 << 30, ..DeviceProfile::default() });
     let (dry, _) = on(Arc::new(meta))?;
     let (cuda, losses) = on(Arc::new(emulator::open()?))?;
     let (cpu, expected) = on(Arc::new(Cpu::new().map_err(|error| error.to_string())?))?;
     for (other, events) in [("meta", &dry), ("cpu", &cpu)] {
-        if let Some(i) = (0..events.len().max(cuda.len())).find(|&i| events.get(i) != cuda.get(i)) {
-            return Err(format!("event {i}: {:?} on cuda, {:?} on {other}", cuda.get(i), events.get(i)));
-        }
+        runs::same(("cuda", &cuda), (other, events))?;
     }
     let near = losses.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-3 * b.abs().max(1.0));
     if near && losses.len() == expected.len() && !losses.is_empty() {
@@ -118,12 +100,12 @@ fn out_of_memory() -> Result<(), String> {
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
     let options = ModelOptions::small("simple-cnn");
     let little: Arc<dyn Backend> = Arc::new(Limited::new(Arc::clone(&cuda), 24 << 20));
-    match train("simple-cnn", &options, None, little) {
+    match train("simple-cnn", &options, None, device(little)) {
         Err(lab::Error::Core(error)) if error.is_out_of_memory() => {}
         Err(other) => return Err(format!("memory did not run out: {other}")),
         Ok(_) => return Err("memory did not run out".into()),
     }
-    let (_, losses) = train("simple-cnn", &options, None, cuda).map_err(|error| error.to_string())?;
+    let (_, losses) = train("simple-cnn", &options, None, device(cuda)).map_err(|error| error.to_string())?;
     if losses.is_empty() || losses.iter().any(|loss| !loss.is_finite()) {
         return Err(format!("after running out of memory: {losses:?}"));
     }

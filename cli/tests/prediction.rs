@@ -82,3 +82,12 @@ fn on_paper_a_backend_takes_what_it_takes_in_fact() {
         assert!(common::refused(2, &elsewhere).contains("this run is on cpu"));
     }
 }
+
+#[test]
+fn a_card_on_paper_holds_its_context_beside_tensors() {
+    let overheads = |card: &str| json(&gpt2(&["--steps", "1", "--gpu", card]))["overheads"].clone();
+    let context = serde_json::json!([{ "name": "context", "bytes": lab::cards::CONTEXT_BYTES }]);
+    assert_eq!(overheads("rtx4090"), serde_json::json!({ "parts": context, "unexplained_bytes": 0 }));
+    // A size alone is the memory that is there for tensors.
+    assert_eq!(overheads("24GiB"), serde_json::Value::Null);
+}

@@ -95,6 +95,7 @@ fn json_has_the_shape_that_other_programs_read() {
     for ring in ["requested", "allocated", "active", "reserved", "driver"] {
         assert!(run["rings"].get(ring).is_some(), "{ring}");
     }
+    assert_eq!(run["overheads"], Value::Null, "the processor's backend measures nothing beside tensors");
     assert_eq!(run["losses"].as_array().unwrap().len(), 4);
     assert!(run["ms_per_step_median"].as_f64().unwrap() > 0.0);
     assert_eq!(run["parameters"], 64 * 16 + 16 + 16 * 16 + 16 + 16 * 10 + 10);

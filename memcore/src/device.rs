@@ -1,11 +1,13 @@
 //! A device as the rest of the core sees it: a backend, the allocator above its memory, and the ledger of both.
 
+mod workspaces;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Region, validate};
-use crate::context::{self, Role};
+use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Overhead, Region, validate};
+use crate::context;
 use crate::error::{Error, Result};
 use crate::memory::{
     AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
@@ -13,6 +15,8 @@ use crate::memory::{
 };
 use crate::profile::Profile;
 use crate::tape::Tape;
+use workspaces::KeptWorkspace;
+pub(crate) use workspaces::WorkspaceKind;
 
 /// A device. Cloning shares it; it lives until the last tensor on it is gone.
 #[derive(Clone)]
@@ -35,22 +39,6 @@ struct State {
     next_alloc: u64,
     /// Workspaces that a library keeps for the life of the process, by who uses them.
     workspaces: Vec<KeptWorkspace>,
-}
-
-struct KeptWorkspace {
-    kind: WorkspaceKind,
-    role: Role,
-    block: Block,
-    id: AllocId,
-}
-
-/// Which library's workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkspaceKind {
-    /// Products: cuBLAS's in PyTorch.
-    Gemm,
-    /// Products with an epilogue: cuBLASLt's in PyTorch.
-    GemmEpilogue,
 }
 
 #[derive(Default)]
@@ -123,12 +111,16 @@ impl DeviceBuilder {
 
     /// The device.
     pub fn build(self) -> Device {
+        let mut profile = self.profile;
+        if profile.asks_gemm_workspace {
+            profile.gemm_workspace_bytes = self.backend.gemm_workspace_bytes();
+        }
         let allocator = self.allocator.unwrap_or_else(|| Box::new(Caching::with_defaults(self.backend.clone())));
         let mut ledger = Ledger::default();
         ledger.set_history(self.history);
         Device(Arc::new(Inner {
             backend: self.backend,
-            profile: self.profile,
+            profile,
             state: Mutex::new(State { allocator, ledger, next_alloc: 0, workspaces: Vec::new() }),
             tape: Tape::default(),
             seed: AtomicU64::new(self.seed),
@@ -215,47 +207,6 @@ impl Device {
         self.state().ledger.record(Event::Retag { id, to });
     }
 
-    /// The workspaces that `products` products one after the other take from the libraries, as the profile says: kept from the first use in each
-    /// role on, or there for the time of each product. A product with an epilogue needs the kept workspace of the plain ones as well.
-    pub(crate) fn product_workspaces(&self, kind: WorkspaceKind, products: usize) -> Result<()> {
-        if self.0.profile.keeps_workspaces {
-            self.keep_workspace(WorkspaceKind::Gemm)?;
-            return if kind == WorkspaceKind::Gemm { Ok(()) } else { self.keep_workspace(kind) };
-        }
-        let bytes = self.workspace_bytes(kind);
-        for _ in 0..if bytes == 0 { 0 } else { products } {
-            let (block, id) = self.allocate(bytes, Category::Workspace)?;
-            self.free(block, id);
-        }
-        Ok(())
-    }
-
-    fn workspace_bytes(&self, kind: WorkspaceKind) -> u64 {
-        match kind {
-            WorkspaceKind::Gemm => self.0.profile.gemm_workspace_bytes,
-            WorkspaceKind::GemmEpilogue => self.0.profile.gemm_epilogue_workspace_bytes,
-        }
-    }
-
-    fn keep_workspace(&self, kind: WorkspaceKind) -> Result<()> {
-        let bytes = self.workspace_bytes(kind);
-        let role = context::current_role();
-        if bytes == 0 || self.state().workspaces.iter().any(|w| w.kind == kind && w.role == role) {
-            return Ok(());
-        }
-        let (block, id) = self.allocate(bytes, Category::Workspace)?;
-        self.state().workspaces.push(KeptWorkspace { kind, role, block, id });
-        Ok(())
-    }
-
-    /// Gives the libraries' workspaces back to the allocator. They come again with the next product.
-    pub fn release_workspaces(&self) {
-        let mut state = self.state();
-        for kept in std::mem::take(&mut state.workspaces) {
-            state.free(&kept.block, kept.id);
-        }
-    }
-
     /// Gives cached memory back to the driver. Returns the bytes given back.
     pub fn empty_cache(&self) -> u64 {
         let state = &mut *self.state();
@@ -299,6 +250,11 @@ impl Device {
     pub fn rings(&self) -> Rings {
         let info = self.0.backend.memory_info();
         Rings::now(self.state().allocator.stats(), info.map(|i| i.total_bytes - i.free_bytes))
+    }
+
+    /// What the driver's figure holds besides segments, part by part, as far as the backend measures it.
+    pub fn overheads(&self) -> Vec<Overhead> {
+        self.0.backend.overheads()
     }
 
     /// Runs `read` on the ledger: history, names of scopes and phases.

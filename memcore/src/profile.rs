@@ -46,6 +46,9 @@ pub struct Profile {
     pub name: String,
     /// Bytes of the workspace that a GEMM library keeps per (device, role): cuBLAS's, from the first product on.
     pub gemm_workspace_bytes: u64,
+    /// Whether a device takes these bytes from its backend instead
+    /// ([`Backend::gemm_workspace_bytes`](crate::backend::Backend::gemm_workspace_bytes)).
+    pub asks_gemm_workspace: bool,
     /// Bytes of the second workspace of the library with epilogues (cuBLASLt's), from the first product with a bias on.
     pub gemm_epilogue_workspace_bytes: u64,
     /// Whether these are kept for the life of the process, one for each role that ever needed it, or taken for each product and freed behind it.
@@ -81,11 +84,12 @@ impl Profile {
         "torch-2.15-sm75",
     ];
 
-    /// What our own kernels need, and nothing else.
+    /// What our own kernels and the backend's libraries need, and nothing else.
     pub fn native() -> Self {
         Self {
             name: "native".into(),
             gemm_workspace_bytes: 0,
+            asks_gemm_workspace: true,
             gemm_epilogue_workspace_bytes: 0,
             keeps_workspaces: true,
             attention_seeds: false,
@@ -105,6 +109,7 @@ impl Profile {
         Self {
             name: format!("torch-2.11-sm{sm}"),
             gemm_workspace_bytes: if sm >= 90 { 32 << 20 } else { 8_519_680 },
+            asks_gemm_workspace: false,
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
             attention_seeds: false,
@@ -147,6 +152,7 @@ impl Profile {
                 let bytes = workspace_config(value);
                 self.gemm_workspace_bytes =
                     bytes.ok_or_else(|| wrong("pairs of KiB and count, such as :4096:2:16:8"))?;
+                self.asks_gemm_workspace = false;
             }
             "CUBLASLT_WORKSPACE_SIZE" => {
                 let kib: Option<u64> = value.parse().ok();

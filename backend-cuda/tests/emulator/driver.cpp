@@ -1,6 +1,6 @@
 // A stand-in for libcuda.so.1: the driver calls that the backend makes, on host memory.
 //
-// Memory is limited to EMULATED_MEMORY_BYTES. A segment ends where an inaccessible page begins, fresh memory is
+// Memory is limited to EMULATED_MEMORY_BYTES, of which other processes, the context and modules take a part. A segment ends where an inaccessible page begins, fresh memory is
 // poisoned, and freed memory becomes inaccessible: a kernel that touches it dies at once. Module images are tokens, the
 // names of kernel families; kernels are found by name.
 #include "runtime.h"
@@ -8,14 +8,10 @@
 #include <sys/mman.h>
 
 #include <map>
-#include <mutex>
 
-#define API extern "C" __attribute__((visibility("default"))) int
 typedef unsigned long long Pointer;
 
 namespace {
-enum Result { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NOT_FOUND = 500 };
-
 constexpr size_t PAGE = 4096, UNIT = 512, GRANULARITY = 2 << 20;
 constexpr int POISON = 0xA7;
 
@@ -27,11 +23,13 @@ size_t capacity() {
     return bytes;
 }
 
-size_t used = 0;
+// Of processes that are not there; what the context takes, each module beside its name's length, and the first copy.
+constexpr size_t OTHERS_BYTES = 24 << 20, CONTEXT_BYTES = 40 << 20, MODULE_BYTES = 2 << 20, STAGING_BYTES = 1 << 20;
 
-// Tests may have a device each on several threads: one call at a time.
-std::mutex calls;
-#define ALONE const std::lock_guard<std::mutex> alone(calls)
+size_t used = OTHERS_BYTES;
+size_t contexts = 0;
+// What is in use besides segments: by whom.
+std::map<std::string, size_t> parts = {{"others", OTHERS_BYTES}};
 
 struct Segment {
     void* pages;
@@ -47,6 +45,22 @@ void* reserve_pages(size_t bytes) {
     return at == MAP_FAILED ? nullptr : at;
 }
 }  // namespace
+
+namespace emu {
+std::mutex calls;
+bool take(const std::string& part, size_t bytes) {
+    if (bytes > capacity() - used) return false;
+    used += bytes;
+    parts[part] += bytes;
+    return true;
+}
+void give(const std::string& part, size_t bytes) {
+    used -= bytes;
+    parts[part] -= bytes;
+}
+}  // namespace emu
+using emu::give;
+using emu::take;
 
 // ---- device and context ----
 
@@ -67,12 +81,25 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
     }
     return SUCCESS;
 }
-API cuDevicePrimaryCtxRetain(void** context, int) { return *context = reinterpret_cast<void*>(1), SUCCESS; }
-API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+API cuDevicePrimaryCtxRetain(void** context, int) {
+    ALONE;
+    if (contexts == 0 && !take("context", CONTEXT_BYTES)) return OUT_OF_MEMORY;
+    contexts++;
+    return *context = reinterpret_cast<void*>(1), SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(int) {
+    ALONE;
+    if (contexts == 0) return INVALID_VALUE;
+    if (--contexts == 0) {
+        give("context", CONTEXT_BYTES);
+        give("staging", parts["staging"]);
+    }
+    return SUCCESS;
+}
 API cuCtxSetCurrent(void*) { return SUCCESS; }
 API cuStreamCreate(void** stream, unsigned) { return *stream = reinterpret_cast<void*>(1), SUCCESS; }
 API cuStreamDestroy_v2(void*) { return SUCCESS; }
-API cuStreamSynchronize(void*) { return SUCCESS; }
+API cuStreamSynchronize(void*) { return emu::is_capturing() ? CAPTURED : SUCCESS; }
 API cuGetErrorName(int code, const char** text) {
     static char name[32];
     std::snprintf(name, sizeof(name), "EMULATED_ERROR_%d", code);
@@ -113,9 +140,13 @@ API cuMemFree_v2(Pointer pointer) {
     return SUCCESS;
 }
 API cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void*) {
+    ALONE;
+    if (emu::is_capturing()) return CAPTURED;
+    if (parts["staging"] == 0 && !take("staging", STAGING_BYTES)) return OUT_OF_MEMORY;
     return std::memcpy(reinterpret_cast<void*>(to), from, bytes), SUCCESS;
 }
 API cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void*) {
+    if (emu::is_capturing()) return CAPTURED;
     return std::memcpy(to, reinterpret_cast<void*>(from), bytes), SUCCESS;
 }
 API cuMemsetD8Async(Pointer at, unsigned char value, size_t bytes, void*) {
@@ -208,9 +239,19 @@ API cuMemUnmap(Pointer pointer, size_t bytes) {
 API cuModuleLoadData(void** module, const void* image) {
     static const char TOKEN[] = "emulated:";
     if (std::memcmp(image, TOKEN, sizeof(TOKEN) - 1) != 0) return INVALID_IMAGE;
-    return *module = reinterpret_cast<void*>(1), SUCCESS;
+    ALONE;
+    // Each file takes another size, so that one cannot be taken for another.
+    const std::string name = static_cast<const char*>(image) + sizeof(TOKEN) - 1;
+    if (!take(name, MODULE_BYTES + name.size() * PAGE)) return OUT_OF_MEMORY;
+    return *module = new std::string(name), SUCCESS;
 }
-API cuModuleUnload(void*) { return SUCCESS; }
+API cuModuleUnload(void* module) {
+    ALONE;
+    const std::string* name = static_cast<std::string*>(module);
+    give(*name, MODULE_BYTES + name->size() * PAGE);
+    delete name;
+    return SUCCESS;
+}
 API cuModuleGetFunction(void** function, void*, const char* name) {
     const emu::Kernel* kernel = emu::find(name);
     if (kernel == nullptr) return NOT_FOUND;
@@ -222,17 +263,29 @@ API cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* byt
     *bytes = static_cast<emu::Kernel*>(function)->argument_bytes;
     return SUCCESS;
 }
-API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared_bytes, void*, void** arguments, void**) {
-    ALONE;
-    const emu::Kernel& kernel = *static_cast<emu::Kernel*>(function);
-    const bool fits = gx > 0 && gx <= 0x7fffffff && gy > 0 && gy <= 65535 && gz > 0 && gz <= 65535;
-    if (!fits || by != 1 || bz != 1 || bx == 0 || bx > kernel.threads || shared_bytes > (48 << 10)) return INVALID_VALUE;
-    emu::launch(kernel, emu::Index{gx, gy, gz}, bx, shared_bytes, arguments[0]);
-    return SUCCESS;
-}
+// ---- for stand-ins of other libraries ----
 
-// ---- for tests of the kernel table ----
+extern "C" __attribute__((visibility("default"))) bool emulator_take(const char* part, size_t bytes) {
+    ALONE;
+    return take(part, bytes);
+}
+extern "C" __attribute__((visibility("default"))) void emulator_give(const char* part, size_t bytes) {
+    ALONE;
+    give(part, bytes);
+}
+extern "C" __attribute__((visibility("default"))) size_t emulator_used() {
+    ALONE;
+    return used;
+}
+extern "C" __attribute__((visibility("default"))) size_t emulator_capacity() { return capacity(); }
+
+// ---- for tests ----
+
+extern "C" __attribute__((visibility("default"))) size_t emulator_part(const char* part) {
+    ALONE;
+    const auto at = parts.find(part);
+    return at == parts.end() ? 0 : at->second;
+}
 
 extern "C" __attribute__((visibility("default"))) size_t emulator_kernel_count() { return emu::count(); }
 extern "C" __attribute__((visibility("default"))) const char* emulator_kernel_name(size_t index) { return emu::name_of(index); }

@@ -3,9 +3,10 @@
 //! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
 //! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
 //! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=blas` adds
-//! a stand-in for cuBLASLt: without it the backend's own matrix products run.
+//! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
+//! before there was a context.
 
-use std::ffi::{CStr, OsString, c_char};
+use std::ffi::{CStr, CString, OsString, c_char};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -14,7 +15,7 @@ use backend_cuda::{Compiler, Cuda};
 /// Set in the child; holds what the parent chose.
 const CHILD: &str = "CUDA_EMULATOR_CHILD";
 
-/// `address` for AddressSanitizer, `blas` for cuBLASLt's stand-in.
+/// `address` for AddressSanitizer, `blas` for the stand-ins of libraries.
 const MODE: &str = "CUDA_EMULATOR";
 
 /// The compiler of the emulator: everything is compiled already, a token says what.
@@ -61,18 +62,58 @@ pub(crate) fn kernel_names() -> Result<Vec<String>, String> {
     Ok(names.collect())
 }
 
+/// How often the device was given something: a kernel, a library's product, or a graph of them.
+///
+/// # Errors
+/// When this process has another driver.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn launches() -> Result<usize, String> {
+    // SAFETY: the library is in this process already; opening it again only finds it.
+    let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
+    // SAFETY: the function has this type; see `launches.cpp`.
+    let count = unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"emulator_launches") };
+    let count = count.map_err(|error| error.to_string())?;
+    // SAFETY: it only reads.
+    Ok(unsafe { count() })
+}
+
+/// How much memory of the emulated device is in use by `part`: `others`, `context`, `blas`, `staging`, or a kernel file.
+///
+/// # Errors
+/// When this process has another driver.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn part(part: &str) -> Result<u64, String> {
+    let name = CString::new(part).map_err(|error| error.to_string())?;
+    // SAFETY: the library is in this process already; opening it again only finds it.
+    let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
+    // SAFETY: the function has this type; see `driver.cpp`.
+    let bytes = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> usize>(b"emulator_part") };
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    // SAFETY: a string that ends with 0 and lives during the call.
+    Ok(unsafe { bytes(name.as_ptr()) } as u64)
+}
+
 /// Runs this very process again, arguments and all, with the emulator for a driver.
 ///
 /// # Errors
 /// When the emulator cannot be built.
+#[allow(dead_code, reason = "not every test takes what the environment says")]
 pub(crate) fn run_again() -> Result<ExitCode, String> {
+    run_again_with(has_mode("blas"))
+}
+
+/// The same; `libraries`: with the stand-ins of libraries, whatever the environment says.
+///
+/// # Errors
+/// When the emulator cannot be built.
+pub(crate) fn run_again_with(libraries: bool) -> Result<ExitCode, String> {
     let library = build()?;
     let folder = library.parent().ok_or("the emulator has no folder")?;
     let itself = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut path = OsString::from(folder);
-    if has_mode("blas") {
+    if libraries {
         path.push(":");
-        path.push(build_blas(&library)?);
+        path.push(build_libraries(&library)?);
     }
     if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
         path.push(":");
@@ -97,20 +138,26 @@ fn sanitized() -> bool {
     has_mode("address")
 }
 
-/// Compiles the stand-in for cuBLASLt, which uses the emulator's conversions; its folder.
-fn build_blas(emulator: &Path) -> Result<PathBuf, String> {
-    let folder = emulator.with_file_name("blas");
+/// The stand-ins for libraries, each under the name that is looked for first.
+const LIBRARIES: [(&str, &str); 3] =
+    [("blaslt.cpp", "libcublasLt.so"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so")];
+
+/// Compiles the stand-ins for libraries, which stand on the emulator; their folder.
+fn build_libraries(emulator: &Path) -> Result<PathBuf, String> {
+    let folder = emulator.with_file_name("libraries");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/blas/blaslt.cpp");
-    // The first name that is looked for.
-    let library = folder.join("libcublasLt.so");
-    if modified(&library) <= modified(&source).max(modified(emulator)) {
+    for (source, library) in LIBRARIES {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/libraries").join(source);
+        let library = folder.join(library);
+        if modified(&library) > modified(&source).max(modified(emulator)) {
+            continue;
+        }
         let partial = folder.join(format!("{}.so", std::process::id()));
         let mut compiler = Command::new("g++");
         compiler.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-o"]).arg(&partial);
         let status = compiler.arg(&source).arg(emulator).status().map_err(|error| format!("g++: {error}"))?;
         if !status.success() {
-            return Err("the stand-in for cuBLASLt does not compile".into());
+            return Err(format!("{} does not compile", source.display()));
         }
         std::fs::rename(&partial, &library).map_err(|error| error.to_string())?;
     }

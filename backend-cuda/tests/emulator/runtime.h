@@ -1,6 +1,24 @@
-// What the stand-in driver needs of the emulator.
+// What the files of the stand-in driver have of each other and of the emulator.
 #pragma once
+#include <mutex>
+#include <string>
+
 #include "emulator.h"
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+enum Result {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    NOT_FOUND = 500,
+    // What cannot be done while a stream writes down what it would do.
+    CAPTURED = 900,
+    // The graph is another.
+    NOT_UPDATED = 910,
+};
 
 namespace emu {
 // The kernel of that name; null where there is none.
@@ -10,4 +28,14 @@ size_t count();
 const char* name_of(size_t index);
 // Runs every block, in order, to its end.
 void launch(const Kernel& kernel, Index grid, unsigned threads, size_t shared_bytes, const void* args);
+
+// Tests may have a device each on several threads: one call at a time.
+extern std::mutex calls;
+#define ALONE const std::lock_guard<std::mutex> alone(emu::calls)
+
+// Memory besides segments, by whom; within a call.
+bool take(const std::string& part, size_t bytes);
+void give(const std::string& part, size_t bytes);
+
+bool is_capturing();
 }  // namespace emu

@@ -132,6 +132,10 @@ pub(crate) struct TrainArgs {
     pub weights: WeightsArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
+    /// Launch what a step computes as one CUDA graph once steps are alike: the same results and memory events, fewer
+    /// launches (cuda only).
+    #[arg(long, help_heading = "Device")]
+    pub cuda_graph: bool,
     #[command(flatten)]
     pub parallel: ParallelArgs,
     #[command(flatten)]

@@ -25,6 +25,8 @@ pub(super) struct Opening {
     limited: bool,
     /// On paper: whose kernels' workspaces are counted.
     workspaces_of: Option<Arc<dyn Backend>>,
+    /// Whether kernels are collected and launched as graphs.
+    graphs: bool,
 }
 
 enum Source {
@@ -73,6 +75,7 @@ impl Opening {
             seed,
             history: false,
             workspaces_of: None,
+            graphs: false,
             limited: args.limits() || own_fraction < 1.0,
         }
     }
@@ -99,6 +102,17 @@ impl Opening {
                 Ok(Self { workspaces_of: Some(entry.device(0)?), ..self })
             }
         }
+    }
+
+    /// With CUDA graphs, if they are asked for.
+    ///
+    /// # Errors
+    /// Usage, with the reason, where the backend has none.
+    pub(super) fn graphs(self, asked: bool) -> Result<Self> {
+        if asked && let Source::Backend(entry, index) = &self.source {
+            entry.device(*index)?.use_graphs().map_err(|error| Failure::usage(format!("--cuda-graph: {error}")))?;
+        }
+        Ok(Self { graphs: asked, ..self })
     }
 
     /// The settings of the caching allocator, if it is that.
@@ -153,6 +167,9 @@ impl Opening {
                 }
             }
         };
+        if self.graphs {
+            backend.use_graphs()?;
+        }
         let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         let backend = match self.memory_limit {
             // A limit beyond the device's memory limits nothing.

@@ -305,6 +305,7 @@ impl Report {
         });
         json["by_category"] = by_category(result.usage.by_category());
         json["rings"] = rings(&result.rings);
+        json["overheads"] = overheads(result);
         json["parameters"] = result.parameters.into();
         json["interrupted"] = result.interrupted.into();
         if self.device.computes {
@@ -331,6 +332,7 @@ pub(super) fn blank() -> Value {
         "peak": null,
         "by_category": null,
         "rings": null,
+        "overheads": null,
         "losses": null,
         "ms_per_step_median": null,
         "ms_per_step": null,
@@ -370,6 +372,15 @@ pub(crate) fn rings(rings: &Rings) -> Value {
         "active": rings.active_bytes,
         "reserved": rings.reserved_bytes,
         "driver": rings.driver_bytes,
+    })
+}
+
+/// What the driver's figure holds besides segments, and what of it nothing explains; null where the backend measures nothing.
+fn overheads(result: &RunResult) -> Value {
+    let unexplained = result.rings.unexplained_bytes(&result.overheads).filter(|_| !result.overheads.is_empty());
+    unexplained.map_or(Value::Null, |unexplained_bytes| {
+        let parts = result.overheads.iter().map(|part| json!({ "name": part.name, "bytes": part.bytes }));
+        json!({ "parts": parts.collect::<Vec<_>>(), "unexplained_bytes": unexplained_bytes })
     })
 }
 

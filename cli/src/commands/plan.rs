@@ -92,6 +92,8 @@ impl Plan {
             let setting = file.as_ref().map(|file| (name.to_string(), json!(file.display().to_string())));
             plan.settings.extend(setting);
         }
+        plan.opening = plan.opening.graphs(args.cuda_graph)?;
+        plan.settings.extend(args.cuda_graph.then(|| ("cuda-graph".into(), true.into())));
         Ok(Self { weights: args.weights.clone(), ..plan })
     }
 

@@ -176,7 +176,14 @@ fn bridge(outcome: &Outcome) -> String {
     out += &total("reserved", rings.reserved_bytes);
     match rings.driver_bytes {
         Some(driver) => {
-            out += &gap("context, libraries, other processes", rings.reserved_bytes, driver);
+            let mut below = rings.reserved_bytes;
+            for part in outcome.result.overheads.iter().filter(|part| part.bytes > 0) {
+                out += &gap(part.name, below, below + part.bytes);
+                below += part.bytes;
+            }
+            let measured = !outcome.result.overheads.is_empty();
+            let rest = if measured { "unexplained" } else { "context, libraries, other processes" };
+            out += &gap(rest, below, driver);
             out + &total("in use on the device, says its driver", driver)
         }
         None => out + "  the driver does not say what is in use on the device\n",

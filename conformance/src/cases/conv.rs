@@ -40,6 +40,10 @@ fn problems() -> Vec<Problem> {
         problem("empty", [0, 2, 4, 4], 2, [3, 3], same),
         problem("one", [1, 1, 1, 1], 1, [1, 1], plain),
         problem("length_257", [1, 1, 1, 257], 2, [1, 3], Conv2dGeometry { padding: [0, 1], ..plain }),
+        // Rows of the weight and planes of the result that may be read eight elements at a time.
+        problem("eights", [2, 16, 8, 8], 20, [3, 3], same),
+        Problem { lead: 3, ..problem("eights_unaligned", [2, 16, 8, 8], 20, [3, 3], same) },
+        problem("eights_groups", [1, 32, 8, 8], 32, [3, 3], Conv2dGeometry { groups: 2, ..same }),
         problem("channels_257", [1, 257, 2, 2], 2, [1, 1], plain),
         problem("many_images", [MANY, 1, 1, 2], 1, [1, 2], plain),
         problem("many_pixels", [1, 1, 257, 257], 1, [2, 2], plain),

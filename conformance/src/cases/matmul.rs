@@ -33,6 +33,7 @@ pub(super) fn cases() -> Vec<Case> {
             out.push(finish(case, sizes, 1.0, 0.0));
         }
         out.extend(views(dtype));
+        out.extend(eights(dtype));
         out.extend(scalars(dtype));
     }
     out
@@ -85,6 +86,22 @@ fn views(dtype: DType) -> Vec<Case> {
     ]
     .map(|case| finish(case, sizes, 1.0, 0.0))
     .into()
+}
+
+/// Sizes beyond a tile's whose rows may be read eight elements at a time; and where that ends early, or cannot be.
+fn eights(dtype: DType) -> Vec<Case> {
+    let case = |name: &str, [batch, m, n, k]: [usize; 4], view: fn(CaseBuilder) -> CaseBuilder| {
+        let a = view(Case::on(dtype, format!("eights{name}")).read("a", &[batch, m, k], Range(-1.0, 1.0)));
+        let b = view(a.read("b", &[batch, k, n], Range(-1.0, 1.0)));
+        finish(b.write("out", &[batch, m, n]), [batch, m, n, k], 1.0, 0.0)
+    };
+    vec![
+        case("", [2, 72, 136, 48], |x| x),
+        case("_transposed", [2, 72, 136, 48], |x| x.transposed(1, 2)),
+        case("_ended_early", [2, 20, 36, 44], |x| x.gapped(4)),
+        case("_unaligned", [2, 24, 40, 48], |x| x.offset(3)),
+        case("_odd_rows", [1, 24, 41, 47], |x| x),
+    ]
 }
 
 fn scalars(dtype: DType) -> Vec<Case> {

@@ -43,13 +43,15 @@ fn dequantize(dtype: DType, name: &str, dims: [usize; 2], lead: usize) -> Case {
 }
 
 /// Name, m, n, k, elements before the first one.
-const SIZES: [(&str, [usize; 3], usize); 9] = [
+const SIZES: [(&str, [usize; 3], usize); 11] = [
     ("contiguous", [5, 7, 6], 0),
     ("offset", [5, 7, 6], 3),
     ("one", [1, 1, 1], 0),
     ("row_vector", [1, 33, 20], 0),
     ("length_257", [3, 5, 257], 0),
     ("beyond_tiles", [33, 65, 67], 0),
+    ("eights", [24, 136, 40], 0),
+    ("eights_unaligned", [24, 136, 40], 3),
     ("empty", [0, 3, 4], 0),
     ("empty_inner", [2, 3, 0], 0),
     ("many_rows", [MANY, 2, 2], 0),

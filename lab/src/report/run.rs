@@ -86,7 +86,7 @@ pub(super) fn details(out: &mut String, result: &Value, curve: bool) {
     if curve {
         rows_chart(out, result);
     }
-    bridge(out, &result["rings"], inactive_split(result));
+    bridge(out, result);
     out.push_str("<section>\n<h2>In figures</h2>\n<div class=\"pair\">\n");
     composition(out, result);
     modules(out, &result["peak"]["by_scope"]);
@@ -112,7 +112,8 @@ fn inactive_split(result: &Value) -> u64 {
 }
 
 /// The five rings: each bar is the one above and what stands between them.
-fn bridge(out: &mut String, rings: &Value, split: u64) {
+fn bridge(out: &mut String, result: &Value) {
+    let rings = &result["rings"];
     let ring = |name: &str| rings[name].as_u64();
     let (Some(requested), Some(allocated), Some(active), Some(reserved)) =
         (ring("requested"), ring("allocated"), ring("active"), ring("reserved"))
@@ -120,7 +121,7 @@ fn bridge(out: &mut String, rings: &Value, split: u64) {
         return;
     };
     let driver = ring("driver");
-    let split = split.min(reserved.saturating_sub(active));
+    let split = inactive_split(result).min(reserved.saturating_sub(active));
     let full = driver.unwrap_or(0).max(reserved).max(requested).max(1);
     out.push_str(
         "<section>\n<h2>From what was asked for to what the device gave</h2>\n\
@@ -152,7 +153,16 @@ fn bridge(out: &mut String, rings: &Value, split: u64) {
     line("ring", "reserved", 0, reserved);
     match driver {
         Some(driver) => {
-            line("gap", "context, libraries, other processes", reserved, driver);
+            let parts = list(&result["overheads"]["parts"]);
+            let mut below = reserved;
+            for part in parts {
+                let bytes = part["bytes"].as_u64().unwrap_or(0);
+                let name = part["name"].as_str().unwrap_or_default();
+                line("gap", &escaped(name), below, below.saturating_add(bytes));
+                below = below.saturating_add(bytes);
+            }
+            let rest = if parts.is_empty() { "context, libraries, other processes" } else { "unexplained" };
+            line("gap", rest, below, driver);
             line("ring", "in use, says the driver", 0, driver);
             out.push_str("</div>\n</section>\n");
         }

@@ -177,6 +177,7 @@ fn hostile_results() -> Vec<Value> {
     let device = json!({ "backend": HOSTILE, "name": HOSTILE, "total_bytes": 1 });
     let train = json!({ "schema": "vramlab-train-1", "settings": settings, "description": HOSTILE, "device": device, "steps": [row, row],
         "peak": peak, "by_category": by_category, "rings": { "requested": 1, "allocated": 2, "active": 2, "reserved": 3, "driver": 4 },
+        "overheads": { "parts": [{ "name": HOSTILE, "bytes": 1 }], "unexplained_bytes": 0 },
         "summits": [{ "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 1 }],
         "techniques": [{ "name": HOSTILE, HOSTILE: HOSTILE }], "losses": [1.0, 0.5, 0.25],
         "out_of_memory": { "message": HOSTILE } });

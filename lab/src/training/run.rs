@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use memcore::backend::Overhead;
 use memcore::backend::kernel::Reduction;
 use memcore::memory::{PeakComposition, Rings, Usage};
 use memcore::{Device, NoGrad, Tensor, ops};
@@ -43,6 +44,8 @@ pub struct RunResult {
     pub usage: Usage,
     /// The five figures at the end, before the model was dropped.
     pub rings: Rings,
+    /// What the driver's figure holds besides segments, at the same time; empty where the backend measures nothing.
+    pub overheads: Vec<Overhead>,
     /// Number of trained values.
     pub parameters: u64,
     /// Share of test examples that the trained model classifies right, where there are some.
@@ -243,12 +246,13 @@ pub(crate) fn run<T: Training>(
         return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
     }
     device.synchronize()?;
-    let (usage, rings) = (device.usage(), device.rings());
+    let (usage, rings, overheads) = (device.usage(), device.rings(), device.overheads());
     continuation.end(&trainer.parts(), first + done)?;
     let parameters = trainer.parameter_count();
     let accuracy = if device.computes() && !interrupted { trainer.accuracy()? } else { None };
     let rows = trainer.finish(Some("end"));
-    Ok(RunResult { rows, losses, ms_per_step, peak: usage.at_peak(), usage, rings, parameters, accuracy, interrupted })
+    let peak = usage.at_peak();
+    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, overheads, parameters, accuracy, interrupted })
 }
 
 /// How many examples of a split the model classifies right; `None` for an empty split.

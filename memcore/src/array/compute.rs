@@ -357,7 +357,7 @@ impl Array {
         // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
         let epilogue = options.bias.is_some() && k > 1 && n > 1;
         let kind = if epilogue { WorkspaceKind::GemmEpilogue } else { WorkspaceKind::Gemm };
-        self.device().product_workspaces(kind, 1)?;
+        let workspace = self.device().product_workspace(kind)?;
         let batched = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
         self.device().launch(Matmul {
             alpha: 1.0,
@@ -366,7 +366,7 @@ impl Array {
             b: b.operand(),
             bias: options.bias.map(Array::operand),
             out: batched.operand(),
-            workspace: None,
+            workspace: workspace.operand(),
         })?;
         Ok(out)
     }

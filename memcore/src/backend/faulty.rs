@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
 use crate::error::{Error, Result};
 
 /// Which calls [`Faulty`] counts.
@@ -126,5 +126,14 @@ impl<B: Backend> Backend for Faulty<B> {
     }
     fn scratch_bytes(&self) -> u64 {
         self.inner.scratch_bytes()
+    }
+    fn gemm_workspace_bytes(&self) -> u64 {
+        self.inner.gemm_workspace_bytes()
+    }
+    fn use_graphs(&self) -> Result<()> {
+        self.inner.use_graphs()
+    }
+    fn overheads(&self) -> Vec<Overhead> {
+        self.inner.overheads()
     }
 }

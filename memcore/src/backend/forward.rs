@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
 use crate::error::Result;
 
 impl<B: DeviceMemory + ?Sized> DeviceMemory for Arc<B> {
@@ -53,5 +53,14 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn scratch_bytes(&self) -> u64 {
         (**self).scratch_bytes()
+    }
+    fn gemm_workspace_bytes(&self) -> u64 {
+        (**self).gemm_workspace_bytes()
+    }
+    fn use_graphs(&self) -> Result<()> {
+        (**self).use_graphs()
+    }
+    fn overheads(&self) -> Vec<Overhead> {
+        (**self).overheads()
     }
 }

@@ -133,4 +133,11 @@ impl<B: Backend> Backend for Limited<B> {
     fn scratch_bytes(&self) -> u64 {
         self.inner.scratch_bytes()
     }
+    fn gemm_workspace_bytes(&self) -> u64 {
+        self.inner.gemm_workspace_bytes()
+    }
+    fn use_graphs(&self) -> Result<()> {
+        self.inner.use_graphs()
+    }
+    // `overheads` stays empty: the smaller device counts segments alone.
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -167,6 +167,15 @@ impl Backend for Meta {
 
     fn workspace_bytes(&self, call: &KernelCall) -> u64 {
         self.workspaces_of.as_ref().map_or(0, |backend| backend.workspace_bytes(call))
+    }
+
+    fn gemm_workspace_bytes(&self) -> u64 {
+        self.workspaces_of.as_ref().map_or(0, |backend| backend.gemm_workspace_bytes())
+    }
+
+    fn overheads(&self) -> Vec<Overhead> {
+        let context = Overhead { name: "context", bytes: self.profile.context_bytes };
+        Vec::from_iter((context.bytes > 0).then_some(context))
     }
 
     fn upload(&self, _src: &[u8], _dst: Region) -> Result<()> {

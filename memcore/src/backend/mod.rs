@@ -99,6 +99,15 @@ pub struct MemoryInfo {
     pub total_bytes: u64,
 }
 
+/// A part of what the driver says is in use that no segment holds: a context, loaded kernels, a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overhead {
+    /// What holds it, for reports.
+    pub name: &'static str,
+    /// Its bytes, as the backend measured them when they were taken.
+    pub bytes: u64,
+}
+
 /// Fixed properties of a device's memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -215,5 +224,27 @@ pub trait Backend: DeviceMemory {
     /// Device memory that the backend holds for itself since construction, outside any segment.
     fn scratch_bytes(&self) -> u64 {
         0
+    }
+
+    /// Bytes of the workspace that the backend's library of matrix products wants. Under the `native` profile core
+    /// allocates one for each [`Role`](crate::context::Role) at its first product, keeps it as PyTorch does, and passes it
+    /// as the `workspace` of every [`Matmul`](kernel::Matmul). 0 by default: no library, or none that wants one.
+    fn gemm_workspace_bytes(&self) -> u64 {
+        0
+    }
+
+    /// From now on kernels are collected until the host waits for the device, and a sequence that comes again is launched as
+    /// one graph (CUDA's). What is computed, and what memory it takes in segments, stays the same.
+    ///
+    /// # Errors
+    /// [`Error::Backend`](crate::Error::Backend) where there is no such thing, as by default, or the driver is too old.
+    fn use_graphs(&self) -> Result<()> {
+        Err(Error::backend(self.name(), "has no graphs of kernels: only cuda launches a training step as one"))
+    }
+
+    /// What [`DeviceMemory::memory_info`] counts as in use besides segments, part by part, by now. Each part appears once,
+    /// with 0 bytes where nothing was taken. Empty, as by default, where the backend measures nothing.
+    fn overheads(&self) -> Vec<Overhead> {
+        Vec::new()
     }
 }

@@ -1,6 +1,7 @@
 //! The five sizes that are always shown together.
 
 use super::stats::Stats;
+use crate::backend::Overhead;
 
 /// Five nested measures of one device's memory, in bytes; the gaps between them are what a report explains.
 ///
@@ -41,6 +42,14 @@ impl Rings {
             reserved_bytes: stats.reserved_bytes.all.peak,
             driver_bytes: None,
         }
+    }
+
+    /// What is left of the driver's figure besides segments and these parts, in bytes; negative where another process gave
+    /// memory back since they were measured. `None` without a figure of the driver's.
+    pub fn unexplained_bytes(&self, overheads: &[Overhead]) -> Option<i64> {
+        let parts: u64 = overheads.iter().map(|part| part.bytes).sum();
+        let rest = i128::from(self.driver_bytes?) - i128::from(self.reserved_bytes) - i128::from(parts);
+        i64::try_from(rest).ok()
     }
 
     /// Whether they are nested as they must be: requested ≤ active, allocated ≤ active ≤ reserved ≤ driver.

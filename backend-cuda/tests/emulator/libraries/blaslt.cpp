@@ -6,13 +6,17 @@
 
 #define API extern "C" __attribute__((visibility("default"))) int
 
+extern "C" bool emulator_take(const char* part, size_t bytes);
+extern "C" void emulator_give(const char* part, size_t bytes);
+extern "C" void emulator_submit(void (*run)(void*), void (*drop)(void*), void* data);
+
 namespace emu {
 float float_of_half(unsigned short bits);
 unsigned short half_of_float(float x);
 }  // namespace emu
 
 namespace {
-enum Status { SUCCESS = 0, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
+enum Status { SUCCESS = 0, ALLOC_FAILED = 3, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum Kind { F32 = 0, F16 = 2, BF16 = 14 };
 
 struct Layout {
@@ -62,8 +66,20 @@ int read(T* to, const void* from, size_t bytes) {
 }
 }  // namespace
 
-API cublasLtCreate(void** handle) { return *handle = new int(0), SUCCESS; }
-API cublasLtDestroy(void* handle) { return delete static_cast<int*>(handle), SUCCESS; }
+// The handle takes memory, and its first product: that is when the library loads its kernels.
+struct Handle {
+    bool loaded = false;
+};
+constexpr size_t HANDLE_BYTES = 5 << 20, KERNELS_BYTES = 11 << 20;
+API cublasLtCreate(void** handle) {
+    if (!emulator_take("blas", HANDLE_BYTES)) return ALLOC_FAILED;
+    return *handle = new Handle, SUCCESS;
+}
+API cublasLtDestroy(void* handle) {
+    const Handle* h = static_cast<Handle*>(handle);
+    emulator_give("blas", HANDLE_BYTES + (h->loaded ? KERNELS_BYTES : 0));
+    return delete h, SUCCESS;
+}
 API cublasLtMatrixLayoutCreate(void** layout, int kind, uint64_t rows, uint64_t columns, int64_t lead) {
     if (lead < int64_t(rows)) return INVALID_VALUE;
     return *layout = new Layout{kind, rows, columns, lead}, SUCCESS;
@@ -109,12 +125,51 @@ API cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, voi
     *choice = Choice{};
     // What the matrices must be aligned to is remembered in the algorithm, and checked when it runs.
     for (int i = 0; i < 4; i++) choice->algorithm[i] = p.alignments[i];
+    // It takes all that it may have.
+    choice->workspace_bytes = choice->algorithm[4] = p.workspace_bytes;
     return *found = 1, SUCCESS;
 }
 
-API cublasLtMatmul(void*, void* product, const float* alpha, const void* a, void* a_layout, const void* b, void* b_layout,
+// One product, with copies of all that describes it.
+struct Call {
+    Product p;
+    Layout la, lb, lc, ld;
+    float alpha, beta;
+    const void *a, *b, *c;
+    void* d;
+    uint64_t m, n, k;
+};
+
+static float element(const Layout& layout, bool transposed, const void* base, int64_t batch, uint64_t row, uint64_t column) {
+    const int64_t at = int64_t(transposed ? row * layout.lead + column : column * layout.lead + row);
+    return load(layout.kind, base, batch * layout.stride + at);
+}
+
+static void multiply(void* data) {
+    const Call& x = *static_cast<Call*>(data);
+    const bool at = x.p.operations[0] == 1, bt = x.p.operations[1] == 1;
+    for (int64_t batch = 0; batch < x.ld.batches; batch++) {
+        for (uint64_t j = 0; j < x.n; j++) {
+            for (uint64_t i = 0; i < x.m; i++) {
+                float sum = 0.0f;
+                for (uint64_t e = 0; e < x.k; e++) sum += element(x.la, at, x.a, batch, i, e) * element(x.lb, bt, x.b, batch, e, j);
+                float value = x.alpha * sum;
+                if (x.beta != 0.0f) value += x.beta * element(x.lc, false, x.c, batch, i, j);
+                if (x.p.epilogue == 4) value += load(x.ld.kind, x.p.bias, int64_t(i));
+                store(x.ld.kind, x.d, batch * x.ld.stride + int64_t(j * x.ld.lead + i), value);
+            }
+        }
+    }
+}
+
+API cublasLtMatmul(void* handle, void* product, const float* alpha, const void* a, void* a_layout, const void* b, void* b_layout,
                    const float* beta, const void* c, void* c_layout, void* d, void* d_layout, const uint64_t* algorithm,
-                   void*, size_t, void*) {
+                   void* workspace, size_t workspace_bytes, void*) {
+    Handle& h = *static_cast<Handle*>(handle);
+    if (!h.loaded && !(h.loaded = emulator_take("blas", KERNELS_BYTES))) return ALLOC_FAILED;
+    // The room that was promised when the algorithm was chosen, written to its ends.
+    if (workspace_bytes < algorithm[4] || reinterpret_cast<uintptr_t>(workspace) % 256 != 0) return INVALID_VALUE;
+    if (workspace_bytes > 0) static_cast<char*>(workspace)[0] = static_cast<char*>(workspace)[workspace_bytes - 1] = 0x5A;
     const Product& p = *static_cast<Product*>(product);
     const Layout &la = *static_cast<Layout*>(a_layout), &lb = *static_cast<Layout*>(b_layout);
     const Layout &lc = *static_cast<Layout*>(c_layout), &ld = *static_cast<Layout*>(d_layout);
@@ -125,23 +180,7 @@ API cublasLtMatmul(void*, void* product, const float* alpha, const void* a, void
     const bool at = p.operations[0] == 1, bt = p.operations[1] == 1;
     const uint64_t m = at ? la.columns : la.rows, k = at ? la.rows : la.columns, n = bt ? lb.rows : lb.columns;
     if (k != (bt ? lb.columns : lb.rows) || ld.rows != m || ld.columns != n || lc.rows != m) return INVALID_VALUE;
-    for (int64_t batch = 0; batch < ld.batches; batch++) {
-        const int64_t base_a = batch * la.stride, base_b = batch * lb.stride;
-        for (uint64_t j = 0; j < n; j++) {
-            for (uint64_t i = 0; i < m; i++) {
-                float sum = 0.0f;
-                for (uint64_t e = 0; e < k; e++) {
-                    const int64_t in_a = base_a + int64_t(at ? i * la.lead + e : e * la.lead + i);
-                    const int64_t in_b = base_b + int64_t(bt ? e * lb.lead + j : j * lb.lead + e);
-                    sum += load(la.kind, a, in_a) * load(lb.kind, b, in_b);
-                }
-                const int64_t in_d = batch * ld.stride + int64_t(j * ld.lead + i);
-                float value = *alpha * sum;
-                if (*beta != 0.0f) value += *beta * load(lc.kind, c, batch * lc.stride + int64_t(j * lc.lead + i));
-                if (p.epilogue == 4) value += load(ld.kind, p.bias, int64_t(i));
-                store(ld.kind, d, in_d, value);
-            }
-        }
-    }
+    Call* call = new Call{p, la, lb, lc, ld, *alpha, *beta, a, b, c, d, m, n, k};
+    emulator_submit(multiply, [](void* data) { delete static_cast<Call*>(data); }, call);
     return SUCCESS;
 }

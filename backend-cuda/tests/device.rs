@@ -1,0 +1,189 @@
+//! What the device's libraries and its driver take beside tensors: on the emulated device with stand-ins for cuBLASLt and
+//! NVML, one test after the other, since each looks at memory that all share.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_cuda::Cuda;
+use lab::experiments::{Setup, by_name};
+use lab::models::{ModelOptions, architecture};
+use lab::training::{self, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use libtest_mimic::{Arguments, Failed, Trial};
+use memcore::backend::{Backend, DeviceMemory, DeviceProfile, Meta};
+use memcore::memory::{Category, Event};
+use memcore::optim::Implementation;
+use memcore::{Device, Profile};
+
+mod emulator;
+mod runs;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if !emulator::is_here() && !arguments.list {
+        return emulator::run_again_with(true).unwrap_or_else(|problem| {
+            eprintln!("the emulator does not start: {problem}");
+            ExitCode::FAILURE
+        });
+    }
+    arguments.test_threads = Some(1);
+    let mut trials = vec![
+        trial("bridge::each_step_is_what_the_driver_gave", steps),
+        trial("bridge::little_is_unexplained_after_training", bridge),
+        trial("workspace::predictions_know_it", predictions),
+        trial("compiler::a_device_opens_as_it_does_for_a_user", as_a_user),
+    ];
+    for name in ["mlp", "simple-cnn", "gpt"] {
+        trials.push(trial(&format!("workspace::on_paper_as_on_the_device::{name}"), move || workspace(name)));
+    }
+    for (name, model, implementation) in [
+        ("mlp", "mlp", Implementation::Foreach),
+        ("mlp_fused", "mlp", Implementation::Fused),
+        ("simple-cnn", "simple-cnn", Implementation::Foreach),
+        ("gpt", "gpt", Implementation::Foreach),
+    ] {
+        trials.push(trial(&format!("graphs::nothing_else_changes::{name}"), move || graphs(model, implementation)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: &str, run: impl Fn() -> Result<(), String> + Send + 'static) -> Trial {
+    Trial::test(name, move || run().map_err(Failed::from))
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, theirs: T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{what}: {ours:?}, the driver gave {theirs:?}")) }
+}
+
+/// The figure of every step is the emulated driver's own.
+fn steps() -> Result<(), String> {
+    let cuda = emulator::open()?;
+    let opened = cuda.memory_steps();
+    equal("other processes", opened.others_bytes, Some(emulator::part("others")?))?;
+    equal("the context", opened.context_bytes, emulator::part("context")?)?;
+    equal("cuBLASLt's handle", opened.libraries_bytes, emulator::part("blas")?)?;
+    equal("the scratch", opened.scratch_bytes, cuda.scratch_bytes())?;
+    equal("kernels before any is used", opened.modules.len(), 0)?;
+    if opened.others_bytes == Some(0) || opened.context_bytes == 0 || opened.libraries_bytes == 0 {
+        return Err(format!("the emulator gives nothing: {opened:?}"));
+    }
+    cuda.load_kernels().map_err(|error| error.to_string())?;
+    let modules = cuda.memory_steps().modules;
+    equal("files of kernels", modules.len(), 13)?;
+    modules.iter().try_for_each(|(file, bytes)| equal(file, *bytes, emulator::part(file)?))?;
+    let (parts, info) = (cuda.overheads(), cuda.memory_info().ok_or("no memory info")?);
+    let sum: u64 = parts.iter().map(|part| part.bytes).sum();
+    equal("all parts", sum, info.total_bytes - info.free_bytes)
+}
+
+/// Not with the tests' compiler, but with what stands in for NVRTC.
+fn as_a_user() -> Result<(), String> {
+    equal("devices", Cuda::count().map_err(|error| error.to_string())?, 1)?;
+    let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
+    cuda.load_kernels().map_err(|error| error.to_string())?;
+    equal("files of kernels", cuda.memory_steps().modules.len(), 13)
+}
+
+/// After a run: the library has loaded its kernels by then, and only what no step measures is left.
+fn bridge() -> Result<(), String> {
+    let device = Device::builder(Arc::new(emulator::open()?)).build();
+    let options = ModelOptions::small("mlp");
+    let network = architecture("mlp", &options).map_err(|error| error.to_string())?;
+    let settings = runs::settings("mlp", &options, None).map_err(|error| error.to_string())?;
+    let result = training::train(&*network, &device, &settings, Source::Synthetic { seed: 5 }, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    let result = result.map_err(|failed| failed.error.to_string())?;
+    let of = |name: &str| result.overheads.iter().find(|part| part.name == name).map(|part| part.bytes);
+    equal("cuBLASLt", of("cuBLASLt"), Some(emulator::part("blas")?))?;
+    let unexplained = result.rings.unexplained_bytes(&result.overheads).ok_or("no figure of the driver's")?;
+    equal("unexplained", unexplained, emulator::part("staging")? as i64)?;
+    let difference = result.rings.driver_bytes.unwrap_or(0) - result.rings.reserved_bytes;
+    if unexplained > 0 && unexplained as u64 * 20 <= difference {
+        return Ok(());
+    }
+    Err(format!("{unexplained} of {difference} bytes are unexplained"))
+}
+
+/// Under `native:cuda` paper and device have the same events; among them the workspaces, of PyTorch's size on compute
+/// capability 8.0, one for each role.
+fn workspace(name: &str) -> Result<(), String> {
+    let options = ModelOptions::small(name);
+    let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
+    let on = |backend: Arc<dyn Backend>| {
+        runs::train(name, &options, None, runs::device(backend, Profile::native())).map_err(|error| error.to_string())
+    };
+    let paper = Meta::new(DeviceProfile { total_bytes: 2 << 30, ..DeviceProfile::default() });
+    let (dry, _) = on(Arc::new(paper.with_workspaces_of(Arc::clone(&cuda))))?;
+    let (events, losses) = on(cuda)?;
+    runs::same(("cuda", &events), ("paper", &dry))?;
+    let sizes = events.iter().filter_map(|event| match event {
+        Event::Alloc { category: Category::Workspace, requested_bytes, .. } => Some(*requested_bytes),
+        _ => None,
+    });
+    let large: Vec<u64> = sizes.filter(|bytes| *bytes == 8_519_680).collect();
+    equal("workspaces of products", large.len(), 2)?;
+    if losses.iter().all(|loss| loss.is_finite()) { Ok(()) } else { Err(format!("{losses:?}")) }
+}
+
+/// The closed forms of an experiment know the workspaces of the backend that it runs on.
+fn predictions() -> Result<(), String> {
+    let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
+    let open = || Ok(Device::builder(Arc::clone(&cuda)).build());
+    let sizes = [("steps", vec![2]), ("batch", vec![4, 2]), ("largest", vec![8])];
+    let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+    let setup = Setup { open: &open, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+    let outcome = by_name("batch-size").and_then(|experiment| experiment.run(&setup));
+    equal("unexplained bytes", outcome.map_err(|error| error.to_string())?.unexplained(), Vec::new())
+}
+
+/// Losses, events, and how often the device was given something in each step.
+struct Run {
+    losses: Vec<f64>,
+    events: Vec<Event>,
+    launches: Vec<usize>,
+}
+
+fn steps_of(model: &str, implementation: Implementation, graphs: bool) -> Result<Run, String> {
+    let cuda = emulator::open()?;
+    if graphs {
+        cuda.use_graphs().map_err(|error| error.to_string())?;
+    }
+    let device = runs::device(Arc::new(cuda), Profile::native());
+    let network = architecture(model, &ModelOptions::small(model)).map_err(|error| error.to_string())?;
+    let optimizer = OptimizerSettings { implementation, ..OptimizerSettings::new(OptimizerKind::AdamW, 1e-3) };
+    let settings = RunSettings { seed: 3, ..RunSettings::new(2, 6, optimizer) };
+    let mut run = Run { losses: Vec::new(), events: Vec::new(), launches: Vec::new() };
+    let source = Source::Synthetic { seed: 5 };
+    let mut trainer = Trainer::new(&*network, &device, &settings, source, "").map_err(|error| error.to_string())?;
+    for step in 0..settings.steps {
+        let before = emulator::launches()?;
+        run.losses.extend(trainer.step(step).map_err(|error| error.to_string())?);
+        device.synchronize().map_err(|error| error.to_string())?;
+        run.launches.push(emulator::launches()? - before);
+    }
+    if graphs {
+        let held = device.overheads().into_iter().find(|part| part.name == "graphs").map(|part| part.bytes);
+        equal("graphs", held, Some(emulator::part("graphs")?))?;
+    }
+    trainer.finish(Some("end"));
+    run.events = device.with_ledger(|ledger| ledger.history().to_vec());
+    Ok(run)
+}
+
+/// With graphs the same losses to the bit and the same events, in far fewer launches once the steps are alike.
+fn graphs(model: &str, implementation: Implementation) -> Result<(), String> {
+    let (plain, graphs) = (steps_of(model, implementation, false)?, steps_of(model, implementation, true)?);
+    runs::same(("graphs", &graphs.events), ("launches", &plain.events))?;
+    let bits = |losses: &[f64]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();
+    if bits(&plain.losses) != bits(&graphs.losses) || plain.losses.len() != 6 {
+        return Err(format!("losses {:?} with graphs, {:?} without", graphs.losses, plain.losses));
+    }
+    equal("kernels of the first step", graphs.launches[0], plain.launches[0])?;
+    let (one, other) = (graphs.launches[5], plain.launches[5]);
+    if one <= 3 && other >= 10 * one {
+        return Ok(());
+    }
+    Err(format!("launches by step: {:?} with graphs, {:?} without", graphs.launches, plain.launches))
+}

@@ -1,0 +1,51 @@
+//! Short runs of training, and their events.
+
+use std::sync::Arc;
+
+use lab::models::{ModelOptions, architecture};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use memcore::backend::Backend;
+use memcore::memory::Event;
+use memcore::{Device, Profile};
+
+/// A device that keeps its events.
+pub(crate) fn device(backend: Arc<dyn Backend>, profile: Profile) -> Device {
+    Device::builder(backend).profile(profile).history(true).build()
+}
+
+/// How many steps [`train`] takes.
+pub(crate) const STEPS: usize = 2;
+
+/// The network's own optimizer, unless another is asked for.
+pub(crate) fn settings(
+    name: &str,
+    options: &ModelOptions,
+    optimizer: Option<OptimizerSettings>,
+) -> lab::Result<RunSettings> {
+    let defaults = architecture(name, options)?.defaults();
+    let own = || Ok::<_, lab::Error>(OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr));
+    Ok(RunSettings { seed: 3, ..RunSettings::new(STEPS, 2, optimizer.map_or_else(own, Ok)?) })
+}
+
+/// The events of a few steps, and the losses where there are values.
+pub(crate) fn train(
+    name: &str,
+    options: &ModelOptions,
+    optimizer: Option<OptimizerSettings>,
+    device: Device,
+) -> lab::Result<(Vec<Event>, Vec<f64>)> {
+    let (network, settings) = (architecture(name, options)?, settings(name, options, optimizer)?);
+    let mut trainer = Trainer::new(&*network, &device, &settings, Source::Synthetic { seed: 5 }, "")?;
+    let losses = (0..settings.steps).map(|step| trainer.step(step)).collect::<lab::Result<Vec<_>>>()?;
+    trainer.finish(Some("end"));
+    let events = device.with_ledger(|ledger| ledger.history().to_vec());
+    Ok((events, losses.into_iter().flatten().collect()))
+}
+
+/// Whether both lists are one; if not, where they part.
+pub(crate) fn same((name, events): (&str, &[Event]), (other, others): (&str, &[Event])) -> Result<(), String> {
+    match (0..events.len().max(others.len())).find(|&i| events.get(i) != others.get(i)) {
+        Some(i) => Err(format!("event {i}: {:?} on {name}, {:?} on {other}", events.get(i), others.get(i))),
+        None => Ok(()),
+    }
+}
