@@ -54,6 +54,8 @@ mod reduce;
 mod rows;
 mod segments;
 mod softmax;
+#[cfg(test)]
+mod tiles;
 mod transfer;
 
 pub use adapter::{AdapterInfo, NO_ADAPTER, adapters};

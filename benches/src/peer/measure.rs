@@ -5,6 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::device::Opened;
+
 /// When timed steps end.
 pub(crate) struct Limits {
     /// After this many seconds…
@@ -51,12 +53,12 @@ impl Run {
     }
 
     /// The line that all peers print, but for what only a workload knows.
-    pub(crate) fn line(&self, workload: &str, batch: Option<usize>, threads: usize, peak_bytes: u64) -> Value {
+    pub(crate) fn line(&self, workload: &str, batch: Option<usize>, opened: &Opened) -> Value {
         json!({
             "peer": "vramlab",
             "version": env!("CARGO_PKG_VERSION"),
-            "device": "cpu",
-            "threads": threads,
+            "device": opened.name,
+            "threads": opened.threads,
             "dtype": "f32",
             "workload": workload,
             "batch": batch,
@@ -68,7 +70,7 @@ impl Run {
             "loss_first": self.losses.first(),
             "loss_last": self.losses.last(),
             "losses_head": &self.losses[..self.losses.len().min(4)],
-            "peak_bytes": peak_bytes,
+            "peak_bytes": opened.device.stats().reserved_bytes.all.peak,
             "peak_kind": "reserved",
         })
     }

@@ -1,0 +1,52 @@
+//! The devices that the workloads run on.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use backend_cpu::Cpu;
+use backend_wgpu::Wgpu;
+use memcore::Device;
+
+/// What `--device` names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Chosen {
+    /// The processor.
+    Cpu,
+    /// The adapter of this number, as `vramlab devices` lists them.
+    Wgpu(usize),
+}
+
+/// An opened device, and what the JSON line says of it.
+pub(crate) struct Opened {
+    pub(crate) device: Device,
+    pub(crate) name: &'static str,
+    /// Threads that compute on the host.
+    pub(crate) threads: usize,
+}
+
+impl Chosen {
+    /// `cpu`, `wgpu` or `wgpu:N`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        match text.split_once(':').unwrap_or((text, "0")) {
+            ("cpu", "0") => Ok(Chosen::Cpu),
+            ("wgpu", index) => Ok(Chosen::Wgpu(index.parse().with_context(|| format!("--device {text}"))?)),
+            _ => bail!("no device {text}: cpu, wgpu or wgpu:N"),
+        }
+    }
+
+    /// Opens it, with a memory of its own.
+    pub(crate) fn open(self) -> Result<Opened> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Ok(match self {
+            Chosen::Cpu => {
+                let cpu = Cpu::new()?;
+                let threads = cpu.threads();
+                Opened { device: Device::builder(Arc::new(cpu)).build(), name: "cpu", threads }
+            }
+            Chosen::Wgpu(index) => {
+                let wgpu = Arc::new(Wgpu::open(index)?);
+                Opened { device: Device::builder(wgpu).build(), name: "wgpu", threads }
+            }
+        })
+    }
+}
