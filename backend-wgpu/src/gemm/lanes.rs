@@ -85,25 +85,17 @@ impl Block {
             }
         }
         self.load_a(&mut out, gemm);
-        if gemm.feed_b() == Feed::AlongK {
-            for j in 0..columns {
-                let _ = writeln!(out, "        let b{j} = b_quad(z, k0, min(n0 + lane + {}u, p.n - 1u));", LANES * j);
-            }
-        }
-        for s in 0..STEPS {
+        self.load_b(&mut out, gemm);
+        // All steps of a sum together: it lies in memory, where there are more sums than registers.
+        for i in 0..rows {
             out += "        {\n";
-            self.load_b(&mut out, gemm, s);
-            for i in 0..rows {
-                let _ = writeln!(out, "            {{\n                let x = {};", self.a_of(gemm, i, s));
-                for j in 0..columns {
-                    let b = match gemm.feed_b() {
-                        Feed::AlongK => format!("b{j}[{s}]"),
-                        Feed::Across => format!("b{}[{}]", j / 4, j % 4),
-                        Feed::Single => format!("b{j}"),
-                    };
-                    let _ = writeln!(out, "                c{i}_{j} = fma(x, {b}, c{i}_{j});");
-                }
-                out += "            }\n";
+            for s in 0..STEPS {
+                let _ = writeln!(out, "            let x{s} = {};", self.a_of(gemm, i, s));
+            }
+            for j in 0..columns {
+                let sum =
+                    (0..STEPS).fold(format!("c{i}_{j}"), |sum, s| format!("fma(x{s}, {}, {sum})", b_of(gemm, j, s)));
+                let _ = writeln!(out, "            c{i}_{j} = {sum};");
             }
             out += "        }\n";
         }
@@ -163,21 +155,24 @@ impl Block {
         format!("subgroupShuffle({value}, {lane}u)")
     }
 
-    /// What a lane reads of `b` for step `s` alone.
-    fn load_b(self, out: &mut String, gemm: &Gemm, s: usize) {
-        match gemm.feed_b() {
-            Feed::AlongK => {}
-            Feed::Across => {
-                for j in 0..self.columns / 4 {
-                    let quad = format!("b_quad(z, k_{s}, min(n0 + {}u + 4u * lane, p.n - 4u))", 32 * j);
-                    let _ = writeln!(out, "            let b{j} = {};", gemm.counted(s, &quad, "vec4<f32>()"));
-                }
+    /// What a lane reads of `b` for a quad of steps; [`b_of`] finds it again.
+    fn load_b(self, out: &mut String, gemm: &Gemm) {
+        if gemm.feed_b() == Feed::AlongK {
+            for j in 0..self.columns {
+                let _ = writeln!(out, "        let b{j} = b_quad(z, k0, min(n0 + lane + {}u, p.n - 1u));", LANES * j);
             }
-            Feed::Single => {
-                for j in 0..self.columns {
-                    let value = format!("b_value(z, k_{s}, min(n0 + {}u + lane, p.n - 1u))", LANES * j);
-                    let _ = writeln!(out, "            let b{j} = {};", gemm.counted(s, &value, "0.0"));
-                }
+            return;
+        }
+        let across = gemm.feed_b() == Feed::Across;
+        for s in 0..STEPS {
+            for j in 0..if across { self.columns / 4 } else { self.columns } {
+                let (value, zero) = if across {
+                    let n = format!("min(n0 + {}u + 4u * lane, p.n - 4u)", 32 * j);
+                    (format!("b_quad(z, k_{s}, {n})"), "vec4<f32>()")
+                } else {
+                    (format!("b_value(z, k_{s}, min(n0 + {}u + lane, p.n - 1u))", LANES * j), "0.0")
+                };
+                let _ = writeln!(out, "        let b{s}_{j} = {};", gemm.counted(s, &value, zero));
             }
         }
     }
@@ -207,6 +202,15 @@ impl Block {
 
     fn places(self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.rows).flat_map(move |i| (0..self.columns).map(move |j| (i, j)))
+    }
+}
+
+/// What a lane holds of `b` for its column `j` at step `s`.
+fn b_of(gemm: &Gemm, j: usize, s: usize) -> String {
+    match gemm.feed_b() {
+        Feed::AlongK => format!("b{j}[{s}]"),
+        Feed::Across => format!("b{s}_{}[{}]", j / 4, j % 4),
+        Feed::Single => format!("b{s}_{j}"),
     }
 }
 
