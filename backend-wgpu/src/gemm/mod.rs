@@ -3,7 +3,8 @@
 //!
 //! On a card a workgroup makes a tile of the result (`tile.rs`); which of several sizes of tile does it is tried out for each kind of product
 //! (`tune.rs`). On software adapters a subgroup makes a block (`lanes.rs`). The code is generated for the sizes of tile or block. Nothing here
-//! uses cooperative matrices: wgpu offers them as an experimental feature alone, whose types and sizes differ from card to card.
+//! uses cooperative matrices: in wgpu 30 they are an experimental feature, which asks for unsafe code at the opening of the device, and Vulkan's
+//! drivers that have them mostly lack the one form it has for f32, 8×8; llvmpipe has none.
 //!
 //! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
 //! order.
