@@ -36,7 +36,9 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
     Ok(match name {
         "peers" => results.newest_peers("cpu").map_or_else(String::new, peers),
         "peers in short" => results.newest_peers("cpu").map_or_else(String::new, peers_in_short),
-        "peers on wgpu" => results.newest_peers("wgpu").map_or_else(String::new, peers_on_wgpu),
+        "peers on wgpu" => {
+            results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers_on_wgpu)
+        }
         "prediction" => results.newest("dry_run/gpt2").map_or_else(String::new, prediction),
         "dry run" => of("dry_run/", dry_runs),
         "training" => of("training/", training),
