@@ -4,7 +4,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 use memcore::error::Result;
 
-use crate::element::{Elem, Slot};
+use crate::element::{Elem, Slot, Width};
 use crate::gemm::{Gemm, Sizes};
 use crate::job::{Context, Job, Variant};
 
@@ -42,20 +42,40 @@ impl Problem<'_> {
         self.y.dims()[2] * self.y.dims()[3]
     }
 
-    fn gemm(&self, name: &'static str, variant: Variant, [m, n, k]: [usize; 3], along_k: [bool; 2]) -> Gemm {
+    fn gemm(
+        &self,
+        name: &'static str,
+        variant: Variant,
+        [m, n, k]: [usize; 3],
+        along_k: [bool; 2],
+        a_quad: bool,
+    ) -> Gemm {
         let variant = variant.with(4, Elem::of(self.x.dtype).code());
         let sizes = Sizes { batch: self.geometry.groups, m, n, k };
-        Gemm { name, variant, sizes, a_along_k: along_k[0], b_along_k: along_k[1] }
+        Gemm {
+            name,
+            variant,
+            sizes,
+            a_along_k: along_k[0],
+            b_along_k: along_k[1],
+            quads: [a_quad, false],
+            repeats: true,
+        }
     }
+}
+
+fn width(is_quad: bool) -> Width {
+    if is_quad { Width::Four } else { Width::One }
 }
 
 pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
     let problem = Problem { geometry: &k.geometry, x: &k.x, weight: &k.weight, y: &k.out };
     let sizes = [problem.outputs(), k.out.dims()[0] * problem.pixels(), problem.window()];
     let variant = Variant::new().with(1, k.bias.is_some().into());
-    let gemm = problem.gemm("conv2d", variant, sizes, [true, false]);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind_opt(k.bias.as_ref()).bind(&k.out);
+    let quads = problem.window().is_multiple_of(4) && job.first(1).is_multiple_of(4);
+    let gemm = problem.gemm("conv2d", variant, sizes, [true, false], quads);
     gemm.run(
         cx,
         job,
@@ -65,12 +85,13 @@ pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
             let elem = Elem::of(k.x.dtype);
             let slots = vec![
                 Slot::read("x", elem),
-                Slot::read("weight", elem),
+                Slot::read("weight", elem).wide(width(quads)),
                 Slot::read("bias", elem),
                 Slot::write("out", elem),
             ];
             let bias = if k.bias.is_some() { " + bias_at(o)" } else { "" };
-            (slots, include_str!("conv/forward.wgsl").replace("$BIAS", bias))
+            let quad = if quads { include_str!("conv/forward_quad.wgsl") } else { "" };
+            (slots, include_str!("conv/forward.wgsl").replace("$BIAS", bias) + quad)
         },
     )
 }
@@ -79,7 +100,7 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
     let problem = Problem { geometry: &k.geometry, x: &k.out, weight: &k.weight, y: &k.grad };
     let (x, w) = (k.out.dims(), k.weight.dims());
     let sizes = [w[1], x[0] * x[2] * x[3], problem.outputs() * w[2] * w[3]];
-    let gemm = problem.gemm("conv2d_input_grad", Variant::new(), sizes, [true, false]);
+    let gemm = problem.gemm("conv2d_input_grad", Variant::new(), sizes, [true, false], false);
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.weight).bind(&k.out);
     gemm.run(
@@ -98,9 +119,10 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
 pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> Result<()> {
     let problem = Problem { geometry: &k.geometry, x: &k.x, weight: &k.out, y: &k.grad };
     let sizes = [problem.outputs(), problem.window(), k.grad.dims()[0] * problem.pixels()];
-    let gemm = problem.gemm("conv2d_weight_grad", Variant::new(), sizes, [true, true]);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.grad).bind(&k.out);
+    let quads = problem.pixels().is_multiple_of(4) && job.first(1).is_multiple_of(4);
+    let gemm = problem.gemm("conv2d_weight_grad", Variant::new(), sizes, [true, true], quads);
     gemm.run(
         cx,
         job,
@@ -108,8 +130,10 @@ pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> 
         FIELDS,
         || {
             let elem = Elem::of(k.x.dtype);
-            let slots = vec![Slot::read("x", elem), Slot::read("grad", elem), Slot::write("out", elem)];
-            (slots, include_str!("conv/weight_grad.wgsl").into())
+            let slots =
+                vec![Slot::read("x", elem), Slot::read("grad", elem).wide(width(quads)), Slot::write("out", elem)];
+            let quad = if quads { include_str!("conv/weight_grad_quad.wgsl") } else { "" };
+            (slots, include_str!("conv/weight_grad.wgsl").to_string() + quad)
         },
     )
 }

@@ -214,7 +214,7 @@ fn declare_four(out: &mut String, i: usize, slot: &Slot) {
                 _ => w.to_string(),
             };
             let bits = if elem == Elem::B4 { "v".to_string() } else { "bitcast<vec4<u32>>(v)".to_string() };
-            ("vec4<u32>", cast("w"), elem.decode(&format!("{name}_buf[k >> 2u][k & 3u]")), bits)
+            ("Quad", cast("w"), elem.decode(&format!("quad_words({name}_buf[k >> 2u])[k & 3u]")), bits)
         }
         2 => {
             let part = |lane: usize| {
@@ -225,8 +225,8 @@ fn declare_four(out: &mut String, i: usize, slot: &Slot) {
             let bits = |lane: &str| elem.encode(&format!("v.{lane}"));
             let put =
                 format!("vec2<u32>({} | ({} << 16u), {} | ({} << 16u))", bits("x"), bits("y"), bits("z"), bits("w"));
-            let one = elem.decode(&format!("({name}_buf[k >> 2u][(k >> 1u) & 1u] >> ((k & 1u) * 16u))"));
-            ("vec2<u32>", four, one, put)
+            let one = elem.decode(&format!("(pair_words({name}_buf[k >> 2u])[(k >> 1u) & 1u] >> ((k & 1u) * 16u))"));
+            ("Pair", four, one, put)
         }
         _ => {
             let part = |lane: usize| elem.decode(&format!("(w >> {}u)", 8 * lane));
@@ -241,12 +241,25 @@ fn declare_four(out: &mut String, i: usize, slot: &Slot) {
         }
     };
     *out += &format!("@group(0) @binding({i}) var<storage, read_write> {name}_buf: array<{words}>;\n");
-    *out +=
-        &format!("fn {name}_at4(q: u32) -> vec4<{t}> {{ let w = {name}_buf[({first} >> 2u) + q]; return {four}; }}\n");
+    let (get, set) = match words {
+        "Quad" => ("quad_words", "quad_of"),
+        "Pair" => ("pair_words", "pair_of"),
+        _ => ("", ""),
+    };
+    *out += &format!(
+        "fn {name}_at4(q: u32) -> vec4<{t}> {{ let w = {get}({name}_buf[({first} >> 2u) + q]); return {four}; }}\n"
+    );
     *out += &format!("fn {name}_at(i: u32) -> {t} {{ let k = {first} + i; return {one}; }}\n");
     if writes {
-        *out += &format!("fn {name}_put4(q: u32, v: vec4<{t}>) {{ {name}_buf[({first} >> 2u) + q] = {put}; }}\n");
+        *out +=
+            &format!("fn {name}_put4(q: u32, v: vec4<{t}>) {{ {name}_buf[({first} >> 2u) + q] = {set}({put}); }}\n");
     }
+}
+
+/// What a quad is read and written as: four words, or with `by_64` the same as two of twice the width, two as one. llvmpipe puts what a
+/// subgroup loads together lane by lane, some 7 ns for each part of each lane, whatever its width: so a part had better be wide.
+pub(crate) fn quads(by_64: bool) -> &'static str {
+    if by_64 { include_str!("quads64.wgsl") } else { include_str!("quads.wgsl") }
 }
 
 /// Replaces each `$NAME` of a template by its text. Longer names go first, so that none is taken for another's beginning.

@@ -11,7 +11,7 @@ use wgpu::{
 
 use crate::NAME;
 use crate::adapter::AdapterInfo;
-use crate::gemm::LANES;
+use crate::gemm::{Class, LANES, Tile};
 
 /// The first error that the driver reported and nobody has heard of yet. A lost device stays lost.
 #[derive(Clone, Default)]
@@ -32,6 +32,9 @@ impl Sink {
 /// Kernels by name and variant.
 type Compiled = Arc<Mutex<FxHashMap<(&'static str, u64), ComputePipeline>>>;
 
+/// The fastest tile of each kind of product, as far as it was tried out.
+type Tuned = Arc<Mutex<FxHashMap<Class, Tile>>>;
+
 /// A device with its queue; clones are the same device.
 #[derive(Clone)]
 pub(crate) struct Gpu {
@@ -41,8 +44,13 @@ pub(crate) struct Gpu {
     pub(crate) info: AdapterInfo,
     /// Whether it is software with subgroups of eight.
     pub(crate) has_lanes: bool,
+    /// Whether kernels move quads by 64 bits.
+    pub(crate) by_64: bool,
+    /// Which of a product's candidates makes it, whatever would be fastest: tests go through all of them.
+    pub(crate) forced_tile: Option<usize>,
     sink: Sink,
     compiled: Compiled,
+    tuned: Tuned,
 }
 
 impl Gpu {
@@ -69,10 +77,22 @@ impl Gpu {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert((name, variant), pipeline.clone());
     }
 
+    /// The tile that products of this kind take, if one was chosen.
+    pub(crate) fn tuned(&self, class: &Class) -> Option<Tile> {
+        self.tuned.lock().unwrap_or_else(PoisonError::into_inner).get(class).copied()
+    }
+
+    /// Keeps a choice.
+    pub(crate) fn keep_tuned(&self, class: Class, tile: Tile) {
+        self.tuned.lock().unwrap_or_else(PoisonError::into_inner).insert(class, tile);
+    }
+
     /// Opens the adapter of that number with all that it can do.
     pub(crate) fn open_anew(index: usize) -> Result<Self> {
         let (adapter, info) = crate::adapter::at(index)?;
-        let wanted = adapter.features() & Features::SUBGROUP;
+        // Real cards move 128 bits at once as they are; software gains by words of 64.
+        let wide = if info.is_software { Features::SHADER_INT64 } else { Features::empty() };
+        let wanted = adapter.features() & (Features::SUBGROUP | wide);
         let request = adapter.request_device(&DeviceDescriptor {
             label: Some("vramlab"),
             required_features: wanted,
@@ -97,7 +117,9 @@ impl Gpu {
         let subgroups = adapter.get_info();
         let sizes = [subgroups.subgroup_min_size, subgroups.subgroup_max_size];
         let has_lanes = info.is_software && wanted.contains(Features::SUBGROUP) && sizes == [LANES as u32; 2];
-        Ok(Self { adapter, device, queue, info, has_lanes, sink, compiled: Compiled::default() })
+        let by_64 = wanted.contains(Features::SHADER_INT64);
+        let (compiled, tuned) = (Compiled::default(), Tuned::default());
+        Ok(Self { adapter, device, queue, info, has_lanes, by_64, forced_tile: None, sink, compiled, tuned })
     }
 
     /// An error of this device's, which it names.

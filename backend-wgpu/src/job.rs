@@ -149,6 +149,19 @@ impl Job {
     }
 }
 
+impl Job {
+    /// The number of the next parameter.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Changes parameter `at`, which was pushed before.
+    pub(crate) fn set(&mut self, at: usize, value: usize) -> &mut Self {
+        self.words[at] = value as u32;
+        self
+    }
+}
+
 /// Packs what a source is generated from into a [`Key`]'s variant.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Variant(u64);

@@ -13,6 +13,9 @@
 //!   arithmetic, so that they round alike everywhere. i64 is two words. f64 does not exist.
 //! - **Nothing is allocated after construction** but segments: staging memory, the parameter ring and a scratch for partial results have
 //!   fixed sizes, see [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
+//! - **Four elements at a time** wherever an operand lies so that they can be read at once: pointwise kernels, rows, products, optimizers. Software
+//!   adapters move them as two words of 64 bits, see `element::quads`.
+//! - **Products are tried out**: a card's first product of a kind chooses among several sizes of tile, which all give the same bits.
 //! - **Results repeat to the bit**: no atomic sums; what is cut into parts is put together in a fixed order.
 //! - **Errors are values**: what the driver reports, a lost device included, comes back from the next call with the device's name.
 //!
@@ -24,7 +27,7 @@
 //! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that fill no word |
 //! | `pipelines.rs`, `job.rs` | pipelines and bind groups, kept; one launch being put together |
 //! | `element.rs`, `common.wgsl` | how WGSL gets at elements of each type, generated |
-//! | `pointwise.rs`, `rows.rs`, `gemm.rs` | the three kinds of kernels that most families are made of |
+//! | `pointwise.rs`, `rows.rs`, `gemm/` | the three kinds of kernels that most families are made of |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`, its WGSL in a directory beside it |
 
 mod adapter;
@@ -54,6 +57,8 @@ mod reduce;
 mod rows;
 mod segments;
 mod softmax;
+#[cfg(test)]
+mod tiles;
 mod transfer;
 
 pub use adapter::{AdapterInfo, NO_ADAPTER, adapters};

@@ -125,6 +125,7 @@ impl Pipelines {
 
     fn build(&self, gpu: &Gpu, key: Key, bindings: usize, source: &str) -> Result<ComputePipeline> {
         let scope = gpu.device.push_error_scope(ErrorFilter::Validation);
+        let source = &format!("{}{source}", crate::element::quads(gpu.by_64));
         let descriptor = ShaderModuleDescriptor { label: Some(key.name), source: ShaderSource::Wgsl(source.into()) };
         // SAFETY: the shaders are this crate's own. Their indices lie within the operands' layouts, which core has checked against the
         // regions that are bound, and those that come from memory are compared with the sizes; their loops are counted ones.

@@ -34,14 +34,24 @@ pub(crate) fn pool2d(cx: &mut Context<'_>, k: &Pool2d) -> Result<()> {
     })
 }
 
+/// Whether every element of the input lies in exactly one window.
+fn tiles(k: &Pool2dGrad) -> bool {
+    let (g, x, y) = (&k.geometry, k.out.dims(), k.grad.dims());
+    g.stride == g.window && g.padding == [0, 0] && (0..2).all(|axis| x[2 + axis] == y[2 + axis] * g.window[axis])
+}
+
 pub(crate) fn pool2d_grad(cx: &mut Context<'_>, k: &Pool2dGrad) -> Result<()> {
     let elem = Elem::of(k.out.dtype);
+    let (tiles, of_window) = (tiles(k), include_str!("pool/window_gradient.wgsl"));
+    // A thread for each window, which writes all of it; else one for each element of the input, which looks at every window around it.
+    let (count, template) =
+        if tiles { (k.grad.numel(), of_window) } else { (k.out.numel(), include_str!("pool/gradient.wgsl")) };
     let mut job = cx.job();
     job.bind(&k.grad).bind_opt(k.indices.as_ref()).bind(&k.out);
-    geometry(&mut job, k.out.numel(), &k.out, &k.grad, &k.geometry);
-    let variant = Variant::new().with(4, elem.code()).with(1, k.op as u64);
-    cx.run(&job, variant.key("pool2d_grad"), (k.out.numel() as u64).div_ceil(256), || {
+    geometry(&mut job, count, &k.out, &k.grad, &k.geometry);
+    let variant = Variant::new().with(4, elem.code()).with(1, k.op as u64).with(1, tiles.into());
+    cx.run(&job, variant.key("pool2d_grad"), (count as u64).div_ceil(256), || {
         let slots = [Slot::read("grad", elem), Slot::read("indices", Elem::I64), Slot::write("out", elem)];
-        declare(&slots, FIELDS) + &fill_in(include_str!("pool/gradient.wgsl"), &[("$MAX", flag(k.op))])
+        declare(&slots, FIELDS) + &fill_in(template, &[("$MAX", flag(k.op))])
     })
 }

@@ -42,6 +42,8 @@ pub(crate) fn matmul_int8(cx: &mut Context<'_>, k: &MatmulInt8) -> Result<()> {
         sizes: Sizes { batch: 1, m, n, k: inner },
         a_along_k: true,
         b_along_k: true,
+        quads: [false; 2],
+        repeats: true,
     };
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind(&k.scale).bind_opt(k.bias.as_ref()).bind(&k.out);

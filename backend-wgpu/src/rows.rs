@@ -1,6 +1,6 @@
 //! Kernels that work row by row: how many threads share a row, and how they put their parts together.
 
-use crate::element::fill_in;
+use crate::element::{Width, fill_in};
 use crate::job::Context;
 
 /// Threads of a workgroup whose rows have one each.
@@ -49,6 +49,11 @@ impl Lanes {
         u64::from(self.lanes.ilog2()) + u64::from(self.rows == FEW_ROWS)
     }
 
+    /// Whether threads had better read quads, of rows of `n` elements that allow it: not where that would leave threads of a row without work.
+    pub(crate) fn takes_quads(self, n: usize) -> bool {
+        n.is_multiple_of(4) && (self.lanes == 1 || n / 4 >= self.lanes as usize)
+    }
+
     /// Workgroups for so many rows.
     pub(crate) fn groups(self, rows: usize) -> u64 {
         (rows as u64).div_ceil(self.rows)
@@ -82,5 +87,18 @@ impl Lanes {
         let mut all = vec![("$BEGIN", begin.as_str()), ("$KERNEL", threads.as_str())];
         all.extend_from_slice(texts);
         fill_in(template, &all)
+    }
+}
+
+/// What a template has for one element or four at a time: `$4` behind `_at` and `_put`, `$T` their type, `$W` their number. `sum_in(x)`
+/// and `max_in(x)` are over the elements of one `$T`.
+pub(crate) fn widths(wide: bool) -> (Width, &'static str, [(&'static str, &'static str); 3]) {
+    if wide {
+        let functions = "fn sum_in(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }\n\
+             fn max_in(x: vec4<f32>) -> f32 { return max(max(x.x, x.y), max(x.z, x.w)); }\n";
+        (Width::Four, functions, [("$4", "4"), ("$T", "vec4<f32>"), ("$W", "4u")])
+    } else {
+        let functions = "fn sum_in(x: f32) -> f32 { return x; }\nfn max_in(x: f32) -> f32 { return x; }\n";
+        (Width::One, functions, [("$4", ""), ("$T", "f32"), ("$W", "1u")])
     }
 }

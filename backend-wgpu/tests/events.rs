@@ -1,6 +1,6 @@
 //! Training on an adapter: what core's memory sees of it is what it sees on every device, and the losses are the CPU's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_cpu::Cpu;
 use backend_wgpu::Wgpu;
@@ -10,10 +10,14 @@ use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::Event;
 use memcore::{Device, Profile};
 
-/// The first adapter. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
-fn adapter() -> Option<Arc<Wgpu>> {
+/// Tests of one process share the adapter's device: what one of them asks of the driver, another would count.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The first adapter, for this test alone. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
+fn adapter() -> Option<(Arc<Wgpu>, MutexGuard<'static, ()>)> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match Wgpu::open(0) {
-        Ok(backend) => Some(Arc::new(backend)),
+        Ok(backend) => Some((Arc::new(backend), alone)),
         Err(error) => {
             let required =
                 std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
@@ -48,7 +52,7 @@ fn same_events(name: &str, mine: &[Event], theirs: &[Event]) {
 
 #[test]
 fn every_network_has_the_events_of_the_other_devices() {
-    let Some(backend) = adapter() else { return };
+    let Some((backend, _alone)) = adapter() else { return };
     // Four GiB stand for a device that is never full.
     let meta = || Meta::new(DeviceProfile { total_bytes: 4 << 30, ..DeviceProfile::default() });
     for (name, _) in ALL {
@@ -69,7 +73,7 @@ fn every_network_has_the_events_of_the_other_devices() {
 
 #[test]
 fn twenty_steps_have_the_losses_of_the_cpu() {
-    let Some(backend) = adapter() else { return };
+    let Some((backend, _alone)) = adapter() else { return };
     for name in ["mlp", "gpt"] {
         let options = match name {
             "mlp" => ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() },
@@ -89,7 +93,7 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
 
 #[test]
 fn steps_leave_nothing_behind_and_submit_little() {
-    let Some(backend) = adapter() else { return };
+    let Some((backend, _alone)) = adapter() else { return };
     let options = ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() };
     let architecture = architecture("mlp", &options).unwrap();
     let settings = settings(&*architecture, 200);

@@ -72,6 +72,12 @@ const LONG: &[Step] = &[
         args: &["miri", "test", "-p", "memcore", "--test", "caching_properties", "several_threads"],
         needs: Some(MIRI),
     },
+    // Without a driver it says so and passes.
+    Step {
+        name: "ten thousand steps on an adapter",
+        args: &["test", "-p", "backend-wgpu", "--test", "endurance", "--", "--ignored"],
+        needs: None,
+    },
 ];
 
 /// The conformance suites: thousands of small trials, which one process runs in seconds and one process each would take minutes for.

@@ -12,9 +12,10 @@ fn b_value(z: u32, k: u32, n: u32) -> f32 {
     // Beyond the upper border the subtraction wraps round, and is no row either.
     let y = pixel / p.ow * p.sh + tap / p.kw * p.dh - p.ph;
     let x = pixel % p.ow * p.sw + tap % p.kw * p.dw - p.pw;
-    if (y >= p.h || x >= p.w) { return 0.0; }
+    let inside = y < p.h && x < p.w;
     let channel = z * p.channels + k / window;
-    return x_at(((image * p.groups * p.channels + channel) * p.h + y) * p.w + x);
+    let at = ((image * p.groups * p.channels + channel) * p.h + y) * p.w + x;
+    return select(0.0, x_at(select(0u, at, inside)), inside);
 }
 
 fn store(z: u32, m: u32, n: u32, v: f32) {

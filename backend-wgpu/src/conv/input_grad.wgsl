@@ -15,9 +15,10 @@ fn b_value(z: u32, k: u32, n: u32) -> f32 {
     let x = pixel % p.w + p.pw - tap % p.kw * p.dw;
     let i = y / p.sh;
     let j = x / p.sw;
-    if (i * p.sh != y || j * p.sw != x || i >= p.oh || j >= p.ow) { return 0.0; }
+    let inside = i * p.sh == y && j * p.sw == x && i < p.oh && j < p.ow;
     let o = z * p.outputs + k / window;
-    return grad_at(((image * p.groups * p.outputs + o) * p.oh + i) * p.ow + j);
+    let at = ((image * p.groups * p.outputs + o) * p.oh + i) * p.ow + j;
+    return select(0.0, grad_at(select(0u, at, inside)), inside);
 }
 
 fn store(z: u32, m: u32, n: u32, v: f32) {

@@ -1,22 +1,24 @@
 //! Products on software adapters, where a vector register stands behind a subgroup of eight.
 //!
-//! Such a driver reads memory lane by lane, workgroup memory too, at some nanoseconds each; arithmetic on whole subgroups costs next to
-//! nothing beside that. So nothing goes through workgroup memory: each lane reads a column of `a` and its own columns of `b`, and what the
-//! others need of `a` is broadcast from lane to lane. Per inner step a subgroup with 64 rows and 64 columns reads 16 vectors for 512 multiply-adds of vectors;
-//! tiles in workgroup memory read as many for 64.
+//! Such a driver reads memory lane by lane, workgroup memory too: llvmpipe takes 57 ns for a word in every lane, 90 ns for four as two of 64
+//! bits, and 0.3 ns for a multiply-add or a broadcast of a subgroup. So nothing goes through workgroup memory but the result, once: lanes
+//! read different places of `a` and `b`, in quads where they can, and what the others need of `a` is broadcast from lane to lane.
 
 use std::fmt::Write;
 
-use super::{Sizes, Stage};
+use super::{Feed, Gemm, Stage};
 
 /// Lanes of a subgroup, and of a workgroup.
 pub(crate) const LANES: usize = 8;
 
-/// Multiply-adds up to which a block is small, and from which it is large.
-const LITTLE: usize = 1 << 21;
-const MUCH: usize = 1 << 27;
+/// Inner steps that are written out: a quad's.
+const STEPS: usize = 4;
 
-/// Rows and columns of the result that a lane keeps: all rows of the subgroup's, and every eighth column.
+/// Multiply-adds up to which a block is small, and from which it is large.
+const LITTLE: usize = 1 << 20;
+const MUCH: usize = 1 << 29;
+
+/// Rows and columns of the result that a lane keeps: all rows of the subgroup's, and an eighth of its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -25,7 +27,8 @@ pub(super) struct Block {
 
 impl Block {
     /// For a product of these sizes; `None` for one so small that nothing is gained.
-    pub(super) fn of(sizes: &Sizes) -> Option<Self> {
+    pub(super) fn of(gemm: &Gemm) -> Option<Self> {
+        let sizes = &gemm.sizes;
         if sizes.m * sizes.n < 256 || sizes.k < LANES {
             return None;
         }
@@ -36,15 +39,28 @@ impl Block {
             _ => (64, 8),
         };
         let fitting = |size: usize, most: usize| (1..=most).find(|t| t.is_power_of_two() && *t >= size).unwrap_or(most);
-        Some(Self { rows: fitting(sizes.m, rows), columns: fitting(sizes.n.div_ceil(LANES), columns) })
+        let mut block = Self { rows: fitting(sizes.m, rows), columns: fitting(sizes.n.div_ceil(LANES), columns) };
+        // A lane takes whole quads.
+        if gemm.feed_a() == Feed::Across {
+            block.rows = block.rows.max(4);
+        }
+        if gemm.feed_b() == Feed::Across {
+            block.columns = block.columns.max(4);
+        }
+        Some(block)
     }
 
     pub(super) fn width(self) -> usize {
         LANES * self.columns
     }
 
-    /// The kernel's main function, on the caller's `a_value`, `b_value` and `store`.
-    pub(super) fn source(self, stage: Stage) -> String {
+    /// Rounds of a thread's loops.
+    pub(super) fn rounds(self, length: usize) -> usize {
+        length.div_ceil(STEPS) + self.rows * self.columns
+    }
+
+    /// The kernel's main function, on the caller's functions.
+    pub(super) fn source(self, gemm: &Gemm, stage: Stage) -> String {
         let (rows, columns, width) = (self.rows, self.columns, self.width());
         let mut out = format!(
             "var<workgroup> tile: array<f32, {}>;\n\
@@ -56,56 +72,151 @@ impl Block {
              let end = min((part + 1u) * p.length, p.k);\n",
             rows * width,
         );
-        // Beyond the edges the last row and column stand in, and are not stored.
-        for i in 0..rows {
-            let _ = writeln!(out, "    let row{i} = min(m0 + {i}u, p.m - 1u);");
-        }
-        for j in 0..columns {
-            let _ = writeln!(out, "    let column{j} = min(n0 + lane + {}u, p.n - 1u);", LANES * j);
-        }
         for (i, j) in self.places() {
             let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
         }
-        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {LANES}u) {{");
-        let _ = writeln!(out, "        let ka = min(k0 + lane, end - 1u);\n        let inside = k0 + lane < end;");
-        for i in 0..rows {
-            let _ = writeln!(out, "        let a{i} = select(0.0, a_value(z, row{i}, ka), inside);");
-        }
-        let _ = writeln!(
-            out,
-            "        for (var s = 0u; s < {LANES}u; s += 1u) {{\n            let k = min(k0 + s, end - 1u);\n            \
-             let counts = k0 + s < end;"
-        );
-        for j in 0..columns {
-            let _ = writeln!(out, "            let b{j} = select(0.0, b_value(z, k, column{j}), counts);");
-        }
-        for i in 0..rows {
-            let _ = writeln!(out, "            {{\n                let x = subgroupShuffle(a{i}, s);");
-            for j in 0..columns {
-                let _ = writeln!(out, "                c{i}_{j} += x * b{j};");
+        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {STEPS}u) {{");
+        for s in 0..STEPS {
+            // Beyond the end the last step stands in, and counts nothing.
+            let k = if gemm.is_ragged() { format!("min(k0 + {s}u, end - 1u)") } else { format!("k0 + {s}u") };
+            let _ = writeln!(out, "        let k_{s} = {k};");
+            if gemm.is_ragged() {
+                let _ = writeln!(out, "        let inside{s} = k0 + {s}u < end;");
             }
-            out += "            }\n";
         }
-        out += "        }\n";
+        self.load_a(&mut out, gemm);
+        self.load_b(&mut out, gemm);
+        // All steps of a sum together: it lies in memory, where there are more sums than registers.
+        for i in 0..rows {
+            out += "        {\n";
+            for s in 0..STEPS {
+                let _ = writeln!(out, "            let x{s} = {};", self.a_of(gemm, i, s));
+            }
+            for j in 0..columns {
+                let sum =
+                    (0..STEPS).fold(format!("c{i}_{j}"), |sum, s| format!("fma(x{s}, {}, {sum})", b_of(gemm, j, s)));
+                let _ = writeln!(out, "            c{i}_{j} = {sum};");
+            }
+            out += "        }\n";
+        }
         out += "    }\n";
-        for (i, j) in self.places() {
-            let _ = writeln!(out, "    tile[{}u + lane] = c{i}_{j};", i * width + LANES * j);
+        self.put(&mut out, gemm, stage);
+        out
+    }
+
+    /// What the lanes read of `a` for a quad of steps; [`a_of`](Self::a_of) finds it again.
+    fn load_a(self, out: &mut String, gemm: &Gemm) {
+        let rows = self.rows;
+        match gemm.feed_a() {
+            Feed::AlongK => {
+                for g in 0..rows.div_ceil(LANES) {
+                    let _ =
+                        writeln!(out, "        let a{g} = a_quad(z, min(m0 + {}u + lane, p.m - 1u), k0);", LANES * g);
+                }
+            }
+            Feed::Across if rows >= 4 * LANES => {
+                for (s, h) in (0..STEPS).flat_map(|s| (0..rows / 32).map(move |h| (s, h))) {
+                    let quad = format!("a_quad(z, min(m0 + {}u + 4u * lane, p.m - 4u), k_{s})", 32 * h);
+                    let quad = gemm.counted(s, &quad, "vec4<f32>()");
+                    let _ = writeln!(out, "        let a{s}_{h} = {quad};");
+                }
+            }
+            // Fewer quads than lanes: the lanes share out the steps, too.
+            Feed::Across => {
+                let quads = rows / 4;
+                let steps = LANES / quads;
+                for load in 0..STEPS.div_ceil(steps) {
+                    let k = format!("k0 + {}u + lane / {quads}u", load * steps);
+                    let quad = format!("a_quad(z, min(m0 + lane % {quads}u * 4u, p.m - 4u), min({k}, end - 1u))");
+                    let _ = writeln!(out, "        let a{load} = select(vec4<f32>(), {quad}, {k} < end);");
+                }
+            }
+            Feed::Single => {
+                for (s, g) in (0..STEPS).flat_map(|s| (0..rows.div_ceil(LANES)).map(move |g| (s, g))) {
+                    let value = format!("a_value(z, min(m0 + {}u + lane, p.m - 1u), k_{s})", LANES * g);
+                    let _ = writeln!(out, "        let a{s}_{g} = {};", gemm.counted(s, &value, "0.0"));
+                }
+            }
         }
+    }
+
+    /// Row `i` of `a` at step `s`, in all lanes.
+    fn a_of(self, gemm: &Gemm, i: usize, s: usize) -> String {
+        let quads = self.rows / 4;
+        let (value, lane) = match gemm.feed_a() {
+            Feed::AlongK => (format!("a{}[{s}]", i / LANES), i % LANES),
+            Feed::Across if self.rows >= 4 * LANES => (format!("a{s}_{}[{}]", i / 32, i % 4), i % 32 / 4),
+            Feed::Across => {
+                let steps = LANES / quads;
+                (format!("a{}[{}]", s / steps, i % 4), s % steps * quads + i / 4)
+            }
+            Feed::Single => (format!("a{s}_{}", i / LANES), i % LANES),
+        };
+        format!("subgroupShuffle({value}, {lane}u)")
+    }
+
+    /// What a lane reads of `b` for a quad of steps; [`b_of`] finds it again.
+    fn load_b(self, out: &mut String, gemm: &Gemm) {
+        if gemm.feed_b() == Feed::AlongK {
+            for j in 0..self.columns {
+                let _ = writeln!(out, "        let b{j} = b_quad(z, k0, min(n0 + lane + {}u, p.n - 1u));", LANES * j);
+            }
+            return;
+        }
+        let across = gemm.feed_b() == Feed::Across;
+        for s in 0..STEPS {
+            for j in 0..if across { self.columns / 4 } else { self.columns } {
+                let (value, zero) = if across {
+                    let n = format!("min(n0 + {}u + 4u * lane, p.n - 4u)", 32 * j);
+                    (format!("b_quad(z, k_{s}, {n})"), "vec4<f32>()")
+                } else {
+                    (format!("b_value(z, k_{s}, min(n0 + {}u + lane, p.n - 1u))", LANES * j), "0.0")
+                };
+                let _ = writeln!(out, "        let b{s}_{j} = {};", gemm.counted(s, &value, zero));
+            }
+        }
+    }
+
+    /// Puts the sums where they belong. Rows and columns beyond the edges were computed of the last ones, and are left out.
+    fn put(self, out: &mut String, gemm: &Gemm, stage: Stage) {
+        let (rows, columns) = (self.rows, self.columns);
+        for (i, j) in self.places() {
+            let _ = writeln!(out, "    tile[{}u + lane] = c{i}_{j};", (i * columns + j) * LANES);
+        }
+        let column = match gemm.feed_b() {
+            Feed::Across => "j / 4u * 32u + 4u * lane + j % 4u",
+            _ => "lane + 8u * j",
+        };
         let put = match stage {
-            Stage::Parts => "scratch_put(((part * p.batch + z) * p.m + m) * p.n + n, tile[e]);",
-            _ => "store(z, m, n, tile[e]);",
+            Stage::Parts => "scratch_put(((part * p.batch + z) * p.m + m) * p.n + n, v);",
+            _ => "store(z, m, n, v);",
         };
         let _ = writeln!(
             out,
-            "    workgroupBarrier();\n    for (var e = lane; e < {}u; e += {LANES}u) {{\n        \
-             let m = m0 + e / {width}u;\n        let n = n0 + e % {width}u;\n        \
+            "    for (var e = 0u; e < {}u; e += 1u) {{\n        let v = tile[{LANES}u * e + lane];\n        \
+             let m = m0 + e / {columns}u;\n        let j = e % {columns}u;\n        let n = n0 + {column};\n        \
              if (exists && m < p.m && n < p.n) {{ {put} }}\n    }}\n}}",
-            rows * width,
+            rows * columns,
         );
-        out
     }
 
     fn places(self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.rows).flat_map(move |i| (0..self.columns).map(move |j| (i, j)))
+    }
+}
+
+/// What a lane holds of `b` for its column `j` at step `s`.
+fn b_of(gemm: &Gemm, j: usize, s: usize) -> String {
+    match gemm.feed_b() {
+        Feed::AlongK => format!("b{j}[{s}]"),
+        Feed::Across => format!("b{s}_{}[{}]", j / 4, j % 4),
+        Feed::Single => format!("b{s}_{j}"),
+    }
+}
+
+impl Gemm {
+    /// `value` of step `s`, or `none` where the step lies beyond the end.
+    fn counted(&self, s: usize, value: &str, none: &str) -> String {
+        if self.is_ragged() { format!("select({none}, {value}, inside{s})") } else { value.to_string() }
     }
 }

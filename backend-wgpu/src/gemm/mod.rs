@@ -1,30 +1,32 @@
 //! The product behind matrix multiplication and convolution: `out[z, m, n] = Σ_k a(z, m, k)·b(z, k, n)`, with what `a`, `b` and `out` are left
 //! to the caller's functions.
 //!
-//! A workgroup of 8×8 threads makes a tile of the result, in steps of 16 of the inner size that it puts into workgroup memory first; each
-//! thread keeps its part in *named scalars*, since arrays indexed in loops are slow on many drivers. The code is generated for the
-//! tile's sizes: skinny products take tiles that are skinny too.
+//! On a card a workgroup makes a tile of the result (`tile.rs`); which of several sizes of tile does it is tried out for each kind of product
+//! (`tune.rs`). On software adapters a subgroup makes a block (`lanes.rs`). The code is generated for the sizes of tile or block. Nothing here
+//! uses cooperative matrices: in wgpu 30 they are an experimental feature, which asks for unsafe code at the opening of the device, and Vulkan's
+//! drivers that have them mostly lack the one form it has for f32, 8×8; llvmpipe has none.
 //!
 //! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
 //! order.
 
 mod lanes;
-
-use std::fmt::Write;
+mod tile;
+mod tune;
 
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
 use crate::job::{Context, Job, SCRATCH_BYTES, Variant};
+use lanes::Block;
 pub(crate) use lanes::LANES;
+pub(crate) use tile::Tile;
+pub(crate) use tune::Class;
 
-/// Threads along each side of a tile.
-const SIDE: usize = 8;
-/// Threads of a workgroup.
-const THREADS: usize = SIDE * SIDE;
-/// Rounds of a loop that are written out.
-const UNROLL: usize = 2;
-/// Inner size of a step.
+/// Threads of a workgroup that takes an element for each.
+const THREADS: usize = 64;
+/// Rows and columns below which, each, a result has no tile.
+const SMALL: usize = 8;
+/// What lengths of parts are multiples of.
 const DEPTH: usize = 16;
 /// Tiles that keep a device busy.
 const ENOUGH: usize = 64;
@@ -52,35 +54,77 @@ pub(crate) struct Gemm {
     pub(crate) a_along_k: bool,
     /// The same for `b` and `n`.
     pub(crate) b_along_k: bool,
+    /// Whether the caller has `a_quad(z, m, k)`, and `b_quad(z, k, n)`: four elements in the direction in which the operand is read, from
+    /// a multiple of four on. Sizes in that direction are multiples of four then.
+    pub(crate) quads: [bool; 2],
+    /// Whether it gives the same result when it runs twice.
+    pub(crate) repeats: bool,
 }
 
-/// Rows and columns of the result that a thread makes.
+/// What makes the result, and in which sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tile {
-    rows: usize,
-    columns: usize,
+enum Form {
+    Tile(Tile),
+    Block(Block),
 }
 
-impl Tile {
-    fn of(sizes: &Sizes) -> Self {
-        let fitting = |size: usize| {
-            if size <= SIDE {
-                1
-            } else if size <= 4 * SIDE {
-                4
-            } else {
-                8
-            }
+impl Form {
+    /// Rows and columns of the result that a workgroup makes.
+    fn extent(self) -> [usize; 2] {
+        match self {
+            Form::Tile(tile) => [tile.height(), tile.width()],
+            Form::Block(block) => [block.rows, block.width()],
+        }
+    }
+
+    /// Tiles in each direction.
+    fn tiles(self, sizes: &Sizes) -> [usize; 2] {
+        let [height, width] = self.extent();
+        [sizes.m.div_ceil(height), sizes.n.div_ceil(width)]
+    }
+
+    fn rounds(self, length: usize) -> usize {
+        match self {
+            Form::Tile(tile) => tile.rounds(length),
+            Form::Block(block) => block.rounds(length),
+        }
+    }
+
+    /// What a source depends on, in eight bits.
+    fn add_to(self, variant: Variant) -> Variant {
+        let [kind, rows, columns] = match self {
+            Form::Tile(tile) => [u64::from(tile.side == 16), tile.rows as u64, tile.columns as u64],
+            Form::Block(block) => [2, block.rows as u64, block.columns as u64],
         };
-        Self { rows: fitting(sizes.m), columns: fitting(sizes.n) }
+        variant.with(2, kind).with(3, rows.ilog2().into()).with(3, columns.ilog2().into())
     }
 
-    fn height(self) -> usize {
-        SIDE * self.rows
+    fn source(self, gemm: &Gemm, stage: Stage) -> String {
+        match self {
+            Form::Tile(tile) => tile.source(gemm, stage),
+            Form::Block(block) => block.source(gemm, stage),
+        }
     }
+}
 
-    fn width(self) -> usize {
-        SIDE * self.columns
+/// How an operand is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Feed {
+    /// Element by element.
+    Single,
+    /// Four of the inner size at once.
+    AlongK,
+    /// Four rows of `a`, or columns of `b`, at once.
+    Across,
+}
+
+impl Feed {
+    fn of(is_quad: bool, along_k: bool) -> Self {
+        match (is_quad, along_k) {
+            (false, _) => Feed::Single,
+            (true, true) => Feed::AlongK,
+            (true, false) => Feed::Across,
+        }
     }
 }
 
@@ -98,6 +142,19 @@ enum Stage {
 }
 
 impl Gemm {
+    fn feed_a(&self) -> Feed {
+        Feed::of(self.quads[0], self.a_along_k)
+    }
+
+    fn feed_b(&self) -> Feed {
+        Feed::of(self.quads[1], self.b_along_k)
+    }
+
+    /// Whether the inner size ends inside a quad.
+    fn is_ragged(&self) -> bool {
+        !self.sizes.k.is_multiple_of(4)
+    }
+
     /// Launches it. The job has its operands bound, at most seven; `more` pushes parameters behind the sizes, declared as `fields`. `code`
     /// gives the operands' slots and WGSL with `a_value(z, m, k)`, `b_value(z, k, n)` and `store(z, m, n, value)`, which are called inside
     /// the sizes alone.
@@ -110,104 +167,61 @@ impl Gemm {
         code: impl Fn() -> (Vec<Slot>, String),
     ) -> Result<()> {
         let Sizes { batch, m, n, k } = self.sizes;
-        let tile = Tile::of(&self.sizes);
-        let lanes = if cx.gpu.has_lanes { lanes::Block::of(&self.sizes) } else { None };
-        let (height, width) = lanes.map_or((tile.height(), tile.width()), |block| (block.rows, block.width()));
-        let (tiles_m, tiles_n) = (m.div_ceil(height), n.div_ceil(width));
-        let tiles = batch * tiles_m * tiles_n;
-        if tiles == 0 {
+        let results = batch * m * n;
+        if results == 0 {
             return Ok(());
         }
-        let (parts, length) = parts(k, tiles, batch * m * n);
-        let loads = DEPTH * (tile.height() + tile.width()) / THREADS;
-        cx.gpu.check_rounds(self.name, length / DEPTH * ((loads + DEPTH).div_ceil(UNROLL) + 1))?;
+        let block = if cx.gpu.has_lanes { Block::of(self) } else { None };
+        let usual = block.map_or_else(|| Form::Tile(Tile::of(&self.sizes)), Form::Block);
+        // Of the usual tile, so that sums do not depend on which one is chosen.
+        let (parts, length) = parts(k, batch * usual.tiles(&self.sizes).iter().product::<usize>(), results);
+        cx.gpu.check_rounds(self.name, usual.rounds(length))?;
         job.bind_scratch();
-        job.u(m).u(n).u(k).u(batch).u(tiles_m).u(tiles_n).u(parts).u(length);
+        let tiles_at = job.u(m).u(n).u(k).u(batch).len();
+        job.u(0).u(0).u(parts).u(length);
         more(&mut job);
-        let form = lanes.map_or([0, tile.rows, tile.columns], |block| [1, block.rows, block.columns]);
-        let variant = self.variant.with(1, form[0] as u64);
-        let variant = variant.with(3, form[1].ilog2().into()).with(3, form[2].ilog2().into());
-        let variant = variant.with(1, self.a_along_k.into()).with(1, self.b_along_k.into());
-        let mut launch = |stage: Stage, groups: usize| {
-            cx.run(&job, variant.with(2, stage as u64).key(self.name), groups as u64, || {
-                let (mut slots, code) = code();
-                slots.push(Slot::write("scratch", Elem::F32));
-                let fields = format!(
-                    "m: u32, n: u32, k: u32, batch: u32, tiles_m: u32, tiles_n: u32, parts: u32, length: u32, {fields}"
-                );
-                let main = match stage {
-                    Stage::Join => JOIN.to_string(),
-                    Stage::Alone => ALONE.to_string(),
-                    Stage::Whole | Stage::Parts => match lanes {
-                        Some(block) => block.source(stage),
-                        None => self.source(tile, stage),
-                    },
-                };
-                declare(&slots, &fields) + &code + &main
-            })
+        let variant = self.variant.with(1, self.a_along_k.into()).with(1, self.b_along_k.into());
+        let variant =
+            variant.with(1, self.quads[0].into()).with(1, self.quads[1].into()).with(1, self.is_ragged().into());
+        let mut launch = |cx: &mut Context<'_>, form: Form, stage: Stage| {
+            let tiles = form.tiles(&self.sizes);
+            job.set(tiles_at, tiles[0]).set(tiles_at + 1, tiles[1]);
+            let groups = match stage {
+                Stage::Whole | Stage::Parts => batch * tiles[0] * tiles[1] * parts,
+                Stage::Join | Stage::Alone => results.div_ceil(THREADS),
+            };
+            let key = form.add_to(variant).with(2, stage as u64).key(self.name);
+            cx.run(&job, key, groups as u64, || self.source(form, stage, fields, code()))
         };
-        if m <= SIDE && n <= SIDE && k <= SHORTEST {
-            return launch(Stage::Alone, (batch * m * n).div_ceil(THREADS));
+        if m <= SMALL && n <= SMALL && k <= SHORTEST {
+            return launch(cx, usual, Stage::Alone);
         }
+        let stage = if parts == 1 { Stage::Whole } else { Stage::Parts };
+        let form = match usual {
+            Form::Tile(_) => {
+                Form::Tile(tune::choose(cx, self, variant, |cx, tile| launch(cx, Form::Tile(tile), stage))?)
+            }
+            Form::Block(_) => usual,
+        };
+        launch(cx, form, stage)?;
         if parts == 1 {
-            return launch(Stage::Whole, tiles);
+            return Ok(());
         }
-        launch(Stage::Parts, tiles * parts)?;
-        launch(Stage::Join, (batch * m * n).div_ceil(THREADS))
+        launch(cx, usual, Stage::Join)
     }
 
-    fn source(&self, tile: Tile, stage: Stage) -> String {
-        let (height, width) = (tile.height(), tile.width());
-        // The operands' tiles, later the result's.
-        let shared = (DEPTH * (height + width)).max(height * width);
-        let mut out = format!(
-            "var<workgroup> tile: array<f32, {shared}>;\n\
-             @compute @workgroup_size({THREADS})\nfn main(grid: Grid) {{\n    let lane = grid.lane;\n    \
-             let n0 = group_of(grid) % p.tiles_n * {width}u;\n    var rest = group_of(grid) / p.tiles_n;\n    \
-             let m0 = rest % p.tiles_m * {height}u;\n    rest = rest / p.tiles_m;\n    \
-             let part = rest % p.parts;\n    rest = rest / p.parts;\n    \
-             let exists = rest < p.batch;\n    let z = min(rest, p.batch - 1u);\n    \
-             let ty = lane / {SIDE}u * {}u;\n    let tx = lane % {SIDE}u * {}u;\n    \
-             let end = min((part + 1u) * p.length, p.k);\n",
-            tile.rows, tile.columns,
+    /// The source of a launch, on the caller's operands and functions.
+    fn source(&self, form: Form, stage: Stage, fields: &str, (mut slots, code): (Vec<Slot>, String)) -> String {
+        slots.push(Slot::write("scratch", Elem::F32));
+        let fields = format!(
+            "m: u32, n: u32, k: u32, batch: u32, tiles_m: u32, tiles_n: u32, parts: u32, length: u32, {fields}"
         );
-        for (i, j) in places(tile) {
-            let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
-        }
-        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {DEPTH}u) {{");
-        load(&mut out, 0, "m", height, self.a_along_k, "a_value(z, m0 + at, k0 + step)");
-        load(&mut out, DEPTH * height, "n", width, self.b_along_k, "b_value(z, k0 + step, n0 + at)");
-        let _ =
-            writeln!(out, "        workgroupBarrier();\n        for (var s0 = 0u; s0 < {DEPTH}u; s0 += {UNROLL}u) {{");
-        for s in 0..UNROLL {
-            let _ = writeln!(out, "          {{\n            let s = s0 + {s}u;");
-            for i in 0..tile.rows {
-                let _ = writeln!(out, "            let a{i} = tile[s * {height}u + ty + {i}u];");
-            }
-            for j in 0..tile.columns {
-                let _ = writeln!(out, "            let b{j} = tile[{}u + s * {width}u + tx + {j}u];", DEPTH * height);
-            }
-            for (i, j) in places(tile) {
-                let _ = writeln!(out, "            c{i}_{j} += a{i} * b{j};");
-            }
-            out += "          }\n";
-        }
-        out += "        }\n        workgroupBarrier();\n    }\n";
-        for (i, j) in places(tile) {
-            let _ = writeln!(out, "    tile[(ty + {i}u) * {width}u + tx + {j}u] = c{i}_{j};");
-        }
-        let put = match stage {
-            Stage::Parts => "scratch_put(((part * p.batch + z) * p.m + m) * p.n + n, tile[e]);",
-            _ => "store(z, m, n, tile[e]);",
+        let main = match stage {
+            Stage::Join => JOIN.to_string(),
+            Stage::Alone => ALONE.to_string(),
+            Stage::Whole | Stage::Parts => form.source(self, stage),
         };
-        let _ = writeln!(
-            out,
-            "    workgroupBarrier();\n    for (var e = lane; e < {}u; e += {THREADS}u) {{\n        \
-             let m = m0 + e / {width}u;\n        let n = n0 + e % {width}u;\n        \
-             if (exists && m < p.m && n < p.n) {{ {put} }}\n    }}\n}}",
-            height * width,
-        );
-        out
+        declare(&slots, &fields) + &code + &main
     }
 }
 
@@ -244,30 +258,4 @@ fn parts(k: usize, tiles: usize, results: usize) -> (usize, usize) {
     let parts = wanted.min(fitting).max(1);
     let length = k.div_ceil(parts).next_multiple_of(DEPTH).max(DEPTH);
     (k.div_ceil(length).max(1), length)
-}
-
-fn places(tile: Tile) -> impl Iterator<Item = (usize, usize)> {
-    (0..tile.rows).flat_map(move |i| (0..tile.columns).map(move |j| (i, j)))
-}
-
-/// Brings one operand's part of a step into workgroup memory behind `base`, `[step][at]`; 0 outside its sizes.
-fn load(out: &mut String, base: usize, side: &str, length: usize, along_k: bool, value: &str) {
-    let (step, at) = if along_k {
-        (format!("e % {DEPTH}u"), format!("e / {DEPTH}u"))
-    } else {
-        (format!("e / {length}u"), format!("e % {length}u"))
-    };
-    let count = DEPTH * length;
-    let unroll = (count / THREADS).min(UNROLL);
-    let _ = writeln!(out, "        for (var e0 = lane; e0 < {count}u; e0 += {}u) {{", unroll * THREADS);
-    for i in 0..unroll {
-        let _ = writeln!(
-            out,
-            "          {{\n            let e = e0 + {}u;\n            let step = {step};\n            let at = {at};\n            \
-             var v = 0.0;\n            if ({side}0 + at < p.{side} && k0 + step < end) {{ v = {value}; }}\n            \
-             tile[{base}u + step * {length}u + at] = v;\n          }}",
-            i * THREADS,
-        );
-    }
-    *out += "        }\n";
 }

@@ -4,9 +4,9 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 use memcore::error::Result;
 
-use crate::element::{Elem, Slot, declare, fill_in};
+use crate::element::{Elem, Slot, Width, declare, fill_in};
 use crate::job::{Context, Variant};
-use crate::rows::Lanes;
+use crate::rows::{Lanes, widths};
 
 /// What both forward kernels have.
 struct Forward<'a> {
@@ -39,23 +39,27 @@ impl Forward<'_> {
         let (weighted, biased, centred) = (self.weight.is_some(), self.bias.is_some(), self.mean.is_some());
         let variant = Variant::new().with(4, lanes.code()).with(4, elem.code());
         let variant = variant.with(1, weighted.into()).with(1, biased.into()).with(1, centred.into());
+        let wide = lanes.takes_quads(n) && (0..4).all(|i| job.first(i).is_multiple_of(4));
+        let variant = variant.with(1, wide.into());
         cx.run(&job, variant.key("row_norm"), lanes.groups(rows), || {
+            let (width, functions, units) = widths(wide);
             let slots = [
-                Slot::read("x", elem),
-                Slot::read("weight", elem),
-                Slot::read("bias", elem),
-                Slot::write("out", elem),
+                Slot::read("x", elem).wide(width),
+                Slot::read("weight", elem).wide(width),
+                Slot::read("bias", elem).wide(width),
+                Slot::write("out", elem).wide(width),
                 Slot::write("mean", Elem::F32),
                 Slot::write("rstd", Elem::F32),
             ];
             let texts = [
                 ("$CENTRED", if centred { "true" } else { "false" }),
-                ("$WEIGHT", if weighted { " * weight_at(j)" } else { "" }),
-                ("$BIAS", if biased { " + bias_at(j)" } else { "" }),
+                ("$WEIGHT", if weighted { " * weight_at$4(j)" } else { "" }),
+                ("$BIAS", if biased { " + bias_at$4(j)" } else { "" }),
             ];
             declare(&slots, "rows: u32, n: u32, eps: f32")
+                + functions
                 + &lanes.functions()
-                + &lanes.fill(include_str!("rows.wgsl"), &texts)
+                + &fill_in(&lanes.fill(include_str!("rows.wgsl"), &texts), &units)
         })
     }
 }
@@ -116,18 +120,21 @@ impl Backward<'_> {
         job.u(rows).u(n);
         let (weighted, centred) = (self.weight.is_some(), self.mean.is_some());
         let variant = Variant::new().with(4, lanes.code()).with(4, elem.code());
-        let variant = variant.with(1, weighted.into()).with(1, centred.into());
+        let wide = lanes.takes_quads(n) && [0, 1, 4, 5].iter().all(|&i| job.first(i).is_multiple_of(4));
+        let variant = variant.with(1, weighted.into()).with(1, centred.into()).with(1, wide.into());
         cx.run(&job, variant.key("row_norm_grad"), lanes.groups(rows), || {
-            let mut slots = self.slots(elem).to_vec();
-            slots.push(Slot::read("weight", elem));
-            slots.push(Slot::write("out", elem));
+            let (width, functions, units) = widths(wide);
+            let mut slots = self.slots(elem, width).to_vec();
+            slots.push(Slot::read("weight", elem).wide(width));
+            slots.push(Slot::write("out", elem).wide(width));
             let texts = [
                 ("$CENTRED", if centred { "true" } else { "false" }),
-                ("$WEIGHT", if weighted { " * weight_at(j)" } else { "" }),
+                ("$WEIGHT", if weighted { " * weight_at$4(j)" } else { "" }),
             ];
             declare(&slots, "rows: u32, n: u32")
+                + functions
                 + &lanes.functions()
-                + &lanes.fill(include_str!("rows_grad.wgsl"), &texts)
+                + &fill_in(&lanes.fill(include_str!("rows_grad.wgsl"), &texts), &units)
         })
     }
 
@@ -144,21 +151,24 @@ impl Backward<'_> {
         let centred = self.mean.is_some();
         let (weight, bias) = (self.out_weight.is_some(), self.out_bias.is_some());
         let variant = Variant::new().with(4, elem.code()).with(1, centred.into());
-        let variant = variant.with(1, weight.into()).with(1, bias.into());
+        let wide = n.is_multiple_of(4) && [0, 1, 4, 5].iter().all(|&i| job.first(i).is_multiple_of(4));
+        let variant = variant.with(1, weight.into()).with(1, bias.into()).with(1, wide.into());
         cx.run(&job, variant.key("row_norm_parameters"), (n as u64).div_ceil(COLUMNS), || {
-            let mut slots = self.slots(elem).to_vec();
-            slots.push(Slot::write("weight", elem));
-            slots.push(Slot::write("bias", elem));
+            let (width, _, units) = widths(wide);
+            let mut slots = self.slots(elem, width).to_vec();
+            slots.push(Slot::write("weight", elem).wide(width));
+            slots.push(Slot::write("bias", elem).wide(width));
             let texts = [
                 ("$CENTRED", if centred { "true" } else { "false" }),
-                ("$PUT_WEIGHT", if weight { "weight_put(column, w);" } else { "" }),
-                ("$PUT_BIAS", if bias { "bias_put(column, b);" } else { "" }),
+                ("$PUT_WEIGHT", if weight { "weight_put$4(column, w);" } else { "" }),
+                ("$PUT_BIAS", if bias { "bias_put$4(column, b);" } else { "" }),
             ];
-            declare(&slots, "rows: u32, n: u32") + &fill_in(include_str!("columns.wgsl"), &texts)
+            declare(&slots, "rows: u32, n: u32") + &fill_in(&fill_in(include_str!("columns.wgsl"), &texts), &units)
         })
     }
 
-    fn slots(&self, elem: Elem) -> [Slot; 4] {
-        [Slot::read("grad", elem), Slot::read("x", elem), Slot::read("mean", Elem::F32), Slot::read("rstd", Elem::F32)]
+    fn slots(&self, elem: Elem, width: Width) -> [Slot; 4] {
+        let [mean, rstd] = ["mean", "rstd"].map(|name| Slot::read(name, Elem::F32));
+        [Slot::read("grad", elem).wide(width), Slot::read("x", elem).wide(width), mean, rstd]
     }
 }

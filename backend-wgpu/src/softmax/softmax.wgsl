@@ -2,16 +2,16 @@
 $KERNEL
 fn main(grid: Grid) {
     $BEGIN
-    let n = select(0u, p.n, exists);
-    let base = $BASE;
+    let n = select(0u, p.n / $W, exists);
+    let base = ($BASE) / $W;
     var largest = -infinity();
-    for (var j = lane; j < n; j += LANES) { largest = max(largest, x_at(base + $J)); }
+    for (var j = lane; j < n; j += LANES) { largest = max(largest, max_in(x_at$4(base + $J))); }
     largest = max_of(lane, largest);
     var total = 0.0;
-    for (var j = lane; j < n; j += LANES) { total += exp(x_at(base + $J) - largest); }
+    for (var j = lane; j < n; j += LANES) { total += sum_in(exp(x_at$4(base + $J) - largest)); }
     total = sum_of(lane, total);
     for (var j = lane; j < n; j += LANES) {
-        let x = x_at(base + $J);
-        out_put(base + $J, $VALUE);
+        let x = x_at$4(base + $J);
+        out_put$4(base + $J, $VALUE);
     }
 }

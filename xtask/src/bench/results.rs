@@ -47,6 +47,12 @@ impl Results {
         Ok(results)
     }
 
+    /// The newest comparison in which this project ran on that device.
+    pub fn newest_peers(&self, device: &str) -> Option<&File> {
+        let is_ours = |row: &Value| row["peer"] == "vramlab" && row["device"] == device;
+        self.peers.iter().find(|file| file.rows.iter().any(is_ours))
+    }
+
     /// The newest file with a row whose name begins so.
     pub fn newest(&self, prefix: &str) -> Option<&File> {
         self.benches.iter().find(|file| file.of(prefix).next().is_some())

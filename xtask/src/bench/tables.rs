@@ -34,8 +34,11 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
         results.newest(prefix).map_or_else(missing, |file| format!("{}{}", make(file), source(file)))
     };
     Ok(match name {
-        "peers" => results.peers.first().map_or_else(String::new, peers),
-        "peers in short" => results.peers.first().map_or_else(String::new, peers_in_short),
+        "peers" => results.newest_peers("cpu").map_or_else(String::new, peers),
+        "peers in short" => results.newest_peers("cpu").map_or_else(String::new, peers_in_short),
+        "peers on wgpu" => {
+            results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers_on_wgpu)
+        }
         "prediction" => results.newest("dry_run/gpt2").map_or_else(String::new, prediction),
         "dry run" => of("dry_run/", dry_runs),
         "training" => of("training/", training),
@@ -166,6 +169,22 @@ fn peers_in_short(file: &File) -> String {
         [name.to_string()].into_iter().chain(cells).collect()
     };
     markdown(&columns, &SHOWN.map(row))
+}
+
+/// burn and this project on one adapter: a step, and all that comes before the first one that is timed.
+fn peers_on_wgpu(file: &File) -> String {
+    let columns = ["workload", "burn", "vramlab", "speed ÷ burn's", "burn's warm-up", "vramlab's warm-up"];
+    let row = |workload: &String| {
+        let rows = ["burn-wgpu", "vramlab"].map(|peer| of_peer(file, peer, workload));
+        let cells = rows.map(|row| or_dash(row.and_then(counted).map(|(x, unit)| format!("{}{unit}", figure(x)))));
+        let step = rows.map(|row| row.and_then(|row| row["ms_per_step_median"].as_f64()));
+        let ratio = step[0].zip(step[1]).map(|(theirs, ours)| format!("{:.2}", theirs / ours));
+        let warm_up = rows.map(|row| or_dash(row.and_then(|row| row["warmup_s"].as_f64()).map(|s| time(s * 1e9))));
+        [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).chain(warm_up).collect()
+    };
+    let rows: Vec<Vec<String>> = workloads(file).iter().map(row).collect();
+    let adapter = file.head["adapter"].as_str().unwrap_or("–");
+    markdown(&strings(columns), &rows) + &format!("\n[`{0}`](results/{0}): {adapter}.\n", file.name)
 }
 
 // ── our own benchmarks ──

@@ -1,0 +1,225 @@
+//! Products on graphics cards: tiles of the result, made in steps of the inner size that lie in workgroup memory.
+//!
+//! A thread keeps its part of the tile in *named scalars*, since arrays indexed in loops are slow on many drivers. What it reads of a step are runs of
+//! four neighbours, a run of each of its neighbours between them: so the threads of a warp read without conflicts, and drivers make one load of four.
+//! Every size of tile adds up in the order of the inner size, by `fma`: results do not depend on which one runs.
+
+use std::fmt::Write;
+
+use super::{Feed, Gemm, Sizes, Stage};
+
+/// Rounds of a loop that are written out.
+const UNROLL: usize = 2;
+/// Words of workgroup memory that every adapter has for a tile.
+const SHARED_WORDS: usize = 4096;
+
+/// Threads along each side of a tile, and the rows and columns that a thread makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tile {
+    pub(super) side: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+}
+
+impl Tile {
+    /// What fits a result of these sizes: skinny ones take tiles that are skinny too.
+    pub(super) fn of(sizes: &Sizes) -> Self {
+        let fitting = |size: usize| match size {
+            ..=8 => 1,
+            9..=32 => 4,
+            _ => 8,
+        };
+        Self { side: 8, rows: fitting(sizes.m), columns: fitting(sizes.n) }
+    }
+
+    /// What may be faster on one card or another, the usual choice first. Sizes between two powers of two have the same list.
+    pub(super) fn candidates(sizes: &Sizes) -> Vec<Self> {
+        let least = sizes.m.min(sizes.n);
+        let mut all = vec![Self::of(sizes)];
+        if least >= 64 {
+            // As large for four times the threads: more of them wait for memory at once.
+            all.push(Self { side: 16, rows: 4, columns: 4 });
+            // More tiles, for cards with many units.
+            all.push(Self { side: 8, rows: 4, columns: 4 });
+        }
+        if least >= 128 {
+            // Each element that is read counts for twice as many products.
+            all.push(Self { side: 16, rows: 8, columns: 8 });
+        }
+        all
+    }
+
+    pub(super) fn threads(self) -> usize {
+        self.side * self.side
+    }
+
+    pub(super) fn height(self) -> usize {
+        self.side * self.rows
+    }
+
+    pub(super) fn width(self) -> usize {
+        self.side * self.columns
+    }
+
+    /// Inner size of a step.
+    pub(super) fn depth(self) -> usize {
+        if self.height() > 64 { 8 } else { 16 }
+    }
+
+    /// Rounds of a thread's loops for so long an inner size.
+    pub(super) fn rounds(self, length: usize) -> usize {
+        let loads = self.depth() * (self.height() + self.width()) / self.threads();
+        length / self.depth() * ((loads + self.depth()).div_ceil(UNROLL) + 1)
+    }
+
+    /// The kernel's main function, on the caller's functions.
+    pub(super) fn source(self, gemm: &Gemm, stage: Stage) -> String {
+        let (height, width, depth, threads) = (self.height(), self.width(), self.depth(), self.threads());
+        // The operands' tiles, later the result's, where that fits.
+        let gathers = height * width <= SHARED_WORDS;
+        let shared = (depth * (height + width)).max(if gathers { height * width } else { 0 });
+        let mut out = format!(
+            "var<workgroup> tile: array<f32, {shared}>;\n\
+             @compute @workgroup_size({threads})\nfn main(grid: Grid) {{\n    let lane = grid.lane;\n    \
+             let n0 = group_of(grid) % p.tiles_n * {width}u;\n    var rest = group_of(grid) / p.tiles_n;\n    \
+             let m0 = rest % p.tiles_m * {height}u;\n    rest = rest / p.tiles_m;\n    \
+             let part = rest % p.parts;\n    rest = rest / p.parts;\n    \
+             let exists = rest < p.batch;\n    let z = min(rest, p.batch - 1u);\n    \
+             let ty = lane / {side}u * {}u;\n    let tx = lane % {side}u * {}u;\n    \
+             let end = min((part + 1u) * p.length, p.k);\n",
+            self.rows.min(4),
+            self.columns.min(4),
+            side = self.side,
+        );
+        for (i, j) in self.places() {
+            let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
+        }
+        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {depth}u) {{");
+        let a = Side { name: "a", axis: "m", base: 0, length: height, feed: gemm.feed_a(), along_k: gemm.a_along_k };
+        let b = Side {
+            name: "b",
+            axis: "n",
+            base: depth * height,
+            length: width,
+            feed: gemm.feed_b(),
+            along_k: gemm.b_along_k,
+        };
+        self.load(&mut out, &a);
+        self.load(&mut out, &b);
+        let _ =
+            writeln!(out, "        workgroupBarrier();\n        for (var s0 = 0u; s0 < {depth}u; s0 += {UNROLL}u) {{");
+        for s in 0..UNROLL {
+            let _ = writeln!(out, "          {{\n            let s = s0 + {s}u;");
+            for i in 0..self.rows {
+                let _ = writeln!(out, "            let a{i} = tile[s * {height}u + ty + {}u];", self.place(i));
+            }
+            for j in 0..self.columns {
+                let _ = writeln!(
+                    out,
+                    "            let b{j} = tile[{}u + s * {width}u + tx + {}u];",
+                    depth * height,
+                    self.place(j)
+                );
+            }
+            for (i, j) in self.places() {
+                let _ = writeln!(out, "            c{i}_{j} = fma(a{i}, b{j}, c{i}_{j});");
+            }
+            out += "          }\n";
+        }
+        out += "        }\n        workgroupBarrier();\n    }\n";
+        self.put(&mut out, stage, gathers);
+        out
+    }
+
+    /// Where a thread's row or column `i` lies behind its first one: runs of four, a run for each thread.
+    fn place(self, i: usize) -> usize {
+        i / 4 * 4 * self.side + i % 4
+    }
+
+    fn places(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.rows).flat_map(move |i| (0..self.columns).map(move |j| (i, j)))
+    }
+
+    /// Brings one operand's part of a step into workgroup memory, `[step][at]`; 0 outside its sizes.
+    fn load(self, out: &mut String, side: &Side) {
+        let (depth, threads) = (self.depth(), self.threads());
+        let Side { name, axis, base, length, .. } = *side;
+        let quads = side.feed != Feed::Single;
+        let count = depth * length / if quads { 4 } else { 1 };
+        // What a unit of work is: where it begins, and how far its elements lie from each other in the tile.
+        let (step, at, apart) = match (side.feed, side.along_k) {
+            (Feed::AlongK, _) => (format!("e % {}u * 4u", depth / 4), format!("e / {}u", depth / 4), length),
+            (Feed::Across, _) => (format!("e / {}u", length / 4), format!("e % {}u * 4u", length / 4), 1),
+            (Feed::Single, true) => (format!("e % {depth}u"), format!("e / {depth}u"), 0),
+            (Feed::Single, false) => (format!("e / {length}u"), format!("e % {length}u"), 0),
+        };
+        let (m, n) = if name == "a" { ("m0 + at", "k0 + step") } else { ("k0 + step", "n0 + at") };
+        let (value, zero) = if quads {
+            (format!("{name}_quad(z, {m}, {n})"), "vec4<f32>()")
+        } else {
+            (format!("{name}_value(z, {m}, {n})"), "0.0")
+        };
+        let _ = writeln!(
+            out,
+            "        for (var e = lane; e < {count}u; e += {threads}u) {{\n            \
+             let step = {step};\n            let at = {at};\n            var v = {zero};\n            \
+             if ({axis}0 + at < p.{axis} && k0 + step < end) {{ v = {value}; }}"
+        );
+        if quads {
+            for c in 0..4 {
+                let _ = writeln!(out, "            tile[{}u + step * {length}u + at] = v[{c}];", base + c * apart);
+            }
+        } else {
+            let _ = writeln!(out, "            tile[{base}u + step * {length}u + at] = v;");
+        }
+        *out += "        }\n";
+    }
+
+    /// Puts the sums where they belong: by way of workgroup memory, so that neighbouring threads write neighbours, or at once.
+    fn put(self, out: &mut String, stage: Stage, gathers: bool) {
+        let (height, width, threads) = (self.height(), self.width(), self.threads());
+        let put = |v: &str| match stage {
+            Stage::Parts => format!("scratch_put(((part * p.batch + z) * p.m + m) * p.n + n, {v});"),
+            _ => format!("store(z, m, n, {v});"),
+        };
+        if gathers {
+            for (i, j) in self.places() {
+                let (i_at, j_at) = (self.place(i), self.place(j));
+                let _ = writeln!(out, "    tile[(ty + {i_at}u) * {width}u + tx + {j_at}u] = c{i}_{j};");
+            }
+            let _ = writeln!(
+                out,
+                "    workgroupBarrier();\n    for (var e = lane; e < {}u; e += {threads}u) {{\n        \
+                 let m = m0 + e / {width}u;\n        let n = n0 + e % {width}u;\n        \
+                 if (exists && m < p.m && n < p.n) {{ {} }}\n    }}\n}}",
+                height * width,
+                put("tile[e]"),
+            );
+            return;
+        }
+        for (i, j) in self.places() {
+            let _ = writeln!(
+                out,
+                "    {{\n        let m = m0 + ty + {}u;\n        let n = n0 + tx + {}u;\n        \
+                 if (exists && m < p.m && n < p.n) {{ {} }}\n    }}",
+                self.place(i),
+                self.place(j),
+                put(&format!("c{i}_{j}")),
+            );
+        }
+        *out += "}\n";
+    }
+}
+
+/// An operand in workgroup memory.
+struct Side {
+    name: &'static str,
+    /// Its axis in the result.
+    axis: &'static str,
+    /// Where it begins there.
+    base: usize,
+    /// Its elements in a step.
+    length: usize,
+    feed: Feed,
+    along_k: bool,
+}

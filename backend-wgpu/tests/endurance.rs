@@ -1,0 +1,68 @@
+//! Ten thousand steps of a small network: neither the process nor the device may hold more at the end than after the first thousand. It takes
+//! a minute on a software adapter, so it runs by `cargo test -p backend-wgpu --test endurance -- --ignored`, and in `cargo xtask test --full`.
+
+use std::sync::Arc;
+
+use backend_wgpu::Wgpu;
+use lab::models::{ModelOptions, architecture};
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use memcore::Device;
+use memcore::backend::Backend;
+
+/// Steps of a run.
+const STEPS: usize = 1_000;
+/// The first one fills caches: of blocks, of bind groups, of the driver's.
+const RUNS: usize = 10;
+/// What the process may grow by after that: 15 bytes for each of some thirty dispatches in a step.
+const SLACK_BYTES: u64 = 4 << 20;
+
+/// The first adapter. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
+fn adapter() -> Option<Arc<Wgpu>> {
+    Wgpu::open(0)
+        .map(Arc::new)
+        .map_err(|error| {
+            let required =
+                std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
+            assert!(!required, "{error}");
+            eprintln!("*** SKIPPED: {error} ***");
+        })
+        .ok()
+}
+
+/// Bytes of this process that are in memory now, where the system has `/proc`.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[test]
+#[ignore = "takes long: ten thousand steps"]
+fn ten_thousand_steps_leak_nothing() {
+    let Some(backend) = adapter() else { return };
+    let options = ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() };
+    let architecture = architecture("mlp", &options).unwrap();
+    let kind = OptimizerKind::parse(architecture.defaults().optimizer).unwrap();
+    let optimizer = OptimizerSettings::new(kind, architecture.defaults().lr);
+    let settings = RunSettings { seed: 3, ..RunSettings::new(2, STEPS, optimizer) };
+    let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
+    // A trainer keeps a row of figures for each step, which is no leak: so one after the other, on one device.
+    let run = || {
+        let mut trainer = Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
+        for step in 0..STEPS {
+            trainer.step(step).unwrap();
+        }
+        trainer.finish(None);
+        let (stats, driver) = (device.stats(), backend.statistics());
+        let (allocated, reserved) = (stats.allocated_bytes.all, stats.reserved_bytes.all);
+        ([allocated.current, allocated.peak, reserved.current], driver.pipelines, driver.reserved_bytes)
+    };
+    let first = (run(), resident_bytes());
+    for _ in 1..RUNS {
+        assert_eq!(run(), first.0, "allocated, peak, reserved; kernels; the layer below");
+    }
+    if let (Some(before), Some(after)) = (first.1, resident_bytes()) {
+        println!("resident: {before} bytes after {STEPS} steps, {after} after {}; device: {:?}", RUNS * STEPS, first.0);
+        assert!(after <= before + SLACK_BYTES, "the process grew from {before} to {after} bytes");
+    }
+}
