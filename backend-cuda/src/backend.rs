@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use memcore::DType;
 use memcore::backend::{
     Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory,
 };
 use memcore::error::{Error, Result};
+use memcore::{DType, Profile};
 
-use crate::blaslt::{self, BlasLt};
+use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties, Queue};
 use crate::figures::{self, MemorySteps, NvmlFigures};
@@ -275,7 +275,8 @@ impl Backend for Cuda {
     }
 
     fn gemm_workspace_bytes(&self) -> u64 {
-        self.blas.as_ref().map_or(0, |_| blaslt::workspace_bytes(self.properties.capability))
+        let (major, minor) = self.properties.capability;
+        self.blas.as_ref().map_or(0, |_| Profile::torch_gemm_workspace_bytes(10 * major + minor))
     }
 
     fn use_graphs(&self) -> Result<()> {

@@ -47,11 +47,6 @@ pub(crate) struct BlasLt {
     held_bytes: AtomicU64,
 }
 
-/// The workspace that products get: as large as PyTorch gives cuBLAS on a device of this compute capability.
-pub(crate) fn workspace_bytes(capability: (u32, u32)) -> u64 {
-    if capability >= (9, 0) { 32 << 20 } else { 8_519_680 }
-}
-
 // SAFETY: the library's handle may be used from any thread; plans are behind a lock.
 unsafe impl Send for BlasLt {}
 // SAFETY: as above.

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::CUfunction;
 
@@ -93,7 +93,7 @@ impl Context<'_> {
         match &mut *graphs {
             None => start(self.queue, kernel, function, grid, std::ptr::from_ref(args).cast_mut().cast()),
             Some(graphs) => {
-                let launch = Launch { kernel, function, grid, args: Arc::new(*args) };
+                let launch = Launch { kernel, function, grid, args: Box::new(*args) };
                 graphs.collect(Work::Kernel(launch), self.queue, self.blas)
             }
         }
@@ -140,12 +140,11 @@ impl Function {
 }
 
 /// A launch for later.
-#[derive(Clone)]
 pub(crate) struct Launch {
     kernel: Kernel,
     pub(crate) function: Function,
     pub(crate) grid: Grid,
-    args: Arc<dyn Kept>,
+    args: Box<dyn Kept>,
 }
 
 impl Launch {
@@ -156,7 +155,7 @@ impl Launch {
 
     /// Where the argument lies; the driver only reads it.
     pub(crate) fn arguments(&self) -> *mut c_void {
-        Arc::as_ptr(&self.args).cast_mut().cast()
+        std::ptr::from_ref(&*self.args).cast_mut().cast()
     }
 
     /// Whether both take the same argument.

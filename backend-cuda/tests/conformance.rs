@@ -16,10 +16,8 @@ fn main() -> ExitCode {
         let options = Options { may_fill: true };
         return conformance::main_with("cuda on the emulator", options, || Ok(Arc::new(emulator::open()?) as _));
     }
-    let required =
-        std::env::var(conformance::REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == "cuda"));
     let found = std::env::var_os("CUDA_EMULATOR").is_none() && Cuda::open(0).is_ok();
-    if required || found {
+    if conformance::is_required("cuda") || found {
         return conformance::main_with("cuda", Options { may_fill: true }, || {
             let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
             Ok(Arc::new(cuda) as Arc<dyn Backend>)

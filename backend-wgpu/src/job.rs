@@ -147,9 +147,7 @@ impl Job {
         self.len += 1;
         self
     }
-}
 
-impl Job {
     /// The number of the next parameter.
     pub(crate) fn len(&self) -> usize {
         self.len

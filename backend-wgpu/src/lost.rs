@@ -7,20 +7,9 @@ use memcore::autograd::Tensor;
 use memcore::backend::{Backend, DeviceMemory};
 use memcore::{Array, Device, Result, ops};
 
+use crate::NAME;
 use crate::backend::Wgpu;
 use crate::gpu::Gpu;
-
-/// The first adapter, as nobody else has it open. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
-fn gpu() -> Option<Gpu> {
-    Gpu::open_anew(0)
-        .map_err(|error| {
-            let required =
-                std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
-            assert!(!required, "{error}");
-            eprintln!("*** SKIPPED: {error} ***");
-        })
-        .ok()
-}
 
 fn refused<T>(what: &str, name: &str, outcome: Result<T>) {
     let Err(error) = outcome else { panic!("{what} on a device that is gone") };
@@ -31,7 +20,8 @@ fn refused<T>(what: &str, name: &str, outcome: Result<T>) {
 
 #[test]
 fn a_lost_device_is_an_error_that_names_it() {
-    let Some(gpu) = gpu() else { return };
+    // As nobody else has it open.
+    let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };
     let name = gpu.info.name.clone();
     let backend = Arc::new(Wgpu::on(gpu.clone()).unwrap());
     let device = Device::builder(backend.clone()).build();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use memcore::{Array, Device, Tensor, ops};
 
+use crate::NAME;
 use crate::backend::Wgpu;
 use crate::gpu::Gpu;
 
@@ -29,10 +30,7 @@ fn products(gpu: Gpu, [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
 
 #[test]
 fn every_tile_makes_the_same_product() {
-    let Ok(gpu) = Gpu::open_anew(0) else {
-        eprintln!("*** SKIPPED: no adapter ***");
-        return;
-    };
+    let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };
     // Quads in every operand; none, with edges everywhere.
     for sizes in [[128, 132, 16], [129, 131, 17]] {
         // Cards take tiles, and quads of words.

@@ -16,19 +16,6 @@ const RUNS: usize = 10;
 /// What the process may grow by after that: 15 bytes for each of some thirty dispatches in a step.
 const SLACK_BYTES: u64 = 4 << 20;
 
-/// The first adapter. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
-fn adapter() -> Option<Arc<Wgpu>> {
-    Wgpu::open(0)
-        .map(Arc::new)
-        .map_err(|error| {
-            let required =
-                std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
-            assert!(!required, "{error}");
-            eprintln!("*** SKIPPED: {error} ***");
-        })
-        .ok()
-}
-
 /// Bytes of this process that are in memory now, where the system has `/proc`.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -39,7 +26,7 @@ fn resident_bytes() -> Option<u64> {
 #[test]
 #[ignore = "takes long: ten thousand steps"]
 fn ten_thousand_steps_leak_nothing() {
-    let Some(backend) = adapter() else { return };
+    let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)).map(Arc::new) else { return };
     let options = ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() };
     let architecture = architecture("mlp", &options).unwrap();
     let kind = OptimizerKind::parse(architecture.defaults().optimizer).unwrap();

@@ -13,19 +13,10 @@ use memcore::{Device, Profile};
 /// Tests of one process share the adapter's device: what one of them asks of the driver, another would count.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The first adapter, for this test alone. Without one the test is left out, loudly, unless `REQUIRE_DEVICE` names the backend.
+/// The first adapter, for this test alone.
 fn adapter() -> Option<(Arc<Wgpu>, MutexGuard<'static, ()>)> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match Wgpu::open(0) {
-        Ok(backend) => Some((Arc::new(backend), alone)),
-        Err(error) => {
-            let required =
-                std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
-            assert!(!required, "{error}");
-            eprintln!("*** SKIPPED: {error} ***");
-            None
-        }
-    }
+    conformance::or_skip("wgpu", Wgpu::open(0)).map(|backend| (Arc::new(backend), alone))
 }
 
 fn settings(architecture: &dyn Architecture, steps: usize) -> RunSettings {

@@ -23,16 +23,7 @@ fn product(backend: Arc<dyn Backend>, [m, n, k]: [usize; 3]) -> Vec<f64> {
 
 #[test]
 fn large_products_are_the_cpus() {
-    let backend = match Wgpu::open(0) {
-        Ok(backend) => Arc::new(backend),
-        Err(error) => {
-            let required =
-                std::env::var("REQUIRE_DEVICE").is_ok_and(|list| list.split(',').any(|d| d.trim() == "wgpu"));
-            assert!(!required, "{error}");
-            eprintln!("*** SKIPPED: {error} ***");
-            return;
-        }
-    };
+    let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)).map(Arc::new) else { return };
     // Edges that no tile divides; a skinny result; one so long inside that it is cut into parts; one of the largest form.
     for sizes in [[130, 200, 130], [5, 300, 2000], [33, 40, 9000], [520, 515, 510]] {
         let mine = product(backend.clone(), sizes);

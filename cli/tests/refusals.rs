@@ -31,10 +31,7 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--like", "torch-0.1"], "torch-0.1"),
         (&["train", "--data", "/nonexistent/images"], "/nonexistent/images"),
         (&["train", "--model", "gpt", "--data", "digits", "--backend", "meta"], "--data"),
-        (
-            &["train", "--backend", "meta", "--cuda-graph"],
-            "--cuda-graph: backend meta: has no graphs of kernels: only cuda",
-        ),
+        (&["train", "--backend", "meta", "--cuda-graph"], "--cuda-graph: backend meta: has no graphs of kernels"),
         (&["predict", "--cuda-graph"], "--cuda-graph"),
         (&["train", "--config", "/nonexistent/file.toml"], "/nonexistent/file.toml"),
         (&["train", "--model-file", "/nonexistent/file.toml"], "/nonexistent/file.toml"),

@@ -1,6 +1,7 @@
 //! The entry of a backend's test.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,6 +17,24 @@ use crate::suites::SUITES;
 
 /// Lists devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
 pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
+
+/// Whether [`REQUIRE_DEVICE`] names this device.
+pub fn is_required(name: &str) -> bool {
+    std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|device| device.trim() == name))
+}
+
+/// A device for a test of its own. Where there is none the test is left out, loudly.
+///
+/// # Panics
+/// Without a device that [is required](is_required).
+pub fn or_skip<T>(name: &str, opened: Result<T, impl Display>) -> Option<T> {
+    opened
+        .map_err(|error| {
+            assert!(!is_required(name), "{error}");
+            eprintln!("*** SKIPPED: {error} ***");
+        })
+        .ok()
+}
 
 /// Runs every suite on the device that `open` gives, as the `main` of a `harness = false` test:
 ///
@@ -43,7 +62,7 @@ pub fn main_with(name: &str, options: Options, open: impl FnOnce() -> Result<Arc
             trials(&Device::new(backend, options))
         }
         Err(reason) => {
-            let required = std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|d| d.trim() == name));
+            let required = is_required(name);
             if !required && !args.list {
                 eprintln!("\n*** SKIPPED: no device {name}: {reason}. Nothing was tested. ***");
             }

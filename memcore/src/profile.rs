@@ -108,7 +108,7 @@ impl Profile {
     pub fn torch_2_11(sm: u32) -> Self {
         Self {
             name: format!("torch-2.11-sm{sm}"),
-            gemm_workspace_bytes: if sm >= 90 { 32 << 20 } else { 8_519_680 },
+            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(sm),
             asks_gemm_workspace: false,
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
@@ -123,9 +123,15 @@ impl Profile {
         }
     }
 
+    /// Bytes of the workspace that PyTorch gives cuBLAS on a card of compute capability `sm`/10, unless `CUBLAS_WORKSPACE_CONFIG` says otherwise.
+    pub const fn torch_gemm_workspace_bytes(sm: u32) -> u64 {
+        if sm >= 90 { 32 << 20 } else { 8_519_680 }
+    }
+
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
-    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of its operator; and that autocast knows root-mean-square
-    /// normalisation. Measured with the unmodified wheel: of the recorded phases of single operators no other one differs.
+    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of
+    /// its operator; and that autocast knows root-mean-square normalisation. Measured with the unmodified wheel: of the recorded phases of
+    /// single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
             name: format!("torch-2.15-sm{sm}"),

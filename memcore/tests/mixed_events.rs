@@ -7,9 +7,9 @@ mod common;
 #[path = "common/labelled.rs"]
 mod labelled;
 
-use labelled::{Row, assert_same, data, leaf};
+use labelled::{Row, against_both_releases, assert_same, data, leaf};
 use memcore::backend::kernel::Reduction;
-use memcore::{DType, Device, Profile, Result, Tensor, ops};
+use memcore::{DType, Device, Result, Tensor, ops};
 
 const F32: DType = DType::F32;
 
@@ -273,14 +273,4 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-const RECORDED: &str = include_str!("golden/mixed_events.json");
-
-#[test]
-fn every_row_is_as_pytorch_2_11_ran_it() {
-    assert_same(&rows(), RECORDED, "2.11", &Profile::torch_2_11(90));
-}
-
-#[test]
-fn every_row_is_as_pytorch_2_15_ran_it() {
-    assert_same(&rows(), RECORDED, "2.15", &Profile::torch_2_15(90));
-}
+against_both_releases!("golden/mixed_events.json", rows());

@@ -5,8 +5,7 @@ use memcore::error::Result;
 
 use super::batch::Pieces;
 use super::narrow::{self, NARROW};
-use super::strided;
-use super::{TASK, channel_types, grad_sums, real};
+use super::{TASK, channel_types, grad_sums, real, strided};
 use crate::element::{Element, Float, Real};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};

@@ -134,7 +134,8 @@ impl Rank {
     }
 }
 
-/// Trains the ranks that are [shown](DataParallelSettings::shown), each on its device, from the first to the last step, calling `progress` after each; a
+/// Trains the ranks that are [shown](DataParallelSettings::shown), each on its device, from the first to the last step, calling `progress` after
+/// each; a
 /// break stops the run and keeps what was measured.
 ///
 /// # Errors

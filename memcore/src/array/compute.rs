@@ -366,7 +366,7 @@ impl Array {
             b: b.operand(),
             bias: options.bias.map(Array::operand),
             out: batched.operand(),
-            workspace: workspace.operand(),
+            workspace: workspace.operand,
         })?;
         Ok(out)
     }

@@ -234,12 +234,12 @@ pub trait Backend: DeviceMemory {
     }
 
     /// From now on kernels are collected until the host waits for the device, and a sequence that comes again is launched as
-    /// one graph (CUDA's). What is computed, and what memory it takes in segments, stays the same.
+    /// one graph. What is computed, and what memory it takes in segments, stays the same.
     ///
     /// # Errors
     /// [`Error::Backend`](crate::Error::Backend) where there is no such thing, as by default, or the driver is too old.
     fn use_graphs(&self) -> Result<()> {
-        Err(Error::backend(self.name(), "has no graphs of kernels: only cuda launches a training step as one"))
+        Err(Error::backend(self.name(), "has no graphs of kernels: it launches them one by one"))
     }
 
     /// What [`DeviceMemory::memory_info`] counts as in use besides segments, part by part, by now. Each part appears once,

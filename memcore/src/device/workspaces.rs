@@ -27,23 +27,15 @@ pub(crate) enum WorkspaceKind {
 
 /// The workspace of one product: one that is not kept goes back when this is dropped.
 pub(crate) struct ProductWorkspace {
-    device: Device,
-    region: Option<Region>,
-    temporary: Option<(Block, AllocId)>,
-}
-
-impl ProductWorkspace {
     /// For the kernel, where the backend has a library that uses it; other kernels know nothing of it.
-    pub(crate) fn operand(&self) -> Option<Operand> {
-        let region = self.region.filter(|_| self.device.0.backend.gemm_workspace_bytes() > 0)?;
-        Some(Operand { region, dtype: DType::U8, layout: Layout::contiguous(&[region.len as usize]).ok()? })
-    }
+    pub(crate) operand: Option<Operand>,
+    temporary: Option<(Device, Block, AllocId)>,
 }
 
 impl Drop for ProductWorkspace {
     fn drop(&mut self) {
-        if let Some((block, id)) = self.temporary.take() {
-            self.device.free(block, id);
+        if let Some((device, block, id)) = self.temporary.take() {
+            device.free(block, id);
         }
     }
 }
@@ -59,15 +51,20 @@ impl Device {
     /// The workspace of one product. A product with an epilogue needs the kept workspace of the plain ones as well, and uses its own where there
     /// is one.
     pub(crate) fn product_workspace(&self, kind: WorkspaceKind) -> Result<ProductWorkspace> {
-        let device = self.clone();
         if self.0.profile.keeps_workspaces {
             let plain = self.keep_workspace(WorkspaceKind::Gemm)?;
             let own = if kind == WorkspaceKind::Gemm { None } else { self.keep_workspace(kind)? };
-            return Ok(ProductWorkspace { device, region: own.or(plain), temporary: None });
+            return Ok(ProductWorkspace { operand: self.workspace_operand(own.or(plain)), temporary: None });
         }
         let bytes = self.workspace_bytes(kind);
-        let temporary = if bytes == 0 { None } else { Some(self.allocate(bytes, Category::Workspace)?) };
-        Ok(ProductWorkspace { device, region: temporary.map(|(block, _)| block.region), temporary })
+        let taken = if bytes == 0 { None } else { Some(self.allocate(bytes, Category::Workspace)?) };
+        let operand = self.workspace_operand(taken.map(|(block, _)| block.region));
+        Ok(ProductWorkspace { operand, temporary: taken.map(|(block, id)| (self.clone(), block, id)) })
+    }
+
+    fn workspace_operand(&self, region: Option<Region>) -> Option<Operand> {
+        let region = region.filter(|_| self.0.backend.gemm_workspace_bytes() > 0)?;
+        Some(Operand { region, dtype: DType::U8, layout: Layout::contiguous(&[region.len as usize]).ok()? })
     }
 
     fn workspace_bytes(&self, kind: WorkspaceKind) -> u64 {
@@ -80,10 +77,10 @@ impl Device {
     /// The workspace that this role keeps; `None` where the profile has none of that kind.
     fn keep_workspace(&self, kind: WorkspaceKind) -> Result<Option<Region>> {
         let bytes = self.workspace_bytes(kind);
-        let role = context::current_role();
         if bytes == 0 {
             return Ok(None);
         }
+        let role = context::current_role();
         if let Some(kept) = self.state().workspaces.iter().find(|w| w.kind == kind && w.role == role) {
             return Ok(Some(kept.block.region));
         }

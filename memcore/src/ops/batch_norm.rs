@@ -31,7 +31,8 @@ pub struct RunningStats<'a> {
 /// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
 ///
 /// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
-/// training the running statistics are updated in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32 beside a 16-bit input, which no operator casts.
+/// training the running statistics are updated in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32
+/// beside a 16-bit input, which no operator casts.
 /// As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
 ///
 /// # Errors

@@ -18,7 +18,8 @@ use crate::layout::broadcast_dims;
 /// `a + b`. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types; those of the device.
+/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types; those
+/// of the device.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add");
     let y = promoted(BinaryOp::ADD, a.array(), b.array())?;

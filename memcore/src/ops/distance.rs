@@ -20,32 +20,37 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Shape`] when the shapes differ; those of the device.
 pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    if x.dims() != target.dims() {
-        return Err(Error::shape("mse_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
+    check_same("mse_loss", x, target)?;
     let _op = context::op("mse_loss");
     let (target, x) = (&full(target)?, &full(x)?);
-    let numel = x.numel() as f64;
-    let (y, scale) = match reduction {
-        Reduction::None => (x.array().binary(BinaryOp::SquaredDifference, target.array())?, 2.0),
-        Reduction::Sum => (reduced_squares(x, target, ReduceOp::Sum)?, 2.0),
-        Reduction::Mean => (reduced_squares(x, target, ReduceOp::Mean)?, 2.0 / numel),
-    };
+    let y = reduced_in_place(x, reduction, || x.array().binary(BinaryOp::SquaredDifference, target.array()))?;
     record(y, &[x, target], |saved| {
         saved.save("self", x.array())?;
         saved.save("target", target.array())?;
-        Ok(Box::new(MseLossBackward { scale }))
+        Ok(Box::new(MseLossBackward { scale: 2.0 * scale(reduction, x) }))
     })
 }
 
-fn reduced_squares(x: &Tensor, target: &Tensor, op: ReduceOp) -> Result<Array> {
+/// [`Error::Shape`] unless both have the same sizes.
+pub(super) fn check_same(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
+    if x.dims() == target.dims() {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("{:?} against {:?}", x.dims(), target.dims())))
+}
+
+/// The losses, or what becomes of them: in PyTorch a scalar that keeps the memory of all, made before them.
+fn reduced_in_place(x: &Tensor, reduction: Reduction, losses: impl FnOnce() -> Result<Array>) -> Result<Array> {
+    if reduction == Reduction::None {
+        return losses();
+    }
     if !x.device().profile().torch_temporaries {
-        return x.array().binary(BinaryOp::SquaredDifference, target.array())?.reduce(op, &[], false);
+        return losses()?.reduce(reducing(reduction), &[], false);
     }
     let result = x.array().empty_like()?;
-    let squares = x.array().binary(BinaryOp::SquaredDifference, target.array())?;
+    let losses = losses()?;
     let result = result.into_scalar();
-    squares.reduce_into(op, &result)?;
+    losses.reduce_into(reducing(reduction), &result)?;
     Ok(result)
 }
 
@@ -54,9 +59,7 @@ fn reduced_squares(x: &Tensor, target: &Tensor, op: ReduceOp) -> Result<Array> {
 /// # Errors
 /// [`Error::Shape`] when the shapes differ; those of the device.
 pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    if x.dims() != target.dims() {
-        return Err(Error::shape("l1_loss", format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
+    check_same("l1_loss", x, target)?;
     let _op = context::op("l1_loss");
     let (target, x) = (&full(target)?, &full(x)?);
     let distances = abs(&sub(x, target)?)?;
@@ -78,24 +81,12 @@ pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction, beta: f
     }
     let [x, target] = &bounded("smooth_l1_loss", x, target, beta)?;
     let _op = context::op("smooth_l1_loss");
-    let losses = || -> Result<Array> {
+    let y = reduced_in_place(x, reduction, || {
         let losses = x.array().binary(BinaryOp::Sub, target.array())?;
         losses.unary_(UnaryOp::Huber { delta: beta })?;
         losses.unary_(UnaryOp::Affine { mul: 1.0 / beta, add: 0.0 })?;
         Ok(losses)
-    };
-    let keeps = x.device().profile().torch_temporaries;
-    let y = match reduction {
-        Reduction::None => losses()?,
-        _ if keeps => {
-            let result = x.array().empty_like()?;
-            let losses = losses()?;
-            let result = result.into_scalar();
-            losses.reduce_into(reducing(reduction), &result)?;
-            result
-        }
-        _ => losses()?.reduce(reducing(reduction), &[], false)?,
-    };
+    })?;
     let backward = BoundedBackward {
         name: "SmoothL1LossBackward0",
         op: "smooth_l1_loss_backward>zeros_like",
@@ -140,9 +131,7 @@ pub(super) fn scale(reduction: Reduction, x: &Tensor) -> f64 {
 
 /// Both operands as autocast has them, when they fit together and the bound is one.
 fn bounded(op: &'static str, x: &Tensor, target: &Tensor, bound: f64) -> Result<[Tensor; 2]> {
-    if x.dims() != target.dims() {
-        return Err(Error::shape(op, format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
+    check_same(op, x, target)?;
     if bound.is_nan() || bound <= 0.0 {
         return Err(Error::invalid(op, format!("a bound of {bound}")));
     }

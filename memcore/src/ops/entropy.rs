@@ -3,12 +3,12 @@
 use smallvec::smallvec;
 
 use super::autocast::full;
-use super::distance::{reduced, scale};
+use super::distance::{check_same, reduced, scale};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, Reduction, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// `−(t·ln σ(x) + (1 − t)·ln(1 − σ(x)))` of logits and targets of the same sizes, as `(1 − t)·x − ln σ(x)`; reduced. Saves both operands.
 ///
@@ -16,9 +16,7 @@ use crate::error::{Error, Result};
 /// [`Error::Shape`] when the shapes differ; those of the device.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "binary_cross_entropy_with_logits";
-    if x.dims() != target.dims() {
-        return Err(Error::shape(OP, format!("{:?} against {:?}", x.dims(), target.dims())));
-    }
+    check_same(OP, x, target)?;
     let _op = context::op(OP);
     let (target, x) = (&full(target)?, &full(x)?);
     let log_sigmoid = context::within("log_sigmoid>log_sigmoid_forward", || x.array().unary(UnaryOp::LogSigmoid))?;

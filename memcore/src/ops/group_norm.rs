@@ -12,7 +12,8 @@ use crate::backend::kernel::{BinaryOp, LayerNorm, Matmul, ReduceOp, TernaryOp, U
 use crate::context;
 use crate::error::{Error, Result};
 
-/// Each of `groups` of channels (dimension 1) of each example of `x` `[n, c, ..]` normalised, times weight, plus bias (`[c]` each). Saves its input, the
+/// Each of `groups` of channels (dimension 1) of each example of `x` `[n, c, ..]` normalised, times weight, plus bias (`[c]` each). Saves its
+/// input, the
 /// weight, and mean and reciprocal deviation of each group.
 ///
 /// In float32 or float64, to which autocast brings a 16-bit input; an example has more than one position.

@@ -141,3 +141,21 @@ fn parts(name: &str, found: &Phases, want: &Phases) -> Vec<String> {
     }
     out
 }
+
+/// Tests of rows against a recording of both releases of PyTorch.
+macro_rules! against_both_releases {
+    ($recording:literal, $rows:expr) => {
+        const RECORDED: &str = include_str!($recording);
+
+        #[test]
+        fn every_row_is_as_pytorch_2_11_ran_it() {
+            assert_same(&$rows, RECORDED, "2.11", &memcore::Profile::torch_2_11(90));
+        }
+
+        #[test]
+        fn every_row_is_as_pytorch_2_15_ran_it() {
+            assert_same(&$rows, RECORDED, "2.15", &memcore::Profile::torch_2_15(90));
+        }
+    };
+}
+pub(crate) use against_both_releases;

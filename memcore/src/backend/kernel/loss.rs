@@ -40,7 +40,8 @@ kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, o
 impl NllLoss {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "log_probs", &self.log_probs, &self.target)?;
-        check_loss(c, "out", &self.out, self.reduction, &self.log_probs, true)?;
+        check_loss(c, "out", &self.out, self.reduction, &self.log_probs)?;
+        c.contiguous("out", &self.out)?;
         c.dtype("total_weight", &self.total_weight, self.log_probs.dtype)?;
         c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
     }
@@ -74,7 +75,7 @@ impl NllLossGrad {
 
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "out", &self.out, &self.target)?;
-        check_loss(c, "grad", &self.grad, self.reduction, &self.out, false)?;
+        check_loss(c, "grad", &self.grad, self.reduction, &self.out)?;
         c.dtype("total_weight", &self.total_weight, self.out.dtype)?;
         c.that(self.total_weight.numel() == 1, "total_weight", || "not a scalar".into())
     }
@@ -88,20 +89,10 @@ fn check_classes(c: &Check, name: &'static str, x: &Operand, target: &Operand) -
     c.dense("target", target, &[x.dims()[0], x.dims()[2]])
 }
 
-fn check_loss(
-    c: &Check,
-    name: &'static str,
-    loss: &Operand,
-    reduction: Reduction,
-    x: &Operand,
-    contiguous: bool,
-) -> Result<()> {
+fn check_loss(c: &Check, name: &'static str, loss: &Operand, reduction: Reduction, x: &Operand) -> Result<()> {
     c.dtype(name, loss, x.dtype)?;
     match reduction {
-        Reduction::None => {
-            c.dims(name, loss, &[x.dims()[0], x.dims()[2]])?;
-            if contiguous { c.contiguous(name, loss) } else { Ok(()) }
-        }
+        Reduction::None => c.dims(name, loss, &[x.dims()[0], x.dims()[2]]),
         _ => c.that(loss.numel() == 1, name, || format!("{:?} is not a scalar", loss.dims())),
     }
 }
