@@ -29,6 +29,7 @@ impl Caching {
     }
 
     /// The block becomes free, together with its free neighbours.
+    #[inline(always)]
     pub(super) fn free_block(&mut self, index: u32) {
         let node = &self.nodes[index];
         let (bytes, requested_bytes, pool, prev, next) =
@@ -64,6 +65,7 @@ impl Caching {
 
     /// Adds the neighbour `from` to `into` if it is free and of the same kind; returns how many bytes that were.
     /// `into` must be in no pool.
+    #[inline(always)]
     pub(super) fn merge(&mut self, into: u32, from: u32) -> u64 {
         if from == NONE {
             return 0;
@@ -72,23 +74,25 @@ impl Caching {
         if !source.is_free() || source.mapped != self.nodes[into].mapped {
             return 0;
         }
+        let (address, bytes, segment, prev, next) =
+            (source.address, source.bytes, source.segment, source.prev, source.next);
         self.pools[source.pool as usize].remove(&self.nodes, from);
-        let Some(source) = self.nodes.remove(from) else { return 0 };
-        if source.next == into {
-            let target = &mut self.nodes[into];
-            target.address = source.address;
-            target.prev = source.prev;
-            match source.prev {
-                NONE => self.segments[source.segment].first = into,
+        self.nodes.discard(from);
+        let target = &mut self.nodes[into];
+        target.bytes += bytes;
+        if next == into {
+            target.address = address;
+            target.prev = prev;
+            match prev {
+                NONE => self.segments[segment].first = into,
                 prev => self.nodes[prev].next = into,
             }
         } else {
-            self.nodes[into].next = source.next;
-            if source.next != NONE {
-                self.nodes[source.next].prev = into;
+            target.next = next;
+            if next != NONE {
+                self.nodes[next].prev = into;
             }
         }
-        self.nodes[into].bytes += source.bytes;
-        source.bytes
+        bytes
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Every request looks here and every free comes here, so this decides what an operation costs. The sizes of one stream
 //! are divided into classes, 32 to each power of two, with a bit for each that has blocks: the class of a size is
-//! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted; there are few of
-//! them as a rule, and with a million blocks a class is cut into chunks, so that no change moves more than one of them.
+//! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted (`class.rs`).
 
 use super::block::Node;
-use super::chunk::{CHUNK, Chunk, Entry, packed};
+use super::chunk::{Entry, packed};
+use super::class::Class;
 use super::sizes::BLOCK_BYTES;
 use crate::memory::Stream;
 
@@ -33,104 +33,6 @@ impl Key {
     #[inline]
     fn unpacked(stream: Stream, entry: &Entry) -> Self {
         Self { stream, bytes: entry.bytes, address: entry.address }
-    }
-}
-
-/// Sorted entries of one class.
-#[derive(Clone, Debug, Default)]
-struct Class {
-    /// No key of a chunk is below its entry here, and none of the chunk before it reaches it.
-    starts: Vec<u128>,
-    /// None is empty, unless it is the only one.
-    chunks: Vec<Chunk>,
-}
-
-impl Class {
-    /// The chunk that a key belongs to. There must be one.
-    #[inline]
-    fn chunk(&self, key: u128) -> usize {
-        match self.starts.len() {
-            1 => 0,
-            _ => self.starts.partition_point(|&start| start <= key) - 1,
-        }
-    }
-
-    #[inline]
-    fn insert(&mut self, entry: Entry) {
-        let key = entry.key();
-        if self.chunks.is_empty() {
-            self.starts.push(0);
-            self.chunks.push(Chunk::default());
-        }
-        let mut at = self.chunk(key);
-        if self.chunks[at].is_full() {
-            self.cut(at);
-            at += usize::from(self.starts[at + 1] <= key);
-        }
-        let chunk = &mut self.chunks[at];
-        chunk.insert(chunk.slot(key), entry);
-    }
-
-    /// Makes two of a chunk.
-    #[cold]
-    fn cut(&mut self, at: usize) {
-        let upper = self.chunks[at].split_off(CHUNK / 2);
-        self.starts.insert(at + 1, upper.entries[0].key());
-        self.chunks.insert(at + 1, upper);
-    }
-
-    /// The first entry that is not below `key`.
-    #[inline]
-    fn at_least(&self, key: u128) -> Option<(usize, usize)> {
-        if self.chunks.is_empty() {
-            return None;
-        }
-        let at = self.chunk(key);
-        let slot = self.chunks[at].slot(key);
-        if slot < self.chunks[at].len { Some((at, slot)) } else { (at + 1 < self.chunks.len()).then_some((at + 1, 0)) }
-    }
-
-    /// The last entry below `key`.
-    fn below(&self, key: u128) -> Option<(usize, usize)> {
-        if self.chunks.is_empty() {
-            return None;
-        }
-        let at = self.chunk(key);
-        match self.chunks[at].slot(key) {
-            0 => at.checked_sub(1).map(|at| (at, self.chunks[at].len - 1)),
-            slot => Some((at, slot - 1)),
-        }
-    }
-
-    #[inline]
-    fn take(&mut self, at: usize, slot: usize) -> u32 {
-        let block = self.chunks[at].remove(slot);
-        if self.chunks[at].len < CHUNK / 4 && self.chunks.len() > 1 {
-            self.join(at);
-        }
-        block
-    }
-
-    /// Lets a chunk that has become small go up in the next one, if both fit with room to spare.
-    #[cold]
-    fn join(&mut self, at: usize) {
-        if at + 1 < self.chunks.len() && self.chunks[at].len + self.chunks[at + 1].len <= CHUNK / 2 {
-            let next = self.chunks.remove(at + 1);
-            self.starts.remove(at + 1);
-            self.chunks[at].append(&next);
-        } else if self.chunks[at].len == 0 {
-            self.chunks.remove(at);
-            self.starts.remove(at);
-            self.starts[0] = 0;
-        }
-    }
-
-    /// Places, keys and blocks from a place on.
-    fn entries(&self, from: (usize, usize)) -> impl Iterator<Item = ((usize, usize), &Entry)> + Clone {
-        self.chunks.iter().enumerate().skip(from.0).flat_map(move |(at, chunk)| {
-            let first = if at == from.0 { from.1 } else { 0 };
-            chunk.entries().iter().enumerate().skip(first).map(move |(slot, entry)| ((at, slot), entry))
-        })
     }
 }
 
@@ -210,12 +112,12 @@ impl Shelf {
     }
 
     #[inline]
-    fn insert(&mut self, entry: Entry) {
-        let class = class_of(entry.bytes);
+    fn insert(&mut self, bytes: u64, address: u64, block: u32) {
+        let class = class_of(bytes);
         if class >= self.classes.len() {
             self.classes.resize_with(class + 1, Class::default);
         }
-        self.classes[class].insert(entry);
+        self.classes[class].insert(packed(bytes, address), block);
         self.mark(class);
     }
 
@@ -235,7 +137,7 @@ impl Shelf {
     fn take(&mut self, class: usize, chunk: usize, slot: usize) -> u32 {
         let entries = &mut self.classes[class];
         let block = entries.take(chunk, slot);
-        if entries.chunks.len() == 1 && entries.chunks[0].len == 0 {
+        if entries.is_empty() {
             self.unmark(class);
         }
         block
@@ -282,7 +184,7 @@ impl FreeList {
             self.shelves.insert(at, Shelf::new(key.stream));
             at
         });
-        self.shelves[at].insert(Entry { bytes: key.bytes, address: key.address, block });
+        self.shelves[at].insert(key.bytes, key.address, block);
     }
 
     /// Takes the block with exactly this key out.
@@ -292,33 +194,39 @@ impl FreeList {
         let (shelf, packed, class) = (&mut self.shelves[at], key.packed(), class_of(key.bytes));
         let entries = shelf.classes.get(class)?;
         let (chunk, slot) = entries.at_least(packed)?;
-        let found = entries.chunks[chunk].entries().get(slot);
-        found.is_some_and(|entry| entry.key() == packed).then(|| shelf.take(class, chunk, slot))
+        (entries.entry(chunk, slot).key() == packed).then(|| shelf.take(class, chunk, slot))
     }
 
-    #[inline(always)]
     fn entry(&self, place: Place) -> (Place, Key, u32) {
         let shelf = &self.shelves[place.shelf as usize];
-        let chunk = &shelf.classes[place.class as usize].chunks[place.chunk as usize];
-        let entry = &chunk.entries[place.slot as usize];
+        let entry = shelf.classes[place.class as usize].entry(place.chunk as usize, place.slot as usize);
         (place, Key::unpacked(shelf.stream, entry), entry.block)
     }
 
     /// The smallest block of the stream with at least `bytes`.
     #[inline(always)]
-    pub(super) fn best_fit(&self, stream: Stream, bytes: u64) -> Option<(Place, Key, u32)> {
+    pub(super) fn at_least(&self, stream: Stream, bytes: u64) -> Option<Place> {
         let shelf = self.shelf(stream).ok()?;
         let found = self.shelves[shelf].at_least(bytes)?;
-        Some(self.entry(Place::new(shelf, found)))
+        Some(Place::new(shelf, found))
     }
 
-    /// What follows an entry in its stream.
-    pub(super) fn after(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
+    /// Size and number of a filed block. One by one: they were written a moment ago, and a load of more bytes than one
+    /// store wrote waits until all of them are out.
+    #[inline(always)]
+    pub(super) fn at(&self, place: Place) -> (u64, u32) {
+        let shelf = &self.shelves[place.shelf as usize];
+        let entry = shelf.classes[place.class as usize].entry(place.chunk as usize, place.slot as usize);
+        (entry.bytes, entry.block)
+    }
+
+    /// An entry and what follows it in its stream.
+    pub(super) fn from(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
         let at = place.shelf as usize;
         let shelf = &self.shelves[at];
         let own = place.class as usize;
         shelf.filled_from(own).flat_map(move |class| {
-            let from = if class == own { (place.chunk as usize, place.slot as usize + 1) } else { (0, 0) };
+            let from = if class == own { (place.chunk as usize, place.slot as usize) } else { (0, 0) };
             shelf.classes[class].entries(from).map(move |((chunk, slot), entry)| {
                 (Place::new(at, (class, chunk, slot)), Key::unpacked(shelf.stream, entry), entry.block)
             })
@@ -363,8 +271,7 @@ impl FreeList {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        let chunks = self.shelves.iter().flat_map(|shelf| &shelf.classes).flat_map(|class| &class.chunks);
-        chunks.map(|chunk| chunk.len).sum()
+        self.shelves.iter().flat_map(|shelf| &shelf.classes).map(Class::len).sum()
     }
 }
 
@@ -404,14 +311,15 @@ mod tests {
                     }
                     5 => prop_assert_eq!(list.remove(&key), map.remove(&key)),
                     6 => {
-                        let found = list.best_fit(key.stream, bytes);
+                        let found = list.at_least(key.stream, bytes).map(|place| list.entry(place));
                         let start = Key { address: 0, ..key };
                         let expected = map.range(start..).next().filter(|(other, _)| other.stream == key.stream);
                         let seen = found.map(|(_, key, block)| (key, block));
                         prop_assert_eq!(seen, expected.map(|(key, block)| (*key, *block)));
                         if let Some((place, key, block)) = found {
-                            let after: Vec<_> = list.after(place).map(|(_, key, block)| (key, block)).collect();
-                            let rest = map.range(key..).skip(1).filter(|(other, _)| other.stream == key.stream);
+                            prop_assert_eq!(list.at(place), (key.bytes, block));
+                            let after: Vec<_> = list.from(place).map(|(_, key, block)| (key, block)).collect();
+                            let rest = map.range(key..).filter(|(other, _)| other.stream == key.stream);
                             prop_assert_eq!(after, rest.map(|(key, block)| (*key, *block)).collect::<Vec<_>>());
                             prop_assert_eq!(list.take(place), block);
                             map.remove(&key);

@@ -24,6 +24,7 @@
 
 mod block;
 mod chunk;
+mod class;
 mod config;
 mod events;
 mod expandable;

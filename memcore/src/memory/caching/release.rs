@@ -72,8 +72,9 @@ impl Caching {
         }
         let wanted = request.bytes.max(self.config.max_split_size_bytes);
         let start = Key { stream: request.stream, bytes: wanted, address: 0 };
-        let fits = self.pools[request.pool as usize].free.best_fit(request.stream, wanted);
-        if let Some((_, _, index)) = fits
+        let free = &self.pools[request.pool as usize].free;
+        let fits = free.at_least(request.stream, wanted).map(|place| free.at(place).1);
+        if let Some(index) = fits
             && self.is_whole_segment(index)
         {
             self.release_segment(index, driver);

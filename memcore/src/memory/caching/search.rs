@@ -10,6 +10,7 @@ type Found = (Place, Key, u32);
 
 impl Caching {
     /// Takes the block that serves the request out of its pool, if there is one.
+    #[inline(always)]
     pub(super) fn search(&mut self, request: &Request) -> Option<u32> {
         if self.collects() {
             self.pools[request.pool as usize].searches += 1;
@@ -20,26 +21,40 @@ impl Caching {
 
     /// The block that serves the request, if there is one: the first in order of size and address, unless the settings
     /// refuse it; what comes after it is not looked at then.
-    #[inline]
+    #[inline(always)]
     pub(super) fn best_fit(&self, request: &Request) -> Option<Place> {
-        let pool = &self.pools[request.pool as usize];
-        let first = pool.free.best_fit(request.stream, request.bytes)?;
-        let (place, key, _) = if !self.nodes[first.2].expandable {
-            first
-        } else if request.expandable {
-            prefer_interior(&self.nodes, first, pool.free.after(first.0))
+        let free = &self.pools[request.pool as usize].free;
+        let first = free.at_least(request.stream, request.bytes)?;
+        let (bytes, block) = free.at(first);
+        if self.nodes[block].expandable {
+            return self.best_fit_from(first, request);
+        }
+        self.is_acceptable(bytes, request).then_some(first)
+    }
+
+    /// The same where the first candidate is expandable.
+    #[cold]
+    fn best_fit_from(&self, first: Place, request: &Request) -> Option<Place> {
+        let free = &self.pools[request.pool as usize].free;
+        let mut candidates = free.from(first);
+        let (place, key, _) = if request.expandable {
+            prefer_interior(&self.nodes, candidates.next()?, candidates)
         } else {
-            pool.free.after(first.0).find(|&(_, _, index)| !self.nodes[index].expandable)?
+            candidates.find(|&(_, _, block)| !self.nodes[block].expandable)?
         };
+        self.is_acceptable(key.bytes, request).then_some(place)
+    }
+
+    /// Whether a block of `bytes`, which are enough, may serve the request: one that is too big to split serves only
+    /// requests of nearly its size.
+    #[inline]
+    fn is_acceptable(&self, bytes: u64, request: &Request) -> bool {
         let limit = self.config.max_split_size_bytes;
-        if request.bytes < limit && key.bytes >= limit {
-            return None;
+        if request.bytes < limit {
+            bytes < limit
+        } else {
+            bytes < request.bytes.saturating_add(self.config.max_non_split_rounding_bytes)
         }
-        let slack = self.config.max_non_split_rounding_bytes;
-        if request.bytes >= limit && key.bytes >= request.bytes.saturating_add(slack) {
-            return None;
-        }
-        Some(place)
     }
 
     /// Whether the rest of the block becomes a block of its own.
