@@ -72,9 +72,18 @@ fn quantize_row_body<S: Isa, T: Float>(x: &[T], out: &mut [i8]) -> f32 {
     let scale = if largest <= 0.0 { 1.0 } else { largest / 127.0 };
     for (o, &x) in out.iter_mut().zip(x) {
         // A division, not a product with the inverse: ties must fall where the contract says.
-        *o = (to_f32(x) / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
+        *o = nearest_i8((to_f32(x) / scale).clamp(-127.0, 127.0));
     }
     scale
+}
+
+/// The nearest integer to a number from −127 to 127, the even one of two; 0 for NaN. Where the last place is 1, the sum rounds
+/// so itself, and its low byte is the integer: a loop of conversions that saturate would not be made of vectors.
+#[inline(always)]
+fn nearest_i8(x: f32) -> i8 {
+    const LAST_PLACE_IS_ONE: f32 = 12_582_912.0; // 1.5·2²³
+    let rounded = (x + LAST_PLACE_IS_ONE).to_bits() as i8;
+    if x.is_nan() { 0 } else { rounded }
 }
 
 #[inline(always)]
@@ -84,6 +93,7 @@ fn dequantize_row_body<S: Isa, T: Float>(x: &[i8], scale: f32, out: &mut [T]) {
         *o = T::put(<T::Compute as Number>::from_f64(x as f64) * scale);
     }
 }
+
 /// `out = x @ (weight·scale)ᵀ + bias`, block by block in the thread's scratch: neither operand is widened as a whole.
 pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     float_type!(k.x.dtype, T => int8_product::<T>(ctx, k), else Ok(()))
@@ -138,4 +148,22 @@ fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest_i8;
+
+    #[test]
+    fn the_nearest_integer_is_the_even_one_of_two() {
+        for quarters in -508..=508 {
+            let x = quarters as f32 / 4.0;
+            for x in [x, f32::from_bits(x.to_bits() + 1), f32::from_bits(x.to_bits().saturating_sub(1))] {
+                if x.abs() <= 127.0 {
+                    assert_eq!(nearest_i8(x), x.round_ties_even() as i8, "{x}");
+                }
+            }
+        }
+        assert_eq!([f32::NAN, f32::from_bits(0xffc0_00ab)].map(nearest_i8), [0, 0]);
+    }
 }
