@@ -1,5 +1,7 @@
 //! Element types and the types that they are computed in: 16-bit floats in f32, integers in i64.
 
+use std::mem::MaybeUninit;
+
 use half::{bf16, f16};
 
 use crate::parallel::Plain;
@@ -175,6 +177,20 @@ pub(crate) trait Element: Stored {
     fn get(self) -> Self::Compute;
     /// The value rounded to this type: floats to nearest even, integers by their low bits.
     fn put(x: Self::Compute) -> Self;
+    /// Many values.
+    #[inline(always)]
+    fn get_all<S: Isa>(src: &[Self], out: &mut [MaybeUninit<Self::Compute>]) {
+        for (o, x) in out.iter_mut().zip(src) {
+            o.write(x.get());
+        }
+    }
+    /// Many values, rounded to this type.
+    #[inline(always)]
+    fn put_all<S: Isa>(values: &[Self::Compute], out: &mut [Self]) {
+        for (o, &x) in out.iter_mut().zip(values) {
+            *o = Self::put(x);
+        }
+    }
 }
 
 /// A floating-point element type.
@@ -236,6 +252,14 @@ impl Element for f16 {
     #[inline(always)]
     fn put(x: f32) -> Self {
         f16::from_bits(f32_to_f16(x))
+    }
+    #[inline(always)]
+    fn get_all<S: Isa>(src: &[Self], out: &mut [MaybeUninit<f32>]) {
+        crate::vector::widen_f16::<S::F32>(src, out);
+    }
+    #[inline(always)]
+    fn put_all<S: Isa>(values: &[f32], out: &mut [Self]) {
+        crate::vector::narrow_f16::<S::F32>(values, out);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) trait Isa: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Separate;
 
-/// Fused multiply-add; on x86 also AVX2, so that only functions compiled for both may name it.
+/// Fused multiply-add; on x86 also AVX2 and F16C, so that only functions compiled for these may name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Fused;
 
@@ -64,7 +64,7 @@ impl Isa for Fused {
 pub(crate) enum Level {
     /// What every processor of the architecture has.
     Baseline,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
@@ -76,7 +76,7 @@ pub(crate) enum Level {
 #[inline]
 pub(crate) fn level() -> Level {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
         let wide = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")

@@ -291,16 +291,12 @@ simd! {
 
 #[inline(always)]
 fn convert_in_body<S: Isa, T: Element>(src: &[T], out: &mut [MaybeUninit<T::Compute>]) {
-    for (o, x) in out.iter_mut().zip(src) {
-        o.write(x.get());
-    }
+    T::get_all::<S>(src, out);
 }
 
 #[inline(always)]
 fn convert_out_body<S: Isa, T: Element>(values: &[T::Compute], out: &mut [T]) {
-    for (o, &x) in out.iter_mut().zip(values) {
-        *o = T::put(x);
-    }
+    T::put_all::<S>(values, out);
 }
 
 /// [`Load`] of `T`.

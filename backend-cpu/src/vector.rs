@@ -1,6 +1,10 @@
 //! Explicit vectors, for the loops that compilers do not vectorise by themselves: reductions, whose order of additions they must keep.
 
-use crate::element::Real;
+use std::mem::MaybeUninit;
+
+use half::f16;
+
+use crate::element::{Element, Real};
 use crate::elementwise::{larger, smaller};
 
 /// A few numbers that operations treat alike.
@@ -31,6 +35,24 @@ pub(crate) trait Vector<R: Real>: Copy {
     fn larger(self, other: Self) -> Self;
     /// The smaller of each pair; NaN wins.
     fn smaller(self, other: Self) -> Self;
+    /// The numbers at `src`, widened, where the instruction set does that itself.
+    ///
+    /// # Safety
+    /// [`Vector::N`] of them lie there.
+    #[inline(always)]
+    unsafe fn load_f16(src: *const f16) -> Option<Self> {
+        let _ = src;
+        None
+    }
+    /// Writes the numbers to `out`, rounded to nearest even, where the instruction set does that itself; whether it did.
+    ///
+    /// # Safety
+    /// There is room for [`Vector::N`].
+    #[inline(always)]
+    unsafe fn store_f16(self, out: *mut f16) -> bool {
+        let _ = out;
+        false
+    }
 }
 
 /// A vector of any instruction set, left to the compiler.
@@ -86,10 +108,10 @@ impl<R: Real> Vector<R> for Plain4<R> {
     }
 }
 
-/// AVX2's vectors. [`Fused`](crate::simd::Fused) names them, and only functions compiled for AVX2 and FMA use that.
+/// AVX2's vectors. [`Fused`](crate::simd::Fused) names them, and only functions compiled for AVX2, FMA and F16C use that.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx {
-    ($R:ty, $V:ident, $n:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident, $cmp:ident, $blend:ident) => {
+    ($R:ty, $V:ident, $n:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident, $cmp:ident, $blend:ident, { $($more:item)* }) => {
         impl Vector<$R> for std::arch::x86_64::$V {
             const N: usize = $n;
             #[inline(always)]
@@ -144,6 +166,7 @@ macro_rules! avx {
                     $blend($min(self, other), self, $cmp::<_CMP_UNORD_Q>(self, self))
                 }
             }
+            $($more)*
         }
     };
 }
@@ -162,7 +185,22 @@ avx!(
     _mm256_max_ps,
     _mm256_min_ps,
     _mm256_cmp_ps,
-    _mm256_blendv_ps
+    _mm256_blendv_ps,
+    {
+        #[inline(always)]
+        unsafe fn load_f16(src: *const f16) -> Option<Self> {
+            use std::arch::x86_64::*;
+            // SAFETY: as in `splat`, and F16C; the caller asserts that eight of 16 bits lie there.
+            Some(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(src.cast())) })
+        }
+        #[inline(always)]
+        unsafe fn store_f16(self, out: *mut f16) -> bool {
+            use std::arch::x86_64::*;
+            // SAFETY: as in `load_f16`; the caller asserts that there is room.
+            unsafe { _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self)) };
+            true
+        }
+    }
 );
 #[cfg(target_arch = "x86_64")]
 avx!(
@@ -179,7 +217,8 @@ avx!(
     _mm256_max_pd,
     _mm256_min_pd,
     _mm256_cmp_pd,
-    _mm256_blendv_pd
+    _mm256_blendv_pd,
+    {}
 );
 
 /// The most numbers in a vector.
@@ -195,6 +234,12 @@ pub(crate) unsafe fn load<T: crate::element::Float, V: Vector<T::Compute>>(src: 
         // SAFETY: the same type; the caller asserts the rest.
         return unsafe { V::load(src.cast()) };
     }
+    // SAFETY: that type; the caller asserts the rest.
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>()
+        && let Some(widened) = unsafe { V::load_f16(src.cast()) }
+    {
+        return widened;
+    }
     let mut buffer = [<T::Compute as Default>::default(); MAX_N];
     for (i, value) in buffer[..V::N].iter_mut().enumerate() {
         // SAFETY: the caller asserts it.
@@ -202,6 +247,38 @@ pub(crate) unsafe fn load<T: crate::element::Float, V: Vector<T::Compute>>(src: 
     }
     // SAFETY: the buffer holds `MAX_N` ≥ `V::N` numbers.
     unsafe { V::load(buffer.as_ptr()) }
+}
+
+/// All of `src` in f32.
+#[inline(always)]
+pub(crate) fn widen_f16<V: Vector<f32>>(src: &[f16], out: &mut [MaybeUninit<f32>]) {
+    let n = src.len().min(out.len());
+    let mut at = 0;
+    while at + V::N <= n {
+        // SAFETY: `N` numbers from `at` on lie in both.
+        unsafe {
+            let Some(widened) = V::load_f16(src.as_ptr().add(at)) else { break };
+            widened.store(out.as_mut_ptr().add(at).cast());
+        }
+        at += V::N;
+    }
+    for (o, x) in out[at..n].iter_mut().zip(&src[at..n]) {
+        o.write(x.get());
+    }
+}
+
+/// All values, rounded to nearest even.
+#[inline(always)]
+pub(crate) fn narrow_f16<V: Vector<f32>>(values: &[f32], out: &mut [f16]) {
+    let n = values.len().min(out.len());
+    let mut at = 0;
+    // SAFETY: `N` numbers from `at` on lie in both.
+    while at + V::N <= n && unsafe { V::load(values.as_ptr().add(at)).store_f16(out.as_mut_ptr().add(at)) } {
+        at += V::N;
+    }
+    for (o, &x) in out[at..n].iter_mut().zip(&values[at..n]) {
+        *o = f16::put(x);
+    }
 }
 
 #[cfg(test)]
@@ -235,6 +312,43 @@ mod tests {
         let want = [[2.0, nan, nan, nan, -1.0, 0.0, 5.0, nan], [1.0, nan, nan, nan, -2.0, 0.0, 4.0, nan]];
         for (got, want) in out.iter().flatten().zip(want.iter().flatten()) {
             assert!(got == want || got.is_nan() && want.is_nan(), "{out:?}");
+        }
+    }
+
+    simd! {
+        fn widened(src: &[f16], out: &mut [MaybeUninit<f32>]) = widened_body;
+        fn narrowed(values: &[f32], out: &mut [f16]) = narrowed_body;
+    }
+
+    #[inline(always)]
+    fn widened_body<S: Isa>(src: &[f16], out: &mut [MaybeUninit<f32>]) {
+        widen_f16::<S::F32>(src, out);
+    }
+
+    #[inline(always)]
+    fn narrowed_body<S: Isa>(values: &[f32], out: &mut [f16]) {
+        narrow_f16::<S::F32>(values, out);
+    }
+
+    #[test]
+    fn half_precision_is_the_same_in_vectors_and_one_by_one() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut out = vec![MaybeUninit::new(0.0); all.len()];
+        widened(&all, &mut out);
+        // SAFETY: initialised above.
+        let wide: Vec<f32> = out.iter().map(|x| unsafe { x.assume_init() }).collect();
+        assert!(wide.iter().zip(&all).all(|(&w, h)| w == h.get() || (w.is_nan() && h.is_nan())));
+        // Each value, the middle between it and the next, and what lies beside both.
+        let finite = all.windows(2).filter(|pair| pair[0].is_finite() && pair[1].is_finite());
+        let values: Vec<f32> = finite
+            .flat_map(|pair| [pair[0].get(), (pair[0].get() + pair[1].get()) / 2.0])
+            .flat_map(|x| [x, f32::from_bits(x.to_bits() + 1), f32::from_bits(x.to_bits().max(1) - 1)])
+            .chain([65519.0, 65520.0, 1e30, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-30])
+            .collect();
+        let mut halves = vec![f16::ZERO; values.len()];
+        narrowed(&values, &mut halves);
+        for (&x, &h) in values.iter().zip(&halves) {
+            assert!(h.to_bits() == f16::put(x).to_bits() || (x.is_nan() && h.is_nan()), "{x}");
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) use batch_grad::batch_norm_grad;
 pub(crate) use rows::{layer_norm, rms_norm};
 pub(crate) use rows_grad::{layer_norm_grad, rms_norm_grad};
 
+use std::mem::MaybeUninit;
+
 use crate::element::{Element, Float, Number, Real};
 use crate::lanes::{CentredDot, Deviations, Dot, RUN, Sum, WeightedCentredDot, fold, fold2, fold3};
 use crate::simd::Isa;
@@ -63,6 +65,34 @@ fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::C
         totals.1 += fold3::<S, T>(WeightedCentredDot { mean }, grad, weight, x).to_f64();
     }
     totals
+}
+
+/// Elements of a row that are widened at a time: six such buffers fit the first-level cache.
+const STRETCH: usize = 512;
+
+/// A stretch of a row of 16-bit numbers in the compute type: arithmetic on numbers that are converted one by one is not made
+/// of vectors.
+struct Stretch<C>([MaybeUninit<C>; STRETCH]);
+
+impl<C: Real> Stretch<C> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self([MaybeUninit::uninit(); STRETCH])
+    }
+
+    /// At most [`STRETCH`] numbers, widened.
+    #[inline(always)]
+    fn of<S: Isa, T: Float<Compute = C>>(&mut self, src: &[T]) -> &[C] {
+        let room = &mut self.0[..src.len()];
+        T::get_all::<S>(src, room);
+        // SAFETY: `get_all` wrote all of it.
+        unsafe { &*(room as *const [MaybeUninit<C>] as *const [C]) }
+    }
+}
+
+/// Whether rows of this type are widened a stretch at a time.
+const fn is_widened<T>() -> bool {
+    size_of::<T>() == 2
 }
 
 /// A scalar in the compute type.

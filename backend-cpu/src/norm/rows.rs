@@ -3,7 +3,7 @@
 use memcore::backend::kernel::{LayerNorm, RmsNorm};
 use memcore::error::Result;
 
-use super::{TASK, real, sum, sum_squares};
+use super::{STRETCH, Stretch, TASK, is_widened, real, sum, sum_squares};
 use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut, Stored};
@@ -90,6 +90,37 @@ fn layer_rows_body<S: Isa, T: Float>(
 /// `out = (x − mean)·rstd·weight + bias`.
 #[inline(always)]
 fn affine_row<S: Isa, T: Float>(
+    x: &[T],
+    mean: T::Compute,
+    rstd: T::Compute,
+    weight: Option<&[T]>,
+    bias: Option<&[T]>,
+    out: &mut [T],
+) {
+    if !is_widened::<T>() {
+        return affine::<S, T>(x, mean, rstd, weight, bias, out);
+    }
+    let (mut a, mut b, mut c) = (Stretch::new(), Stretch::new(), Stretch::new());
+    let mut values = [T::Compute::default(); STRETCH];
+    for at in (0..x.len()).step_by(STRETCH) {
+        let span = at..(at + STRETCH).min(x.len());
+        let values = &mut values[..span.len()];
+        let weight = match weight {
+            Some(weight) => Some(b.of::<S, T>(&weight[span.clone()])),
+            None => None,
+        };
+        let bias = match bias {
+            Some(bias) => Some(c.of::<S, T>(&bias[span.clone()])),
+            None => None,
+        };
+        affine::<S, T::Compute>(a.of::<S, T>(&x[span.clone()]), mean, rstd, weight, bias, values);
+        T::put_all::<S>(values, &mut out[span]);
+    }
+}
+
+/// The same, number by number.
+#[inline(always)]
+fn affine<S: Isa, T: Float>(
     x: &[T],
     mean: T::Compute,
     rstd: T::Compute,

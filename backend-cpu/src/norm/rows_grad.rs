@@ -4,7 +4,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNormGrad, RmsNormGrad};
 use memcore::error::Result;
 
-use super::{TASK, real};
+use super::{STRETCH, Stretch, TASK, is_widened, real};
 use crate::element::{Element, Float, Real, float_type};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
@@ -192,6 +192,34 @@ fn input_row<S: Isa, T: Float>(
     let mean_g = real::<T>(if centred { plain / n } else { 0.0 });
     // x̂ = (x − mean)·rstd occurs in the sum and in the result.
     let slope = real::<T>(product / n) * rstd * rstd;
+    let numbers = [mean, rstd, mean_g, slope];
+    if !is_widened::<T>() {
+        return combine::<S, T>(grad, x, weight, numbers, out);
+    }
+    let (mut a, mut b, mut c) = (Stretch::new(), Stretch::new(), Stretch::new());
+    let mut values = [T::Compute::default(); STRETCH];
+    for at in (0..x.len()).step_by(STRETCH) {
+        let span = at..(at + STRETCH).min(x.len());
+        let values = &mut values[..span.len()];
+        let weight = match weight {
+            Some(weight) => Some(c.of::<S, T>(&weight[span.clone()])),
+            None => None,
+        };
+        let (grad, x) = (a.of::<S, T>(&grad[span.clone()]), b.of::<S, T>(&x[span.clone()]));
+        combine::<S, T::Compute>(grad, x, weight, numbers, values);
+        T::put_all::<S>(values, &mut out[span]);
+    }
+}
+
+/// `out = rstd·(grad·weight − mean_g − slope·(x − mean))`, number by number.
+#[inline(always)]
+fn combine<S: Isa, T: Float>(
+    grad: &[T],
+    x: &[T],
+    weight: Option<&[T]>,
+    [mean, rstd, mean_g, slope]: [T::Compute; 4],
+    out: &mut [T],
+) {
     match weight {
         Some(weight) => {
             for (((o, g), x), w) in out.iter_mut().zip(grad).zip(x).zip(weight) {
@@ -218,6 +246,7 @@ fn parameter_sums_body<S: Isa, T: Float>(
     bias: &mut [f64],
 ) {
     const TILE: usize = 64;
+    let (mut wide_grad, mut wide_x) = (Stretch::new(), Stretch::new());
     let zero = <T::Compute as Default>::default();
     for (tile, (weight, bias)) in weight.chunks_mut(TILE).zip(bias.chunks_mut(TILE)).enumerate() {
         let width = weight.len();
@@ -227,15 +256,33 @@ fn parameter_sums_body<S: Isa, T: Float>(
             let (grad, x) = (&s.grad[at..at + width], &s.x[at..at + width]);
             let (mean, rstd) = (s.mean.map_or(zero, |mean| mean[row]), s.rstd[row]);
             let (w, b) = (&mut w[..width], &mut b[..width]);
-            for j in 0..width {
-                let g = grad[j].get();
-                w[j] = (g * rstd).fma::<S>(x[j].get() - mean, w[j]);
-                b[j] = b[j] + g;
+            if is_widened::<T>() {
+                let (grad, x) = (wide_grad.of::<S, T>(grad), wide_x.of::<S, T>(x));
+                row_terms::<S, T::Compute>(grad, x, mean, rstd, w, b);
+            } else {
+                row_terms::<S, T>(grad, x, mean, rstd, w, b);
             }
         }
         for j in 0..width {
             weight[j] += w[j].to_f64();
             bias[j] += b[j].to_f64();
         }
+    }
+}
+
+/// Adds one row's `grad·x̂` and `grad` to the sums.
+#[inline(always)]
+fn row_terms<S: Isa, T: Float>(
+    grad: &[T],
+    x: &[T],
+    mean: T::Compute,
+    rstd: T::Compute,
+    weight: &mut [T::Compute],
+    bias: &mut [T::Compute],
+) {
+    for (((w, b), g), x) in weight.iter_mut().zip(bias).zip(grad).zip(x) {
+        let g = g.get();
+        *w = (g * rstd).fma::<S>(x.get() - mean, *w);
+        *b = *b + g;
     }
 }
