@@ -150,7 +150,9 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         }
         seen.step(&step)
     };
-    let (result, saved) = weights::train(plan, &device, on_step)?;
+    let (result, saved) = weights::train(&plan.weights, |continuation| {
+        plan.subject.train_from(&device, &plan.run, &plan.source, continuation, on_step)
+    })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     let (outcome, partial) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default()),

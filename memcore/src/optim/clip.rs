@@ -4,6 +4,7 @@ use super::{Implementation, drop_reversed};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
+use crate::device::Device;
 use crate::error::Result;
 use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
@@ -13,7 +14,7 @@ const CHUNK: usize = 65_536;
 
 /// Scales all gradients down so that their joint 2-norm is at most `max_norm`; returns the norm before, a scalar on the device
 /// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read, over lists of
-/// tensors as PyTorch does on a GPU.
+/// tensors as PyTorch does on a GPU. Gradients may lie on several devices: their norms are moved to the first one's, and the factor to each.
 ///
 /// # Errors
 /// Those of the device.
@@ -34,8 +35,9 @@ pub fn clip_grad_norm_with(
     let Some(first) = grads.first() else { return Ok(None) };
     let norms = match implementation {
         Implementation::Loop => grads.iter().map(norm).collect::<Result<Vec<Array>>>()?,
-        Implementation::Foreach | Implementation::Fused => foreach_norm(&grads)?,
+        Implementation::Foreach | Implementation::Fused => foreach_norms(&grads)?,
     };
+    let norms = norms.into_iter().map(|norm| moved(norm, first.device())).collect::<Result<Vec<Array>>>()?;
     let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
     let stacked = context::within("stack>cat", make)?;
     for (i, norm) in norms.iter().enumerate() {
@@ -52,8 +54,10 @@ pub fn clip_grad_norm_with(
     let bound = UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 };
     let clamped = context::within("clamp", || coefficient.unary(bound))?;
     drop(coefficient);
-    for grad in &grads {
-        grad.binary_(BinaryOp::Mul, &clamped)?;
+    for of_device in by_device(&grads) {
+        let Some(device) = of_device.first().map(|i| grads[*i].device()) else { continue };
+        let here = moved(clamped.clone(), device)?;
+        of_device.iter().try_for_each(|i| grads[*i].binary_(BinaryOp::Mul, &here))?;
     }
     Ok(Some(total))
 }
@@ -78,7 +82,37 @@ fn norm(x: &Array) -> Result<Array> {
     Ok(squares)
 }
 
-/// The 2-norm of each array. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
+/// The numbers of the arrays of each device, in the order in which devices come first.
+pub(crate) fn by_device(arrays: &[Array]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (number, array) in arrays.iter().enumerate() {
+        match groups.iter_mut().find(|group| arrays[group[0]].device().is_same(array.device())) {
+            Some(group) => group.push(number),
+            None => groups.push(vec![number]),
+        }
+    }
+    groups
+}
+
+/// On that device: itself, or a copy of it.
+fn moved(array: Array, device: &Device) -> Result<Array> {
+    if array.device().is_same(device) {
+        return Ok(array);
+    }
+    context::within("to>_to_copy", || array.to_device(device))
+}
+
+/// The 2-norm of each array, device by device.
+fn foreach_norms(arrays: &[Array]) -> Result<Vec<Array>> {
+    let mut norms: Vec<Option<Array>> = vec![None; arrays.len()];
+    for of_device in by_device(arrays) {
+        let here: Vec<Array> = of_device.iter().map(|i| arrays[*i].clone()).collect();
+        of_device.iter().zip(foreach_norm(&here)?).for_each(|(i, norm)| norms[*i] = Some(norm));
+    }
+    Ok(norms.into_iter().flatten().collect())
+}
+
+/// The 2-norm of each array of one device. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
 fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = context::op("_foreach_norm");
     let Some(first) = arrays.first() else { return Ok(Vec::new()) };
