@@ -57,7 +57,7 @@ pub(super) fn build(
     let Some(first) = devices.first() else { return Err(Error::usage("--devices", "one device at least is needed")) };
     let init = Init::new(first, dtype, seed);
     let (ranges, mut pieces) = if architecture.indivisible().is_some() {
-        (vec![0..1], vec![architecture.build(&init)?].into_iter())
+        (std::iter::once(0..1).collect(), vec![architecture.build(&init)?].into_iter())
     } else {
         let ranges = cut.stages(&piece_bytes(architecture)?, devices.len())?;
         let device_of = |piece: usize| {

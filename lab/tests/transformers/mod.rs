@@ -4,7 +4,7 @@ use lab::huggingface::{Options, Pretrained, parse};
 use serde_json::{Value, json};
 
 /// A small configuration of each kind.
-pub fn small(model_type: &str) -> Value {
+pub(crate) fn small(model_type: &str) -> Value {
     match model_type {
         "gpt2" => json!({ "vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4 }),
         "opt" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
@@ -26,12 +26,12 @@ pub fn small(model_type: &str) -> Value {
 }
 
 /// With the kind's name in it.
-pub fn typed(model_type: &str, mut config: Value) -> Value {
+pub(crate) fn typed(model_type: &str, mut config: Value) -> Value {
     config["model_type"] = model_type.into();
     config
 }
 
 /// As it is read.
-pub fn read(config: &Value, options: &Options) -> Pretrained {
+pub(crate) fn read(config: &Value, options: &Options) -> Pretrained {
     parse("config.json", &config.to_string(), options).unwrap()
 }
