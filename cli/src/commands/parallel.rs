@@ -9,7 +9,7 @@ use memcore::Device;
 use serde_json::{Value, json};
 
 use super::opening::Opening;
-use super::outcome::{blank, with_account};
+use super::outcome::{accuracy, blank, with_account};
 use super::plan::Plan;
 use super::weights;
 use crate::args::{
@@ -206,7 +206,7 @@ impl Report {
         json["description"] = json!(self.description);
         json["devices"] = devices.into();
         json["parameters"] = result.parameters.into();
-        json["accuracy"] = json!(result.accuracy);
+        json["accuracy"] = accuracy(result.accuracy);
         json["interrupted"] = result.interrupted.into();
         json["reason"] = reason.into();
         if computes {

@@ -74,6 +74,8 @@ pub struct PipelineTrainer {
     /// Per micro-batch: what the last stage that had it gave, or its loss.
     waiting: Vec<Option<Tensor>>,
     rows: Vec<Vec<Row>>,
+    /// By device, the highest of the phases since the last row.
+    peaks_since_row: Vec<u64>,
 }
 
 /// What a pass reads.
@@ -117,6 +119,7 @@ impl PipelineTrainer {
             target: None,
             waiting: (0..settings.micro_batches).map(|_| None).collect(),
             rows: vec![Vec::new(); stages.len()],
+            peaks_since_row: vec![0; stages.len()],
             stages,
         };
         trainer.row("model");
@@ -133,13 +136,22 @@ impl PipelineTrainer {
         &self.rows
     }
 
-    fn phase(&self, name: &str) {
-        self.stages.iter().for_each(|stage| stage.device.phase(name));
+    fn phase(&mut self, name: &str) {
+        (0..self.stages.len()).for_each(|stage| self.phase_of(stage, name));
+    }
+
+    /// A device's own peak starts anew with each phase; a row has that of all since the one before it.
+    fn phase_of(&mut self, stage: usize, name: &str) {
+        let device = &self.stages[stage].device;
+        self.peaks_since_row[stage] = self.peaks_since_row[stage].max(device.take_phase_peak());
+        device.phase(name);
     }
 
     fn row(&mut self, label: &str) {
-        for (stage, rows) in self.stages.iter().zip(&mut self.rows) {
-            rows.push(Row::take(&stage.device, label));
+        for ((stage, rows), peak) in self.stages.iter().zip(&mut self.rows).zip(&mut self.peaks_since_row) {
+            let mut row = Row::take(&stage.device, label);
+            row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(peak));
+            rows.push(row);
         }
     }
 
@@ -204,7 +216,7 @@ impl PipelineTrainer {
     fn work(&mut self, Work { micro, pass }: Work) -> Result<Option<f64>> {
         match pass {
             Pass::Forward { stage } => {
-                self.stages[stage].device.phase("forward");
+                self.phase_of(stage, "forward");
                 self.forward(stage, micro)?;
                 self.stages[stage].begun();
                 Ok(None)

@@ -5,6 +5,7 @@ use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
@@ -37,12 +38,16 @@ pub fn clip_grad_norm_with(
         Implementation::Loop => grads.iter().map(norm).collect::<Result<Vec<Array>>>()?,
         Implementation::Foreach | Implementation::Fused => foreach_norms(&grads)?,
     };
-    let norms = norms.into_iter().map(|norm| moved(norm, first.device())).collect::<Result<Vec<Array>>>()?;
-    let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
-    let stacked = context::within("stack>cat", make)?;
-    for (i, norm) in norms.iter().enumerate() {
-        stacked.narrow(0, i, 1)?.copy_(norm)?;
-    }
+    let stacked = {
+        let here = norms.iter().map(|norm| moved(norm.clone(), first.device())).collect::<Result<Vec<Array>>>()?;
+        let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
+        let stacked = context::within("stack>cat", make)?;
+        for (i, norm) in here.iter().enumerate() {
+            stacked.narrow(0, i, 1)?.copy_(norm)?;
+        }
+        drop_reversed(here);
+        stacked
+    };
     let total = norm(&stacked)?;
     drop(stacked);
     drop_reversed(norms);
@@ -117,13 +122,8 @@ fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = context::op("_foreach_norm");
     let Some(first) = arrays.first() else { return Ok(Vec::new()) };
     let device = first.device();
-    let chunks = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).max().unwrap_or(0);
-    let partial = if device.profile().torch_temporaries {
-        let count = arrays.len() * chunks;
-        Some(context::within("zeros", || Array::empty(device, &[count], first.dtype().accumulator()))?)
-    } else {
-        None
-    };
+    let chunks: Vec<usize> = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).collect();
+    let partial = partial_sums(device, &chunks, first.dtype().accumulator())?;
     let norms: Result<Vec<Array>> = arrays.iter().map(|a| Array::empty(device, &[], a.dtype())).collect();
     let norms = norms?;
     for (array, norm) in arrays.iter().zip(&norms) {
@@ -132,4 +132,53 @@ fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     }
     drop(partial);
     Ok(norms)
+}
+
+/// What PyTorch's kernel takes while it runs for tensors of so many chunks: a partial sum for each, and where each tensor's begin (measured with
+/// the wheels of 2.11 and 2.15).
+fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<Array>> {
+    if !device.profile().torch_temporaries {
+        return Ok(Vec::new());
+    }
+    if !device.profile().norms_have_offsets {
+        let count = chunks.len() * chunks.iter().max().copied().unwrap_or(0);
+        return Ok(vec![context::within("zeros", || Array::empty(device, &[count], dtype))?]);
+    }
+    let offsets = context::within("to>_to_copy", || Array::empty(device, &[chunks.len() + 1], DType::I64))?;
+    // The first to be let go is the last to be taken.
+    Ok(vec![Array::empty(device, &[chunks.iter().sum()], dtype)?, offsets])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::Meta;
+    use crate::memory::Event;
+    use crate::profile::Profile;
+
+    /// Sizes that the norms of such tensors ask for, the first two for the time of the kernel.
+    fn asked(profile: Profile, sizes: &[usize], dtype: DType) -> Vec<u64> {
+        let device = Device::builder(Arc::new(Meta::default())).profile(profile).history(true).build();
+        let arrays: Vec<Array> = sizes.iter().map(|n| Array::empty(&device, &[*n], dtype).unwrap()).collect();
+        let before = device.with_ledger(|ledger| ledger.history().len());
+        drop(foreach_norm(&arrays).unwrap());
+        let size = |event: &Event| match event {
+            Event::Alloc { requested_bytes, .. } => Some(*requested_bytes),
+            _ => None,
+        };
+        device.with_ledger(|ledger| ledger.history()[before..].iter().filter_map(size).collect())
+    }
+
+    /// As the wheels of 2.15 and 2.11 asked for them.
+    #[test]
+    fn norms_of_tensors_of_several_chunks_take_partial_sums() {
+        let sizes = [10, 70_000, 200_000, 65_536, 65_537];
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes, DType::F32), [48, 40, 4, 4, 4, 4, 4]);
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes[..3], DType::BF16), [32, 28, 2, 2, 2]);
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes[..2], DType::F64), [24, 24, 8, 8]);
+        assert_eq!(asked(Profile::torch_2_11(90), &sizes, DType::F32), [80, 4, 4, 4, 4, 4]);
+        assert_eq!(asked(Profile::native(), &sizes, DType::F32), [4; 5]);
+    }
 }
