@@ -78,6 +78,29 @@ fn people_read_a_row_per_device() {
     }
 }
 
+/// A network of transformers, with every technique at once, over devices and among ranks.
+#[test]
+fn a_config_json_is_split_and_divided() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.json").display().to_string();
+    let text =
+        r#"{ "model_type": "gpt2", "vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4 }"#;
+    std::fs::write(&config, text).unwrap();
+    let network = ["--model-file", &config, "--batch", "8", "--steps", "2"];
+    let techniques = ["--checkpoint", "blocks", "--accumulate", "2", "--clip-grad-norm", "1"];
+    let together = |first: &[&str]| json(&[first, &network, &techniques].concat());
+    let scaled = ["train", "--devices", "cpu:0,cpu:1", "--micro-batches", "2", "--precision", "autocast-fp16"];
+    let run = together(&scaled);
+    assert_eq!(run["losses"].as_array().unwrap().len(), 2);
+    assert_eq!(run["parameters"], 64 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32, "tied weights count once");
+    let ranks = together(&["predict", "--data-parallel", "4", "--zero", "3", "--precision", "bf16"]);
+    assert_eq!(ranks["parameters"], run["parameters"]);
+    for first in [&["train", "--devices", "cpu:0,cpu:1"][..], &["predict", "--data-parallel", "2"]] {
+        let error = refused(2, &[first, &network, &["--keep", "output"]].concat());
+        assert!(error.contains("the loss of a result alone"), "{error}");
+    }
+}
+
 #[test]
 fn memory_that_runs_out_names_the_device() {
     let error = refused(1, &["train", "--devices", "meta:0,meta:1", "--model", "simple-cnn", "--memory-limit", "8MiB"]);
@@ -97,10 +120,10 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["train", "--devices", two, "--model", "two-layer", "--keep-intermediate"], "several devices"),
         (&["train", "--devices", two, "--backend", "meta"], "--devices names every device"),
         (&["train", "--devices", two, "--batch", "10", "--micro-batches", "3"], "they must be equal"),
-        (&["train", "--devices", two, "--precision", "autocast-fp16"], "one decision over all devices"),
-        (&["train", "--devices", two, "--clip-grad-norm", "1"], "the norm is one over"),
-        (&["train", "--devices", two, "--model", "gpt", "--tied"], "shares the token table"),
-        (&["train", "--devices", two, "--model", "gpt2"], "gpt2 cannot be split"),
+        (&["train", "--devices", two, "--model", "seq2seq-attention"], "seq2seq-attention cannot be split"),
+        (&["train", "--devices", two, "--save", "never.safetensors"], "computes nothing"),
+        (&["train", "--devices", "cpu:0,cpu:1", "--load", "/nonexistent/s.safetensors"], "No such file"),
+        (&["train", "--devices", "cpu:0,cpu:1", "--cuda-graph"], "no graphs of kernels"),
         (&["train", "--devices", two, "--events", "/nonexistent/e.json"], "the memory of one device"),
         (&["train", "--devices", two, "-L", "batch", "8,16"], "scan:"),
         (&["train", "--devices", "meta:0,meta:1,meta:2", "--model", "linear"], "3 devices for a network of 1 pieces"),

@@ -34,6 +34,31 @@ fn two_halves_are_a_whole() {
     assert_eq!(anew.len(), 1);
 }
 
+/// What two devices begin, one ends, and the reverse.
+#[test]
+fn a_split_run_and_a_whole_one_have_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let split = |steps: &str, more: &[&str]| {
+        let network: Vec<&str> = RUN.into_iter().filter(|word| !["--backend", "cpu"].contains(word)).collect();
+        let run = json(&[&network[..], &[steps, "--devices", "cpu:0,cpu:1"], more].concat());
+        (run["losses"].as_array().unwrap().clone(), run["accuracy"].clone())
+    };
+    let (half, whole, end, other) = (file("half"), file("whole"), file("end"), file("other"));
+    let all = json(&with("4", &["--save", &whole]));
+    let (first, _) = split("2", &["--save", &half]);
+    let second = json(&with("2", &["--resume", &half, "--save", &end]));
+    assert_eq!(all["losses"].as_array().unwrap(), &[first, second["losses"].as_array().unwrap().clone()].concat());
+    assert_eq!(fs::read(&whole).unwrap(), fs::read(&end).unwrap());
+    done(&with("2", &["--save", &half]));
+    let (losses, accuracy) = split("2", &["--resume", &half, "--save", &other]);
+    assert_eq!(&losses, second["losses"].as_array().unwrap());
+    assert!(all["accuracy"]["of"].as_u64().is_some_and(|of| of > 0));
+    assert_eq!(accuracy, all["accuracy"]);
+    let again = json(&with("1", &["--resume", &other]));
+    assert_eq!(again["losses"], json(&with("1", &["--resume", &whole]))["losses"]);
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_writes_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -54,7 +79,6 @@ fn what_cannot_be_is_refused_and_writes_nothing() {
         (&["--save", "-"], "--save: needs a file"),
         (&["--save", &folder], "no such directory"),
         (&["--save", &out, "-L", "batch", "8,16"], "--save: it belongs to one run"),
-        (&["--save", &out, "--devices", "cpu:0,cpu:1"], "cannot be used with"),
         (&["--save", &out, "--data-parallel", "2"], "cannot be used with"),
         (&["--save", &out, "--backend", "meta"], "--save: meta computes nothing"),
     ] {

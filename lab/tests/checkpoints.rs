@@ -6,6 +6,7 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use lab::data::digits;
 use lab::models::{Architecture, Model, ModelOptions, architecture};
+use lab::pipeline::{self, Cut, PipelineSettings, Schedule::Gpipe};
 use lab::training::{
     self, Begin, Continuation, OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, Schedule, Source,
     StateFile, TrainingState,
@@ -266,5 +267,55 @@ fn weights_alone_begin_a_run_anew() {
         let mut continuation = Continuation { begin, ..Continuation::default() };
         let go_on = &mut |_| ControlFlow::Continue(());
         training::train_from(&*mlp(), &meta(), &run, SYNTHETIC, &mut continuation, go_on).unwrap();
+    }
+}
+
+/// A run over `devices` devices, saved at its end.
+fn saved_split(
+    network: &dyn Architecture,
+    devices: usize,
+    run: &RunSettings,
+    source: &Source,
+    begin: Begin<'_>,
+) -> (Vec<f64>, TrainingState) {
+    let devices: Vec<Device> = (0..devices).map(|_| cpu()).collect();
+    let settings = PipelineSettings { run: run.clone(), micro_batches: 1, schedule: Gpipe, cut: Cut::Balanced };
+    let mut continuation = Continuation { begin, save: true, saved: None };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let result = pipeline::train_from(network, &devices, &settings, source.clone(), &mut continuation, go_on);
+    (result.unwrap_or_else(|failed| panic!("{}: {failed}", network.name())).losses, continuation.saved.unwrap())
+}
+
+/// Whatever part of a run is split: the steps are the same, and so is the file, save for the random state of further devices.
+#[test]
+fn a_split_run_goes_on_unsplit_and_the_reverse() {
+    let digits = Source::Dataset { data: Arc::new(digits().unwrap()), seed: 3 };
+    let scaled = |mut run: RunSettings| {
+        (run.precision, run.clip_grad_norm) = (Precision::AutocastFp16, Some(1.0));
+        run
+    };
+    for (network, run, source) in [
+        (network("mlp", |o| o.layers = Some(3)), scaled(settings(OptimizerKind::AdamW, 8, 2)), digits),
+        (network("gpt2", |_| {}), settings(OptimizerKind::Adam, 2, 2), SYNTHETIC),
+        (network("resnet18", |_| {}), settings(OptimizerKind::Momentum, 2, 2), SYNTHETIC),
+    ] {
+        let network = &*network;
+        let of = |devices: usize, begin: Begin<'_>| match devices {
+            0 => saved(network, &cpu(), &run, &source, begin).map(|(result, state)| (result.losses, state)).unwrap(),
+            n => saved_split(network, n, &run, &source, begin),
+        };
+        let (first, half) = of(0, Begin::Fresh);
+        let half = bytes(&half);
+        let half = StateFile::read("half", &half).unwrap();
+        let (second, end) = of(0, Begin::Resume(&half));
+        for (before, after) in [(2, 0), (0, 2), (2, 3), (3, 2)] {
+            let (losses, state) = of(before, Begin::Fresh);
+            assert_eq!(losses, first, "{} on {before}", network.name());
+            let state = bytes(&state);
+            let (losses, state) = of(after, Begin::Resume(&StateFile::read("split", &state).unwrap()));
+            assert_eq!(losses, second, "{} on {before}, then {after}", network.name());
+            assert_eq!(state.tensors, end.tensors, "{} on {before}, then {after}", network.name());
+            assert_eq!(state.metadata.contains_key("random.1"), after > 0);
+        }
     }
 }

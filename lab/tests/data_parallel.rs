@@ -226,6 +226,38 @@ fn buckets_hold_the_gradients_once_more_unless_they_are_views() {
     assert!(copied.account.peak.allocated_bytes > viewed.account.peak.allocated_bytes + gradients / 2);
 }
 
+/// Clipping takes one number per rank over the wire, and memory for norms alone; replicated gradients are clipped by each rank for itself.
+#[test]
+fn gradients_are_clipped_where_they_lie() {
+    let network = small("gpt");
+    for stage in Stage::ALL {
+        let with = |clip| {
+            let mut settings = mixed(4, stage);
+            settings.run.clip_grad_norm = clip;
+            first(&*network, &settings)
+        };
+        let (plain, clipped) = (with(None), with(Some(1.0)));
+        // One value cannot be cut into four: it goes round whole.
+        let norm = if stage == Stage::Replicated { 0 } else { 2 * 3 * 4 };
+        assert_eq!(clipped.sent.total(), plain.sent.total() + norm, "{stage:?}");
+        assert_eq!(clipped.states, plain.states, "{stage:?}");
+        let taken = |rank: &RankFigures| rank.rows.last().map(|row| row.n_alloc_plus_free);
+        assert!(taken(&clipped) > taken(&plain), "{stage:?}");
+    }
+}
+
+/// DistributedDataParallel leaves the scale to each rank: all have the same gradients.
+#[test]
+fn a_scaled_loss_is_each_ranks_own() {
+    let mut settings = mixed(4, Stage::Replicated);
+    (settings.master_weights, settings.run.precision) = (false, Precision::AutocastFp16);
+    let rank = first(&*small("mlp"), &settings);
+    settings.run.precision = Precision::AutocastBf16;
+    let unscaled = first(&*small("mlp"), &settings);
+    assert_eq!(rank.sent, unscaled.sent);
+    assert_eq!(rank.states.optimizer_bytes, unscaled.states.optimizer_bytes + 3 * 512, "scale, tracker, flag");
+}
+
 #[test]
 fn what_cannot_go_together_is_refused() {
     let problem = |change: fn(&mut DataParallelSettings)| {
@@ -236,7 +268,6 @@ fn what_cannot_go_together_is_refused() {
     assert!(problem(|s| s.run.batch = 6).contains("shares must be equal"));
     assert!(problem(|s| s.ranks = 0).contains("--data-parallel"));
     assert!(problem(|s| s.run.precision = Precision::AutocastFp16).contains("one decision of all ranks"));
-    assert!(problem(|s| s.run.clip_grad_norm = Some(1.0)).contains("--clip-grad-norm"));
     assert!(problem(|s| s.run.precision = Precision::Fp32).contains("their own master copy"));
     assert!(problem(|s| s.gradient_as_bucket_view = true).contains("--gradient-as-bucket-view"));
     let computes = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());

@@ -1,5 +1,7 @@
 //! Networks of the transformers library from their configuration: what is refused, what is known to be ignored, and that they learn.
 
+mod transformers;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,37 +15,7 @@ use lab::training::{
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
-
-/// A small configuration of each kind.
-fn small(model_type: &str) -> Value {
-    match model_type {
-        "gpt2" => json!({ "vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4 }),
-        "opt" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "ffn_dim": 64, "word_embed_proj_dim": 16, "do_layer_norm_before": false }),
-        "gpt_neox" => {
-            json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "intermediate_size": 64, "rotary_pct": 0.5, "use_parallel_residual": false })
-        }
-        "bert" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "intermediate_size": 64 }),
-        "vit" => {
-            json!({ "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "intermediate_size": 64, "id2label": { "0": "a", "1": "b", "2": "c" } })
-        }
-        _ => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
-            "rope_scaling": { "rope_type": "linear", "factor": 2.0 } }),
-    }
-}
-
-fn typed(model_type: &str, mut config: Value) -> Value {
-    config["model_type"] = model_type.into();
-    config
-}
-
-fn read(config: &Value, options: &Options) -> Pretrained {
-    parse("config.json", &config.to_string(), options).unwrap()
-}
+use transformers::{read, small, typed};
 
 fn settings(batch: usize, steps: usize, precision: Precision) -> RunSettings {
     let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 3e-3);

@@ -63,6 +63,9 @@ pub struct Profile {
     pub group_norm_copies_inside: bool,
     /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
     pub autocasts_rms_norm: bool,
+    /// Whether the norms of a list of tensors have a partial sum for each chunk of each, with a list of where each tensor's begin, or for as many
+    /// chunks of each as the longest has.
+    pub norms_have_offsets: bool,
     /// What convolutions allocate.
     pub convolution: Convolution,
     /// Whether operators make the temporaries that PyTorch's kernels make and ours do not need (a softmax gradient's
@@ -97,6 +100,7 @@ impl Profile {
             masks_extremum_first: false,
             group_norm_copies_inside: false,
             autocasts_rms_norm: true,
+            norms_have_offsets: false,
             convolution: Convolution::Backend,
             torch_temporaries: false,
             multiprocessors: None,
@@ -117,6 +121,7 @@ impl Profile {
             masks_extremum_first: false,
             group_norm_copies_inside: false,
             autocasts_rms_norm: false,
+            norms_have_offsets: false,
             convolution: Convolution::Native,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
@@ -130,7 +135,7 @@ impl Profile {
 
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
     /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of
-    /// its operator; and that autocast knows root-mean-square normalisation. Measured with the unmodified wheel: of the recorded phases of
+    /// its operator; that autocast knows root-mean-square normalisation; and that the norms of a list of tensors take offsets. Measured with the unmodified wheel: of the recorded phases of
     /// single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
@@ -141,6 +146,7 @@ impl Profile {
             masks_extremum_first: true,
             group_norm_copies_inside: true,
             autocasts_rms_norm: true,
+            norms_have_offsets: true,
             ..Self::torch_2_11(sm)
         }
     }

@@ -20,7 +20,8 @@ pub(crate) struct ParallelArgs {
     /// Cut each batch into this many micro-batches [default: 1].
     #[arg(long, value_name = "K", requires = "devices")]
     pub micro_batches: Option<usize>,
-    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt: embedding, blocks, output) [default: so that the
+    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt, config.json:
+    /// embedding, blocks, output) [default: so that the
     /// largest share of the parameters is as small as it can be].
     #[arg(long, value_name = "1,2", requires = "devices")]
     pub cut: Option<CutList>,

@@ -10,13 +10,13 @@ use crate::output::Destination;
 pub(crate) struct WeightsArgs {
     /// Begin with the weights of a safetensors file, whose tensors must have the names (PyTorch's), sizes and types of the model's. Everything else is
     /// fresh.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "devices", "data_parallel"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "data_parallel"])]
     pub load: Option<PathBuf>,
     /// Go on where the run that wrote this file with --save ended: weights, optimizer state, loss scale, random state, place in the data. --steps are
     /// further ones.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "data_parallel"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "data_parallel")]
     pub resume: Option<PathBuf>,
     /// Write weights and state after the last step (or after Ctrl-C), in the safetensors format.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "data_parallel"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "data_parallel")]
     pub save: Option<Destination>,
 }

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
 use lab::experiments::Table;
-use lab::training::{Failed, Progress as Step};
+use lab::training::{Failed, Progress as Step, Schedule};
 use memcore::{DType, Device};
 use serde_json::{Map, Value, json};
 
 use super::outcome::{blank, with_account};
-use super::parallel::one_device_only;
+use super::parallel::{keeps_no_output, one_device_only};
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
@@ -49,6 +49,7 @@ impl Report {
 /// Settings that cannot work or cannot go together; a device that computes; memory that runs out; files that cannot be written.
 pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
+    keeps_no_output(&args.model, "--data-parallel")?;
     run(Plan::train(args, ui)?, &args.parallel, &args.output, ui)
 }
 
@@ -58,12 +59,31 @@ pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
 /// As [`train`].
 pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
+    keeps_no_output(&args.paper.model, "--data-parallel")?;
     run(Plan::predict(&args.paper, &args.record)?, &args.parallel, &args.output, ui)
 }
 
 const SEVERAL: &str = "--data-parallel means several";
 
+/// Refuses what belongs to a network that is split over devices.
+fn whole_network(parallel: &ParallelArgs) -> Result<()> {
+    let asked = [("--micro-batches", parallel.micro_batches.is_some()), ("--cut", parallel.cut.is_some())];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "{flag}: it belongs to --devices; with --data-parallel each rank has the whole network (--accumulate cuts its batch)"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    whole_network(parallel)?;
+    if let Subject::Pretrained(..) = plan.subject {
+        if plan.run.schedule != Schedule::default() {
+            return Err(Failure::usage("--schedule: networks of transformers are trained in the usual order"));
+        }
+        plan.run.schedule = Schedule::keeping_the_loss();
+    }
     let settings = DataParallelSettings {
         ranks: parallel.data_parallel.unwrap_or(1),
         stage: parallel.stage(),
@@ -72,9 +92,6 @@ fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> R
         run: plan.run.clone(),
     };
     settings.check()?;
-    if matches!(plan.subject, Subject::Pretrained(..)) {
-        return Err(Failure::usage("--data-parallel: networks of transformers are not trained in shards here"));
-    }
     output::check(args.destinations())?;
     let in_force = in_force(&plan, parallel);
     ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
@@ -101,15 +118,12 @@ fn trained(
     settings: &DataParallelSettings,
     ui: &Ui,
 ) -> lab::Result<DataParallelResult> {
-    let Subject::Architecture(architecture) = &plan.subject else {
-        return Err(lab::Error::usage("--data-parallel", "networks of transformers are not trained in shards here"));
-    };
     let progress = Progress::new(ui, settings.run.steps as u64);
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         progress.set(step.done as u64, String::new());
         interrupt::flow()
     };
-    let result = data_parallel::train(architecture.as_ref(), devices, settings, &plan.source, on_step);
+    let result = data_parallel::train(plan.subject.architecture(), devices, settings, &plan.source, on_step);
     result.map_err(|Failed { error, .. }| error)
 }
 

@@ -8,7 +8,7 @@ use lab::record::{Account, COLUMNS, Row};
 use lab::report::{Recording, op_name};
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
-use lab::training::{Failed, Partial, Progress as Step, RunResult, TrainingState};
+use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId, Snapshot as Segments};
 use serde_json::{Map, Value, json};
@@ -150,7 +150,9 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         }
         seen.step(&step)
     };
-    let (result, saved) = weights::train(plan, &device, on_step)?;
+    let (result, saved) = weights::train(&plan.weights, |continuation| {
+        plan.subject.train_from(&device, &plan.run, &plan.source, continuation, on_step)
+    })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     let (outcome, partial) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default()),
@@ -312,12 +314,16 @@ impl Report {
             json["losses"] = json!(result.losses);
             json["ms_per_step"] = json!(result.ms_per_step);
             json["ms_per_step_median"] = json!(outcome.ms_median());
-            json["accuracy"] =
-                json!(result.accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })));
+            json["accuracy"] = accuracy(result.accuracy);
         } else {
             json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
         }
     }
+}
+
+/// What of the test examples is classified right.
+pub(super) fn accuracy(accuracy: Option<Accuracy>) -> Value {
+    json!(accuracy.map(|a| json!({ "right": a.right, "of": a.of, "share": a.share() })))
 }
 
 /// A `vramlab-train-1` of which nothing is known yet.

@@ -9,11 +9,12 @@ use memcore::Device;
 use serde_json::{Value, json};
 
 use super::opening::Opening;
-use super::outcome::{blank, with_account};
+use super::outcome::{accuracy, blank, with_account};
 use super::plan::Plan;
-use super::subject::Subject;
+use super::weights;
 use crate::args::{
-    DeviceList, DeviceName, HtmlArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs, TrainArgs, config_text,
+    DeviceList, DeviceName, HtmlArgs, KeepName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
+    TrainArgs, config_text,
 };
 use crate::backends::{self, DeviceInfo};
 use crate::exit::{Code, Failure, Result};
@@ -54,6 +55,7 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
         return Err(Failure::usage("--backend, --device: --devices names every device already"));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
+    keeps_no_output(&args.model, "--devices")?;
     let plan = |name: &DeviceName| {
         let mut args = args.clone();
         args.device = name.args();
@@ -79,6 +81,7 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
+    keeps_no_output(&args.paper.model, "--devices")?;
     let schedule = schedule(args.paper.training.schedule.as_deref())?;
     let mut paper = args.paper.clone();
     paper.training.schedule = None;
@@ -106,13 +109,22 @@ pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &st
     }
 }
 
+/// Refuses what a run over several devices does not hold of a `config.json`'s results.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn keeps_no_output(model: &ModelArgs, flag: &str) -> Result<()> {
+    match model.keep {
+        Some(KeepName::Output) => Err(Failure::usage(format!(
+            "--keep output: with {flag} a script has the loss of a result alone; its scores and its cache lie where they are computed"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Split<'_> {
     fn run(self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         let [first, ..] = self.plans.as_slice() else { return Err(Failure::usage("--devices: none")) };
-        let Subject::Architecture(architecture) = &first.subject else {
-            let problem = "networks of transformers are not built as chains of pieces here";
-            return Err(Failure::usage(format!("--devices: {problem}")));
-        };
         let settings = PipelineSettings {
             run: first.run.clone(),
             micro_batches: self.parallel.micro_batches.unwrap_or(1),
@@ -120,7 +132,7 @@ impl Split<'_> {
             cut: self.parallel.cut(),
         };
         settings.check()?;
-        output::check(args.destinations())?;
+        output::check(args.destinations().chain(&first.weights.save))?;
         let in_force = self.in_force(&settings);
         ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
         let devices: Vec<Device> = self.plans.iter().map(|plan| plan.opening.open()).collect::<Result<_, _>>()?;
@@ -130,9 +142,15 @@ impl Split<'_> {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
             interrupt::flow()
         };
-        let result = pipeline::train(architecture.as_ref(), &devices, &settings, first.source.clone(), on_step);
+        let (network, source) = (first.subject.architecture(), first.source.clone());
+        let (result, saved) = weights::train(&first.weights, |continuation| {
+            pipeline::train_from(network, &devices, &settings, source, continuation, on_step)
+        })?;
         drop(progress);
         let result = result.map_err(|Failed { error, .. }| self.failed(error, &devices))?;
+        if let (Some(destination), Some(state)) = (&first.weights.save, &saved) {
+            weights::write(destination, state)?;
+        }
         let openings = self.plans.iter().map(|plan| &plan.opening);
         let described = self.names.0.iter().cloned().zip(openings.zip(&devices).map(describe)).collect();
         let (model, description) = (first.subject.name().to_string(), first.subject.description());
@@ -187,7 +205,8 @@ impl Report {
         let mut json = blank();
         json["description"] = json!(self.description);
         json["devices"] = devices.into();
-        json["parameters"] = result.stages.iter().map(|stage| stage.parameters).sum::<u64>().into();
+        json["parameters"] = result.parameters.into();
+        json["accuracy"] = accuracy(result.accuracy);
         json["interrupted"] = result.interrupted.into();
         json["reason"] = reason.into();
         if computes {

@@ -213,10 +213,8 @@ fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
     };
     let targets = match (&task.loss, &task.input) {
         (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
-        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Tokens { length, .. }) => {
-            product(&[*length])?.checked_mul(8)?
-        }
-        (Loss::CrossEntropy { .. } | Loss::Reversal { .. }, Input::Values(_)) => (batch as u64).checked_mul(8)?,
+        (_, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
+        (_, Input::Values(_)) => (batch as u64).checked_mul(8)?,
     };
     inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
 }
@@ -237,9 +235,12 @@ impl Common<'_> {
         let optimizer = self.optimizer(model.optimizer, &defaults)?;
         let batch = at_least_1("--batch", training.batch.or(model.batch).unwrap_or(defaults.batch))?;
         let seed = training.seed.or(model.seed).unwrap_or(0);
-        let (data, source, own_steps) = self.data(batch, seed)?;
-        if !subject.takes_data() && matches!(source, Source::Dataset { .. }) {
-            return Err(Failure::usage("--data: networks of transformers are trained on synthetic batches only"));
+        let (data, mut source, own_steps) = self.data(batch, seed)?;
+        if !subject.takes_data() {
+            if matches!(source, Source::Dataset { .. }) {
+                return Err(Failure::usage("--data: networks of transformers are trained on synthetic batches only"));
+            }
+            source = Source::Renewed { seed };
         }
         let run = RunSettings {
             batch,

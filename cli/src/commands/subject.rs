@@ -49,36 +49,32 @@ impl Subject {
         }
     }
 
+    /// What it is, what it does, how it is built.
+    pub(super) fn architecture(&self) -> &dyn Architecture {
+        match self {
+            Self::Architecture(architecture) => architecture.as_ref(),
+            Self::Pretrained(model, _) => model.as_ref(),
+        }
+    }
+
     /// What it is called.
     pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Architecture(architecture) => architecture.name(),
-            Self::Pretrained(model, _) => model.name(),
-        }
+        self.architecture().name()
     }
 
     /// One line about it.
     pub(super) fn description(&self) -> String {
-        match self {
-            Self::Architecture(architecture) => architecture.description(),
-            Self::Pretrained(model, _) => model.description(),
-        }
+        self.architecture().description()
     }
 
     /// What it is trained to do.
     pub(super) fn task(&self) -> Task {
-        match self {
-            Self::Architecture(architecture) => architecture.task(),
-            Self::Pretrained(model, _) => model.task(),
-        }
+        self.architecture().task()
     }
 
     /// What it is trained with unless said.
     pub(super) fn defaults(&self) -> Defaults {
-        match self {
-            Self::Architecture(architecture) => architecture.defaults(),
-            Self::Pretrained(model, _) => model.defaults(),
-        }
+        self.architecture().defaults()
     }
 
     /// Whether it learns from a data set, or from synthetic batches only.

@@ -1,14 +1,11 @@
 //! `--load`, `--resume` and `--save`: files in the safetensors format.
 
 use std::fs::File;
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use lab::training::{Begin, Continuation, Failed, Progress, RunResult, StateFile, TrainingState};
-use memcore::Device;
+use lab::training::{Begin, Continuation, StateFile, TrainingState};
 use memmap2::Mmap;
 
-use super::plan::Plan;
 use crate::args::WeightsArgs;
 use crate::exit::{Failure, Result};
 use crate::output::{self, Destination};
@@ -24,16 +21,15 @@ pub(super) fn check(args: &WeightsArgs) -> Result<()> {
     }
 }
 
-/// Trains a plan's network from where it is to begin. Returns what came of it, and the state at the end where it is wanted.
+/// Trains from where a run is to begin: `train` is given the beginning. Returns what came of it, and the state at the end where it is wanted.
 ///
 /// # Errors
 /// A file to begin with that is none, or is damaged.
-pub(super) fn train(
-    plan: &Plan,
-    device: &Device,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(Result<RunResult, Failed>, Option<TrainingState>)> {
-    let WeightsArgs { load, resume, save } = &plan.weights;
+pub(super) fn train<T>(
+    args: &WeightsArgs,
+    train: impl FnOnce(&mut Continuation<'_>) -> T,
+) -> Result<(T, Option<TrainingState>)> {
+    let WeightsArgs { load, resume, save } = args;
     let path = resume.as_deref().or(load.as_deref());
     let mapped = path.map(mapped).transpose()?;
     let file = match (path, &mapped) {
@@ -46,7 +42,7 @@ pub(super) fn train(
         Some(file) => Begin::Weights(file),
     };
     let mut continuation = Continuation { begin, save: save.is_some(), saved: None };
-    let result = plan.subject.train_from(device, &plan.run, &plan.source, &mut continuation, progress);
+    let result = train(&mut continuation);
     Ok((result, continuation.saved))
 }
 

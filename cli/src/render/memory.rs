@@ -2,6 +2,7 @@
 
 use lab::experiments::{Cell, Table};
 use lab::record::Row;
+use lab::training::Accuracy;
 use memcore::memory::Category;
 
 use super::style::Style;
@@ -190,6 +191,12 @@ fn bridge(outcome: &Outcome) -> String {
     }
 }
 
+/// What of the test examples is classified right.
+pub(super) fn accuracy(accuracy: Accuracy) -> String {
+    let (share, right, of) = (100.0 * accuracy.share(), accuracy.right, accuracy.of);
+    format!("test accuracy {share:.2} % ({right} of {of})")
+}
+
 /// Losses, accuracy and time, where there are any.
 fn values(outcome: &Outcome) -> String {
     let result = &outcome.result;
@@ -197,10 +204,7 @@ fn values(outcome: &Outcome) -> String {
     if let (Some(first), Some(last)) = (result.losses.first(), result.losses.last()) {
         lines.push(format!("loss {first:.6} at the first step, {last:.6} at the last"));
     }
-    if let Some(accuracy) = result.accuracy {
-        let (share, right, of) = (100.0 * accuracy.share(), accuracy.right, accuracy.of);
-        lines.push(format!("test accuracy {share:.2} % ({right} of {of})"));
-    }
+    lines.extend(result.accuracy.map(accuracy));
     if let Some(ms) = outcome.ms_median() {
         lines.push(format!("{} ms per step (median)", lab::figures::number(ms)));
     }

@@ -4,7 +4,7 @@ use lab::experiments::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
-use super::{WIDTH, bytes, counted, table, wrapped};
+use super::{WIDTH, bytes, counted, memory, table, wrapped};
 use crate::commands::parallel::Report;
 
 /// Everything about the run.
@@ -33,6 +33,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     if let [first, .., last] = result.losses.as_slice() {
         out += &format!("loss {first:.4} → {last:.4}\n");
     }
+    out += &result.accuracy.map_or_else(String::new, |accuracy| format!("{}\n", memory::accuracy(accuracy)));
     let moved: u64 = result.stages.iter().map(|stage| stage.sent_bytes).sum();
     out += &format!(
         "{}\n",

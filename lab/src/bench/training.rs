@@ -167,7 +167,7 @@ fn batch(device: &Device, model: &Model, batch: usize) -> Result<(Tensor, Tensor
         }
     };
     let y = match &model.task.loss {
-        Loss::CrossEntropy { classes } | Loss::Reversal { classes } => {
+        Loss::CrossEntropy { classes } | Loss::NextToken { classes } | Loss::Reversal { classes } => {
             let n = rows.iter().product();
             Tensor::from_slice(device, &rows, &labels(TARGETS, n, *classes as u64))?
         }

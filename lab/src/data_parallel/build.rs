@@ -13,7 +13,7 @@ use super::settings::{DataParallelSettings, Stage};
 use super::tally::Tally;
 use super::unit::{Gathered, Kind, Unit};
 use crate::error::Result;
-use crate::models::{Architecture, Model, values_by_piece};
+use crate::models::{Architecture, Measured, Model, measured};
 
 /// What a rank trains.
 pub(super) struct Built {
@@ -71,28 +71,32 @@ fn replicated(
 }
 
 fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataParallelSettings) -> Result<Built> {
-    let groups = divided_together(architecture, kind)?;
+    let measured = measured(architecture)?;
+    let unit_of = divided_together(architecture, &measured, kind);
+    let groups = grouped(&measured, &unit_of);
     let of_group = |sizes: &Vec<usize>| {
-        if sizes.is_empty() {
-            return Ok(None);
-        }
         let unit = Unit::new(kind, sizes)?;
         // It is made whole and then cut, before the next one is made.
         unit.gather()?;
         unit.release()?;
-        Ok(Some(Arc::new(unit)))
+        Ok(Arc::new(unit))
     };
-    let by_group: Vec<Option<Arc<Unit>>> = groups.iter().map(of_group).collect::<memcore::Result<_>>()?;
+    let units: Vec<Arc<Unit>> = groups.iter().map(of_group).collect::<memcore::Result<_>>()?;
     let init = Init::new(kind.device, kind.dtype, settings.run.seed);
     let module = if kind.stage.divides_parameters() {
-        gathering(architecture, &init, &by_group)?
+        let unit_of_piece = |piece: usize| {
+            let own = measured.parameters.iter().position(|(of, _)| *of == piece);
+            let ends = architecture.shares_ends() && piece + 1 == measured.pieces;
+            own.map(|parameter| unit_of[parameter]).or_else(|| ends.then_some(0))
+        };
+        let of_piece: Vec<Option<usize>> = (0..measured.pieces).map(unit_of_piece).collect();
+        gathering(architecture, &init, &units, &of_piece)?
     } else {
-        let flats: memcore::Result<_> = by_group.iter().flatten().map(|unit| unit.values()).collect();
+        let flats: memcore::Result<_> = units.iter().map(|unit| unit.values()).collect();
         architecture.build(&init.inside(flats?))?
     };
     let model = Model::made(module, &init, architecture.task());
-    let units: Vec<Arc<Unit>> = by_group.into_iter().flatten().collect();
-    let places = places(&groups);
+    let places = places(&measured, &unit_of);
     if kind.stage.divides_gradients() {
         for (parameter, place) in model.parameters.iter().zip(&places) {
             let (unit, offset) = (units[place.unit].clone(), place.offset);
@@ -107,56 +111,74 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     let shards: Vec<Parameter> = units.iter().enumerate().map(own).collect::<memcore::Result<_>>()?;
     let network = (model.parameters.clone(), places);
     let gathers = !kind.stage.divides_parameters();
-    let optimizer = Sharded::new(settings.run.optimizer.build(shards)?, units.clone(), network, gathers);
+    let (optimizer, clip) = (settings.run.optimizer.build(shards)?, settings.run.clip_grad_norm);
+    let optimizer = Sharded::new(optimizer, units.clone(), network, gathers, clip);
     Ok(Built { model, optimizer: Box::new(optimizer), units })
 }
 
-/// Sizes of the parameters of each unit: a piece of the network each. Where that is no chain of pieces, and its parameters are there all the time,
-/// parameters of one type as they come, a bucket's worth each.
-fn divided_together(architecture: &dyn Architecture, kind: &Kind<'_>) -> Result<Vec<Vec<usize>>> {
-    let pieces = values_by_piece(architecture)?;
-    if architecture.indivisible().is_none() || kind.stage.divides_parameters() {
-        return Ok(pieces);
+/// The number of the unit of each parameter, in the order of their creation: a unit for each piece of the network that has parameters. What comes
+/// and goes and is shared by the two ends has to be there from the first to the last: both are one unit (PyTorch's FSDP wants tied parameters
+/// within one). Where parameters are there all the time and are not made piece by piece, those of one type as they come, a bucket's worth each.
+fn divided_together(architecture: &dyn Architecture, measured: &Measured, kind: &Kind<'_>) -> Vec<usize> {
+    let divides = kind.stage.divides_parameters();
+    let as_they_come = architecture.indivisible().is_some() || !measured.in_order();
+    if as_they_come && !divides {
+        let bytes = measured.parameters.iter().map(|(_, values)| *values as u64 * kind.dtype.size());
+        let buckets = groups(&bytes.collect::<Vec<_>>(), BUCKET_BYTES, BUCKET_BYTES).into_iter().enumerate();
+        return buckets.flat_map(|(bucket, parameters)| parameters.map(move |_| bucket)).collect();
     }
-    let sizes: Vec<usize> = pieces.into_iter().flatten().collect();
-    let bytes: Vec<u64> = sizes.iter().map(|size| *size as u64 * kind.dtype.size()).collect();
-    Ok(groups(&bytes, BUCKET_BYTES, BUCKET_BYTES).into_iter().map(|group| sizes[group].to_vec()).collect())
+    let ends = divides && architecture.shares_ends();
+    let joined = |piece: usize| if ends && piece + 1 == measured.pieces { 0 } else { piece };
+    let mut with_parameters: Vec<usize> = measured.parameters.iter().map(|(piece, _)| joined(*piece)).collect();
+    let of_parameters = with_parameters.clone();
+    with_parameters.sort_unstable();
+    with_parameters.dedup();
+    of_parameters.iter().map(|piece| with_parameters.partition_point(|other| other < piece)).collect()
 }
 
-/// The network as a chain of pieces, each of which gathers its parameters when it is used.
+/// The sizes of each unit's parameters.
+fn grouped(measured: &Measured, unit_of: &[usize]) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); unit_of.iter().max().map_or(0, |last| last + 1)];
+    for ((_, values), unit) in measured.parameters.iter().zip(unit_of) {
+        groups[*unit].push(*values);
+    }
+    groups
+}
+
+/// The network as a chain of pieces, each of which gathers its unit's parameters when it is used.
 fn gathering(
     architecture: &dyn Architecture,
     init: &Init,
-    units: &[Option<Arc<Unit>>],
+    units: &[Arc<Unit>],
+    of_piece: &[Option<usize>],
 ) -> memcore::Result<Box<dyn Module>> {
-    let within = |unit: &Option<Arc<Unit>>| match unit {
-        Some(unit) => Ok(init.inside(vec![unit.values()?])),
-        None => Ok(init.clone()),
-    };
-    let inits: Vec<Init> = units.iter().map(within).collect::<memcore::Result<_>>()?;
-    let at = |piece: usize| inits.get(piece).unwrap_or(init).clone();
+    let within: memcore::Result<Vec<Init>> = units.iter().map(|unit| Ok(init.inside(vec![unit.values()?]))).collect();
+    let within = within?;
+    let unit_of = |piece: usize| of_piece.get(piece).copied().flatten();
+    let at = |piece: usize| unit_of(piece).and_then(|unit| within.get(unit)).unwrap_or(init).clone();
     let pieces = match architecture.indivisible() {
         None => architecture.pieces(&at)?,
         Some(_) => vec![architecture.build(&at(0))?],
     };
-    let gathered = pieces.into_iter().zip(units).map(|(inner, unit)| match unit {
-        Some(unit) => Box::new(Gathered { inner, unit: unit.clone() }) as Box<dyn Module>,
-        None => inner,
+    let last = pieces.len().saturating_sub(1);
+    let gathered = pieces.into_iter().enumerate().map(|(piece, inner)| {
+        let Some(unit) = unit_of(piece).and_then(|unit| units.get(unit)) else { return inner };
+        // What both ends use stays between them.
+        let stays = architecture.shares_ends() && (piece == 0 || piece == last);
+        Box::new(Gathered { inner, unit: unit.clone(), stays }) as Box<dyn Module>
     });
     Ok(Box::new(Sequential::of(gathered.collect())))
 }
 
-/// Where each parameter lies; groups without parameters are no units.
-fn places(groups: &[Vec<usize>]) -> Vec<Place> {
-    let mut places = Vec::new();
-    for (unit, sizes) in groups.iter().filter(|sizes| !sizes.is_empty()).enumerate() {
-        let mut offset = 0;
-        for size in sizes {
-            places.push(Place { unit, offset });
-            offset += size;
-        }
-    }
-    places
+/// Where each parameter lies.
+fn places(measured: &Measured, unit_of: &[usize]) -> Vec<Place> {
+    let mut filled = vec![0; measured.parameters.len()];
+    let place = |((_, values), unit): (&(usize, usize), &usize)| {
+        let offset = filled[*unit];
+        filled[*unit] += values;
+        Place { unit: *unit, offset }
+    };
+    measured.parameters.iter().zip(unit_of).map(place).collect()
 }
 
 /// What is done with a gradient that is reduced as soon as its unit's are all there.
@@ -178,7 +200,10 @@ mod tests {
 
     #[test]
     fn parameters_lie_one_behind_the_other() {
-        let places = places(&[vec![4, 2], vec![], vec![7]]);
-        assert_eq!(places.iter().map(|p| (p.unit, p.offset)).collect::<Vec<_>>(), [(0, 0), (0, 4), (1, 0)]);
+        let measured = Measured { pieces: 3, parameters: vec![(0, 4), (2, 7), (0, 2)], copies: Vec::new() };
+        let unit_of = [0, 1, 0];
+        assert_eq!(grouped(&measured, &unit_of), [vec![4, 2], vec![7]]);
+        let places = places(&measured, &unit_of);
+        assert_eq!(places.iter().map(|p| (p.unit, p.offset)).collect::<Vec<_>>(), [(0, 0), (1, 0), (0, 4)]);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memcore::memory::Category;
 use memcore::nn::Parameter;
-use memcore::optim::{Optimizer, ParameterState};
+use memcore::optim::{Optimizer, ParameterState, clip_grad_norm};
 use memcore::{Array, DType, Device, Error, Result, context};
 
 use super::collective::Collective;
@@ -122,6 +122,8 @@ pub(super) struct Sharded {
     places: Vec<Place>,
     /// Whether every rank has all parameters, and so has to be given those that others stepped.
     gathers: bool,
+    /// Largest norm of the gradients of all ranks together.
+    clip: Option<f64>,
 }
 
 impl Sharded {
@@ -131,9 +133,25 @@ impl Sharded {
         units: Vec<Arc<Unit>>,
         (parameters, places): (Vec<Parameter>, Vec<Place>),
         gathers: bool,
+        clip: Option<f64>,
     ) -> Self {
         let values = units.iter().map(|unit| unit.shard.clone()).collect();
-        Self { inner: Inner::new(optimizer, values), units, parameters, places, gathers }
+        Self { inner: Inner::new(optimizer, values), units, parameters, places, gathers, clip }
+    }
+
+    /// This rank's shards of the gradients, clipped: each rank takes the norm of its own, and of their squares the sum over all ranks.
+    fn gradients(&self) -> Result<Vec<Option<Array>>> {
+        let shards: Vec<Option<Array>> = self.units.iter().map(|unit| unit.take_gradient()).collect();
+        if let (Some(norm), Some(unit)) = (self.clip, self.units.first()) {
+            let held = shards.iter().flatten().map(|shard| {
+                let held = Parameter::new("shard", shard.clone());
+                held.tensor().set_grad(Some(shard.clone()));
+                held
+            });
+            clip_grad_norm(&held.collect::<Vec<Parameter>>(), norm)?;
+            unit.count_norm();
+        }
+        Ok(shards)
     }
 
     /// Reduces what backward left whole (all gradients, in stage 1), unit by unit.
@@ -156,7 +174,8 @@ impl Sharded {
 impl Optimizer for Sharded {
     fn step(&mut self) -> Result<()> {
         self.reduce()?;
-        self.inner.step(self.units.iter().map(|unit| unit.take_gradient()))?;
+        let gradients = self.gradients()?;
+        self.inner.step(gradients.into_iter())?;
         if self.gathers {
             // In place: every rank's shard is a part of the flat parameters.
             self.units.iter().for_each(|unit| unit.count(Collective::AllGather));

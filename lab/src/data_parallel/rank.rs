@@ -7,7 +7,7 @@ use memcore::Device;
 
 use super::build::{Built, build};
 use super::collective::Sent;
-use super::settings::DataParallelSettings;
+use super::settings::{DataParallelSettings, Stage};
 use super::tally::{ModelStates, Tally};
 use crate::error::{Error, Result};
 use crate::models::Architecture;
@@ -96,6 +96,10 @@ impl Rank {
         let units = units.len();
         let mut run = settings.run.clone();
         run.batch = settings.share();
+        if settings.stage != Stage::Replicated {
+            // Of shards the norm is taken where they are.
+            run.clip_grad_norm = None;
+        }
         let trainer = Trainer::around(device, (model, optimizer), &run, source)?;
         Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
     }

@@ -80,14 +80,10 @@ impl DataParallelSettings {
             );
             return Err(Error::usage("--data-parallel", problem));
         }
-        if self.run.precision.scales_loss() {
-            let problem = "autocast-fp16 scales the loss, and whether a step is skipped is one decision of all ranks, which divided runs do \
-                           not make; autocast-bf16 needs no scale";
+        if self.run.precision.scales_loss() && self.stage != Stage::Replicated {
+            let problem = "autocast-fp16 scales the loss, and with ZeRO whether a step is skipped is one decision of all ranks, which \
+                           divided runs do not make; autocast-bf16 needs no scale";
             return Err(Error::usage("--precision", problem));
-        }
-        if self.run.clip_grad_norm.is_some() {
-            let problem = "the norm is one over the gradients of all ranks, which divided runs do not take";
-            return Err(Error::usage("--clip-grad-norm", problem));
         }
         if self.run.schedule.cast {
             return Err(Error::usage(

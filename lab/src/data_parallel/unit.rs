@@ -121,6 +121,11 @@ impl Unit {
         self.tally.collective(collective, self.partition.values, self.dtype.size());
     }
 
+    /// Takes part in the sum over all ranks of one float32: the square of a norm.
+    pub(super) fn count_norm(&self) {
+        self.tally.collective(Collective::AllReduce, 1, DType::F32.size());
+    }
+
     /// Copies a parameter's gradient to its place in the bucket, which is taken with the first one.
     ///
     /// # Errors
@@ -175,13 +180,17 @@ impl Unit {
 pub(super) struct Gathered {
     pub(super) inner: Box<dyn Module>,
     pub(super) unit: Arc<Unit>,
+    /// They stay behind the module's forward pass, for another one that needs them, until their gradients are there.
+    pub(super) stays: bool,
 }
 
 impl Module for Gathered {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         self.unit.gather()?;
         let y = self.inner.forward(x)?;
-        self.unit.release()?;
+        if !self.stays {
+            self.unit.release()?;
+        }
         record(y.array().clone(), &[&y], |_| Ok(Box::new(BeforeBackward(self.unit.clone()))))
     }
 }

@@ -1,18 +1,18 @@
 //! `bert`: `BertForMaskedLM`.
 
-use std::sync::Arc;
-
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
+use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::Activation;
-use super::network::{Inputs, Network, Output};
-use super::{Options, Sizes, loss, mask};
+use super::network::{Back, Begun, Front, Parts, Variables};
+use super::{Options, Sizes};
 use crate::error;
+use crate::models::Places;
 
 /// What its configuration says.
 #[derive(Clone, Debug)]
@@ -71,64 +71,42 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(Bert::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
+        let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
+        let blocks = blocks::stack(self.layers, layer)?;
+        let head = Head::new(&at(1 + self.layers).at("cls").at("predictions"), self, &embeddings.word.weight)?;
+        let guide = |_: &Init| Guide::encoder(&self.options);
+        Ok(Parts {
+            front: Box::new(embeddings),
+            blocks,
+            back: Box::new(head),
+            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            body: BODY,
+        })
     }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
+    }
+}
+
+/// All but the output layer.
+const BODY: &str = "bert";
+
+/// The parameters, given in the order in which they are moved to the device, as `model.parameters()` has them: the output's bias is one of the
+/// module that holds the rest of the head, so the optimizer sees it first.
+pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> {
+    if let Some(bias) = parameters.pop() {
+        let place = parameters.len().saturating_sub(Head::BEFORE_BIAS);
+        parameters.insert(place, bias);
+    }
+    parameters
 }
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
-
-struct Bert {
-    config: Config,
-    scope: ScopeId,
-    embeddings: Embeddings,
-    layers: Vec<Arc<Layer>>,
-    head: Head,
-}
-
-impl Bert {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let at = init.at("bert");
-        let embeddings = Embeddings::new(&at.at("embeddings"), c)?;
-        let encoder = at.at("encoder").at("layer");
-        let layers = blocks::stack(c.layers, |i| Layer::new(&encoder.at(i), c))?;
-        let head = Head::new(&init.at("cls").at("predictions"), c, &embeddings.word.weight)?;
-        Ok(Self { config: c.clone(), scope: at.scope(), embeddings, layers, head })
-    }
-
-    fn encoded(&self, inputs: &Inputs) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let c = &self.config;
-        let embedded = self.embeddings.forward(&inputs.input)?;
-        let request = mask::Request {
-            attention: c.options.attention,
-            embeds: &embedded,
-            attention_mask: inputs.attention_mask.as_ref(),
-            cached: false,
-            positions: false,
-        };
-        request.bidirectional()?;
-        blocks::through(&self.layers, embedded.clone(), &Context::default(), c.options.checkpoint)
-    }
-}
-
-impl Network for Bert {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let encoded = self.encoded(inputs)?;
-        let logits = self.head.forward(&encoded)?;
-        let loss = loss::flat_cross_entropy(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: Vec::new() })
-    }
-
-    /// The output's bias is a parameter of the module that holds the rest of the head, so the optimizer sees it first.
-    fn optimizer_order(&self, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
-        if let Some(bias) = parameters.pop() {
-            let place = parameters.len().saturating_sub(Head::BEFORE_BIAS);
-            parameters.insert(place, bias);
-        }
-        parameters
-    }
-}
 
 struct Embeddings {
     scope: ScopeId,
@@ -161,7 +139,7 @@ impl Embeddings {
         Ok(Self { scope: init.scope(), word, position, token_type, norm, dropout, position_ids, token_type_ids })
     }
 
-    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+    fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let [batch, time] = [ids.dims()[0], ids.dims()[1]];
         let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, time)?);
@@ -178,6 +156,15 @@ impl Embeddings {
         sum = ops::add(&sum, &positions)?;
         sum = self.norm.forward(&sum)?;
         self.dropout.forward(&sum)
+    }
+}
+
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let embedded = self.embedded(ids)?;
+        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
+        let context = Context { mask, ..Context::default() };
+        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
     }
 }
 
@@ -202,12 +189,18 @@ impl Head {
             activation: c.activation,
             dense: Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?,
             norm: LayerNorm::new(&transform.at("LayerNorm"), c.width, c.eps)?,
-            decoder: table.clone(),
+            decoder: init.shared(table)?,
             bias: init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?,
         })
     }
+}
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        Ok(hidden)
+    }
+
+    fn scores(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.dense.forward(x)?;
         hidden = self.activation.apply(&hidden)?;

@@ -1,4 +1,4 @@
-//! The loop over a network's blocks, checkpointed or not.
+//! A network's blocks, checkpointed or not.
 
 use std::sync::Arc;
 
@@ -44,28 +44,19 @@ pub(super) trait Block: Send + Sync + 'static {
 ///
 /// # Errors
 /// Those of the device.
-pub(super) fn stack<B>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<B>>> {
-    (0..count).map(|i| new(i).map(Arc::new)).collect()
+pub(super) fn stack<B: Block>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<dyn Block>>> {
+    (0..count).map(|i| Ok(Arc::new(new(i)?) as Arc<dyn Block>)).collect()
 }
 
-/// The hidden states after all blocks. With `checkpointed` each block keeps its input and computes itself again for its gradient
+/// The hidden states after a block. `checkpointed`, it keeps its input and computes itself again for its gradient
 /// (`gradient_checkpointing_enable`, `use_reentrant=False`).
 ///
 /// # Errors
-/// Those of the blocks.
-pub(super) fn through<B: Block>(
-    blocks: &[Arc<B>],
-    mut hidden: Tensor,
-    context: &Context,
-    checkpointed: bool,
-) -> Result<Tensor> {
-    for block in blocks {
-        hidden = if checkpointed {
-            let (block, context) = (block.clone(), context.clone());
-            checkpoint(&[hidden.clone()], move |inputs| block.forward(&inputs[0], &context))?
-        } else {
-            block.forward(&hidden, context)?
-        };
+/// Those of the block.
+pub(super) fn through(block: &Arc<dyn Block>, hidden: Tensor, context: &Context, checkpointed: bool) -> Result<Tensor> {
+    if !checkpointed {
+        return block.forward(&hidden, context);
     }
-    Ok(hidden)
+    let (block, context) = (block.clone(), context.clone());
+    checkpoint(&[hidden], move |inputs| block.forward(&inputs[0], &context))
 }

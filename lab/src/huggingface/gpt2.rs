@@ -1,19 +1,18 @@
 //! `gpt2`: `GPT2LMHeadModel`.
 
-use std::sync::Arc;
-
 use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Attention, Call, Softmax, Weights};
 use super::blocks::{self, Context};
-use super::cache::DynamicCache;
+use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation, Conv1d};
-use super::network::{Inputs, Network, Output};
-use super::{Options, Sizes, mask};
+use super::network::{Back, Begun, Front, Parts, Variables};
+use super::{Options, Sizes};
 use crate::error;
+use crate::models::Places;
 
 /// What its configuration says.
 #[derive(Clone, Debug)]
@@ -95,70 +94,73 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(Gpt2::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let small = Fill::Normal { std: 0.02 };
+        let body = |piece: usize| at(piece).at(BODY);
+        let wte = Embedding::with_fill(&body(0).at("wte"), self.vocabulary, self.width, small)?;
+        let wpe = Embedding::with_fill(&body(0).at("wpe"), self.positions, self.width, small)?;
+        let blocks = blocks::stack(self.layers, |i| Block::new(&body(1 + i).at("h").at(i), self, i))?;
+        let last = 1 + self.layers;
+        let ln_f = LayerNorm::new(&body(last).at("ln_f"), self.width, self.eps)?;
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &wte, self.tied, self.width, self.vocabulary)?;
+        let drop = Dropout::new(&body(0).at("drop"), self.embedding_dropout)?;
+        let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, true);
+        Ok(Parts {
+            front: Box::new(Embeddings { wte, wpe, drop }),
+            blocks,
+            back: Box::new(Head { ln_f, lm_head }),
+            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            body: BODY,
+        })
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
     }
 }
 
-struct Gpt2 {
-    config: Config,
-    scope: ScopeId,
+/// All but the output layer.
+const BODY: &str = "transformer";
+
+struct Embeddings {
     wte: Embedding,
     wpe: Embedding,
     drop: Dropout,
-    blocks: Vec<Arc<Block>>,
+}
+
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let embeds = self.wte.forward(ids)?;
+        let positions = guide::positions(ids)?;
+        let position_embeds = self.wpe.forward(&positions)?;
+        let mut hidden = ops::add(&embeds, &position_embeds)?;
+        let context = match guide {
+            Some(guide) => Context {
+                mask: guide.mask(&embeds, attention_mask)?,
+                cache: guide.cache(),
+                rotary: None,
+                _positions: Some(positions.clone()),
+            },
+            None => Context::default(),
+        };
+        hidden = self.drop.forward(&hidden)?;
+        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
+    }
+}
+
+struct Head {
     ln_f: LayerNorm,
     lm_head: Linear,
 }
 
-impl Gpt2 {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let small = Fill::Normal { std: 0.02 };
-        let at = init.at("transformer");
-        let wte = Embedding::with_fill(&at.at("wte"), c.vocabulary, c.width, small)?;
-        let wpe = Embedding::with_fill(&at.at("wpe"), c.positions, c.width, small)?;
-        let blocks = blocks::stack(c.layers, |i| Block::new(&at.at("h").at(i), c, i))?;
-        let ln_f = LayerNorm::new(&at.at("ln_f"), c.width, c.eps)?;
-        let lm_head = layers::lm_head(&init.at("lm_head"), &wte, c.tied, c.width, c.vocabulary)?;
-        let drop = Dropout::new(&at.at("drop"), c.embedding_dropout)?;
-        Ok(Self { config: c.clone(), scope: at.scope(), wte, wpe, drop, blocks, ln_f, lm_head })
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        self.ln_f.forward(&hidden)
     }
 
-    /// The hidden states, and the cache.
-    fn transformer(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
-        let _scope = context::scope(self.scope);
-        let (c, ids) = (&self.config, &inputs.input);
-        let cache = DynamicCache::wanted(c.use_cache, &c.options);
-        let embeds = self.wte.forward(ids)?;
-        let positions = mask::positions(ids.device(), ids.dims()[1])?;
-        let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
-        let position_embeds = self.wpe.forward(&positions)?;
-        let mut hidden = ops::add(&embeds, &position_embeds)?;
-        let request = mask::Request {
-            attention: c.options.attention,
-            embeds: &embeds,
-            attention_mask: inputs.attention_mask.as_ref(),
-            cached: cache.is_some(),
-            positions: true,
-        };
-        let context = Context {
-            mask: request.causal()?,
-            cache: cache.clone(),
-            rotary: None,
-            _positions: Some(positions.clone()),
-        };
-        hidden = self.drop.forward(&hidden)?;
-        hidden = blocks::through(&self.blocks, hidden, &context, c.options.checkpoint)?;
-        hidden = self.ln_f.forward(&hidden)?;
-        Ok((hidden, cache))
-    }
-}
-
-impl Network for Gpt2 {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let (hidden, cache) = self.transformer(inputs)?;
-        let logits = self.lm_head.forward(&hidden)?;
-        Output::causal(logits, &inputs.labels, cache)
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.lm_head.forward(hidden)
     }
 }
 

@@ -1,20 +1,19 @@
 //! `gpt_neox`: `GPTNeoXForCausalLM`, the architecture of Pythia.
 
-use std::sync::Arc;
-
 use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
-use super::cache::DynamicCache;
+use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::network::{Inputs, Network, Output};
+use super::network::{Back, Begun, Front, Parts, Variables};
 use super::rotary::{self, Rope, RotaryEmbedding};
-use super::{Options, Sizes, mask};
+use super::{Options, Sizes};
 use crate::error;
+use crate::models::Places;
 
 /// What its configuration says.
 #[derive(Clone, Debug)]
@@ -78,66 +77,73 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(GptNeox::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embed_in = Embedding::with_fill(&body(0).at("embed_in"), self.vocabulary, self.width, SMALL)?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let last = 1 + self.layers;
+        let final_layer_norm = LayerNorm::new(&body(last).at("final_layer_norm"), self.width, self.eps)?;
+        let guides = Guide::turning(
+            &Parts::desks(at, self.layers),
+            || Guide::decoder(&self.options, self.use_cache, true),
+            |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
+        )?;
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, self.width, self.vocabulary)?;
+        let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.hidden_dropout)?;
+        Ok(Parts {
+            front: Box::new(Embeddings { embed_in, emb_dropout }),
+            blocks,
+            back: Box::new(Head { final_layer_norm, lm_head }),
+            guides,
+            body: BODY,
+        })
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
     }
 }
+
+/// All but the output layer.
+const BODY: &str = "gpt_neox";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
 
-struct GptNeox {
-    config: Config,
-    scope: ScopeId,
+struct Embeddings {
     embed_in: Embedding,
     emb_dropout: Dropout,
-    layers: Vec<Arc<Layer>>,
+}
+
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let embeds = self.embed_in.forward(ids)?;
+        let Some(guide) = guide else {
+            let hidden = self.emb_dropout.forward(&embeds)?;
+            return Ok(Begun { hidden, context: Context::default(), variables: Variables(vec![embeds]) });
+        };
+        let cache = guide.cache();
+        let positions = guide::positions(ids)?;
+        let mask = guide.mask(&embeds, attention_mask)?;
+        let hidden = self.emb_dropout.forward(&embeds)?;
+        let rotary = guide.angles(&positions, hidden.dtype())?;
+        let context = Context { mask, cache, rotary, _positions: Some(positions) };
+        Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
+    }
+}
+
+struct Head {
     final_layer_norm: LayerNorm,
-    rotary_emb: RotaryEmbedding,
     lm_head: Linear,
 }
 
-impl GptNeox {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let at = init.at("gpt_neox");
-        let embed_in = Embedding::with_fill(&at.at("embed_in"), c.vocabulary, c.width, SMALL)?;
-        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
-        let final_layer_norm = LayerNorm::new(&at.at("final_layer_norm"), c.width, c.eps)?;
-        let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.turned())?;
-        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_in, c.tied, c.width, c.vocabulary)?;
-        let emb_dropout = Dropout::new(&at.at("emb_dropout"), c.hidden_dropout)?;
-        let (config, scope) = (c.clone(), at.scope());
-        Ok(Self { config, scope, embed_in, emb_dropout, layers, final_layer_norm, rotary_emb, lm_head })
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        self.final_layer_norm.forward(&hidden)
     }
 
-    fn model(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
-        let _scope = context::scope(self.scope);
-        let (c, ids) = (&self.config, &inputs.input);
-        let embeds = self.embed_in.forward(ids)?;
-        let cache = DynamicCache::wanted(c.use_cache, &c.options);
-        let positions = mask::positions(ids.device(), ids.dims()[1])?;
-        let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
-        let request = mask::Request {
-            attention: c.options.attention,
-            embeds: &embeds,
-            attention_mask: inputs.attention_mask.as_ref(),
-            cached: cache.is_some(),
-            positions: true,
-        };
-        let mask = request.causal()?;
-        let mut hidden = self.emb_dropout.forward(&embeds)?;
-        let rotary = self.rotary_emb.forward(&positions, hidden.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
-        hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
-        hidden = self.final_layer_norm.forward(&hidden)?;
-        Ok((hidden, cache))
-    }
-}
-
-impl Network for GptNeox {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let (hidden, cache) = self.model(inputs)?;
-        let logits = self.lm_head.forward(&hidden)?;
-        Output::causal(logits, &inputs.labels, cache)
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.lm_head.forward(hidden)
     }
 }
 

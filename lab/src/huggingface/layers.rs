@@ -49,7 +49,7 @@ impl Conv1d {
 /// Those of the device.
 pub(super) fn lm_head(init: &Init, table: &Embedding, tied: bool, width: usize, vocabulary: usize) -> Result<Linear> {
     if tied {
-        return Ok(Linear::tied(init, &table.weight));
+        return Ok(Linear::tied(init, &init.shared(&table.weight)?));
     }
     Linear::with_fill(init, width, vocabulary, false, Fill::Normal { std: 0.02 })
 }

@@ -1,20 +1,19 @@
 //! `llama`, `mistral` and `qwen2`: `LlamaForCausalLM` and what differs from it in a bias or a window.
 
-use std::sync::Arc;
-
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
-use super::cache::DynamicCache;
+use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::network::{Inputs, Network, Output};
+use super::network::{Back, Begun, Front, Parts, Variables};
 use super::rotary::{self, Rope, RotaryEmbedding};
-use super::{Options, Sizes, mask};
+use super::{Options, Sizes};
 use crate::error;
+use crate::models::Places;
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,62 +127,63 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(Llama::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let last = 1 + self.layers;
+        let norm = Norm::new(&body(last).at("norm"), self)?;
+        let guides = Guide::turning(
+            &Parts::desks(at, self.layers),
+            || Guide::decoder(&self.options, self.use_cache, true),
+            |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
+        )?;
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, self.width, self.vocabulary)?;
+        Ok(Parts {
+            front: Box::new(Embeddings(embed_tokens)),
+            blocks,
+            back: Box::new(Head { norm, lm_head }),
+            guides,
+            body: BODY,
+        })
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
     }
 }
+
+/// All but the output layer.
+const BODY: &str = "model";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
 
-struct Llama {
-    config: Config,
-    scope: ScopeId,
-    embed_tokens: Embedding,
-    layers: Vec<Arc<Layer>>,
+struct Embeddings(Embedding);
+
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let embeds = self.0.forward(ids)?;
+        let context = match guide {
+            Some(guide) => guide.context(&embeds, attention_mask)?,
+            None => Context::default(),
+        };
+        Ok(Begun { hidden: embeds.clone(), context, variables: Variables(vec![embeds]) })
+    }
+}
+
+struct Head {
     norm: Norm,
-    rotary_emb: RotaryEmbedding,
     lm_head: Linear,
 }
 
-impl Llama {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let at = init.at("model");
-        let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.width, SMALL)?;
-        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
-        let norm = Norm::new(&at.at("norm"), c)?;
-        let rotary_emb = RotaryEmbedding::new(&at.at("rotary_emb"), &c.rope, c.head)?;
-        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_tokens, c.tied, c.width, c.vocabulary)?;
-        Ok(Self { config: c.clone(), scope: at.scope(), embed_tokens, layers, norm, rotary_emb, lm_head })
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        self.norm.forward(&hidden)
     }
 
-    fn model(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
-        let _scope = context::scope(self.scope);
-        let (c, ids) = (&self.config, &inputs.input);
-        let embeds = self.embed_tokens.forward(ids)?;
-        let cache = DynamicCache::wanted(c.use_cache, &c.options);
-        let positions = mask::positions(ids.device(), ids.dims()[1])?;
-        let positions = ops::unsqueeze(&Tensor::from_array(positions), 0)?;
-        let request = mask::Request {
-            attention: c.options.attention,
-            embeds: &embeds,
-            attention_mask: inputs.attention_mask.as_ref(),
-            cached: cache.is_some(),
-            positions: true,
-        };
-        let mask = request.causal()?;
-        let rotary = self.rotary_emb.forward(&positions, embeds.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
-        let mut hidden = blocks::through(&self.layers, embeds.clone(), &context, c.options.checkpoint)?;
-        hidden = self.norm.forward(&hidden)?;
-        Ok((hidden, cache))
-    }
-}
-
-impl Network for Llama {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let (hidden, cache) = self.model(inputs)?;
-        let logits = self.lm_head.forward(&hidden)?;
-        Output::causal(logits, &inputs.labels, cache)
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.lm_head.forward(hidden)
     }
 }
 

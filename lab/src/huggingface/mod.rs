@@ -10,29 +10,31 @@ mod blocks;
 mod cache;
 mod gpt2;
 mod gpt_neox;
+mod guide;
 mod keys;
 mod layers;
 mod llama;
-mod loss;
 mod mask;
 mod network;
 mod opt;
+mod pieces;
 mod rotary;
 mod trainer;
 mod vit;
 
 use std::path::Path;
 
-use memcore::nn::Init;
+use memcore::nn::{Init, Module, Parameter, Sequential};
 use serde_json::Value;
 
 pub use attention::Attention;
 use keys::Keys;
+use network::Parts;
 pub use network::{Inputs, Network, Output};
 pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
-use crate::models::{Defaults, Input, Loss, Task};
+use crate::models::{Architecture, Defaults, Input, Loss, Places, Task};
 
 /// Largest file that is read.
 const MOST_BYTES: u64 = 16 << 20;
@@ -85,27 +87,6 @@ enum Kind {
 /// The `model_type`s that are represented.
 pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "vit"];
 
-/// What goes into a network, per example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputKind {
-    /// Token indices below `vocabulary`; labels of the same kind.
-    Tokens {
-        /// Tokens per example.
-        length: usize,
-        /// Number of different tokens.
-        vocabulary: usize,
-    },
-    /// Pixels, and one class.
-    Image {
-        /// Colours.
-        channels: usize,
-        /// Height and width.
-        size: usize,
-        /// Number of classes.
-        classes: usize,
-    },
-}
-
 /// Reads a `config.json`.
 ///
 /// # Errors
@@ -157,11 +138,6 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
 }
 
 impl Pretrained {
-    /// The `model_type`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     fn sizes(&self) -> Sizes {
         match &self.kind {
             Kind::Bert(config) => config.sizes(),
@@ -173,55 +149,92 @@ impl Pretrained {
         }
     }
 
-    /// One line: layers and sizes.
-    pub fn description(&self) -> String {
-        let s = self.sizes();
-        format!("{} of {} layers, {} wide, {} heads", self.name, s.layers, s.width, s.heads)
-    }
-
-    /// What goes in.
-    pub fn input(&self) -> InputKind {
-        if let Kind::Vit(config) = &self.kind {
-            return InputKind::Image { channels: config.channels, size: config.image, classes: config.classes };
-        }
-        let s = self.sizes();
-        InputKind::Tokens { length: self.options.sequence.unwrap_or(s.positions), vocabulary: s.classes }
-    }
-
-    /// What it is trained to do, in the words of the networks that are written here.
-    pub fn task(&self) -> Task {
-        match self.input() {
-            InputKind::Tokens { length, vocabulary } => {
-                Task { input: Input::Tokens { length, vocabulary }, loss: Loss::CrossEntropy { classes: vocabulary } }
-            }
-            InputKind::Image { channels, size, classes } => {
-                Task { input: Input::Values(vec![channels, size, size]), loss: Loss::CrossEntropy { classes } }
-            }
-        }
-    }
-
-    /// What it is trained with unless said.
-    pub fn defaults(&self) -> Defaults {
-        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
-    }
-
     /// What was chosen beside the configuration.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The network, with parameters made through `init` in the order in which `model.to(device)` moves them.
+    /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
+    fn parts(&self, at: &Places<'_>) -> memcore::Result<Parts> {
+        match &self.kind {
+            Kind::Bert(config) => config.parts(at),
+            Kind::Gpt2(config) => config.parts(at),
+            Kind::GptNeox(config) => config.parts(at),
+            Kind::Llama(config) => config.parts(at),
+            Kind::Opt(config) => config.parts(at),
+            Kind::Vit(config) => config.parts(at),
+        }
+    }
+
+    /// The network with its loss, on one device.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn build(&self, init: &Init) -> memcore::Result<Box<dyn Network>> {
+    pub fn network(&self, init: &Init) -> memcore::Result<Network> {
+        let parts = self.parts(&|_| init.clone())?;
+        let without_blocks = || memcore::Error::invalid("network", "it has no blocks");
+        Network::new(parts, init, self.task().loss).ok_or_else(without_blocks)
+    }
+}
+
+/// A script around it that has a result and computes the loss itself; what is cached goes with the forward pass.
+impl Architecture for Pretrained {
+    /// The `model_type`.
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let s = self.sizes();
+        format!("{} of {} layers, {} wide, {} heads", self.name, s.layers, s.width, s.heads)
+    }
+
+    fn task(&self) -> Task {
+        if let Kind::Vit(config) = &self.kind {
+            let (input, classes) = (vec![config.channels, config.image, config.image], config.classes);
+            return Task { input: Input::Values(input), loss: Loss::CrossEntropy { classes } };
+        }
+        let s = self.sizes();
+        let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
+        let loss = match &self.kind {
+            Kind::Bert(_) => Loss::CrossEntropy { classes: vocabulary },
+            _ => Loss::NextToken { classes: vocabulary },
+        };
+        Task { input: Input::Tokens { length, vocabulary }, loss }
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        self.options.attention_mask.then_some("its blocks are given a mask that comes with the batch")
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        Ok(pieces::of(self.parts(at)?, at))
+    }
+
+    fn shares_ends(&self) -> bool {
         match &self.kind {
-            Kind::Bert(config) => config.build(init),
-            Kind::Gpt2(config) => config.build(init),
-            Kind::GptNeox(config) => config.build(init),
-            Kind::Llama(config) => config.build(init),
-            Kind::Opt(config) => config.build(init),
-            Kind::Vit(config) => config.build(init),
+            Kind::Bert(config) => config.tied(),
+            Kind::Gpt2(config) => config.tied(),
+            Kind::GptNeox(config) => config.tied(),
+            Kind::Llama(config) => config.tied(),
+            Kind::Opt(config) => config.tied(),
+            Kind::Vit(_) => false,
+        }
+    }
+
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        match &self.kind {
+            Kind::Bert(_) => bert::optimizer_order(parameters),
+            Kind::Vit(_) => vit::optimizer_order(parameters),
+            Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) => parameters,
         }
     }
 }

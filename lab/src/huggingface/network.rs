@@ -1,12 +1,15 @@
-//! What a network of the `transformers` library takes and gives: its loss is computed inside.
+//! A network of the `transformers` library: what comes before its blocks, the blocks, what comes after, and its loss, which is computed inside.
 
 use std::sync::Arc;
 
-use memcore::Tensor;
-use memcore::nn::Parameter;
+use memcore::memory::ScopeId;
+use memcore::nn::Init;
+use memcore::{Result, Tensor, context};
 
-use super::cache::DynamicCache;
-use super::loss;
+use super::blocks::{self, Block, Context};
+use super::guide::Guide;
+use crate::models::{Loss, Places};
+use crate::training;
 
 /// One batch on the device.
 #[derive(Clone)]
@@ -29,28 +32,116 @@ pub struct Output {
     pub past_key_values: Vec<(Tensor, Tensor)>,
 }
 
-impl Output {
-    /// Of a language model: scores, the loss of predicting the next token, and what was cached.
+/// What comes before the blocks: embeddings.
+pub(super) trait Front: Send + Sync + 'static {
+    /// `guide` makes what the blocks are given, where some lie on the same device.
     ///
     /// # Errors
     /// Shapes that do not fit; those of the device.
-    pub(super) fn causal(logits: Tensor, labels: &Tensor, cache: Option<Arc<DynamicCache>>) -> memcore::Result<Self> {
-        let loss = loss::causal(&logits, labels)?;
-        Ok(Self { loss, logits, past_key_values: cache.map_or_else(Vec::new, |cache| cache.take()) })
+    fn forward(&self, input: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun>;
+}
+
+/// What is there when the first block begins.
+pub(super) struct Begun {
+    /// The hidden states.
+    pub(super) hidden: Tensor,
+    /// What the blocks are given besides.
+    pub(super) context: Context,
+    /// Local variables of the library's function, in the order of their assignment: they live until it returns, behind the last norm.
+    pub(super) variables: Variables,
+}
+
+/// Tensors that are let go from the last to the first.
+#[derive(Default)]
+pub(super) struct Variables(pub(super) Vec<Tensor>);
+
+impl Drop for Variables {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
     }
 }
 
-/// A network with its loss.
-pub trait Network: Send + Sync {
+/// What comes after the blocks.
+pub(super) trait Back: Send + Sync + 'static {
+    /// What is still the body's: the last norm.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn norm(&self, hidden: Tensor) -> Result<Tensor>;
+
+    /// The scores.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
+}
+
+/// A network's parts, each on its device.
+pub(super) struct Parts {
+    pub(super) front: Box<dyn Front>,
+    pub(super) blocks: Vec<Arc<dyn Block>>,
+    pub(super) back: Box<dyn Back>,
+    /// One for each device that has blocks, in their order.
+    pub(super) guides: Vec<Guide>,
+    /// The path of the module around all but the output layer.
+    pub(super) body: &'static str,
+}
+
+impl Parts {
+    /// Where the blocks of a network of so many begin on each device: through these the guides are made.
+    pub(super) fn desks(at: &Places<'_>, layers: usize) -> Vec<Init> {
+        let mut desks: Vec<Init> = Vec::new();
+        for init in (1..=layers).map(at) {
+            if !desks.last().is_some_and(|last| last.device().is_same(init.device())) {
+                desks.push(init);
+            }
+        }
+        desks
+    }
+}
+
+/// A network on one device, with its loss.
+pub struct Network {
+    scope: ScopeId,
+    front: Box<dyn Front>,
+    blocks: Vec<Arc<dyn Block>>,
+    back: Box<dyn Back>,
+    guide: Guide,
+    loss: Loss,
+}
+
+impl Network {
+    /// Of parts that were made through `init`. `None` for a network without blocks.
+    pub(super) fn new(parts: Parts, init: &Init, loss: Loss) -> Option<Self> {
+        let Parts { front, blocks, back, guides, body } = parts;
+        let guide = guides.into_iter().next()?;
+        Some(Self { scope: init.at(body).scope(), front, blocks, back, guide, loss })
+    }
+
     /// One forward pass.
     ///
     /// # Errors
     /// Shapes that do not fit; those of the device.
-    fn forward(&self, inputs: &Inputs) -> memcore::Result<Output>;
+    pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        let (hidden, past_key_values) = self.body(inputs)?;
+        let logits = self.back.scores(&hidden)?;
+        let loss = training::loss(&self.loss, &logits, &inputs.labels)?;
+        let past_key_values = past_key_values.map_or_else(Vec::new, |cache| cache.take());
+        Ok(Output { loss, logits, past_key_values })
+    }
 
-    /// The parameters, given in the order in which they are moved to the device, in the order of `model.parameters()`. They are the same
-    /// unless a module has parameters beside its parts.
-    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
-        parameters
+    /// The hidden states, and the cache.
+    fn body(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<super::cache::DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let begun = self.front.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.guide))?;
+        let Begun { mut hidden, context, variables } = begun;
+        for block in &self.blocks {
+            hidden = blocks::through(block, hidden, &context, self.guide.options.checkpoint)?;
+        }
+        hidden = self.back.norm(hidden)?;
+        let cache = context.cache.clone();
+        drop(context);
+        drop(variables);
+        Ok((hidden, cache))
     }
 }

@@ -1,19 +1,18 @@
 //! `opt`: `OPTForCausalLM`.
 
-use std::sync::Arc;
-
 use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
-use super::cache::DynamicCache;
+use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::network::{Inputs, Network, Output};
+use super::network::{Back, Begun, Front, Parts, Variables};
 use super::{Options, Sizes, mask};
 use crate::error;
+use crate::models::Places;
 
 /// Rows of the position table that no position uses.
 const OFFSET: usize = 2;
@@ -81,61 +80,56 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(Opt::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let small = Fill::Normal { std: 0.02 };
+        let body = |piece: usize| at(piece).at(BODY);
+        let (last, width) = (1 + self.layers, self.width);
+        let (table, positions) = (self.embedding_width, self.positions + OFFSET);
+        let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, table, small)?;
+        let embed_positions = Embedding::with_fill(&body(0).at("embed_positions"), positions, width, small)?;
+        let projected = table != width;
+        let project =
+            |init: Init, inputs, outputs| projected.then(|| linear(&init, inputs, outputs, false)).transpose();
+        let project_out = project(body(last).at("project_out"), width, table)?;
+        let project_in = project(body(0).at("project_in"), table, width)?;
+        let norm = || LayerNorm::new(&body(last).at("final_layer_norm"), width, 1e-5);
+        let final_layer_norm = self.final_norm.then(norm).transpose()?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, table, self.vocabulary)?;
+        let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, false);
+        Ok(Parts {
+            front: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
+            blocks,
+            back: Box::new(Head { project_out, final_layer_norm, lm_head }),
+            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            body: BODY,
+        })
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
     }
 }
 
-struct Opt {
-    config: Config,
-    scope: ScopeId,
-    embed_tokens: Embedding,
-    embed_positions: Embedding,
-    project_out: Option<Linear>,
-    project_in: Option<Linear>,
-    final_layer_norm: Option<LayerNorm>,
-    layers: Vec<Arc<Layer>>,
-    lm_head: Linear,
-}
+/// All but the output layer.
+const BODY: &str = "model.decoder";
 
 fn linear(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Linear> {
     Linear::with_fill(init, inputs, outputs, bias, Fill::Normal { std: 0.02 })
 }
 
-impl Opt {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let small = Fill::Normal { std: 0.02 };
-        let at = init.at("model").at("decoder");
-        let embed_tokens = Embedding::with_fill(&at.at("embed_tokens"), c.vocabulary, c.embedding_width, small)?;
-        let embed_positions = Embedding::with_fill(&at.at("embed_positions"), c.positions + OFFSET, c.width, small)?;
-        let projected = c.embedding_width != c.width;
-        let project =
-            |name: &str, inputs, outputs| projected.then(|| linear(&at.at(name), inputs, outputs, false)).transpose();
-        let project_out = project("project_out", c.width, c.embedding_width)?;
-        let project_in = project("project_in", c.embedding_width, c.width)?;
-        let final_layer_norm =
-            c.final_norm.then(|| LayerNorm::new(&at.at("final_layer_norm"), c.width, 1e-5)).transpose()?;
-        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
-        let lm_head = layers::lm_head(&init.at("lm_head"), &embed_tokens, c.tied, c.embedding_width, c.vocabulary)?;
-        let (config, scope) = (c.clone(), at.scope());
-        Ok(Self {
-            config,
-            scope,
-            embed_tokens,
-            embed_positions,
-            project_out,
-            project_in,
-            final_layer_norm,
-            layers,
-            lm_head,
-        })
-    }
+struct Embeddings {
+    embed_tokens: Embedding,
+    embed_positions: Embedding,
+    project_in: Option<Linear>,
+}
 
+impl Embeddings {
     /// Positions from the mask: `(cumsum(mask)·mask − 1).long()`, and the mask, of ones in f32 where none is passed.
-    fn positions(&self, inputs: &Inputs) -> Result<(Tensor, Tensor)> {
-        let ids = &inputs.input;
+    fn positions(ids: &Tensor, attention_mask: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
         let (device, dims) = (ids.device(), [ids.dims()[0], ids.dims()[1]]);
-        let mask = match &inputs.attention_mask {
+        let mask = match attention_mask {
             Some(mask) => mask.clone(),
             None => Tensor::from_array(Array::ones(device, &dims, DType::F32)?),
         };
@@ -159,47 +153,50 @@ impl Opt {
         }
         self.embed_positions.forward(&Tensor::from_array(rows))
     }
+}
 
-    fn decoder(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<DynamicCache>>)> {
-        let _scope = context::scope(self.scope);
-        let c = &self.config;
-        let mut embeds = self.embed_tokens.forward(&inputs.input)?;
-        let cache = DynamicCache::wanted(c.use_cache, &c.options);
-        let (_mask, positions) = self.positions(inputs)?;
-        let request = mask::Request {
-            attention: c.options.attention,
-            embeds: &embeds,
-            attention_mask: inputs.attention_mask.as_ref(),
-            cached: cache.is_some(),
-            positions: false,
-        };
-        let context = Context {
-            mask: request.causal()?,
-            cache: cache.clone(),
-            rotary: None,
-            _positions: Some(positions.clone()),
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let mut embeds = self.embed_tokens.forward(ids)?;
+        let cache = guide.and_then(Guide::cache);
+        let (mask, positions) = Self::positions(ids, attention_mask)?;
+        let context = match guide {
+            Some(guide) => Context {
+                mask: guide.mask(&embeds, attention_mask)?,
+                cache,
+                rotary: None,
+                _positions: Some(positions.clone()),
+            },
+            None => Context::default(),
         };
         let position_embeds = self.embedded_positions(&positions)?;
         if let Some(project_in) = &self.project_in {
             embeds = project_in.forward(&embeds)?;
         }
-        let mut hidden = ops::add(&embeds, &position_embeds)?;
-        hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
+        let hidden = ops::add(&embeds, &position_embeds)?;
+        Ok(Begun { hidden, context, variables: Variables(vec![embeds, mask, positions, position_embeds]) })
+    }
+}
+
+struct Head {
+    project_out: Option<Linear>,
+    final_layer_norm: Option<LayerNorm>,
+    lm_head: Linear,
+}
+
+impl Back for Head {
+    fn norm(&self, mut hidden: Tensor) -> Result<Tensor> {
         if let Some(norm) = &self.final_layer_norm {
             hidden = norm.forward(&hidden)?;
         }
         if let Some(project_out) = &self.project_out {
             hidden = project_out.forward(&hidden)?;
         }
-        Ok((hidden, cache))
+        Ok(hidden)
     }
-}
 
-impl Network for Opt {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let (hidden, cache) = self.decoder(inputs)?;
-        let logits = ops::contiguous(&self.lm_head.forward(&hidden)?)?;
-        Output::causal(logits, &inputs.labels, cache)
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        ops::contiguous(&self.lm_head.forward(hidden)?)
     }
 }
 

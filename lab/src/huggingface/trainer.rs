@@ -14,12 +14,14 @@ use memcore::nn::{Init, Parameter};
 use memcore::{Array, DType, Device, Tensor, ops};
 use serde::Serialize;
 
+use super::Pretrained;
 use super::network::{Inputs, Network, Output};
-use super::{InputKind, Pretrained};
-use crate::data::SplitMix64;
 use crate::error::{Error, Result};
+use crate::models::{Architecture, Task};
 use crate::record::Row;
-use crate::training::{Continuation, Failed, Parts, Progress, RunResult, RunSettings, Schedule, Training, Update, run};
+use crate::training::{
+    Continuation, Failed, Parts, Progress, RunResult, RunSettings, Schedule, Source, Training, Update, run,
+};
 
 /// What of the result the script holds until the next one is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -35,10 +37,11 @@ pub enum Keep {
 /// A network in training.
 pub struct Trainer {
     device: Device,
-    network: Box<dyn Network>,
+    network: Network,
     parameters: Vec<Parameter>,
     update: Update,
-    input: InputKind,
+    task: Task,
+    source: Source,
     mask: bool,
     settings: RunSettings,
     keep: Keep,
@@ -63,15 +66,16 @@ impl Trainer {
         }
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
-        let network = model.build(&init)?;
-        let parameters = network.optimizer_order(init.parameters());
+        let network = model.network(&init)?;
+        let parameters = model.optimizer_order(init.parameters());
         let update = Update::new(settings, Some(parameters.clone()))?;
         let mut trainer = Self {
             device: device.clone(),
             network,
             parameters,
             update,
-            input: model.input(),
+            task: model.task(),
+            source: Source::Renewed { seed: settings.seed },
             mask: model.options().attention_mask,
             settings: settings.clone(),
             keep,
@@ -159,46 +163,21 @@ impl Trainer {
     /// Synthetic data; on a device that computes nothing only their sizes.
     fn batch(&self, number: usize) -> Result<Inputs> {
         let _op = memcore::context::op("to>_to_copy");
-        let batch = self.settings.batch;
-        let seed = self.settings.seed.wrapping_add(number as u64);
-        match self.input {
-            InputKind::Tokens { length, vocabulary } => {
-                let dims = [batch, length];
-                let input = self.indices(&dims, vocabulary, seed)?;
-                let mask = if self.mask { Some(self.ones(&dims)?) } else { None };
-                Ok(Inputs { input, attention_mask: mask, labels: self.indices(&dims, vocabulary, seed)? })
-            }
-            InputKind::Image { channels, size, classes } => {
-                let dims = [batch, channels, size, size];
-                let pixels = Array::empty_as(&self.device, &dims, self.settings.precision.dtype(), Category::Input)?;
-                if self.device.computes() {
-                    let mut generator = SplitMix64::new(seed);
-                    let values: Vec<f32> = (0..pixels.numel()).map(|_| 2.0 * generator.next_f32() - 1.0).collect();
-                    memcore::nn::write_f32(&pixels, &values)?;
-                }
-                let labels = self.indices(&[batch], classes, seed)?;
-                Ok(Inputs { input: Tensor::from_array(pixels), attention_mask: None, labels })
-            }
-        }
+        let (device, dtype) = (&self.device, self.settings.precision.dtype());
+        let data = self.source.batch(&self.task, self.settings.batch, number, device.computes())?;
+        let input = data.upload_inputs(device, dtype)?;
+        let attention_mask = if self.mask { Some(ones(device, input.dims())?) } else { None };
+        Ok(Inputs { input, attention_mask, labels: data.upload_targets(device, dtype)? })
     }
+}
 
-    fn indices(&self, dims: &[usize], below: usize, seed: u64) -> Result<Tensor> {
-        let array = Array::empty_as(&self.device, dims, DType::I64, Category::Input)?;
-        if self.device.computes() {
-            let mut generator = SplitMix64::new(seed);
-            let values: Vec<i64> = (0..array.numel()).map(|_| generator.below(below.max(1) as u64) as i64).collect();
-            array.write(&values)?;
-        }
-        Ok(Tensor::from_array(array))
+/// A mask that hides nothing.
+fn ones(device: &Device, dims: &[usize]) -> Result<Tensor> {
+    let array = Array::empty_as(device, dims, DType::I64, Category::Input)?;
+    if device.computes() {
+        array.write(&vec![1i64; array.numel()])?;
     }
-
-    fn ones(&self, dims: &[usize]) -> Result<Tensor> {
-        let array = Array::empty_as(&self.device, dims, DType::I64, Category::Input)?;
-        if self.device.computes() {
-            array.write(&vec![1i64; array.numel()])?;
-        }
-        Ok(Tensor::from_array(array))
-    }
+    Ok(Tensor::from_array(array))
 }
 
 /// Trains a network from its first to its last step on synthetic data, calling `progress` after each; a break stops the run and keeps what was
@@ -244,7 +223,8 @@ impl Training for Trainer {
     /// These networks have no buffers that a file holds.
     fn parts(&mut self) -> Parts<'_> {
         Parts {
-            device: &self.device,
+            devices: vec![&self.device],
+            copies: &[],
             parameters: &self.parameters,
             buffers: &[],
             update: &mut self.update,

@@ -1,7 +1,5 @@
 //! `vit`: `ViTForImageClassification`.
 
-use std::sync::Arc;
-
 use memcore::backend::kernel::Conv2dGeometry;
 use memcore::memory::ScopeId;
 use memcore::nn::{Conv2d, Dropout, Fill, Init, LayerNorm, Linear, Module, Parameter};
@@ -10,11 +8,13 @@ use serde_json::Value;
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
+use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::Activation;
-use super::network::{Inputs, Network, Output};
-use super::{Options, Sizes, loss};
+use super::network::{Back, Begun, Front, Parts, Variables};
+use super::{Options, Sizes};
 use crate::error;
+use crate::models::Places;
 
 /// What its configuration says.
 #[derive(Clone, Debug)]
@@ -81,56 +81,51 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn build(&self, init: &Init) -> Result<Box<dyn Network>> {
-        Ok(Box::new(Vit::new(init, self)?))
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let last = 1 + self.layers;
+        let norm = LayerNorm::new(&body(last).at("layernorm"), self.width, self.eps)?;
+        let classifier = Linear::with_fill(&at(last).at("classifier"), self.width, self.classes, true, SMALL)?;
+        let guide = |_: &Init| Guide::encoder(&self.options);
+        Ok(Parts {
+            front: Box::new(embeddings),
+            blocks,
+            back: Box::new(Head { norm, classifier }),
+            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            body: BODY,
+        })
     }
+}
+
+/// All but the classifier.
+const BODY: &str = "vit";
+
+/// The parameters, given in the order in which they are moved to the device, as `model.parameters()` has them: a module's own come before those
+/// of its parts, class token and positions before the patches' projection.
+pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> {
+    if parameters.len() >= 4 {
+        parameters[..4].rotate_left(2);
+    }
+    parameters
 }
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
 
-struct Vit {
-    config: Config,
-    scope: ScopeId,
-    embeddings: Embeddings,
-    layers: Vec<Arc<Layer>>,
+struct Head {
     norm: LayerNorm,
     classifier: Linear,
 }
 
-impl Vit {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let at = init.at("vit");
-        let embeddings = Embeddings::new(&at.at("embeddings"), c)?;
-        let layers = blocks::stack(c.layers, |i| Layer::new(&at.at("layers").at(i), c))?;
-        let norm = LayerNorm::new(&at.at("layernorm"), c.width, c.eps)?;
-        let classifier = Linear::with_fill(&init.at("classifier"), c.width, c.classes, true, SMALL)?;
-        Ok(Self { config: c.clone(), scope: at.scope(), embeddings, layers, norm, classifier })
-    }
-
-    fn model(&self, pixels: &Tensor) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let embedded = self.embeddings.forward(pixels)?;
-        let checkpointed = self.config.options.checkpoint;
-        let hidden = blocks::through(&self.layers, embedded.clone(), &Context::default(), checkpointed)?;
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
         self.norm.forward(&hidden)
     }
-}
 
-impl Network for Vit {
-    fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let hidden = self.model(&inputs.input)?;
-        let first = ops::select(&hidden, 1, 0)?;
-        let logits = self.classifier.forward(&first)?;
-        let loss = loss::flat_cross_entropy(&logits, &inputs.labels)?;
-        Ok(Output { loss, logits, past_key_values: Vec::new() })
-    }
-
-    /// A module's own parameters come before those of its parts: class token and positions before the patches' projection.
-    fn optimizer_order(&self, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
-        if parameters.len() >= 4 {
-            parameters[..4].rotate_left(2);
-        }
-        parameters
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        let first = ops::select(hidden, 1, 0)?;
+        self.classifier.forward(&first)
     }
 }
 
@@ -155,7 +150,7 @@ impl Embeddings {
         })
     }
 
-    fn forward(&self, pixels: &Tensor) -> Result<Tensor> {
+    fn embedded(&self, pixels: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = {
             let patches = self.projection.forward(pixels)?;
@@ -168,6 +163,13 @@ impl Embeddings {
         hidden = ops::cat(&[&cls_tokens, &hidden], 1)?;
         hidden = ops::add(&hidden, self.positions.tensor())?;
         self.dropout.forward(&hidden)
+    }
+}
+
+impl Front for Embeddings {
+    fn forward(&self, pixels: &Tensor, _: Option<&Tensor>, _: Option<&Guide>) -> Result<Begun> {
+        let embedded = self.embedded(pixels)?;
+        Ok(Begun { hidden: embedded.clone(), context: Context::default(), variables: Variables(vec![embedded]) })
     }
 }
 

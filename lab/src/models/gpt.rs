@@ -3,7 +3,8 @@
 use memcore::context;
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::{
-    AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Sequential,
+    AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Parameter,
+    Sequential,
 };
 use memcore::ops;
 use memcore::{Array, DType, Tensor};
@@ -131,12 +132,14 @@ impl Architecture for GptArchitecture {
     }
 
     fn indivisible(&self) -> Option<&'static str> {
-        self.config.tied.then_some("its output layer shares the token table, which would lie on another device")
+        None
     }
 
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         let c = &self.config;
-        let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(Front::new(&at(0), c)?)];
+        let front = Front::new(&at(0), c)?;
+        let table = front.tokens.weight.clone();
+        let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(front)];
         let blocks = Blocks::pieces(&self.recompute, 1, c.layers, |piece, block| {
             Block::new(&at(piece).at("blocks").at(block), c)
         })?;
@@ -152,10 +155,19 @@ impl Architecture for GptArchitecture {
         }
         let back = at(pieces.len());
         let norm = LayerNorm::new(&back.at("lnf"), c.width, 1e-5)?;
-        let head = Linear::new(&back.at("head"), c.width, c.vocabulary, false)?;
+        let head = head(&back.at("head"), c, &table)?;
         pieces.push(Box::new(Sequential::of(vec![Box::new(norm), Box::new(head)])));
         Ok(pieces)
     }
+
+    fn shares_ends(&self) -> bool {
+        self.config.tied
+    }
+}
+
+/// The output layer: with weights of its own, or those of the token table.
+fn head(init: &Init, c: &GptConfig, table: &Parameter) -> memcore::Result<Linear> {
+    if c.tied { Ok(Linear::tied(init, &init.shared(table)?)) } else { Linear::new(init, c.width, c.vocabulary, false) }
 }
 
 /// Indices to vectors: a row for the token and one for the position.
@@ -230,11 +242,7 @@ impl Gpt {
             (0..c.layers).map(|i| Block::new(&init.at("blocks").at(i), &c)).collect();
         let blocks = Blocks::new(blocks?, recompute);
         let norm = LayerNorm::new(&init.at("lnf"), c.width, 1e-5)?;
-        let head = if c.tied {
-            Linear::tied(&init.at("head"), &front.tokens.weight)
-        } else {
-            Linear::new(&init.at("head"), c.width, c.vocabulary, false)?
-        };
+        let head = head(&init.at("head"), &c, &front.tokens.weight)?;
         let mask = causal_mask(init, c.sequence)?;
         Ok(Self { scope: init.scope(), front, blocks, norm, head, mask })
     }

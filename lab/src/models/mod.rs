@@ -13,7 +13,7 @@ mod vgg;
 
 pub use gpt::GptConfig;
 pub(crate) use gpt::causal_mask;
-pub(crate) use pieces::values_by_piece;
+pub(crate) use pieces::{Measured, measured};
 pub use recompute::Recompute;
 
 use memcore::nn::{Init, ListSlot, Module, Parameter, Training, VariableSlot};
@@ -44,6 +44,11 @@ pub enum Loss {
     /// Logits against class indices. For tokens: at every position.
     CrossEntropy {
         /// Number of classes.
+        classes: usize,
+    },
+    /// Logits at every position against the token that follows there; the last position has none.
+    NextToken {
+        /// Number of different tokens.
         classes: usize,
     },
     /// Values against values of these sizes per example.
@@ -143,12 +148,24 @@ pub trait Architecture: Send + Sync {
     }
 
     /// The network as a chain of pieces, each of which lies on one device: the result of one is the next one's input. A piece's parameters are
-    /// made through what `at` gives for its number; they are the same, in the same order, as [`build`](Self::build) makes.
+    /// made through what `at` gives for its number; they are the same, in the same order, as [`build`](Self::build) makes, save
+    /// for copies of what the [ends share](Self::shares_ends).
     ///
     /// # Errors
     /// As [`build`](Self::build).
     fn pieces(&self, _at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         Ok(Vec::new())
+    }
+
+    /// Whether the last piece computes with a parameter of the first one: tied embeddings. Where the two lie on different devices, each has
+    /// it ([`Init::shared`]).
+    fn shares_ends(&self) -> bool {
+        false
+    }
+
+    /// The parameters, given in the order of their creation, in the order of PyTorch's `model.parameters()`.
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        parameters
     }
 }
 

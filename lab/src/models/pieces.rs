@@ -4,27 +4,44 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use memcore::backend::Meta;
-use memcore::nn::Init;
+use memcore::nn::{Init, Parameter};
 use memcore::{DType, Device};
 
 use super::Architecture;
 use crate::error::Result;
 
-/// Number of values of each parameter, by piece; a network that is no chain of pieces is one piece. Found by building it without values.
+/// The parameters of a network that is built as a chain of pieces, or as one piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// How many pieces there are.
+    pub(crate) pieces: usize,
+    /// Piece and number of values of each parameter, in the order of their creation.
+    pub(crate) parameters: Vec<(usize, usize)>,
+    /// The same of those that a piece computes with and another one has, were each piece on a device of its own.
+    pub(crate) copies: Vec<(usize, usize)>,
+}
+
+impl Measured {
+    /// Whether each piece's parameters are made before the next one's.
+    pub(crate) fn in_order(&self) -> bool {
+        self.parameters.is_sorted_by_key(|(piece, _)| *piece)
+    }
+}
+
+/// Measures a network by building it without values, each piece on a device of its own.
 ///
 /// # Errors
 /// Sizes that do not fit.
-pub(crate) fn values_by_piece(architecture: &dyn Architecture) -> Result<Vec<Vec<usize>>> {
-    let nowhere = Device::builder(Arc::new(Meta::default())).build();
-    let init = Init::new(&nowhere, DType::F32, 0);
-    // How many parameters there were when each piece was begun.
-    let begun: RefCell<Vec<usize>> = RefCell::default();
+pub(crate) fn measured(architecture: &dyn Architecture) -> Result<Measured> {
+    let device = || Device::builder(Arc::new(Meta::default())).build();
+    let init = Init::new(&device(), DType::F32, 0);
+    let devices: RefCell<Vec<Device>> = RefCell::default();
     let at = |piece: usize| {
-        let mut begun = begun.borrow_mut();
-        let so_far = init.parameters().len();
-        let known = begun.len().max(piece + 1);
-        begun.resize(known, so_far);
-        init.clone()
+        let mut devices = devices.borrow_mut();
+        while devices.len() <= piece {
+            devices.push(device());
+        }
+        init.on(&devices[piece])
     };
     let pieces = match architecture.indivisible() {
         None => architecture.pieces(&at)?.len(),
@@ -33,9 +50,13 @@ pub(crate) fn values_by_piece(architecture: &dyn Architecture) -> Result<Vec<Vec
             1
         }
     };
-    let values: Vec<usize> = init.parameters().iter().map(|parameter| parameter.array().numel()).collect();
-    let mut begun = begun.into_inner();
-    begun.resize(pieces, values.len());
-    let ends = begun.iter().skip(1).copied().chain([values.len()]);
-    Ok(begun.iter().zip(ends).map(|(start, end)| values[*start..end].to_vec()).collect())
+    let devices = devices.borrow();
+    let sized = |parameter: &Parameter| {
+        let array = parameter.array();
+        let piece = devices.iter().position(|device| array.device().is_same(device));
+        (piece.unwrap_or(0), array.numel())
+    };
+    let parameters = init.parameters().iter().map(sized).collect();
+    let copies = init.copies().iter().map(|copied| sized(&copied.copy)).collect();
+    Ok(Measured { pieces, parameters, copies })
 }

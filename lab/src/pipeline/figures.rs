@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use crate::record::{Account, Row};
+use crate::training::Accuracy;
 
 /// What one device held and moved.
 #[derive(Clone, Debug)]
 pub struct StageFigures {
     /// Numbers of the network's pieces that lie there.
     pub pieces: Range<usize>,
-    /// Number of trained values.
+    /// Number of trained values there, copies of other devices' among them.
     pub parameters: u64,
     /// Bytes of the parameters.
     pub parameter_bytes: u64,
@@ -36,10 +37,14 @@ pub struct StageFigures {
 pub struct PipelineResult {
     /// One per device, in the order of the network.
     pub stages: Vec<StageFigures>,
+    /// Number of trained values of the network.
+    pub parameters: u64,
     /// One loss per optimizer step (the mean of its micro-batches); empty on devices that compute nothing.
     pub losses: Vec<f64>,
     /// Milliseconds of each step; empty on devices that compute nothing. The devices work one after the other here.
     pub ms_per_step: Vec<f64>,
+    /// Share of test examples that the trained network classifies right, where there are some.
+    pub accuracy: Option<Accuracy>,
     /// Whether it was stopped before the last step.
     pub interrupted: bool,
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use memcore::memory::Category;
-use memcore::nn::{Init, Module, Parameter, Sequential, Training};
-use memcore::{DType, Device, Tensor, ops};
+use memcore::nn::{Copied, Init, Module, Parameter, Sequential, Training};
+use memcore::{Array, DType, Device, Tensor, ops};
 
 use super::cut::Cut;
 use crate::error::{Error, Result};
-use crate::models::{Architecture, values_by_piece};
+use crate::models::{Architecture, measured};
 
 /// A device and the pieces of the network that lie on it.
 pub(super) struct Stage {
@@ -16,6 +16,7 @@ pub(super) struct Stage {
     /// Numbers of the pieces.
     pub(super) pieces: Range<usize>,
     modules: Sequential,
+    /// What its optimizer steps.
     pub(super) parameters: Vec<Parameter>,
     /// Micro-batches whose activations are held, and the most there were.
     in_flight: usize,
@@ -26,7 +27,20 @@ pub(super) struct Stage {
     pub(super) gradient_bytes: u64,
 }
 
-/// Builds a network over `devices`. Also returns the switch between training and evaluation.
+/// A network over devices.
+pub(super) struct Built {
+    pub(super) stages: Vec<Stage>,
+    /// In the order of PyTorch's `model.parameters()`.
+    pub(super) parameters: Vec<Parameter>,
+    /// Those that two devices have.
+    pub(super) copies: Vec<Copied>,
+    /// Running statistics and the like, with their paths.
+    pub(super) buffers: Vec<(String, Array)>,
+    /// The switch between training and evaluation.
+    pub(super) training: Training,
+}
+
+/// Builds a network over `devices`.
 ///
 /// # Errors
 /// [`Error::Usage`] for a network that cannot be split, for a cut where none can be; those of the devices.
@@ -36,34 +50,42 @@ pub(super) fn build(
     cut: &Cut,
     dtype: DType,
     seed: u64,
-) -> Result<(Vec<Stage>, Training)> {
+) -> Result<Built> {
     if let Some(reason) = architecture.indivisible().filter(|_| devices.len() > 1) {
         return Err(Error::usage("--devices", format!("{} cannot be split: {reason}", architecture.name())));
     }
     let Some(first) = devices.first() else { return Err(Error::usage("--devices", "one device at least is needed")) };
     let init = Init::new(first, dtype, seed);
-    if architecture.indivisible().is_some() {
-        let module = Sequential::of(vec![architecture.build(&init)?]);
-        return Ok((vec![Stage::new(first, 0..1, module, init.parameters())], init.training()));
-    }
-    let ranges = cut.stages(&piece_bytes(architecture)?, devices.len())?;
-    let device_of = |piece: usize| {
-        let stage = ranges.iter().position(|range| range.contains(&piece));
-        stage.and_then(|stage| devices.get(stage)).unwrap_or(first)
+    let (ranges, mut pieces) = if architecture.indivisible().is_some() {
+        (std::iter::once(0..1).collect(), vec![architecture.build(&init)?].into_iter())
+    } else {
+        let ranges = cut.stages(&piece_bytes(architecture)?, devices.len())?;
+        let device_of = |piece: usize| {
+            let stage = ranges.iter().position(|range| range.contains(&piece));
+            stage.and_then(|stage| devices.get(stage)).unwrap_or(first)
+        };
+        let pieces = architecture.pieces(&|piece| init.on(device_of(piece)))?.into_iter();
+        (ranges, pieces)
     };
-    let mut pieces = architecture.pieces(&|piece| init.on(device_of(piece)))?.into_iter();
+    let (parameters, copies) = (architecture.optimizer_order(init.parameters()), init.copies());
     let stages = devices.iter().zip(&ranges).map(|(device, range)| {
         let modules = Sequential::of(pieces.by_ref().take(range.len()).collect());
-        let parameters = init.parameters().into_iter().filter(|p| p.array().device().is_same(device)).collect();
-        Stage::new(device, range.clone(), modules, parameters)
+        let all = parameters.iter().chain(copies.iter().map(|copied| &copied.copy));
+        let own = all.filter(|parameter| parameter.array().device().is_same(device)).cloned().collect();
+        Stage::new(device, range.clone(), modules, own)
     });
-    Ok((stages.collect(), init.training()))
+    let (stages, buffers, training) = (stages.collect(), init.buffers(), init.training());
+    Ok(Built { stages, parameters, copies, buffers, training })
 }
 
-/// Bytes of each piece's parameters in float32.
+/// Bytes of what each piece has of parameters, in float32.
 fn piece_bytes(architecture: &dyn Architecture) -> Result<Vec<u64>> {
-    let pieces = values_by_piece(architecture)?;
-    Ok(pieces.iter().map(|values| 4 * values.iter().sum::<usize>() as u64).collect())
+    let measured = measured(architecture)?;
+    let mut bytes = vec![0; measured.pieces];
+    for (piece, values) in measured.parameters.iter().chain(&measured.copies) {
+        bytes[*piece] += 4 * *values as u64;
+    }
+    Ok(bytes)
 }
 
 impl Stage {

@@ -4,17 +4,22 @@ use std::ops::ControlFlow;
 
 use memcore::amp::Autocast;
 use memcore::memory::Category;
-use memcore::nn::Parameter;
-use memcore::{Device, Tensor, context, ops};
+use memcore::nn::{Copied, Parameter};
+use memcore::{Array, Device, Tensor, context, ops};
 
 use super::cut::Cut;
 use super::figures::{PipelineResult, StageFigures};
+use super::joint::{self, Joint};
 use super::schedule::{Pass, Schedule, Work};
-use super::stage::{self, Stage};
+use super::stage::{self, Built, Stage};
+use crate::data::Split;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
 use crate::record::{Account, Row};
-use crate::training::{self, Failed, Partial, Progress, RunSettings, Source, Steps, Update};
+use crate::training::{
+    self, Accuracy, Continuation, Failed, Partial, Parts, Progress, RunSettings, Source, Steps, Update, data_name,
+    evaluate_with,
+};
 
 /// How a split run goes.
 #[derive(Clone, Debug)]
@@ -43,15 +48,6 @@ impl PipelineSettings {
             );
             return Err(Error::usage("--micro-batches", problem));
         }
-        if self.run.precision.scales_loss() {
-            let problem = "autocast-fp16 scales the loss, and whether a step is skipped is one decision over all devices, which \
-                           split runs do not make; autocast-bf16 needs no scale";
-            return Err(Error::usage("--precision", problem));
-        }
-        if self.run.clip_grad_norm.is_some() {
-            let problem = "the norm is one over the gradients of all devices, which split runs do not take";
-            return Err(Error::usage("--clip-grad-norm", problem));
-        }
         if self.run.schedule != training::Schedule::default() {
             let problem = "the model file has an order of phases of its own; a split run has that of --schedule";
             return Err(Error::usage("--devices", problem));
@@ -63,7 +59,12 @@ impl PipelineSettings {
 /// A split network in training.
 pub struct PipelineTrainer {
     stages: Vec<Stage>,
-    updates: Vec<Update>,
+    /// All parameters, in the order of PyTorch's `model.parameters()`.
+    parameters: Vec<Parameter>,
+    copies: Vec<Copied>,
+    buffers: Vec<(String, Array)>,
+    training: memcore::nn::Training,
+    update: Update,
     settings: PipelineSettings,
     source: Source,
     task: Task,
@@ -73,6 +74,8 @@ pub struct PipelineTrainer {
     /// Per micro-batch: what the last stage that had it gave, or its loss.
     waiting: Vec<Option<Tensor>>,
     rows: Vec<Vec<Row>>,
+    /// By device, the highest of the phases since the last row.
+    peaks_since_row: Vec<u64>,
 }
 
 /// What a pass reads.
@@ -99,11 +102,15 @@ impl PipelineTrainer {
         }
         devices.iter().for_each(|device| device.phase("model"));
         let run = &settings.run;
-        let (stages, _training) = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
-        let updates: Result<Vec<Update>> =
-            stages.iter().map(|stage| Update::new(run, Some(stage.parameters.clone()))).collect();
+        let built = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
+        let Built { stages, parameters, copies, buffers, training } = built;
+        let joint = Joint::new(&run.optimizer, &stages, parameters.clone(), copies.clone())?;
         let mut trainer = Self {
-            updates: updates?,
+            parameters,
+            copies,
+            buffers,
+            training,
+            update: Update::with(run, Some(Box::new(joint))),
             order: settings.schedule.order(stages.len(), settings.micro_batches),
             settings: settings.clone(),
             source,
@@ -112,24 +119,39 @@ impl PipelineTrainer {
             target: None,
             waiting: (0..settings.micro_batches).map(|_| None).collect(),
             rows: vec![Vec::new(); stages.len()],
+            peaks_since_row: vec![0; stages.len()],
             stages,
         };
         trainer.row("model");
         Ok(trainer)
     }
 
-    /// The parameters of all stages, in the order of the network.
-    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
-        self.stages.iter().flat_map(|stage| &stage.parameters)
+    /// The parameters of the network, in the order of PyTorch's `model.parameters()`.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
     }
 
-    fn phase(&self, name: &str) {
-        self.stages.iter().for_each(|stage| stage.device.phase(name));
+    /// The rows taken so far, by device.
+    pub fn rows(&self) -> &[Vec<Row>] {
+        &self.rows
+    }
+
+    fn phase(&mut self, name: &str) {
+        (0..self.stages.len()).for_each(|stage| self.phase_of(stage, name));
+    }
+
+    /// A device's own peak starts anew with each phase; a row has that of all since the one before it.
+    fn phase_of(&mut self, stage: usize, name: &str) {
+        let device = &self.stages[stage].device;
+        self.peaks_since_row[stage] = self.peaks_since_row[stage].max(device.take_phase_peak());
+        device.phase(name);
     }
 
     fn row(&mut self, label: &str) {
-        for (stage, rows) in self.stages.iter().zip(&mut self.rows) {
-            rows.push(Row::take(&stage.device, label));
+        for ((stage, rows), peak) in self.stages.iter().zip(&mut self.rows).zip(&mut self.peaks_since_row) {
+            let mut row = Row::take(&stage.device, label);
+            row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(peak));
+            rows.push(row);
         }
     }
 
@@ -147,7 +169,7 @@ impl PipelineTrainer {
             self.row(&format!("{place}input"));
             if time == 0 {
                 self.phase("zero_grad");
-                self.updates.iter().try_for_each(Update::zero_grad)?;
+                self.update.zero_grad()?;
                 self.row(&format!("s{step}.zero_grad"));
             }
             for work in 0..self.order.len() {
@@ -157,8 +179,13 @@ impl PipelineTrainer {
             }
             self.row(&format!("{place}passes"));
         }
+        if !self.copies.is_empty() {
+            self.phase("all_reduce");
+            joint::add_up(&self.copies)?;
+        }
         self.phase("step");
-        self.updates.iter_mut().try_for_each(Update::step)?;
+        self.update.step()?;
+        self.update.rescale()?;
         self.row(&format!("s{step}.step"));
         self.stages.iter().try_for_each(|stage| stage.device.synchronize())?;
         Ok(total)
@@ -189,7 +216,7 @@ impl PipelineTrainer {
     fn work(&mut self, Work { micro, pass }: Work) -> Result<Option<f64>> {
         match pass {
             Pass::Forward { stage } => {
-                self.stages[stage].device.phase("forward");
+                self.phase_of(stage, "forward");
                 self.forward(stage, micro)?;
                 self.stages[stage].begun();
                 Ok(None)
@@ -197,7 +224,7 @@ impl PipelineTrainer {
             Pass::Backward => {
                 self.phase("backward");
                 let loss = taken(self.waiting[micro].take())?;
-                loss.backward(false)?;
+                self.update.backward(&loss)?;
                 self.stages.iter_mut().for_each(Stage::ended);
                 Ok(if loss.device().computes() { Some(loss.item()?) } else { None })
             }
@@ -219,13 +246,41 @@ impl PipelineTrainer {
         Ok(if parts > 1 { ops::div_scalar(&loss, parts as f64)? } else { loss })
     }
 
+    /// How many test examples are classified right, where there are some.
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        let Source::Dataset { data, .. } = &self.source else { return Ok(None) };
+        let Some(first) = self.stages.first() else { return Ok(None) };
+        self.training.set(false);
+        let accuracy = evaluate_with(&self.task, data, Split::Test, self.settings.run.batch, |batch| {
+            let mut x = batch.upload_inputs(&first.device, self.settings.run.precision.dtype())?;
+            for stage in &self.stages {
+                x = stage.forward(x)?;
+            }
+            Ok(x)
+        });
+        self.training.set(true);
+        accuracy
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            devices: self.stages.iter().map(|stage| &stage.device).collect(),
+            parameters: &self.parameters,
+            copies: &self.copies,
+            buffers: &self.buffers,
+            update: &mut self.update,
+            settings: &self.settings.run,
+            data: data_name(&self.source),
+        }
+    }
+
     /// Lets everything go, and says what each device had. A last row is `end`.
     pub fn finish(self) -> Vec<StageFigures> {
-        let Self { stages, updates, input, target, waiting, mut rows, .. } = self;
+        let Self { stages, update, input, target, waiting, mut rows, parameters, copies, buffers, .. } = self;
         let devices: Vec<Device> = stages.iter().map(|stage| stage.device.clone()).collect();
         let mut figures: Vec<StageFigures> =
             stages.iter().zip(&mut rows).map(|(stage, rows)| of_stage(stage, std::mem::take(rows))).collect();
-        drop((waiting, stages, updates, input, target));
+        drop((waiting, stages, parameters, copies, buffers, update, input, target));
         for (device, figures) in devices.iter().zip(&mut figures) {
             figures.rows.push(Row::take(device, "end"));
         }
@@ -261,12 +316,41 @@ pub fn train(
     source: Source,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<PipelineResult, Failed> {
+    train_from(architecture, devices, settings, source, &mut Continuation::default(), progress)
+}
+
+/// The same, with a beginning from a file, or with what the next run needs to go on. The file is the one that a run on one device writes, and
+/// has besides the random state of each further device.
+///
+/// # Errors
+/// As [`train`] and [`training::train_from`](crate::training::train_from).
+pub fn train_from(
+    architecture: &dyn Architecture,
+    devices: &[Device],
+    settings: &PipelineSettings,
+    source: Source,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<PipelineResult, Failed> {
+    devices.iter().try_for_each(|device| continuation.check(device))?;
     let mut trainer = PipelineTrainer::new(architecture, devices, settings, source)?;
-    let (Steps { losses, ms_per_step, interrupted }, failure) =
-        Steps::take(settings.run.steps, progress, |step| trainer.step(step));
+    let first = continuation.first_step(&mut trainer.parts())?;
+    if continuation.resumes() {
+        trainer.row("resume");
+    }
+    let mut done = 0;
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.run.steps, progress, |step| {
+        let loss = trainer.step(first + step)?;
+        done = step + 1;
+        Ok(loss)
+    });
     if let Some(error) = failure {
         let partial = Partial { rows: Vec::new(), losses, ms_per_step };
         return Err(Failed { error, partial: Box::new(partial) });
     }
-    Ok(PipelineResult { stages: trainer.finish(), losses, ms_per_step, interrupted })
+    continuation.end(&trainer.parts(), first + done)?;
+    let computes = devices.iter().all(Device::computes);
+    let accuracy = if computes && !interrupted { trainer.accuracy()? } else { None };
+    let parameters = trainer.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum();
+    Ok(PipelineResult { stages: trainer.finish(), parameters, losses, ms_per_step, accuracy, interrupted })
 }

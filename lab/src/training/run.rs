@@ -4,18 +4,17 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use memcore::backend::Overhead;
-use memcore::backend::kernel::Reduction;
 use memcore::memory::{PeakComposition, Rings, Usage};
-use memcore::{Device, NoGrad, Tensor, ops};
+use memcore::{Device, NoGrad, Tensor};
 use serde::Serialize;
 
 use super::checkpoint::{Continuation, Parts};
 use super::settings::RunSettings;
-use super::source::{Source, from_dataset};
+use super::source::{Batch, Source, from_dataset};
 use super::trainer::Trainer;
 use crate::data::{Dataset, Split};
 use crate::error::{Error, Result};
-use crate::models::{Architecture, Input, Loss, Model};
+use crate::models::{Architecture, Input, Loss, Model, Task};
 use crate::record::Row;
 
 /// What is known after each step, for progress and for stopping.
@@ -108,22 +107,6 @@ impl Accuracy {
     pub fn share(self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
     }
-}
-
-/// The loss of a result against its targets, averaged.
-///
-/// # Errors
-/// Shapes that do not fit; those of the device.
-pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
-    Ok(match loss {
-        Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean)?,
-        Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {
-            let rows = output.numel() / classes.max(&1);
-            let logits = ops::view(output, &[rows, *classes])?;
-            ops::cross_entropy(&logits, &ops::view(target, &[rows])?, Reduction::Mean)?
-        }
-        Loss::CrossEntropy { .. } | Loss::Reversal { .. } => ops::cross_entropy(output, target, Reduction::Mean)?,
-    })
 }
 
 /// What the steps of a run gave.
@@ -231,7 +214,7 @@ pub(crate) fn run<T: Training>(
     continuation: &mut Continuation<'_>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
-    let first = continuation.first_step(device, &mut trainer.parts())?;
+    let first = continuation.first_step(&mut trainer.parts())?;
     if continuation.resumes() {
         trainer.row("resume");
     }
@@ -266,7 +249,26 @@ pub fn evaluate(
     split: Split,
     settings: &RunSettings,
 ) -> Result<Option<Accuracy>> {
-    let (Loss::CrossEntropy { classes }, Input::Values(_)) = (&model.task.loss, &model.task.input) else {
+    model.training.set(false);
+    let accuracy = evaluate_with(&model.task, data, split, settings.batch, |batch| {
+        Ok(model.module.forward(&batch.upload_inputs(device, settings.precision.dtype())?)?)
+    });
+    model.training.set(true);
+    accuracy
+}
+
+/// The same for anything that gives logits for a batch, and does not train meanwhile.
+///
+/// # Errors
+/// Those of `logits`; data that do not fit.
+pub(crate) fn evaluate_with(
+    task: &Task,
+    data: &Dataset,
+    split: Split,
+    batch: usize,
+    mut logits: impl FnMut(&Batch) -> Result<Tensor>,
+) -> Result<Option<Accuracy>> {
+    let (Loss::CrossEntropy { classes }, Input::Values(_)) = (&task.loss, &task.input) else {
         return Ok(None);
     };
     let examples = data.split(split);
@@ -274,18 +276,15 @@ pub fn evaluate(
         return Ok(None);
     }
     let _no_grad = NoGrad::new();
-    model.training.set(false);
     let mut accuracy = Accuracy { right: 0, of: 0 };
-    for indices in examples.chunks(settings.batch.max(1)) {
-        let batch = from_dataset(data, &model.task, indices)?;
-        let logits =
-            model.module.forward(&batch.upload_inputs(device, settings.precision.dtype())?)?.array().to_f64()?;
+    for indices in examples.chunks(batch.max(1)) {
+        let batch = from_dataset(data, task, indices)?;
+        let logits = logits(&batch)?.array().to_f64()?;
         for (row, &class) in logits.chunks(*classes).zip(batch.classes()) {
             let best = row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
             accuracy.right += usize::from(best as i64 == class);
             accuracy.of += 1;
         }
     }
-    model.training.set(true);
     Ok(Some(accuracy))
 }

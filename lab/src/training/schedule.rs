@@ -143,6 +143,15 @@ impl Schedule {
         Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
     }
 
+    /// The usual one of a program that lets go of the network's result as soon as its loss is there: `loss = model(**b).loss`. No row is taken
+    /// between the two.
+    pub fn keeping_the_loss() -> Self {
+        let mut schedule = Self::default();
+        let behind = schedule.order.iter().position(|phase| *phase == Phase::Loss).map_or(0, |loss| loss + 1);
+        schedule.order.insert(behind, Phase::Del);
+        schedule
+    }
+
     /// A schedule from the names of its phases, with a row after each but `exit_autocast`.
     ///
     /// # Errors

@@ -40,6 +40,11 @@ pub enum Source {
         /// Seed of the values.
         seed: u64,
     },
+    /// Another random batch in every step, where tokens are their own labels: what networks of the `transformers` library are trained on here.
+    Renewed {
+        /// Seed of the values.
+        seed: u64,
+    },
     /// Examples of a data set, in an order drawn anew for each epoch.
     Dataset {
         /// The examples.
@@ -60,6 +65,7 @@ impl Source {
                 Loss::Reversal { .. } => reversal(task, batch, seed.wrapping_add((step as u64) << 8), values),
                 _ => synthetic(task, batch, *seed, values),
             }),
+            Source::Renewed { seed } => Ok(renewed(task, batch, seed.wrapping_add(step as u64), values)),
             Source::Dataset { data, seed } => {
                 let indices = epoch_indices(data, *seed, batch, step)?;
                 from_dataset(data, task, &indices)
@@ -117,6 +123,19 @@ fn with_batch(batch: usize, dims: &[usize]) -> Vec<usize> {
     std::iter::once(batch).chain(dims.iter().copied()).collect()
 }
 
+/// Values or tokens, and classes or the same tokens.
+fn renewed(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
+    let mut data = synthetic(task, batch, seed, values);
+    let drawn = |dims: &[usize], classes: usize| indices(dims, classes, seed, values);
+    if let Input::Tokens { vocabulary, .. } = &task.input {
+        data.inputs = drawn(&data.input_dims, *vocabulary);
+    }
+    if let Loss::CrossEntropy { classes } | Loss::NextToken { classes } = &task.loss {
+        data.targets = drawn(&data.target_dims, *classes);
+    }
+    data
+}
+
 fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
     let mut generator = SplitMix64::new(seed);
     let mut floats = |dims: &[usize]| {
@@ -140,7 +159,7 @@ fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
             let values = floats(&dims);
             (dims, values)
         }
-        Loss::CrossEntropy { classes } | Loss::Reversal { classes } => {
+        Loss::CrossEntropy { classes } | Loss::NextToken { classes } | Loss::Reversal { classes } => {
             // One class per example, or one per token.
             let dims = match &task.input {
                 Input::Values(_) => vec![batch],

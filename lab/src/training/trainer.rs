@@ -6,7 +6,8 @@ use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::checkpoint::{Parts, data_name};
-use super::run::{Accuracy, Training, evaluate, loss};
+use super::loss::loss;
+use super::run::{Accuracy, Training, evaluate};
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
 use super::source::Source;
@@ -296,7 +297,8 @@ impl Training for Trainer {
 
     fn parts(&mut self) -> Parts<'_> {
         Parts {
-            device: &self.device,
+            devices: vec![&self.device],
+            copies: &[],
             parameters: &self.model.parameters,
             buffers: &self.model.buffers,
             update: &mut self.update,
@@ -312,7 +314,7 @@ impl Training for Trainer {
     fn accuracy(&self) -> Result<Option<Accuracy>> {
         match &self.source {
             Source::Dataset { data, .. } => evaluate(&self.model, &self.device, data, Split::Test, &self.settings),
-            Source::Synthetic { .. } => Ok(None),
+            Source::Synthetic { .. } | Source::Renewed { .. } => Ok(None),
         }
     }
 

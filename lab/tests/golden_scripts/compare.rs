@@ -15,13 +15,37 @@ pub(crate) fn check(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
 /// As [`check`], for runs under autocast. PyTorch keeps the cached casts in a table of addresses of host memory, and lets them go in the order of
 /// that table: the frees of one moment have no order there.
 pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
-    compare(name, run, |events| {
-        let mut events = events.to_vec();
-        for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
-            frees.sort();
-        }
-        events
-    });
+    compare(name, run, sorted_frees);
+}
+
+fn sorted_frees(events: &[Step]) -> Vec<Step> {
+    let mut events = events.to_vec();
+    for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
+        frees.sort();
+    }
+    events
+}
+
+/// What differs on one of several devices, up to the last of these rows; who let go of what is not compared.
+pub(crate) fn differences_until(recording: &Recording, device: &Device, rows: &[Row], unordered: bool) -> Vec<String> {
+    let mut differences = row_differences(recording, rows);
+    differences.truncate(20);
+    let made = allocated_by(device);
+    let pairs = made.iter().map(String::as_str).zip(recording.allocated_by());
+    differences.extend(counted("allocations", pairs.filter(|(ours, theirs)| !same_label(ours, theirs))));
+    let last = rows.last().map_or(0, |row| row.n_alloc_plus_free);
+    let up_to_there = |events: Vec<Step>| {
+        let mut seen = 0;
+        let before = move |step: &Step| {
+            seen += u64::from(matches!(step, Step::Alloc(_) | Step::Free(_)));
+            seen <= last
+        };
+        let events: Vec<Step> = events.into_iter().take_while(before).collect();
+        if unordered { sorted_frees(&events) } else { events }
+    };
+    let (theirs, ours) = (up_to_there(recording.events()), up_to_there(events(device)));
+    differences.extend(event_difference(recording, 0, &theirs, &ours));
+    differences
 }
 
 /// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the

@@ -12,4 +12,5 @@ mod perceptrons;
 mod recording;
 mod recurrent;
 mod run;
+mod split;
 mod streams;

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops;
-use crate::optim::Optimizer;
+use crate::optim::{Optimizer, by_device};
 
 /// Settings of [`GradScaler`], named as PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,8 @@ impl Default for GradScalerOptions {
 pub struct GradScaler {
     options: GradScalerOptions,
     state: Option<State>,
-    /// Whether an overflow was found since the last update: scalar f32.
-    found_inf: Option<Array>,
+    /// Whether an overflow was found since the last update: scalar f32, one on each device that has gradients.
+    found_inf: Option<Vec<Array>>,
 }
 
 struct State {
@@ -106,15 +106,20 @@ impl GradScaler {
         let Some(state) = &self.state else { return Err(Error::invalid("unscale", "no loss has been scaled yet")) };
         let inverse = state.inverse()?;
         let none_yet = context::within("full", || Array::zeros(inverse.device(), &[], DType::F32))?;
-        let copied = |array: &Array| context::within("to>_to_copy", || array.copied());
-        let found = copied(&none_yet)?.with_category(Category::OptimizerState);
-        let inverse_here = copied(&inverse)?;
         let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
-        let check = || unscale(&gradients, &inverse_here, &found);
-        let unscaled = context::within("_amp_foreach_non_finite_check_and_unscale_", check);
-        drop(inverse_here);
-        drop(inverse);
-        drop(none_yet);
+        let (mut found, mut inverses, mut unscaled) = (Vec::new(), Vec::new(), Ok(()));
+        for of_device in groups(&gradients) {
+            let here: Vec<Array> = of_device.iter().map(|i| gradients[*i].clone()).collect();
+            let device = here.first().map_or(inverse.device(), Array::device);
+            let found_here = copied_to(&none_yet, device)?.with_category(Category::OptimizerState);
+            let inverse_here = copied_to(&inverse, device)?;
+            let check = || unscale(&here, &inverse_here, &found_here);
+            let here = context::within("_amp_foreach_non_finite_check_and_unscale_", check);
+            unscaled = unscaled.and(here);
+            found.push(found_here);
+            inverses.push(inverse_here);
+        }
+        drop((inverses, inverse, none_yet));
         self.found_inf = Some(found);
         unscaled
     }
@@ -126,10 +131,10 @@ impl GradScaler {
     /// As [`GradScaler::unscale`] and [`Optimizer::step`].
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         self.unscale(optimizer)?;
-        if let Some(found) = self.found_inf.as_ref().filter(|found| found.device().computes())
-            && found.to_f64()?.iter().any(|&found| found != 0.0)
-        {
-            return Ok(false);
+        for found in self.found_inf.iter().flatten().filter(|found| found.device().computes()) {
+            if found.to_f64()?.iter().any(|&found| found != 0.0) {
+                return Ok(false);
+            }
         }
         optimizer.step()?;
         Ok(true)
@@ -143,6 +148,7 @@ impl GradScaler {
         let (Some(state), Some(found_inf)) = (&self.state, self.found_inf.take()) else {
             return Err(Error::invalid("update", "no step was taken since the last update"));
         };
+        let found_inf = together(&found_inf, state.scale.device())?;
         state.scale.device().launch(UpdateScale {
             growth_factor: self.options.growth_factor,
             backoff_factor: self.options.backoff_factor,
@@ -178,6 +184,26 @@ impl State {
         drop(double);
         Ok(inverse)
     }
+}
+
+/// The numbers of the gradients of each device; without gradients one empty list, for the scale's own device.
+fn groups(gradients: &[Array]) -> Vec<Vec<usize>> {
+    if gradients.is_empty() { vec![Vec::new()] } else { by_device(gradients) }
+}
+
+/// A copy there, also of what is there already.
+fn copied_to(array: &Array, device: &Device) -> Result<Array> {
+    let here = array.device().is_same(device);
+    context::within("to>_to_copy", || if here { array.copied() } else { array.to_device(device) })
+}
+
+/// What the devices found, added up on one of them, into the first one's flag.
+fn together(found: &[Array], device: &Device) -> Result<Array> {
+    let moved = found.iter().map(|found| context::within("to>_to_copy", || found.to_device(device)));
+    let mut moved = moved.collect::<Result<Vec<Array>>>()?.into_iter();
+    let first = moved.next().ok_or_else(|| Error::invalid("update", "no gradient was looked at"))?;
+    moved.try_for_each(|other| first.add_(&other))?;
+    Ok(first)
 }
 
 /// One launch for each type among the gradients, as the kernel wants them.

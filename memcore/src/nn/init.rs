@@ -125,6 +125,15 @@ impl ListSlot {
     }
 }
 
+/// A parameter that layers on two devices use: each has it.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// Where it was made.
+    pub original: Parameter,
+    /// On the other device, under the same path.
+    pub copy: Parameter,
+}
+
 /// Makes parameters, in order, under a path.
 #[derive(Clone)]
 pub struct Init {
@@ -165,6 +174,7 @@ struct Shared {
     streams: Cell<u64>,
     parameters: RefCell<Vec<Parameter>>,
     buffers: RefCell<Vec<(String, Array)>>,
+    copies: RefCell<Vec<Copied>>,
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
     lists: RefCell<Vec<ListSlot>>,
@@ -188,6 +198,7 @@ impl Init {
             streams: Cell::new(0),
             parameters: RefCell::default(),
             buffers: RefCell::default(),
+            copies: RefCell::default(),
             training: Training(Arc::new(AtomicBool::new(true))),
             variables: RefCell::default(),
             lists: RefCell::default(),
@@ -288,6 +299,27 @@ impl Init {
         let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
         self.shared.parameters.borrow_mut().push(parameter.clone());
         Ok(parameter)
+    }
+
+    /// A parameter that another layer has, for one that is made here: itself where both lie on one device, and on another one a copy, which is no
+    /// further parameter of the model but one of [`copies`](Self::copies). Who trains the model adds up the gradients of both.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn shared(&self, original: &Parameter) -> Result<Parameter> {
+        if original.array().device().is_same(self.device()) {
+            return Ok(original.clone());
+        }
+        let (_scope, _op) = (context::scope(self.scope()), context::op("to>_to_copy"));
+        let array = original.array().to_device(self.device())?.with_category(Category::Parameter);
+        let copy = Parameter::new(original.path(), array);
+        self.shared.copies.borrow_mut().push(Copied { original: original.clone(), copy: copy.clone() });
+        Ok(copy)
+    }
+
+    /// Parameters that lie on two devices, so far.
+    pub fn copies(&self) -> Vec<Copied> {
+        self.shared.copies.borrow().clone()
     }
 
     /// A new tensor `name` that is part of the model but not trained. Filled with one value.

@@ -4,6 +4,8 @@ use super::{Implementation, drop_reversed};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
@@ -13,7 +15,7 @@ const CHUNK: usize = 65_536;
 
 /// Scales all gradients down so that their joint 2-norm is at most `max_norm`; returns the norm before, a scalar on the device
 /// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read, over lists of
-/// tensors as PyTorch does on a GPU.
+/// tensors as PyTorch does on a GPU. Gradients may lie on several devices: their norms are moved to the first one's, and the factor to each.
 ///
 /// # Errors
 /// Those of the device.
@@ -34,13 +36,18 @@ pub fn clip_grad_norm_with(
     let Some(first) = grads.first() else { return Ok(None) };
     let norms = match implementation {
         Implementation::Loop => grads.iter().map(norm).collect::<Result<Vec<Array>>>()?,
-        Implementation::Foreach | Implementation::Fused => foreach_norm(&grads)?,
+        Implementation::Foreach | Implementation::Fused => foreach_norms(&grads)?,
     };
-    let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
-    let stacked = context::within("stack>cat", make)?;
-    for (i, norm) in norms.iter().enumerate() {
-        stacked.narrow(0, i, 1)?.copy_(norm)?;
-    }
+    let stacked = {
+        let here = norms.iter().map(|norm| moved(norm.clone(), first.device())).collect::<Result<Vec<Array>>>()?;
+        let make = || Array::empty(first.device(), &[grads.len()], first.dtype());
+        let stacked = context::within("stack>cat", make)?;
+        for (i, norm) in here.iter().enumerate() {
+            stacked.narrow(0, i, 1)?.copy_(norm)?;
+        }
+        drop_reversed(here);
+        stacked
+    };
     let total = norm(&stacked)?;
     drop(stacked);
     drop_reversed(norms);
@@ -52,8 +59,10 @@ pub fn clip_grad_norm_with(
     let bound = UnaryOp::Clamp { min: f64::NEG_INFINITY, max: 1.0 };
     let clamped = context::within("clamp", || coefficient.unary(bound))?;
     drop(coefficient);
-    for grad in &grads {
-        grad.binary_(BinaryOp::Mul, &clamped)?;
+    for of_device in by_device(&grads) {
+        let Some(device) = of_device.first().map(|i| grads[*i].device()) else { continue };
+        let here = moved(clamped.clone(), device)?;
+        of_device.iter().try_for_each(|i| grads[*i].binary_(BinaryOp::Mul, &here))?;
     }
     Ok(Some(total))
 }
@@ -78,18 +87,43 @@ fn norm(x: &Array) -> Result<Array> {
     Ok(squares)
 }
 
-/// The 2-norm of each array. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
+/// The numbers of the arrays of each device, in the order in which devices come first.
+pub(crate) fn by_device(arrays: &[Array]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (number, array) in arrays.iter().enumerate() {
+        match groups.iter_mut().find(|group| arrays[group[0]].device().is_same(array.device())) {
+            Some(group) => group.push(number),
+            None => groups.push(vec![number]),
+        }
+    }
+    groups
+}
+
+/// On that device: itself, or a copy of it.
+fn moved(array: Array, device: &Device) -> Result<Array> {
+    if array.device().is_same(device) {
+        return Ok(array);
+    }
+    context::within("to>_to_copy", || array.to_device(device))
+}
+
+/// The 2-norm of each array, device by device.
+fn foreach_norms(arrays: &[Array]) -> Result<Vec<Array>> {
+    let mut norms: Vec<Option<Array>> = vec![None; arrays.len()];
+    for of_device in by_device(arrays) {
+        let here: Vec<Array> = of_device.iter().map(|i| arrays[*i].clone()).collect();
+        of_device.iter().zip(foreach_norm(&here)?).for_each(|(i, norm)| norms[*i] = Some(norm));
+    }
+    Ok(norms.into_iter().flatten().collect())
+}
+
+/// The 2-norm of each array of one device. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
 fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = context::op("_foreach_norm");
     let Some(first) = arrays.first() else { return Ok(Vec::new()) };
     let device = first.device();
-    let chunks = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).max().unwrap_or(0);
-    let partial = if device.profile().torch_temporaries {
-        let count = arrays.len() * chunks;
-        Some(context::within("zeros", || Array::empty(device, &[count], first.dtype().accumulator()))?)
-    } else {
-        None
-    };
+    let chunks: Vec<usize> = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).collect();
+    let partial = partial_sums(device, &chunks, first.dtype().accumulator())?;
     let norms: Result<Vec<Array>> = arrays.iter().map(|a| Array::empty(device, &[], a.dtype())).collect();
     let norms = norms?;
     for (array, norm) in arrays.iter().zip(&norms) {
@@ -98,4 +132,53 @@ fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     }
     drop(partial);
     Ok(norms)
+}
+
+/// What PyTorch's kernel takes while it runs for tensors of so many chunks: a partial sum for each, and where each tensor's begin (measured with
+/// the wheels of 2.11 and 2.15).
+fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<Array>> {
+    if !device.profile().torch_temporaries {
+        return Ok(Vec::new());
+    }
+    if !device.profile().norms_have_offsets {
+        let count = chunks.len() * chunks.iter().max().copied().unwrap_or(0);
+        return Ok(vec![context::within("zeros", || Array::empty(device, &[count], dtype))?]);
+    }
+    let offsets = context::within("to>_to_copy", || Array::empty(device, &[chunks.len() + 1], DType::I64))?;
+    // The first to be let go is the last to be taken.
+    Ok(vec![Array::empty(device, &[chunks.iter().sum()], dtype)?, offsets])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::Meta;
+    use crate::memory::Event;
+    use crate::profile::Profile;
+
+    /// Sizes that the norms of such tensors ask for, the first two for the time of the kernel.
+    fn asked(profile: Profile, sizes: &[usize], dtype: DType) -> Vec<u64> {
+        let device = Device::builder(Arc::new(Meta::default())).profile(profile).history(true).build();
+        let arrays: Vec<Array> = sizes.iter().map(|n| Array::empty(&device, &[*n], dtype).unwrap()).collect();
+        let before = device.with_ledger(|ledger| ledger.history().len());
+        drop(foreach_norm(&arrays).unwrap());
+        let size = |event: &Event| match event {
+            Event::Alloc { requested_bytes, .. } => Some(*requested_bytes),
+            _ => None,
+        };
+        device.with_ledger(|ledger| ledger.history()[before..].iter().filter_map(size).collect())
+    }
+
+    /// As the wheels of 2.15 and 2.11 asked for them.
+    #[test]
+    fn norms_of_tensors_of_several_chunks_take_partial_sums() {
+        let sizes = [10, 70_000, 200_000, 65_536, 65_537];
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes, DType::F32), [48, 40, 4, 4, 4, 4, 4]);
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes[..3], DType::BF16), [32, 28, 2, 2, 2]);
+        assert_eq!(asked(Profile::torch_2_15(90), &sizes[..2], DType::F64), [24, 24, 8, 8]);
+        assert_eq!(asked(Profile::torch_2_11(90), &sizes, DType::F32), [80, 4, 4, 4, 4, 4]);
+        assert_eq!(asked(Profile::native(), &sizes, DType::F32), [4; 5]);
+    }
 }

@@ -12,6 +12,7 @@ mod sgd;
 
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions};
+pub(crate) use clip::by_device;
 pub use clip::{clip_grad_norm, clip_grad_norm_with, clip_grad_value};
 pub use rmsprop::{RmsProp, RmsPropOptions};
 pub use sgd::{Sgd, SgdOptions};

@@ -168,7 +168,7 @@ fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {
         values.extend(trainer.step(step)?);
     }
     if devices.iter().all(Device::computes) {
-        for grad in trainer.parameters().filter_map(|p| p.grad()) {
+        for grad in trainer.parameters().iter().filter_map(|p| p.grad()) {
             values.extend(grad.to_f64()?);
         }
     }

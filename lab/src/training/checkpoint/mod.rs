@@ -63,12 +63,12 @@ impl Continuation<'_> {
     ///
     /// # Errors
     /// [`Error::Usage`] for a file that does not fit, naming what in it; those of the device.
-    pub(crate) fn first_step(&self, device: &Device, parts: &mut Parts<'_>) -> Result<usize> {
+    pub(crate) fn first_step(&self, parts: &mut Parts<'_>) -> Result<usize> {
         match self.begin {
             Begin::Fresh => Ok(0),
             Begin::Weights(file) => parts.load(file).map(|()| 0),
             Begin::Resume(file) => {
-                device.phase("resume");
+                parts.devices.iter().for_each(|device| device.phase("resume"));
                 parts.resume(file)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use memcore::nn::Parameter;
+use memcore::nn::{Copied, Parameter};
 use memcore::{Array, Device};
 
 use super::format::{HostTensor, StateFile, TrainingState};
@@ -17,10 +17,12 @@ const SCHEMA: &str = "vramlab-checkpoint-1";
 
 /// The parts of a run that its future depends on.
 pub(crate) struct Parts<'a> {
-    /// Whose random generator draws.
-    pub(crate) device: &'a Device,
+    /// Whose random generators draw, in the order of the network. The loss is on the last one.
+    pub(crate) devices: Vec<&'a Device>,
     /// In the optimizer's order.
     pub(crate) parameters: &'a [Parameter],
+    /// Those that two devices have. The optimizer keeps what it has of a copy behind what it has of all parameters.
+    pub(crate) copies: &'a [Copied],
     /// Running statistics and the like, with their paths.
     pub(crate) buffers: &'a [(String, Array)],
     /// Optimizer and loss scaler.
@@ -34,7 +36,7 @@ pub(crate) struct Parts<'a> {
 /// How a source is called in a file.
 pub(crate) fn data_name(source: &Source) -> String {
     match source {
-        Source::Synthetic { .. } => "synthetic".into(),
+        Source::Synthetic { .. } | Source::Renewed { .. } => "synthetic".into(),
         Source::Dataset { data, .. } => data.name().into(),
     }
 }
@@ -45,6 +47,11 @@ fn optimizer_name(index: usize, name: &str) -> String {
 
 fn scaler_name(name: &str) -> String {
     format!("scaler.{name}")
+}
+
+/// The key of the random state of the device of this number.
+fn random_name(device: usize) -> String {
+    if device == 0 { "random".into() } else { format!("random.{device}") }
 }
 
 fn gradient_name(parameter: &Parameter) -> String {
@@ -97,12 +104,14 @@ impl Parts<'_> {
             }
         }
         let mut metadata = self.must_agree();
-        let (key, offset) = self.device.random_state();
+        for (number, device) in self.devices.iter().enumerate() {
+            let (key, offset) = device.random_state();
+            metadata.insert(random_name(number), format!("{key},{offset}"));
+        }
         metadata.extend([
             ("format".to_string(), "pt".to_string()),
             ("vramlab".into(), SCHEMA.into()),
             ("step".into(), steps.to_string()),
-            ("random".into(), format!("{key},{offset}")),
             ("lr".into(), self.settings.optimizer.lr.to_string()),
         ]);
         Ok(TrainingState { metadata, tensors })
@@ -143,6 +152,9 @@ impl Parts<'_> {
         if let Some(name) = file.names().into_iter().find(|name| !known.contains(*name) && !beside(name)) {
             return Err(file.wrong(format!("tensor {name:?}: this model has none of that name")));
         }
+        for Copied { copy, .. } in self.copies {
+            all.push((copy.array(), file.bytes(copy.path(), copy.array().dtype(), copy.array().dims())?));
+        }
         all.into_iter().try_for_each(|(array, bytes)| write(array, bytes))
     }
 
@@ -166,12 +178,19 @@ impl Parts<'_> {
         }
         let unreadable = |key: &str| file.wrong(format!("metadata: {key}: {:?} is no number", said(key)));
         let step: usize = said("step").parse().map_err(|_| unreadable("step"))?;
-        let random = said("random").split_once(',').and_then(|(key, n)| Some((key.parse().ok()?, n.parse().ok()?)));
-        let random = random.ok_or_else(|| unreadable("random"))?;
+        // A device that the run before did not have draws what the first one does.
+        let own = |number: usize| Some(random_name(number)).filter(|name| file.metadata.contains_key(name));
+        let random = |number: usize| {
+            let name = own(number).unwrap_or_else(|| random_name(0));
+            let numbers = said(&name).split_once(',').and_then(|(key, n)| Some((key.parse().ok()?, n.parse().ok()?)));
+            numbers.ok_or_else(|| unreadable(&name))
+        };
+        let random: Vec<(u64, u64)> = (0..self.devices.len()).map(random).collect::<Result<_>>()?;
         self.load(file)?;
         let mut known = self.resume_optimizer(file)?;
-        if let Some(scaler) = self.update.scaler_mut().filter(|_| file.has(&scaler_name("scale"))) {
-            for (name, array) in scaler.make_state(self.device)? {
+        let of_the_loss = self.devices.last().filter(|_| file.has(&scaler_name("scale")));
+        if let (Some(scaler), Some(device)) = (self.update.scaler_mut(), of_the_loss) {
+            for (name, array) in scaler.make_state(device)? {
                 let name = scaler_name(name);
                 write(&array, file.bytes(&name, array.dtype(), array.dims())?)?;
                 known.insert(name);
@@ -179,7 +198,7 @@ impl Parts<'_> {
         }
         for parameter in self.parameters.iter().filter(|parameter| file.has(&gradient_name(parameter))) {
             let (name, like) = (gradient_name(parameter), parameter.array());
-            let grad = Array::empty_as(self.device, like.dims(), like.dtype(), memcore::memory::Category::Gradient)?;
+            let grad = Array::empty_as(like.device(), like.dims(), like.dtype(), memcore::memory::Category::Gradient)?;
             write(&grad, file.bytes(&name, like.dtype(), like.dims())?)?;
             parameter.tensor().set_grad(Some(grad));
             known.insert(name);
@@ -190,7 +209,7 @@ impl Parts<'_> {
         if let Some(name) = file.names().into_iter().filter(state).find(unknown) {
             return Err(file.wrong(format!("tensor {name:?}: this run keeps nothing of that name")));
         }
-        self.device.set_random_state(random);
+        self.devices.iter().zip(random).for_each(|(device, state)| device.set_random_state(state));
         Ok(step)
     }
 
@@ -210,14 +229,19 @@ impl Parts<'_> {
                 }
                 false => 0,
             };
-            let Some(state) = optimizer.make_state(index, steps)? else { continue };
-            if state.steps.is_some() && !known.contains(&optimizer_name(index, "step")) {
-                return Err(file.wrong(format!("no tensor {:?}", optimizer_name(index, "step"))));
-            }
-            for (name, array) in &state.tensors {
-                let name = optimizer_name(index, name);
-                write(array, file.bytes(&name, array.dtype(), array.dims())?)?;
-                known.insert(name);
+            let path = self.parameters[index].path();
+            let same = |(_, copied): &(usize, &Copied)| copied.original.path() == path;
+            let copies = self.copies.iter().enumerate().filter(same).map(|(copy, _)| self.parameters.len() + copy);
+            for own in std::iter::once(index).chain(copies) {
+                let Some(state) = optimizer.make_state(own, steps)? else { continue };
+                if state.steps.is_some() && !known.contains(&optimizer_name(index, "step")) {
+                    return Err(file.wrong(format!("no tensor {:?}", optimizer_name(index, "step"))));
+                }
+                for (name, array) in &state.tensors {
+                    let name = optimizer_name(index, name);
+                    write(array, file.bytes(&name, array.dtype(), array.dims())?)?;
+                    known.insert(name);
+                }
             }
         }
         Ok(known)

@@ -1,0 +1,52 @@
+//! What a result is compared with its targets by.
+
+use memcore::backend::kernel::Reduction;
+use memcore::{Array, DType, Result, Tensor, ops};
+
+use crate::models::Loss;
+
+/// The loss of a result against its targets, averaged.
+///
+/// # Errors
+/// Shapes that do not fit; those of the device.
+pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
+    match loss {
+        Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean),
+        Loss::NextToken { classes } => next_token(output, target, *classes),
+        Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {
+            flat_cross_entropy(output, target, *classes)
+        }
+        Loss::CrossEntropy { .. } | Loss::Reversal { .. } => ops::cross_entropy(output, target, Reduction::Mean),
+    }
+}
+
+/// Cross entropy of `[.., classes]` against `[..]`.
+fn flat_cross_entropy(logits: &Tensor, labels: &Tensor, classes: usize) -> Result<Tensor> {
+    let rows = logits.numel() / classes.max(1);
+    let logits = ops::view(logits, &[rows, classes])?;
+    ops::cross_entropy(&logits, &ops::view(labels, &[rows])?, Reduction::Mean)
+}
+
+/// As the `transformers` library's `ForCausalLMLoss`: the labels are padded by one position and shifted, so that the last position has nothing to
+/// predict. Logits `[batch, time, classes]` are converted to f32 first.
+fn next_token(logits: &Tensor, labels: &Tensor, classes: usize) -> Result<Tensor> {
+    let logits = ops::cast(logits, DType::F32)?;
+    let padded = padded(labels)?;
+    let time = padded.dims()[1];
+    let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
+    flat_cross_entropy(&logits, &shifted, classes)
+}
+
+/// Labels `[batch, time]` with one more position that does not count.
+fn padded(labels: &Tensor) -> Result<Tensor> {
+    let [batch, time] = *labels.dims() else {
+        return Err(memcore::Error::shape("pad", format!("labels {:?}: expected two dimensions", labels.dims())));
+    };
+    let out = Array::empty(labels.device(), &[batch, time + 1], DType::I64)?;
+    if labels.device().computes() {
+        let values = labels.to_vec::<i64>()?;
+        let row = |i: usize| values[i * time..(i + 1) * time].iter().copied().chain([ops::IGNORE_INDEX]);
+        out.write(&(0..batch).flat_map(row).collect::<Vec<i64>>())?;
+    }
+    Ok(Tensor::from_array(out))
+}

@@ -1,0 +1,37 @@
+//! Configurations that several tests read.
+
+use lab::huggingface::{Options, Pretrained, parse};
+use serde_json::{Value, json};
+
+/// A small configuration of each kind.
+pub(crate) fn small(model_type: &str) -> Value {
+    match model_type {
+        "gpt2" => json!({ "vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4 }),
+        "opt" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "ffn_dim": 64, "word_embed_proj_dim": 16, "do_layer_norm_before": false }),
+        "gpt_neox" => {
+            json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64, "rotary_pct": 0.5, "use_parallel_residual": false })
+        }
+        "bert" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64 }),
+        "vit" => {
+            json!({ "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64, "id2label": { "0": "a", "1": "b", "2": "c" } })
+        }
+        _ => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
+            "rope_scaling": { "rope_type": "linear", "factor": 2.0 } }),
+    }
+}
+
+/// With the kind's name in it.
+pub(crate) fn typed(model_type: &str, mut config: Value) -> Value {
+    config["model_type"] = model_type.into();
+    config
+}
+
+/// As it is read.
+pub(crate) fn read(config: &Value, options: &Options) -> Pretrained {
+    parse("config.json", &config.to_string(), options).unwrap()
+}
