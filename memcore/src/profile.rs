@@ -61,6 +61,9 @@ pub struct Profile {
     pub masks_extremum_first: bool,
     /// Whether group normalisation brings its input and its gradient into order inside of its kernels' operator, once in either pass, or before it.
     pub group_norm_copies_inside: bool,
+    /// Whether the norms of several tensors at once gather partial sums for each tensor's own chunks, found by offsets in a table on the device, or
+    /// as many for each as the largest one has.
+    pub norms_by_offsets: bool,
     /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
     pub autocasts_rms_norm: bool,
     /// What convolutions allocate.
@@ -96,6 +99,7 @@ impl Profile {
             sorts_needed_digits: false,
             masks_extremum_first: false,
             group_norm_copies_inside: false,
+            norms_by_offsets: false,
             autocasts_rms_norm: true,
             convolution: Convolution::Backend,
             torch_temporaries: false,
@@ -116,6 +120,7 @@ impl Profile {
             sorts_needed_digits: false,
             masks_extremum_first: false,
             group_norm_copies_inside: false,
+            norms_by_offsets: false,
             autocasts_rms_norm: false,
             convolution: Convolution::Native,
             torch_temporaries: true,
@@ -130,7 +135,7 @@ impl Profile {
 
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
     /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of
-    /// its operator; and that autocast knows root-mean-square normalisation. Measured with the unmodified wheel: of the recorded phases of
+    /// its operator; that norms of several tensors find their partial sums by offsets; and that autocast knows root-mean-square normalisation. Measured with the unmodified wheel: of the recorded phases of
     /// single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
@@ -140,6 +145,7 @@ impl Profile {
             sorts_needed_digits: true,
             masks_extremum_first: true,
             group_norm_copies_inside: true,
+            norms_by_offsets: true,
             autocasts_rms_norm: true,
             ..Self::torch_2_11(sm)
         }

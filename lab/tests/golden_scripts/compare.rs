@@ -15,13 +15,45 @@ pub(crate) fn check(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
 /// As [`check`], for runs under autocast. PyTorch keeps the cached casts in a table of addresses of host memory, and lets them go in the order of
 /// that table: the frees of one moment have no order there.
 pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
-    compare(name, run, |events| {
-        let mut events = events.to_vec();
-        for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
-            frees.sort();
+    compare(name, run, unordered);
+}
+
+fn unordered(events: &[Step]) -> Vec<Step> {
+    let mut events = events.to_vec();
+    for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
+        frees.sort();
+    }
+    events
+}
+
+/// What differs between a recording and a run of its program that ended with `rows`; of a run out of memory, what differs up to there.
+pub(crate) fn differences(recording: &Recording, device: &Device, mut rows: Vec<Row>, unordered_frees: bool) -> Vec<String> {
+    let mut theirs = recording.events();
+    let mut ours = events(device);
+    let mut recorded = recording.rows();
+    let mut differences = Vec::new();
+    let oom = theirs.iter().position(|e| matches!(e, Step::Oom(_)));
+    if oom.is_some() || ours.iter().any(|e| matches!(e, Step::Oom(_))) {
+        recorded.pop();
+        if let Some(at) = oom {
+            theirs.truncate(at + 1);
         }
-        events
-    });
+        if let Some(at) = ours.iter().position(|e| matches!(e, Step::Oom(_))) {
+            ours.truncate(at + 1);
+        }
+    } else {
+        rows.push(Row::take(device, "end"));
+    }
+    differences.extend(rows_beside(&rows, &recorded));
+    differences.truncate(8);
+    if recording.labelled() && oom.is_none() {
+        differences.extend(label_differences(recording, device));
+    }
+    if unordered_frees {
+        (theirs, ours) = (unordered(&theirs), unordered(&ours));
+    }
+    differences.extend(event_difference(recording, 0, &theirs, &ours));
+    differences
 }
 
 /// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the

@@ -98,7 +98,13 @@ impl<'a> Saved<'a> {
     /// Lets go what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
     pub fn done(&self) {
         let _function = context::function();
-        self.unpacked.take();
+        self.release();
+    }
+
+    /// The variables of a C++ function go in the opposite order of their making.
+    fn release(&self) {
+        let mut unpacked = self.unpacked.take();
+        while unpacked.pop().is_some() {}
     }
 
     /// The `index`-th value saved.
@@ -127,5 +133,11 @@ impl<'a> Saved<'a> {
     /// Whether none was.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Drop for Saved<'_> {
+    fn drop(&mut self) {
+        self.release();
     }
 }

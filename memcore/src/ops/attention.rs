@@ -178,7 +178,7 @@ pub fn scaled_dot_product_attention(
         out: y.operand(),
         logsumexp: logsumexp.operand(),
     })?;
-    record(y.clone(), &[q, k, v], |saved| {
+    let result = record(y.clone(), &[q, k, v], |saved| {
         let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
         for (role, array) in values {
             saved.save(role, array)?;
@@ -190,7 +190,14 @@ pub fn scaled_dot_product_attention(
             saved.save("attn_bias", bias)?;
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
-    })
+    });
+    // Where nobody saved them they go in the order of their making.
+    drop(logsumexp);
+    if algorithm == Algorithm::Efficient {
+        extras.reverse();
+    }
+    drop(extras);
+    result
 }
 
 /// A mask as numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
@@ -228,12 +235,16 @@ impl Function for AttentionBackward {
 
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let [q, k, v, logsumexp, out] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        // In PyTorch's order, which is that of their names.
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
+        let [k, q, v, logsumexp, out] = [saved.get(1)?, saved.get(0)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        for state in 5..saved.len() - usize::from(self.masked) {
+            saved.get(state)?;
+        }
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());
         let grad = self.algorithm.incoming(&with_rows(grad)?)?;
-        let out = self.algorithm.result_again(&out)?;
+        let result = self.algorithm.result_again(&out)?;
         let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
         let scratch = self.algorithm.scratch(&q, &k, &v)?;
         let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
@@ -244,7 +255,7 @@ impl Function for AttentionBackward {
             k: k.operand(),
             v: v.operand(),
             mask: seen.as_ref().map(Array::operand),
-            out: out.operand(),
+            out: result.operand(),
             logsumexp: logsumexp.operand(),
             grad: grad.operand(),
             delta: scratch.delta.operand(),
@@ -259,6 +270,7 @@ impl Function for AttentionBackward {
         drop(workspace);
         context::within(self.algorithm.gradient_op(), || scratch.release());
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
+        drop((bias, k, q, v, logsumexp, out));
         saved.done();
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }

@@ -4,6 +4,8 @@ use super::{Implementation, drop_reversed};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
@@ -78,18 +80,35 @@ fn norm(x: &Array) -> Result<Array> {
     Ok(squares)
 }
 
+/// What PyTorch's kernel for norms of several tensors gathers its partial sums in.
+struct PartialSums {
+    // Freed in this order.
+    _sums: Array,
+    _offsets: Option<Array>,
+}
+
+impl PartialSums {
+    /// Of all tensors the chunks of the largest, or, with [offsets](crate::Profile::norms_by_offsets), of each its own, which skips empty ones.
+    fn new(device: &Device, arrays: &[Array]) -> Result<Self> {
+        let dtype = arrays.first().map_or(DType::F32, Array::dtype).accumulator();
+        let chunks = || arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).filter(|&chunks| chunks > 0);
+        if !device.profile().norms_by_offsets {
+            let count = arrays.len() * chunks().max().unwrap_or(0);
+            let sums = context::within("zeros", || Array::empty(device, &[count], dtype))?;
+            return Ok(Self { _sums: sums, _offsets: None });
+        }
+        let offsets = context::within("to>_to_copy", || Array::empty(device, &[chunks().count() + 1], DType::I64))?;
+        let sums = Array::empty(device, &[chunks().sum()], dtype)?;
+        Ok(Self { _sums: sums, _offsets: Some(offsets) })
+    }
+}
+
 /// The 2-norm of each array. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
 fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = context::op("_foreach_norm");
     let Some(first) = arrays.first() else { return Ok(Vec::new()) };
     let device = first.device();
-    let chunks = arrays.iter().map(|array| array.numel().div_ceil(CHUNK)).max().unwrap_or(0);
-    let partial = if device.profile().torch_temporaries {
-        let count = arrays.len() * chunks;
-        Some(context::within("zeros", || Array::empty(device, &[count], first.dtype().accumulator()))?)
-    } else {
-        None
-    };
+    let partial = if device.profile().torch_temporaries { Some(PartialSums::new(device, arrays)?) } else { None };
     let norms: Result<Vec<Array>> = arrays.iter().map(|a| Array::empty(device, &[], a.dtype())).collect();
     let norms = norms?;
     for (array, norm) in arrays.iter().zip(&norms) {

@@ -118,6 +118,14 @@ fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
     arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
 }
 
+/// The gradient that a loop over parameters goes on with in the place of the one that it `held`: that goes when the new one is there, which is a
+/// temporary where the optimizer ascends.
+fn negated_in_place_of(held: &mut Option<Array>, grad: Array, maximize: bool) -> Result<Array> {
+    let next = if maximize { crate::context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad };
+    *held = None;
+    Ok(next)
+}
+
 /// `grad + weight_decay·parameter` for each: new arrays, or, where the gradients are temporaries already (`own`), in place.
 fn decayed<'a>(
     grads: Vec<Array>,
