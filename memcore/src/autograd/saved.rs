@@ -19,8 +19,8 @@ pub struct SavedValue {
 enum Kept {
     /// The array, and the version that its storage had.
     Array(Array, u32),
-    /// What a hook made of it.
-    Packed(Arc<dyn SavedHooks>, Packed),
+    /// What a hook made of it, and the address of the storage that it had, which only tells it from others.
+    Packed(Arc<dyn SavedHooks>, Packed, usize),
 }
 
 impl SavedValue {
@@ -29,7 +29,7 @@ impl SavedValue {
         let kept = match hooks::current() {
             Some(hooks) => {
                 let packed = hooks.pack(array.clone())?;
-                Kept::Packed(hooks, packed)
+                Kept::Packed(hooks, packed, Arc::as_ptr(array.storage()).addr())
             }
             None => return Ok(Self::keep(role, array.clone())),
         };
@@ -56,9 +56,14 @@ impl SavedValue {
         }
     }
 
+    /// Whether a hook made something else of this very value.
+    pub(super) fn is_packed(&self, array: &Array) -> bool {
+        matches!(self.kept, Kept::Packed(.., address) if address == Arc::as_ptr(array.storage()).addr())
+    }
+
     pub(super) fn unpack(&self, op: &'static str) -> Result<Array> {
         match &self.kept {
-            Kept::Packed(hooks, packed) => hooks.unpack(packed),
+            Kept::Packed(hooks, packed, _) => hooks.unpack(packed),
             Kept::Array(array, expected) => {
                 let found = array.storage().version();
                 if found != *expected {

@@ -2,6 +2,8 @@
 //!
 //! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
 
+use std::sync::Arc;
+
 use smallvec::smallvec;
 
 use super::attention_math::attention_math;
@@ -9,9 +11,10 @@ use super::attention_temporaries::Algorithm;
 use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
+use super::enlarge::pad;
 use super::mask::masked_fill;
 use super::matmul_nd::matmul;
-use super::shape::{expand, reshape, transpose, unsqueeze};
+use super::shape::{expand, narrow, reshape, transpose, unsqueeze};
 use super::softmax::softmax;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -126,6 +129,9 @@ pub struct AttentionOptions {
     pub dropout: f64,
 }
 
+/// PyTorch's flash kernel takes heads of widths that are multiples of this: others get zeros behind them first.
+const FLASH_MULTIPLE: usize = 8;
+
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
 /// row's denominator, in f32.
 ///
@@ -157,8 +163,19 @@ pub fn scaled_dot_product_attention(
         let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
         return attention_math(q, k, v, scale, options.causal);
     }
-    let _op = context::op(algorithm.forward_op());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+    if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
+        let padded = |x: &Tensor| {
+            let behind = x.dims()[3].next_multiple_of(FLASH_MULTIPLE) - x.dims()[3];
+            let _op = context::op("scaled_dot_product_attention");
+            pad(x, &[[0, 0], [0, 0], [0, 0], [0, behind]], 0.0)
+        };
+        let (q, k, vp) = (padded(q)?, padded(k)?, padded(v)?);
+        let options = AttentionOptions { scale: Some(scale), ..options };
+        let y = scaled_dot_product_attention(&q, &k, &vp, mask, options)?;
+        return narrow(&y, 3, 0, v.dims()[3]);
+    }
+    let _op = context::op(algorithm.forward_op());
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
@@ -270,8 +287,10 @@ impl Function for AttentionBackward {
         drop(workspace);
         context::within(self.algorithm.gradient_op(), || scratch.release());
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
+        let copied = (!Arc::ptr_eq(result.storage(), out.storage())).then_some(result);
         drop((bias, k, q, v, logsumexp, out));
         saved.done();
+        drop(copied);
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }
 }

@@ -295,6 +295,10 @@ impl Optimizer for Adam {
         Ok(self.state(index))
     }
 
+    fn takes_loss_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
+    }
+
     fn zero_grad_name(&self) -> &'static str {
         if self.options.decoupled { "zero_grad:AdamW.zero_grad" } else { "zero_grad:Adam.zero_grad" }
     }

@@ -81,6 +81,11 @@ pub trait Optimizer {
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
 
+    /// Whether its kernel takes the scale of a loss off the gradients itself, as PyTorch's fused ones do.
+    fn takes_loss_scale(&self) -> bool {
+        false
+    }
+
     /// What [`Optimizer::zero_grad`] is attributed to, as a profiler shows it: `zero_grad:SGD.zero_grad`.
     fn zero_grad_name(&self) -> &'static str;
 

@@ -219,6 +219,10 @@ impl Optimizer for Sgd {
         Ok(self.state(index))
     }
 
+    fn takes_loss_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
+    }
+
     fn zero_grad_name(&self) -> &'static str {
         "zero_grad:SGD.zero_grad"
     }
