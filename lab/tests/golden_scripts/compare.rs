@@ -26,34 +26,23 @@ fn unordered(events: &[Step]) -> Vec<Step> {
     events
 }
 
-/// What differs between a recording and a run of its program that ended with `rows`; of a run out of memory, what differs up to there.
-pub(crate) fn differences(recording: &Recording, device: &Device, mut rows: Vec<Row>, unordered_frees: bool) -> Vec<String> {
+/// A run beside this recording, as [`check`] or [`check_unordered_frees`]; where memory ran out, everything up to there. (What goes when the program is
+/// left by an error, and who let go of what before, depends on how it is left.)
+pub(crate) fn check_drawn(recording: &Recording, name: &str, run: &dyn Fn(&Device) -> Vec<Row>, unordered_frees: bool) {
+    let normalised = |events: &[Step]| if unordered_frees { unordered(events) } else { events.to_vec() };
+    let ran_out = |events: &[Step]| events.iter().position(|event| matches!(event, Step::Oom(_)));
     let mut theirs = recording.events();
-    let mut ours = events(device);
+    let Some(end) = ran_out(&theirs) else { return compare_with(recording, name, run, &normalised) };
+    let device = recording.device();
+    let rows = run(&device);
     let mut recorded = recording.rows();
-    let mut differences = Vec::new();
-    let oom = theirs.iter().position(|e| matches!(e, Step::Oom(_)));
-    if oom.is_some() || ours.iter().any(|e| matches!(e, Step::Oom(_))) {
-        recorded.pop();
-        if let Some(at) = oom {
-            theirs.truncate(at + 1);
-        }
-        if let Some(at) = ours.iter().position(|e| matches!(e, Step::Oom(_))) {
-            ours.truncate(at + 1);
-        }
-    } else {
-        rows.push(Row::take(device, "end"));
-    }
-    differences.extend(rows_beside(&rows, &recorded));
-    differences.truncate(8);
-    if recording.labelled() && oom.is_none() {
-        differences.extend(label_differences(recording, device));
-    }
-    if unordered_frees {
-        (theirs, ours) = (unordered(&theirs), unordered(&ours));
-    }
-    differences.extend(event_difference(recording, 0, &theirs, &ours));
-    differences
+    recorded.pop();
+    let mut differences = rows_beside(&rows, &recorded);
+    let mut ours = events(&device);
+    theirs.truncate(end + 1);
+    ours.truncate(ran_out(&ours).map_or(ours.len(), |end| end + 1));
+    differences.extend(event_difference(recording, 0, &normalised(&theirs), &normalised(&ours)));
+    assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
 }
 
 /// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the

@@ -42,17 +42,9 @@ impl Recording {
         Self { file: serde_json::from_str(&text).unwrap() }
     }
 
-    pub(crate) fn open(path: &std::path::Path) -> Self {
-        Self { file: serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() }
-    }
-
     /// What ran, of a recording that holds it.
     pub(crate) fn program(&self) -> &Value {
         &self.file["program"]
-    }
-
-    pub(crate) fn labelled(&self) -> bool {
-        self.file["labelled"].as_bool() == Some(true)
     }
 
     /// The same program under PyTorch 2.15, where that was recorded.

@@ -115,6 +115,8 @@ impl Function for ConvolutionBackward {
         let native = x.device().profile().convolution == Convolution::Native;
         if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
             let out = pass.dilated(len, needs)?;
+            drop(pass);
+            drop((x, weight));
             saved.done();
             return Ok(out);
         }
@@ -139,10 +141,12 @@ impl Function for ConvolutionBackward {
             out[2] = Some(pass.bias_grad()?);
         }
         drop(parts);
-        saved.done();
-        let Pass { x, weight, grad, kept, .. } = pass;
-        drop((x, weight, grad));
+        let Pass { x: input, weight: filter, grad: ordered, kept, .. } = pass;
+        drop((input, filter, ordered));
         context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop(kept));
+        // What a recomputation gave goes before the incoming gradient does.
+        drop((x, weight));
+        saved.done();
         Ok(out)
     }
 }
@@ -365,8 +369,7 @@ impl NativeAlgorithm {
         let (Self::Grouped { len, dilated }, Convolution::Native) = (self, x.device().profile().convolution) else {
             return Ok(parts);
         };
-        let makers =
-            if dilated { ["slow_conv_dilated2d", "resize_"] } else { ["resize_", "_slow_conv2d_forward"] };
+        let makers = if dilated { ["slow_conv_dilated2d", "resize_"] } else { ["resize_", "_slow_conv2d_forward"] };
         for _ in 0..groups {
             let _x = group_copy(x, groups)?;
             let empty = |maker, dims: &[usize]| context::within(maker, || Array::empty(x.device(), dims, x.dtype()));

@@ -122,7 +122,8 @@ fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule
     let _op = context::op(op);
     let x = &if in_full { full(x)? } else { x.clone() };
     // The absolute value is a function that gives its result a size itself.
-    let compute = || context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel));
+    let compute =
+        || context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel));
     let save = |role, array: &Array, saved: &mut Recorder| {
         saved.save(role, array)?;
         Ok::<Box<dyn Function>, Error>(Box::new(UnaryBackward { name, rule }))
