@@ -26,21 +26,27 @@ fn unordered(events: &[Step]) -> Vec<Step> {
     events
 }
 
-/// A run beside this recording, as [`check`] or [`check_unordered_frees`]; where memory ran out, everything up to there. (What goes when the program is
-/// left by an error, and who let go of what before, depends on how it is left.)
+/// A run beside this recording: rows and events, without who caused them; where memory ran out, everything up to there. (What goes when the program is
+/// left by an error depends on how it is left.) `unordered_frees`: as in [`check_unordered_frees`].
 pub(crate) fn check_drawn(recording: &Recording, name: &str, run: &dyn Fn(&Device) -> Vec<Row>, unordered_frees: bool) {
     let normalised = |events: &[Step]| if unordered_frees { unordered(events) } else { events.to_vec() };
     let ran_out = |events: &[Step]| events.iter().position(|event| matches!(event, Step::Oom(_)));
-    let mut theirs = recording.events();
-    let Some(end) = ran_out(&theirs) else { return compare_with(recording, name, run, &normalised) };
     let device = recording.device();
-    let rows = run(&device);
-    let mut recorded = recording.rows();
-    recorded.pop();
-    let mut differences = rows_beside(&rows, &recorded);
+    let (mut rows, mut recorded) = (run(&device), recording.rows());
+    let mut theirs = recording.events();
+    match ran_out(&theirs) {
+        Some(end) => {
+            recorded.pop();
+            theirs.truncate(end + 1);
+        }
+        None => rows.push(Row::take(&device, "end")),
+    }
     let mut ours = events(&device);
-    theirs.truncate(end + 1);
-    ours.truncate(ran_out(&ours).map_or(ours.len(), |end| end + 1));
+    if let Some(end) = ran_out(&ours) {
+        ours.truncate(end + 1);
+    }
+    let mut differences = rows_beside(&rows, &recorded);
+    differences.truncate(20);
     differences.extend(event_difference(recording, 0, &normalised(&theirs), &normalised(&ours)));
     assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
 }

@@ -77,6 +77,8 @@ scripts! {
     loop_maximize => check;
     loop_maximize_2_15 => check;
     norm_offsets_2_15 => check;
+    out_of_memory => check;
+    out_of_memory_expandable => check;
     packed_leaves => check;
     packed_leaves_2_15 => check;
     recomputed_activation => check;
