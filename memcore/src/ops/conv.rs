@@ -192,8 +192,8 @@ impl Pass {
         self.samples([input.is_some(), weight.is_some()], bias.as_ref())?;
         let (geometry, grad, workspace) = (self.geometry, self.grad.operand(), Some(columns.operand()));
         if let Some(out) = &input {
-            let (weight, grad, workspace) = (self.weight.operand(), grad.clone(), workspace.clone());
-            device.launch(Conv2dInputGrad { geometry, grad, weight, out: out.operand(), workspace })?;
+            let (weight, out) = (self.weight.operand(), out.operand());
+            device.launch(Conv2dInputGrad { geometry, grad, weight, out, workspace })?;
         }
         if let Some(out) = &weight {
             let (x, out) = (self.x.operand(), out.operand());
