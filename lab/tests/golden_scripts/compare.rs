@@ -48,6 +48,31 @@ pub(crate) fn differences_until(recording: &Recording, device: &Device, rows: &[
     differences
 }
 
+/// A run beside this recording: rows and events, without who caused them; where memory ran out, everything up to there. (What goes when the program is
+/// left by an error depends on how it is left.) `unordered_frees`: as in [`check_unordered_frees`].
+pub(crate) fn check_drawn(recording: &Recording, name: &str, run: &dyn Fn(&Device) -> Vec<Row>, unordered_frees: bool) {
+    let normalised = |events: &[Step]| if unordered_frees { sorted_frees(events) } else { events.to_vec() };
+    let ran_out = |events: &[Step]| events.iter().position(|event| matches!(event, Step::Oom(_)));
+    let device = recording.device();
+    let (mut rows, mut recorded) = (run(&device), recording.rows());
+    let mut theirs = recording.events();
+    match ran_out(&theirs) {
+        Some(end) => {
+            recorded.pop();
+            theirs.truncate(end + 1);
+        }
+        None => rows.push(Row::take(&device, "end")),
+    }
+    let mut ours = events(&device);
+    if let Some(end) = ran_out(&ours) {
+        ours.truncate(end + 1);
+    }
+    let mut differences = rows_beside(&rows, &recorded);
+    differences.truncate(20);
+    differences.extend(event_difference(recording, 0, &normalised(&theirs), &normalised(&ours)));
+    assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
+}
+
 /// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the
 /// events between the row before them and the last of them.
 pub(crate) fn check_part(name: &str, part: &str, run: impl Fn(&Device) -> Vec<Row>) {

@@ -5,6 +5,7 @@
 
 mod compare;
 mod decoders;
+mod drawn;
 mod networks;
 mod optimizers;
 mod out_of_memory;

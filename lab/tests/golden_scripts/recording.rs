@@ -42,6 +42,11 @@ impl Recording {
         Self { file: serde_json::from_str(&text).unwrap() }
     }
 
+    /// What ran, of a recording that holds it.
+    pub(crate) fn program(&self) -> &Value {
+        &self.file["program"]
+    }
+
     /// The same program under PyTorch 2.15, where that was recorded.
     pub(crate) fn of_newer(name: &str) -> Option<Self> {
         let path = format!("{}/tests/golden/torch-2.15/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));

@@ -103,8 +103,15 @@ impl GradScaler {
         if self.found_inf.is_some() {
             return Ok(());
         }
-        let Some(state) = &self.state else { return Err(Error::invalid("unscale", "no loss has been scaled yet")) };
-        let inverse = state.inverse()?;
+        let inverse = self.scaled()?.inverse()?;
+        self.unscale_by(inverse, optimizer)
+    }
+
+    fn scaled(&self) -> Result<&State> {
+        self.state.as_ref().ok_or_else(|| Error::invalid("unscale", "no loss has been scaled yet"))
+    }
+
+    fn unscale_by(&mut self, inverse: Array, optimizer: &dyn Optimizer) -> Result<()> {
         let none_yet = context::within("full", || Array::zeros(inverse.device(), &[], DType::F32))?;
         let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
         let (mut found, mut inverses, mut unscaled) = (Vec::new(), Vec::new(), Ok(()));
@@ -130,7 +137,12 @@ impl GradScaler {
     /// # Errors
     /// As [`GradScaler::unscale`] and [`Optimizer::step`].
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
-        self.unscale(optimizer)?;
+        let _given = if optimizer.takes_loss_scale() && self.scaled()?.scale.device().profile().torch_temporaries {
+            Some(self.give(optimizer)?)
+        } else {
+            self.unscale(optimizer)?;
+            None
+        };
         for found in self.found_inf.iter().flatten().filter(|found| found.device().computes()) {
             if found.to_f64()?.iter().any(|&found| found != 0.0) {
                 return Ok(false);
@@ -138,6 +150,23 @@ impl GradScaler {
         }
         optimizer.step()?;
         Ok(true)
+    }
+
+    /// As [`GradScaler::unscale`], for an optimizer whose kernel in PyTorch does that by itself: it is given the scale, unless that is off the gradients
+    /// already, and whether one overflowed; they live as long as its step. The gradients are looked through with a scale of their own first (in
+    /// PyTorch 1, here the loss's).
+    fn give(&mut self, optimizer: &dyn Optimizer) -> Result<Given> {
+        let scaled = self.found_inf.is_none();
+        if scaled {
+            let inverse = context::within("full", || self.scaled()?.scale.unary(UnaryOp::Reciprocal))?;
+            self.unscale_by(inverse, optimizer)?;
+        }
+        let scale = &self.scaled()?.scale;
+        let found = self.found_inf.as_deref().unwrap_or_default();
+        let found_inf = together(found, scale.device())?;
+        let found_inf = context::within("add", || found_inf.affine(1.0, 0.0))?;
+        let scale = if scaled { Some(context::within("mul", || scale.affine(1.0, 0.0))?) } else { None };
+        Ok(Given { _scale: scale, _found_inf: found_inf })
     }
 
     /// Adapts the scale to what the last step found.
@@ -158,6 +187,13 @@ impl GradScaler {
             found_inf: found_inf.operand(),
         })
     }
+}
+
+/// What an optimizer is given for its step.
+struct Given {
+    // Freed in this order.
+    _scale: Option<Array>,
+    _found_inf: Array,
 }
 
 impl State {

@@ -51,6 +51,8 @@ pub struct Node {
     outputs: u32,
     pub(super) next: SmallVec<[Option<Edge>; 3]>,
     saved: Mutex<Slots>,
+    /// Leaves whose values a hook packed. PyTorch's packed value of a leaf holds where its gradient goes until the node itself does.
+    packed_leaves: Vec<Arc<Leaf>>,
     /// The device whose tape observes the node, and its place there.
     device: Device,
     tape_index: u32,
@@ -130,6 +132,7 @@ impl Node {
     fn unlink(&mut self, pending: &mut SmallVec<[Edge; 8]>) {
         drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         pending.extend(std::mem::take(&mut self.next).into_iter().flatten().filter(Edge::is_last));
+        self.packed_leaves.clear();
     }
 }
 
@@ -334,6 +337,11 @@ fn new_node(
     recorder: Recorder,
 ) -> Arc<Node> {
     let device = output.device().clone();
+    let leaf = |t: &&Tensor| match t.edge() {
+        Some(Edge::Leaf(leaf)) if recorder.saved.iter().any(|saved| saved.is_packed(t.array())) => Some(leaf.clone()),
+        _ => None,
+    };
+    let packed_leaves = inputs.iter().filter_map(leaf).collect();
     Arc::new_cyclic(|this: &std::sync::Weak<Node>| Node {
         tape_index: device.tape().insert(this.clone(), NODE_BYTES),
         device,
@@ -342,6 +350,7 @@ fn new_node(
         scope: context::current_scope(),
         outputs,
         next: inputs.iter().map(|t| t.edge().cloned()).collect(),
+        packed_leaves,
         saved: Mutex::new(Some(recorder.saved)),
     })
 }

@@ -19,8 +19,8 @@ pub struct SavedValue {
 enum Kept {
     /// The array, and the version that its storage had.
     Array(Array, u32),
-    /// What a hook made of it.
-    Packed(Arc<dyn SavedHooks>, Packed),
+    /// What a hook made of it, and the address of the storage that it had, which only tells it from others.
+    Packed(Arc<dyn SavedHooks>, Packed, usize),
 }
 
 impl SavedValue {
@@ -29,7 +29,7 @@ impl SavedValue {
         let kept = match hooks::current() {
             Some(hooks) => {
                 let packed = hooks.pack(array.clone())?;
-                Kept::Packed(hooks, packed)
+                Kept::Packed(hooks, packed, Arc::as_ptr(array.storage()).addr())
             }
             None => return Ok(Self::keep(role, array.clone())),
         };
@@ -56,9 +56,14 @@ impl SavedValue {
         }
     }
 
+    /// Whether a hook made something else of this very value.
+    pub(super) fn is_packed(&self, array: &Array) -> bool {
+        matches!(self.kept, Kept::Packed(.., address) if address == Arc::as_ptr(array.storage()).addr())
+    }
+
     pub(super) fn unpack(&self, op: &'static str) -> Result<Array> {
         match &self.kept {
-            Kept::Packed(hooks, packed) => hooks.unpack(packed),
+            Kept::Packed(hooks, packed, _) => hooks.unpack(packed),
             Kept::Array(array, expected) => {
                 let found = array.storage().version();
                 if found != *expected {
@@ -98,7 +103,13 @@ impl<'a> Saved<'a> {
     /// Lets go what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
     pub fn done(&self) {
         let _function = context::function();
-        self.unpacked.take();
+        self.release();
+    }
+
+    /// The variables of a C++ function go in the opposite order of their making.
+    fn release(&self) {
+        let mut unpacked = self.unpacked.take();
+        while unpacked.pop().is_some() {}
     }
 
     /// The `index`-th value saved.
@@ -127,5 +138,11 @@ impl<'a> Saved<'a> {
     /// Whether none was.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Drop for Saved<'_> {
+    fn drop(&mut self) {
+        self.release();
     }
 }

@@ -26,8 +26,9 @@ pub struct Variables {
     _q: Tensor,
     _k: Tensor,
     _v: Tensor,
-    _weights: Option<Tensor>,
+    // The program names the result of its fused form first.
     _y: Tensor,
+    _weights: Option<Tensor>,
 }
 
 /// How attention is computed.
@@ -95,6 +96,6 @@ impl MultiHeadAttention {
         let y = ops::view(&merged, &[batch, time, width])?;
         drop(merged);
         let out = self.proj.forward(&y)?;
-        Ok((out, Variables { _q: q, _k: k, _v: v, _weights: weights, _y: y }))
+        Ok((out, Variables { _q: q, _k: k, _v: v, _y: y, _weights: weights }))
     }
 }

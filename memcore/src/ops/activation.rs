@@ -6,26 +6,32 @@ use smallvec::smallvec;
 
 use super::autocast::full;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{UnaryGradOp, UnaryOp};
 use crate::context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Which of the two values an activation's gradient is computed from.
 enum Saves {
     Input,
+    /// The input, and beside it what PyTorch's operator gives as a second result, which is empty on a GPU: nothing is saved before it ran.
+    InputAndBuffer,
     Result,
 }
 
 fn activation(x: &Tensor, op: UnaryOp, gradient: ActivationBackward, saves: Saves) -> Result<Tensor> {
     let _op = context::op(gradient.op);
+    let save = |role, array: &Array, saved: &mut Recorder| {
+        saved.save(role, array)?;
+        Ok::<Box<dyn Function>, Error>(Box::new(gradient))
+    };
+    if let Saves::Input = saves {
+        return record_inputs(&[x], |saved| save("self", x.array(), saved), || x.array().unary(op));
+    }
     let y = x.array().unary(op)?;
-    record(y.clone(), &[x], |saved| {
-        match saves {
-            Saves::Input => saved.save("self", x.array())?,
-            Saves::Result => saved.save("result", &y)?,
-        }
-        Ok(Box::new(gradient))
+    record(y.clone(), &[x], |saved| match saves {
+        Saves::Result => save("result", &y, saved),
+        Saves::Input | Saves::InputAndBuffer => save("self", x.array(), saved),
     })
 }
 
@@ -111,7 +117,7 @@ activations! {
     /// `x` where positive, `alpha·(eˣ − 1)` elsewhere. Saves its input.
     elu(alpha): UnaryOp::Elu { alpha }, "elu", "elu_backward", "EluBackward0", UnaryGradOp::Elu { alpha }, Input;
     /// `ln(sigmoid(x))`. Saves its input.
-    log_sigmoid(): UnaryOp::LogSigmoid, "log_sigmoid>log_sigmoid_forward", "log_sigmoid_backward", "LogSigmoidBackward0", UnaryGradOp::LogSigmoid, Input;
+    log_sigmoid(): UnaryOp::LogSigmoid, "log_sigmoid>log_sigmoid_forward", "log_sigmoid_backward", "LogSigmoidBackward0", UnaryGradOp::LogSigmoid, InputAndBuffer;
     /// `x·tanh(softplus(x))`. Saves its input.
     mish(): UnaryOp::Mish, "mish", "mish_backward>resize_", "MishBackward0", UnaryGradOp::Mish, Input;
     /// `min(max(x + 3, 0), 6)/6`. Saves its input.

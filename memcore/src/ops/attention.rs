@@ -2,6 +2,8 @@
 //!
 //! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
 
+use std::sync::Arc;
+
 use smallvec::smallvec;
 
 use super::attention_math::attention_math;
@@ -9,9 +11,10 @@ use super::attention_temporaries::Algorithm;
 use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
+use super::enlarge::pad;
 use super::mask::masked_fill;
 use super::matmul_nd::matmul;
-use super::shape::{expand, reshape, transpose, unsqueeze};
+use super::shape::{expand, narrow, reshape, transpose, unsqueeze};
 use super::softmax::softmax;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -126,6 +129,9 @@ pub struct AttentionOptions {
     pub dropout: f64,
 }
 
+/// PyTorch's flash kernel takes heads of widths that are multiples of this: others get zeros behind them first.
+const FLASH_MULTIPLE: usize = 8;
+
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
 /// row's denominator, in f32.
 ///
@@ -157,8 +163,19 @@ pub fn scaled_dot_product_attention(
         let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
         return attention_math(q, k, v, scale, options.causal);
     }
-    let _op = context::op(algorithm.forward_op());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+    if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
+        let padded = |x: &Tensor| {
+            let behind = x.dims()[3].next_multiple_of(FLASH_MULTIPLE) - x.dims()[3];
+            let _op = context::op("scaled_dot_product_attention");
+            pad(x, &[[0, 0], [0, 0], [0, 0], [0, behind]], 0.0)
+        };
+        let (q, k, vp) = (padded(q)?, padded(k)?, padded(v)?);
+        let options = AttentionOptions { scale: Some(scale), ..options };
+        let y = scaled_dot_product_attention(&q, &k, &vp, mask, options)?;
+        return narrow(&y, 3, 0, v.dims()[3]);
+    }
+    let _op = context::op(algorithm.forward_op());
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
@@ -178,7 +195,7 @@ pub fn scaled_dot_product_attention(
         out: y.operand(),
         logsumexp: logsumexp.operand(),
     })?;
-    record(y.clone(), &[q, k, v], |saved| {
+    let result = record(y.clone(), &[q, k, v], |saved| {
         let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
         for (role, array) in values {
             saved.save(role, array)?;
@@ -190,7 +207,14 @@ pub fn scaled_dot_product_attention(
             saved.save("attn_bias", bias)?;
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
-    })
+    });
+    // Where nobody saved them they go in the order of their making.
+    drop(logsumexp);
+    if algorithm == Algorithm::Efficient {
+        extras.reverse();
+    }
+    drop(extras);
+    result
 }
 
 /// A mask as numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
@@ -228,12 +252,16 @@ impl Function for AttentionBackward {
 
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let [q, k, v, logsumexp, out] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        // In PyTorch's order, which is that of their names.
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
+        let [k, q, v, logsumexp, out] = [saved.get(1)?, saved.get(0)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
+        for state in 5..saved.len() - usize::from(self.masked) {
+            saved.get(state)?;
+        }
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());
         let grad = self.algorithm.incoming(&with_rows(grad)?)?;
-        let out = self.algorithm.result_again(&out)?;
+        let result = self.algorithm.result_again(&out)?;
         let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
         let scratch = self.algorithm.scratch(&q, &k, &v)?;
         let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
@@ -244,7 +272,7 @@ impl Function for AttentionBackward {
             k: k.operand(),
             v: v.operand(),
             mask: seen.as_ref().map(Array::operand),
-            out: out.operand(),
+            out: result.operand(),
             logsumexp: logsumexp.operand(),
             grad: grad.operand(),
             delta: scratch.delta.operand(),
@@ -259,7 +287,10 @@ impl Function for AttentionBackward {
         drop(workspace);
         context::within(self.algorithm.gradient_op(), || scratch.release());
         let keep = |i, grad: Array| if needs.input(i) { Some(grad) } else { None };
+        let copied = (!Arc::ptr_eq(result.storage(), out.storage())).then_some(result);
+        drop((bias, k, q, v, logsumexp, out));
         saved.done();
+        drop(copied);
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }
 }

@@ -197,7 +197,11 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
         let sum = context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype()))?;
         Some((sum, product))
     };
-    let delta = context::within("clone", || row_statistic(q, 1))?;
+    // The sums are wanted head by head, which they are already where there is one head, or one position.
+    let delta = match &product {
+        Some((sum, _)) if h == 1 || t == 1 => sum.view(&[b, h, t])?,
+        _ => context::within("clone", || row_statistic(q, 1))?,
+    };
     context::within(Algorithm::Efficient.gradient_op(), || drop(product));
     let tile = if d.max(dv) <= 64 { 64 } else { 128 };
     let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);

@@ -8,11 +8,11 @@ use smallvec::smallvec;
 
 use super::shape::Dims;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::broadcast_dims;
 
 /// `a + b`. Saves nothing.
@@ -153,16 +153,16 @@ impl Function for SumBackward {
 /// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul");
-    let y = promoted(BinaryOp::Mul, a.array(), b.array())?;
-    record(y, &[a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         if a.requires_grad() {
             saved.save("other", b.array())?;
         }
         if b.requires_grad() {
             saved.save("self", a.array())?;
         }
-        Ok(Box::new(MulBackward { operands: like(a, b) }))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(MulBackward { operands: like(a, b) }))
+    };
+    record_inputs(&[a, b], describe, || promoted(BinaryOp::Mul, a.array(), b.array()))
 }
 
 struct MulBackward {
@@ -178,11 +178,12 @@ impl Function for MulBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         let mul = context::op("mul");
+        let other = if needs.input(0) { Some(saved.get(0)?) } else { None };
         if needs.input(1) {
             out[1] = Some(promoted(BinaryOp::Mul, grad, &saved.get(needs.input(0) as usize)?)?);
         }
-        if needs.input(0) {
-            out[0] = Some(promoted(BinaryOp::Mul, grad, &saved.get(0)?)?);
+        if let Some(other) = other {
+            out[0] = Some(promoted(BinaryOp::Mul, grad, &other)?);
         }
         drop(mul);
         saved.done();
@@ -197,14 +198,14 @@ impl Function for MulBackward {
 /// As [`add`].
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("div");
-    let y = promoted(BinaryOp::Div, a.array(), b.array())?;
-    record(y, &[a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         saved.save("other", b.array())?;
         if b.requires_grad() {
             saved.save("self", a.array())?;
         }
-        Ok(Box::new(DivBackward { operands: like(a, b) }))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(DivBackward { operands: like(a, b) }))
+    };
+    record_inputs(&[a, b], describe, || promoted(BinaryOp::Div, a.array(), b.array()))
 }
 
 struct DivBackward {
@@ -260,12 +261,13 @@ pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 fn extremum(name: &'static str, op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op(name);
-    let y = promoted(op, a.array(), b.array())?;
-    record(y, &[a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         saved.save("other", b.array())?;
         saved.save("self", a.array())?;
-        Ok(Box::new(ExtremumBackward { maximum: op == BinaryOp::Maximum, operands: like(a, b) }))
-    })
+        let maximum = op == BinaryOp::Maximum;
+        Ok::<Box<dyn Function>, Error>(Box::new(ExtremumBackward { maximum, operands: like(a, b) }))
+    };
+    record_inputs(&[a, b], describe, || promoted(op, a.array(), b.array()))
 }
 
 struct ExtremumBackward {

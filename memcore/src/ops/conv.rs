@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::autocast::lower;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::backend::KernelCall;
 use crate::backend::Operand;
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
@@ -34,45 +34,65 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     let (weight, x) = (&lower(weight)?, &lower(x)?);
     let bias = bias.as_ref();
     let _op = context::op("conv2d>convolution");
-    let (input, filter) = (x.array().contiguous()?, weight.array().contiguous()?);
-    let pointwise = [*kh, *kw] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0];
-    let algorithm = match NativeAlgorithm::of(geometry.groups, *c, weight.dims(), [oh, ow]) {
-        NativeAlgorithm::Im2col { .. } if pointwise => NativeAlgorithm::Im2col { len: 0 },
-        NativeAlgorithm::Grouped { .. } if pointwise => NativeAlgorithm::Grouped { len: 0 },
+    let inputs = [Some(x), Some(weight), bias];
+    let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
+    let describe = |saved: &mut Recorder| {
+        saved.save("input", x.array())?;
+        saved.save("weight", weight.array())?;
+        Ok::<Box<dyn Function>, Error>(Box::new(ConvolutionBackward { geometry }))
+    };
+    let bias = bias.map(Tensor::array);
+    record_inputs(&inputs, describe, || convolve(x.array(), weight.array(), bias, geometry, [*n, *o, oh, ow]))
+}
+
+/// The result, of sizes `out`, with the temporaries that the profile says.
+fn convolve(
+    x: &Array,
+    weight: &Array,
+    bias: Option<&Array>,
+    geometry: Conv2dGeometry,
+    out: [usize; 4],
+) -> Result<Array> {
+    let (input, filter) = (x.contiguous()?, weight.contiguous()?);
+    let [n, o, oh, ow] = out;
+    let plain = geometry.stride == [1, 1] && geometry.padding == [0, 0] && geometry.dilation == [1, 1];
+    let pointwise = weight.dims()[2..] == [1, 1] && plain;
+    let algorithm = match NativeAlgorithm::of(geometry, x.dims()[1], weight.dims(), [oh, ow]) {
+        NativeAlgorithm::Im2col { dilated, .. } if pointwise => NativeAlgorithm::Im2col { len: 0, dilated },
+        NativeAlgorithm::Grouped { dilated, .. } if pointwise => NativeAlgorithm::Grouped { len: 0, dilated },
         other => other,
     };
-    let parts = algorithm.parts_of_forward(&input, geometry.groups, [*o, oh, ow])?;
+    let parts = algorithm.parts_of_forward(&input, geometry.groups, [o, oh, ow])?;
     let y = {
         let _op = context::op(match x.device().profile().convolution {
             Convolution::Cudnn { .. } => "cudnn_convolution",
-            _ if parts.is_empty() => "resize_",
-            _ => "cat",
+            _ if !parts.is_empty() => "cat",
+            _ if algorithm.is_dilated() => "slow_conv_dilated2d",
+            _ => "resize_",
         });
-        Array::empty(x.device(), &[*n, *o, oh, ow], x.dtype())?
+        Array::empty(x.device(), &out, x.dtype())?
     };
     let mut call = Conv2d {
         geometry,
         x: input.operand(),
         weight: filter.operand(),
-        bias: bias.map(|b| b.array().operand()),
+        bias: bias.map(Array::operand),
         out: y.operand(),
         workspace: None,
     };
-    let library = if algorithm.is_native_on(x.device()) { "_slow_conv2d_forward" } else { "cudnn_convolution" };
+    let [library, columns] = match x.device().profile().convolution {
+        Convolution::Cudnn { .. } => ["cudnn_convolution"; 2],
+        _ if algorithm.is_dilated() => ["slow_conv_dilated2d", "resize_"],
+        _ => ["_slow_conv2d_forward"; 2],
+    };
     let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype());
-    let buffer = context::within(library, make)?;
-    context::within("_slow_conv2d_forward", || algorithm.take_workspaces(x.device(), *n * geometry.groups))?;
+    let buffer = context::within(columns, make)?;
+    context::within(library, || algorithm.take_workspaces(x.device(), n * geometry.groups))?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     context::within(library, || drop(buffer));
     drop(parts);
-    let inputs = [Some(x), Some(weight), bias];
-    let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
-    record(y, &inputs, |saved| {
-        saved.save("input", x.array())?;
-        saved.save("weight", weight.array())?;
-        Ok(Box::new(ConvolutionBackward { geometry }))
-    })
+    Ok(y)
 }
 
 struct ConvolutionBackward {
@@ -93,6 +113,13 @@ impl Function for ConvolutionBackward {
         let mut pass =
             Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad, kept: None };
         let native = x.device().profile().convolution == Convolution::Native;
+        if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
+            let out = pass.dilated(len, needs)?;
+            drop(pass);
+            drop((x, weight));
+            saved.done();
+            return Ok(out);
+        }
         let parts = if native { pass.parts_of_groups(needs)? } else { [const { Vec::new() }; 3] };
         let weight_first = native && pass.algorithm() == NativeAlgorithm::Depthwise;
         if needs.input(1) && weight_first {
@@ -114,10 +141,12 @@ impl Function for ConvolutionBackward {
             out[2] = Some(pass.bias_grad()?);
         }
         drop(parts);
-        saved.done();
-        let Pass { x, weight, grad, kept, .. } = pass;
-        drop((x, weight, grad));
+        let Pass { x: input, weight: filter, grad: ordered, kept, .. } = pass;
+        drop((input, filter, ordered));
         context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop(kept));
+        // What a recomputation gave goes before the incoming gradient does.
+        drop((x, weight));
+        saved.done();
         Ok(out)
     }
 }
@@ -149,7 +178,50 @@ impl Pass {
 
     fn algorithm(&self) -> NativeAlgorithm {
         let d = self.grad.dims();
-        NativeAlgorithm::of(self.geometry.groups, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
+        NativeAlgorithm::of(self.geometry, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
+    }
+
+    /// PyTorch's native path with a dilation: the gradients of input, weight and bias are made first, then each sample adds its part, of the bias's a
+    /// temporary.
+    fn dilated(&self, len: usize, needs: Needs<'_>) -> Result<Grads> {
+        let device = self.x.device();
+        let input = if needs.input(0) { Some(self.x.empty_like()?) } else { None };
+        let weight = if needs.input(1) { Some(self.weight.empty_like()?) } else { None };
+        let bias = if needs.input(2) { Some(self.bias_zeros(1)?) } else { None };
+        let columns = context::within("resize_", || Array::empty(device, &[len], self.x.dtype()))?;
+        self.samples([input.is_some(), weight.is_some()], bias.as_ref())?;
+        let (geometry, grad, workspace) = (self.geometry, self.grad.operand(), Some(columns.operand()));
+        if let Some(out) = &input {
+            let (weight, out) = (self.weight.operand(), out.operand());
+            device.launch(Conv2dInputGrad { geometry, grad, weight, out, workspace })?;
+        }
+        if let Some(out) = &weight {
+            let (x, out) = (self.x.operand(), out.operand());
+            device.launch(Conv2dWeightGrad { geometry, x, grad, out, workspace })?;
+        }
+        Ok(smallvec![input, weight, bias])
+    }
+
+    /// A gradient of the bias that nothing was added to, of one of `groups`.
+    fn bias_zeros(&self, groups: usize) -> Result<Array> {
+        Array::zeros(self.x.device(), &[self.grad.dims()[1] / groups], self.x.dtype())
+    }
+
+    /// What the native path with a dilation takes for each sample: a product for each of the two gradients that is wanted, and a sum over the
+    /// sample's positions, which is added to the bias's.
+    fn samples(&self, products: [bool; 2], bias: Option<&Array>) -> Result<()> {
+        let products = products.into_iter().filter(|wanted| *wanted).count();
+        for sample in 0..self.x.dims()[0] {
+            if products > 0 {
+                self.x.device().product_workspaces(WorkspaceKind::Gemm, products)?;
+            }
+            if let Some(bias) = bias {
+                let grad = self.grad.narrow(0, sample, 1)?.narrow(1, 0, bias.numel())?;
+                let sum = grad.reduce_made_by(Some("sum"), ReduceOp::Sum, &[0, 2, 3], false)?;
+                bias.add_(&sum)?;
+            }
+        }
+        Ok(())
     }
 
     /// What makes the gradients in PyTorch: with cuDNN the operator itself.
@@ -191,7 +263,7 @@ impl Pass {
     /// What PyTorch's native path makes of each group before it joins them: the parts of the bias's, the weight's and the input's gradient.
     fn parts_of_groups(&self, needs: Needs<'_>) -> Result<[Vec<Array>; 3]> {
         let mut parts = [const { Vec::new() }; 3];
-        let NativeAlgorithm::Grouped { len } = self.algorithm() else { return Ok(parts) };
+        let NativeAlgorithm::Grouped { len, dilated } = self.algorithm() else { return Ok(parts) };
         let groups = self.geometry.groups;
         let device = self.x.device();
         let columns = || context::within("resize_", || Array::empty(device, &[len], self.x.dtype()));
@@ -203,6 +275,10 @@ impl Pass {
         for _ in 0..groups {
             let _grad = group_copy(&self.grad, groups)?;
             let _x = group_copy(&self.x, groups)?;
+            if dilated {
+                self.dilated_parts(len, &weight_dims, needs, &mut parts)?;
+                continue;
+            }
             let mut unfolded = None;
             if needs.input(0) {
                 parts[2].push(context::within("resize_", || group_of(&self.x, groups))?);
@@ -225,6 +301,30 @@ impl Pass {
     }
 }
 
+impl Pass {
+    /// What the native path with a dilation makes of one group.
+    fn dilated_parts(
+        &self,
+        len: usize,
+        weight_dims: &[usize],
+        needs: Needs<'_>,
+        parts: &mut [Vec<Array>; 3],
+    ) -> Result<()> {
+        let device = self.x.device();
+        if needs.input(0) {
+            parts[2].push(group_of(&self.x, self.geometry.groups)?);
+        }
+        if needs.input(1) {
+            parts[1].push(Array::empty(device, weight_dims, self.x.dtype())?);
+        }
+        let bias = if needs.input(2) { Some(self.bias_zeros(self.geometry.groups)?) } else { None };
+        let _columns = context::within("resize_", || Array::empty(device, &[len], self.x.dtype()))?;
+        self.samples([needs.input(0), needs.input(1)], bias.as_ref())?;
+        parts[0].extend(bias);
+        Ok(())
+    }
+}
+
 /// Room for a part of `[n, c, …]` that has one of the groups' channels.
 fn group_of(x: &Array, groups: usize) -> Result<Array> {
     let mut dims = x.dims().to_vec();
@@ -242,38 +342,39 @@ fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
 enum NativeAlgorithm {
     /// A kernel of its own for one filter group per channel.
     Depthwise,
-    /// A product with the columns of one sample, `len` elements of them: `channels·kh·kw·oh·ow`.
-    Im2col { len: usize },
+    /// A product with the columns of one sample, `len` elements of them: `channels·kh·kw·oh·ow`. A dilation has an operator of its own.
+    Im2col { len: usize, dilated: bool },
     /// The same for each group, whose results are joined.
-    Grouped { len: usize },
+    Grouped { len: usize, dilated: bool },
 }
 
 impl NativeAlgorithm {
-    /// Whether the device's profile stands for PyTorch without cuDNN, or for our own kernels.
-    fn is_native_on(self, device: &Device) -> bool {
-        !matches!(device.profile().convolution, Convolution::Cudnn { .. })
+    fn is_dilated(self) -> bool {
+        matches!(self, Self::Im2col { dilated: true, .. } | Self::Grouped { dilated: true, .. })
     }
 
-    fn of(groups: usize, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
+    fn of(geometry: Conv2dGeometry, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
+        let (groups, dilated) = (geometry.groups, geometry.dilation != [1, 1]);
         if groups > 1 && groups == channels {
             return Self::Depthwise;
         }
         let len = weight[1..].iter().product::<usize>() * out[0] * out[1];
-        if groups > 1 { Self::Grouped { len } } else { Self::Im2col { len } }
+        if groups > 1 { Self::Grouped { len, dilated } } else { Self::Im2col { len, dilated } }
     }
 
     /// What PyTorch's native path makes of each group of channels before it joins the results, which are returned; nothing without groups, or under a
     /// profile that does otherwise. Our kernels take all groups at once.
     fn parts_of_forward(self, x: &Array, groups: usize, [o, oh, ow]: [usize; 3]) -> Result<Vec<Array>> {
         let mut parts = Vec::new();
-        let (Self::Grouped { len }, Convolution::Native) = (self, x.device().profile().convolution) else {
+        let (Self::Grouped { len, dilated }, Convolution::Native) = (self, x.device().profile().convolution) else {
             return Ok(parts);
         };
+        let makers = if dilated { ["slow_conv_dilated2d", "resize_"] } else { ["resize_", "_slow_conv2d_forward"] };
         for _ in 0..groups {
             let _x = group_copy(x, groups)?;
             let empty = |maker, dims: &[usize]| context::within(maker, || Array::empty(x.device(), dims, x.dtype()));
-            parts.push(empty("resize_", &[x.dims()[0], o / groups, oh, ow])?);
-            let _columns = if len > 0 { Some(empty("_slow_conv2d_forward", &[len])?) } else { None };
+            parts.push(empty(makers[0], &[x.dims()[0], o / groups, oh, ow])?);
+            let _columns = if len > 0 { Some(empty(makers[1], &[len])?) } else { None };
             x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
         }
         Ok(parts)
@@ -307,8 +408,8 @@ impl Buffer {
             Convolution::Native => match native {
                 // The groups had theirs before.
                 NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
-                NativeAlgorithm::Im2col { len: 0 } => None,
-                NativeAlgorithm::Im2col { len } => Some(Array::empty(device, &[len], dtype)?),
+                NativeAlgorithm::Im2col { len: 0, .. } => None,
+                NativeAlgorithm::Im2col { len, .. } => Some(Array::empty(device, &[len], dtype)?),
             },
         };
         Ok(Self { array })

@@ -8,11 +8,11 @@ use smallvec::smallvec;
 
 use super::autocast::full;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The functions of this file that save one value, and which gradient belongs to them.
 #[derive(Clone, Copy)]
@@ -122,15 +122,17 @@ fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule
     let _op = context::op(op);
     let x = &if in_full { full(x)? } else { x.clone() };
     // The absolute value is a function that gives its result a size itself.
-    let y = context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel))?;
-    record(y.clone(), &[x], |saved| {
-        if rule.saves_result() {
-            saved.save("result", &y)?;
-        } else {
-            saved.save("self", x.array())?;
-        }
-        Ok(Box::new(UnaryBackward { name, rule }))
-    })
+    let compute =
+        || context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel));
+    let save = |role, array: &Array, saved: &mut Recorder| {
+        saved.save(role, array)?;
+        Ok::<Box<dyn Function>, Error>(Box::new(UnaryBackward { name, rule }))
+    };
+    if !rule.saves_result() {
+        return record_inputs(&[x], |saved| save("self", x.array(), saved), compute);
+    }
+    let y = compute()?;
+    record(y.clone(), &[x], |saved| save("result", &y, saved))
 }
 
 macro_rules! functions {

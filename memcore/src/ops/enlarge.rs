@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::full;
 use super::shape::Dims;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -10,7 +11,7 @@ use crate::context;
 use crate::error::{Error, Result};
 
 /// Each element of `[n, c, h, w]` repeated `factor` (down, across) times: `[n, c, h·down, w·across]`, PyTorch's nearest-neighbour interpolation
-/// by whole factors. Saves nothing; the gradient is summed back.
+/// by whole factors. Saves nothing; the gradient is summed back. In float32 under autocast.
 ///
 /// # Errors
 /// [`Error::Shape`] for other than four dimensions, or a factor of 0; those of the device.
@@ -22,6 +23,7 @@ pub fn upsample_nearest2d(x: &Tensor, factor: [usize; 2]) -> Result<Tensor> {
         return Err(Error::shape("upsample_nearest2d", format!("a factor of {factor:?}")));
     }
     let _op = context::op("upsample_nearest2d");
+    let x = &full(x)?;
     let y = Array::empty(x.device(), &[n, c, h * factor[0], w * factor[1]], x.dtype())?;
     y.view(&[n, c, h, factor[0], w, factor[1]])?.copy_(&x.array().unsqueeze(3)?.unsqueeze(5)?)?;
     record(y, &[x], |_| Ok(Box::new(UpsampleNearestBackward { dims: [n, c, h, w], factor })))

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::embedding_temporaries as temporaries;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::backend::kernel::{Gather, ScatterAdd};
 use crate::context;
 use crate::error::{Error, Result};
@@ -26,16 +26,21 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
         return Err(Error::shape("embedding", format!("padding index {padding_idx:?} of {rows} rows")));
     }
     let _op = context::op("embedding>index_select>resize_");
-    let table = weight.array().contiguous()?;
-    let flat = indices.array().reshape(&[indices.numel()])?;
-    let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
-    let y = Array::empty(weight.device(), &dims, weight.dtype())?;
-    let out = y.view(&[flat.numel(), n])?;
-    y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
-    record(y, &[weight], |saved| {
+    let compute = || {
+        let table = weight.array().contiguous()?;
+        let flat = indices.array().reshape(&[indices.numel()])?;
+        let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
+        let y = Array::empty(weight.device(), &dims, weight.dtype())?;
+        let out = y.view(&[flat.numel(), n])?;
+        y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+        Ok(y)
+    };
+    let describe = |saved: &mut Recorder| {
         saved.save("indices", indices.array())?;
-        Ok(Box::new(EmbeddingBackward { rows, padding_idx: padding_idx.map(|i| i as i64) }))
-    })
+        let padding_idx = padding_idx.map(|i| i as i64);
+        Ok::<Box<dyn Function>, Error>(Box::new(EmbeddingBackward { rows, padding_idx }))
+    };
+    record_inputs(&[weight], describe, compute)
 }
 
 struct EmbeddingBackward {
@@ -94,16 +99,20 @@ pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor>
     let slabs = Slabs::new(x.dims(), axis);
     let mut dims: Dims = x.dims().into();
     dims[axis] = indices.numel();
-    let y = context::within("resize_", || Array::empty(x.device(), &dims, x.dtype()))?;
-    let flat = indices.array().contiguous()?;
-    for i in 0..slabs.count {
-        let (table, out) = (slabs.slab(x.array(), i)?, slabs.slab(&y, i)?);
-        y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
-    }
-    record(y, &[x], |saved| {
+    let compute = || {
+        let y = context::within("resize_", || Array::empty(x.device(), &dims, x.dtype()))?;
+        let flat = indices.array().contiguous()?;
+        for i in 0..slabs.count {
+            let (table, out) = (slabs.slab(x.array(), i)?, slabs.slab(&y, i)?);
+            y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+        }
+        Ok(y)
+    };
+    let describe = |saved: &mut Recorder| {
         saved.save("index", indices.array())?;
-        Ok(Box::new(IndexSelectBackward { slabs, dims: x.dims().into() }))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(IndexSelectBackward { slabs, dims: x.dims().into() }))
+    };
+    record_inputs(&[x], describe, compute)
 }
 
 /// A tensor cut at one axis: as many slabs as the dimensions before it say, each a matrix of its rows of `inner` elements.

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::binary::{Like, unbroadcast};
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::Triangle;
 use crate::context;
 use crate::error::{Error, Result};
@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 /// [`Error::Shape`] when the mask does not fit; those of the device.
 pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     let _op = context::op("masked_fill>clone");
-    let y = x.array().masked_fill(mask.array(), value)?;
-    record(y, &[x], |saved| {
+    let describe = |saved: &mut Recorder| {
         saved.save("mask", mask.array())?;
-        Ok(Box::new(MaskedFillBackward))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(MaskedFillBackward))
+    };
+    record_inputs(&[x], describe, || x.array().masked_fill(mask.array(), value))
 }
 
 /// [`masked_fill`] in the memory of `x`, of which only what is returned may be used afterwards.
@@ -58,16 +58,17 @@ impl Function for MaskedFillBackward {
 /// [`Error::Shape`] when they do not fit together, [`Error::DType`] for types that do not meet; those of the device.
 pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("where");
-    let y = {
+    let compute = || {
         let dtype = a.array().result_type("where", b.array())?;
         let converted = |x: &Tensor| context::within("to>_to_copy", || x.array().cast(dtype));
         let (a, b) = (converted(a)?, converted(b)?);
-        context::within("resize_", || a.select_by(condition.array(), &b))?
+        context::within("resize_", || a.select_by(condition.array(), &b))
     };
-    record(y, &[a, b], |saved| {
+    let describe = |saved: &mut Recorder| {
         saved.save("condition", condition.array())?;
-        Ok(Box::new(WhereBackward { operands: [Like::of(a), Like::of(b)] }))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(WhereBackward { operands: [Like::of(a), Like::of(b)] }))
+    };
+    record_inputs(&[a, b], describe, compute)
 }
 
 struct WhereBackward {

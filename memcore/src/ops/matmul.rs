@@ -116,6 +116,7 @@ impl Function for ProductBackward {
         if let (true, Some(rhs)) = (needs.input(0), &rhs) {
             out[0] = Some(lhs_grad(grad, rhs, self.column_major[0])?);
         }
+        drop((lhs, rhs));
         saved.done();
         Ok(out)
     }

@@ -29,7 +29,7 @@ pub fn layer_norm(
     let bias = bias.map(full).transpose()?;
     let weight = weight.map(full).transpose()?;
     let (x, weight, bias) = (&full(x)?, weight.as_ref(), bias.as_ref());
-    let _op = context::op("native_layer_norm");
+    let op = context::op("native_layer_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let mean = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -44,8 +44,10 @@ pub fn layer_norm(
         mean: mean.operand(),
         rstd: rstd.operand(),
     })?;
+    drop(input);
+    drop(op);
     let (inputs, slots) = present(x, &[weight, bias]);
-    record(y, &inputs, |saved| {
+    let y = record(y, &inputs, |saved| {
         saved.save("input", x.array())?;
         saved.save("mean", &mean)?;
         saved.save("rstd", &rstd)?;
@@ -53,7 +55,10 @@ pub fn layer_norm(
             saved.save("weight", weight.array())?;
         }
         Ok(Box::new(LayerNormBackward { rows, slots, normalized: normalized.into() }))
-    })
+    });
+    // Where nobody saved them they go in this order.
+    drop((mean, rstd));
+    y
 }
 
 /// An input seen as rows.

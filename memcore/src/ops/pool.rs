@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::reduce::mean_axes;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 use crate::context;
 use crate::dtype::DType;
@@ -82,17 +82,20 @@ fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGe
     let _op = context::op(op);
     // The adaptive pooling gives its result a size by itself, after it brought its input into order.
     let adaptive = name == ADAPTIVE;
-    let early = if adaptive { Some(x.array().contiguous()?) } else { None };
-    let made_by = if adaptive { "resize_" } else { "" };
-    let y = context::within(made_by, || Array::empty(x.device(), &dims, x.dtype()))?;
-    let input = early.map_or_else(|| x.array().contiguous(), Ok)?;
-    let (pool, out) = (PoolOp::Average, y.operand());
-    x.device().launch(Pool2d { op: pool, geometry, x: input.operand(), out, indices: None })?;
-    drop(input);
-    record(y, &[x], |saved| {
+    let compute = || {
+        let early = if adaptive { Some(x.array().contiguous()?) } else { None };
+        let made_by = if adaptive { "resize_" } else { "" };
+        let y = context::within(made_by, || Array::empty(x.device(), &dims, x.dtype()))?;
+        let input = early.map_or_else(|| x.array().contiguous(), Ok)?;
+        let (op, out) = (PoolOp::Average, y.operand());
+        x.device().launch(Pool2d { op, geometry, x: input.operand(), out, indices: None })?;
+        Ok(y)
+    };
+    let describe = |saved: &mut Recorder| {
         saved.save("self", x.array())?;
-        Ok(Box::new(PoolBackward { name, op: pool, geometry }))
-    })
+        Ok::<Box<dyn Function>, Error>(Box::new(PoolBackward { name, op: PoolOp::Average, geometry }))
+    };
+    record_inputs(&[x], describe, compute)
 }
 
 /// The node of an adaptive pooling.

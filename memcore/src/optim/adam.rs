@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, negated_in_place_of, nth,
+    with_gradients,
 };
 use crate::array::Array;
 use crate::backend::kernel::{AdamStep, AdamTensors, BinaryOp, TernaryOp, UnaryOp};
@@ -110,9 +111,11 @@ impl Adam {
         let o = self.options;
         // PyTorch's loop variable: the last denominator lives until the next one replaces it.
         let mut denominator: Option<Array> = None;
+        // So does the last gradient, where it is a temporary.
+        let mut held: Option<Array> = None;
         for (i, grad) in gradients {
             let Some((p, s)) = self.advance(i) else { continue };
-            let mut grad = if o.maximize { grad.unary(UnaryOp::Neg)? } else { grad };
+            let mut grad = negated_in_place_of(&mut held, grad, o.maximize)?;
             if o.weight_decay != 0.0 {
                 if o.decoupled {
                     p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
@@ -120,7 +123,8 @@ impl Adam {
                     grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
                 }
             }
-            o.update_moments(s, &grad)?;
+            let grad = &*held.insert(grad);
+            o.update_moments(s, grad)?;
             let root = {
                 let _op = context::op("sqrt");
                 o.second_moment(s)?.unary(UnaryOp::Sqrt)?
@@ -289,6 +293,10 @@ impl Optimizer for Adam {
         }
         self.states[index] = Some(State { steps, ..state });
         Ok(self.state(index))
+    }
+
+    fn takes_loss_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
     }
 
     fn zero_grad_name(&self) -> &'static str {

@@ -144,7 +144,9 @@ fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<A
         let count = chunks.len() * chunks.iter().max().copied().unwrap_or(0);
         return Ok(vec![context::within("zeros", || Array::empty(device, &[count], dtype))?]);
     }
-    let offsets = context::within("to>_to_copy", || Array::empty(device, &[chunks.len() + 1], DType::I64))?;
+    // Empty tensors are passed over.
+    let tensors = chunks.iter().filter(|&&chunks| chunks > 0).count();
+    let offsets = context::within("to>_to_copy", || Array::empty(device, &[tensors + 1], DType::I64))?;
     // The first to be let go is the last to be taken.
     Ok(vec![Array::empty(device, &[chunks.iter().sum()], dtype)?, offsets])
 }

@@ -82,6 +82,11 @@ pub trait Optimizer {
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
 
+    /// Whether its kernel takes the scale of a loss off the gradients itself, as PyTorch's fused ones do.
+    fn takes_loss_scale(&self) -> bool {
+        false
+    }
+
     /// What [`Optimizer::zero_grad`] is attributed to, as a profiler shows it: `zero_grad:SGD.zero_grad`.
     fn zero_grad_name(&self) -> &'static str;
 
@@ -117,6 +122,14 @@ fn with_gradients(parameters: &[Parameter]) -> Vec<(usize, Array)> {
 fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = crate::context::op("_foreach_neg");
     arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
+}
+
+/// The gradient that a loop over parameters goes on with in the place of the one that it `held`: that goes when the new one is there, which is a
+/// temporary where the optimizer ascends.
+fn negated_in_place_of(held: &mut Option<Array>, grad: Array, maximize: bool) -> Result<Array> {
+    let next = if maximize { crate::context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad };
+    *held = None;
+    Ok(next)
 }
 
 /// `grad + weight_decay·parameter` for each: new arrays, or, where the gradients are temporaries already (`own`), in place.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, nth, with_gradients,
+    Implementation, Optimizer, ParameterState, Parameters, decayed, drop_reversed, negated, negated_in_place_of, nth,
+    with_gradients,
 };
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, SgdStep, SgdTensors};
@@ -68,9 +69,11 @@ impl Sgd {
 
     fn step_loop(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
         let o = self.options;
+        // PyTorch's loop variable: the last gradient lives until the next one replaces it.
+        let mut held: Option<Array> = None;
         for (i, grad) in gradients {
             let p = self.parameters[i].array();
-            let mut grad = if o.maximize { grad.unary(crate::backend::kernel::UnaryOp::Neg)? } else { grad };
+            let mut grad = negated_in_place_of(&mut held, grad, o.maximize)?;
             if o.weight_decay != 0.0 {
                 grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
             }
@@ -88,7 +91,7 @@ impl Sgd {
                 grad =
                     if o.nesterov { grad.binary(BinaryOp::Add { alpha: o.momentum }, buffer)? } else { buffer.clone() };
             }
-            p.binary_(BinaryOp::Add { alpha: -o.lr }, &grad)?;
+            p.binary_(BinaryOp::Add { alpha: -o.lr }, held.insert(grad))?;
         }
         Ok(())
     }
@@ -116,13 +119,13 @@ impl Sgd {
                     Some(buffer) => scale_add(buffer, o.momentum, grad, 1.0 - o.dampening)?,
                 }
             }
-            for (&i, grad) in indices.iter().zip(&mut grads) {
-                let Some(buffer) = &self.buffers[i] else { continue };
-                if o.nesterov {
+            let buffers: Vec<Array> = indices.iter().filter_map(|&i| self.buffers[i].clone()).collect();
+            if o.nesterov {
+                for (grad, buffer) in grads.iter().zip(&buffers) {
                     grad.binary_(BinaryOp::Add { alpha: o.momentum }, buffer)?;
-                } else {
-                    *grad = buffer.clone();
                 }
+            } else {
+                drop_reversed(std::mem::replace(&mut grads, buffers));
             }
         }
         for (&i, grad) in indices.iter().zip(&grads) {
@@ -214,6 +217,10 @@ impl Optimizer for Sgd {
         let buffer = context::within("clone", || parameter.array().zeros_like())?;
         self.buffers[index] = Some(buffer.with_category(Category::OptimizerState));
         Ok(self.state(index))
+    }
+
+    fn takes_loss_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
     }
 
     fn zero_grad_name(&self) -> &'static str {
