@@ -10,8 +10,10 @@ use super::cache::DynamicCache;
 /// What every block of one forward pass is given besides the hidden states.
 #[derive(Clone, Default)]
 pub(super) struct Context {
-    /// The mask to add to the scores, or none.
+    /// The mask to add to the scores, or of what is seen; none where the kernel's own causal form does.
     pub(super) mask: Option<Tensor>,
+    /// Tokens that a position sees, where not all before it.
+    pub(super) window: Option<usize>,
     /// Where keys and values go.
     pub(super) cache: Option<Arc<DynamicCache>>,
     /// Cosines and sines of the positions' angles, `[batch or 1, time, rotated]`.
@@ -27,7 +29,7 @@ impl Context {
     /// Those of the device.
     pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
         match &self.cache {
-            Some(cache) => cache.update(keys, values),
+            Some(cache) => cache.update(keys, values, self.window),
             None => Ok((keys, values)),
         }
     }
@@ -55,11 +57,25 @@ pub(super) fn stack<B>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result
 /// Those of the blocks.
 pub(super) fn through<B: Block>(
     blocks: &[Arc<B>],
-    mut hidden: Tensor,
+    hidden: Tensor,
     context: &Context,
     checkpointed: bool,
 ) -> Result<Tensor> {
-    for block in blocks {
+    through_each(blocks, hidden, |_| context, checkpointed)
+}
+
+/// As [`through`], where blocks are given different things.
+///
+/// # Errors
+/// Those of the blocks.
+pub(super) fn through_each<'a, B: Block>(
+    blocks: &[Arc<B>],
+    mut hidden: Tensor,
+    context: impl Fn(usize) -> &'a Context,
+    checkpointed: bool,
+) -> Result<Tensor> {
+    for (i, block) in blocks.iter().enumerate() {
+        let context = context(i);
         hidden = if checkpointed {
             let (block, context) = (block.clone(), context.clone());
             checkpoint(&[hidden.clone()], move |inputs| block.forward(&inputs[0], &context))?

@@ -144,6 +144,7 @@ impl Gpt2 {
         let context = Context {
             mask: request.causal()?,
             cache: cache.clone(),
+            window: None,
             rotary: None,
             _positions: Some(positions.clone()),
         };

@@ -126,7 +126,13 @@ impl GptNeox {
         let mask = request.causal()?;
         let mut hidden = self.emb_dropout.forward(&embeds)?;
         let rotary = self.rotary_emb.forward(&positions, hidden.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
+        let context = Context {
+            mask,
+            window: None,
+            cache: cache.clone(),
+            rotary: Some(rotary),
+            _positions: Some(positions.clone()),
+        };
         hidden = blocks::through(&self.layers, hidden, &context, c.options.checkpoint)?;
         hidden = self.final_layer_norm.forward(&hidden)?;
         Ok((hidden, cache))
@@ -208,8 +214,9 @@ impl Layer {
 fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let (turned, d) = (cos.dims()[3], q.dims()[3]);
-    let cut =
-        |x: &Tensor| Ok::<_, memcore::Error>((ops::narrow(x, 3, 0, turned)?, ops::narrow(x, 3, turned, d - turned)?));
+    // All of a head is the head itself.
+    let first = |x: &Tensor| if turned == d { Ok(x.clone()) } else { ops::narrow(x, 3, 0, turned) };
+    let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, turned, d - turned)?));
     let (q_rot, q_pass) = cut(&q)?;
     let (k_rot, k_pass) = cut(&k)?;
     let mut q_embed = rotary::turned(&q_rot, &cos, &sin)?;

@@ -145,6 +145,20 @@ impl<'a> Keys<'a> {
         value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
     }
 
+    /// A number of things that may be 0.
+    pub(super) fn count(&self, key: &'static str, default: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
+        number.ok_or_else(|| self.error(key, format!("{value} is no number from 0")))
+    }
+
+    /// A list of names, or none.
+    pub(super) fn names(&self, key: &'static str) -> Result<Option<Vec<&'a str>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let names = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        names.map(Some).ok_or_else(|| self.error(key, format!("{value} is no list of names")))
+    }
+
     /// Whether `key` is there and null.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(Value::is_null)

@@ -46,7 +46,63 @@ pub(super) struct Config {
     rope: Rope,
     tied: bool,
     use_cache: bool,
+    windows: Windows,
     options: Options,
+}
+
+/// Which positions the layers see.
+#[derive(Clone, Debug, Default)]
+struct Windows {
+    /// Tokens that a position sees in a layer with a window.
+    length: Option<usize>,
+    /// The layers that have one.
+    layers: Vec<bool>,
+    /// Whether the model makes the mask of layers that see everything, even where there are none.
+    mixed: bool,
+}
+
+impl Windows {
+    /// # Errors
+    /// Layers of another kind than full and sliding attention; a window where the library has none.
+    fn read(keys: &Keys<'_>, family: Family, layers: usize) -> error::Result<Self> {
+        let length = keys.optional_size("sliding_window")?;
+        let kinds = keys.names("layer_types")?;
+        let length = match family {
+            Family::Llama if length.is_some() => {
+                return Err(keys.error("sliding_window", "this model's attention has no window"));
+            }
+            Family::Llama => None,
+            Family::Mistral if keys.is_null("sliding_window") => None,
+            Family::Mistral => Some(length.unwrap_or(4096)),
+            Family::Qwen2 if !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window") => None,
+            Family::Qwen2 => Some(length.unwrap_or(4096)),
+        };
+        let first = if family == Family::Qwen2 { keys.count("max_window_layers", 28)? } else { 0 };
+        let slides: Vec<bool> = match kinds {
+            Some(kinds) => {
+                if kinds.len() != layers || kinds.iter().any(|k| !["full_attention", "sliding_attention"].contains(k)) {
+                    return Err(keys.error("layer_types", format!("{kinds:?} for {layers} layers is not represented")));
+                }
+                kinds.iter().map(|kind| *kind == "sliding_attention").collect()
+            }
+            None => (0..layers).map(|i| length.is_some() && i >= first).collect(),
+        };
+        let uniform = slides.iter().all(|&slide| slide == length.is_some());
+        if slides.contains(&true) && length.is_none() || family != Family::Qwen2 && !uniform {
+            return Err(keys.error("layer_types", "says another thing about the windows than sliding_window"));
+        }
+        Ok(Self { length, layers: slides, mixed: family == Family::Qwen2 })
+    }
+
+    /// Of a layer.
+    fn of(&self, layer: usize) -> Option<usize> {
+        self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
+    }
+
+    /// Whether a sequence of `time` tokens reaches one.
+    fn reached_by(&self, time: usize) -> bool {
+        self.layers.contains(&true) && self.length.is_some_and(|length| time >= length)
+    }
 }
 
 impl Config {
@@ -67,6 +123,7 @@ impl Config {
             None => key_heads.unwrap_or(heads),
         };
         let head = keys.optional_size("head_dim")?;
+        let layers = keys.size("num_hidden_layers", 32)?;
         let attention_bias = family == Family::Llama && keys.flag("attention_bias", false)?;
         let mlp_bias = family == Family::Llama && keys.flag("mlp_bias", false)?;
         let config = Self {
@@ -74,7 +131,7 @@ impl Config {
             positions: keys.size("max_position_embeddings", positions)?,
             width,
             inner: keys.size("intermediate_size", inner)?,
-            layers: keys.size("num_hidden_layers", 32)?,
+            layers,
             heads,
             key_heads,
             head: head.unwrap_or(width / heads),
@@ -85,6 +142,7 @@ impl Config {
             rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0)?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
+            windows: Windows::read(keys, family, layers)?,
             options: options.clone(),
         };
         super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
@@ -96,26 +154,15 @@ impl Config {
             return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
         }
         super::fits(keys, options.sequence, config.positions)?;
-        config.check_window(keys, family)?;
+        config.check_window(keys)?;
         Ok(config)
     }
 
-    /// A sliding window changes the mask only for sequences that it does not hold.
-    fn check_window(&self, keys: &Keys<'_>, family: Family) -> error::Result<()> {
-        let window = keys.optional_size("sliding_window")?;
-        let on = match family {
-            Family::Llama => return Ok(()),
-            Family::Mistral => !keys.is_null("sliding_window"),
-            Family::Qwen2 => keys.flag("use_sliding_window", false)?,
-        };
-        if family == Family::Qwen2 {
-            keys.get("max_window_layers");
-        }
-        keys.get("layer_types");
+    /// What a window needs and is not represented.
+    fn check_window(&self, keys: &Keys<'_>) -> error::Result<()> {
         let length = self.options.sequence.unwrap_or(self.positions);
-        let window = window.unwrap_or(4096);
-        if on && (length >= window || family == Family::Qwen2) {
-            let problem = format!("a window of {window} tokens that {length} tokens reach is not represented");
+        if self.windows.reached_by(length) && (self.options.attention_mask || length == 1) {
+            let problem = "a window that a batch of one token, or with an attention_mask, reaches is not represented";
             return Err(keys.error("sliding_window", problem));
         }
         Ok(())
@@ -170,10 +217,21 @@ impl Llama {
             cached: cache.is_some(),
             positions: true,
         };
-        let mask = request.causal()?;
+        let windows = &c.windows;
+        let slides = windows.length.filter(|_| windows.layers.contains(&true));
+        let full = if slides.is_none() || windows.mixed { request.causal()? } else { None };
+        let sliding = if slides.is_some() { request.windowed(slides)? } else { None };
         let rotary = self.rotary_emb.forward(&positions, embeds.dtype())?;
-        let context = Context { mask, cache: cache.clone(), rotary: Some(rotary), _positions: Some(positions.clone()) };
-        let mut hidden = blocks::through(&self.layers, embeds.clone(), &context, c.options.checkpoint)?;
+        let context = |mask, window| Context {
+            mask,
+            window,
+            cache: cache.clone(),
+            rotary: Some(rotary.clone()),
+            _positions: Some(positions.clone()),
+        };
+        let contexts = [context(full, None), context(sliding, slides)];
+        let of = |layer| &contexts[usize::from(windows.of(layer).is_some())];
+        let mut hidden = blocks::through_each(&self.layers, embeds.clone(), of, c.options.checkpoint)?;
         hidden = self.norm.forward(&hidden)?;
         Ok((hidden, cache))
     }

@@ -27,6 +27,7 @@ use memcore::nn::Init;
 use serde_json::Value;
 
 pub use attention::Attention;
+pub use cache::LayerCache;
 use keys::Keys;
 pub use network::{Inputs, Network, Output};
 pub use trainer::{Keep, Trainer, train, train_from};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memcore::Tensor;
 use memcore::nn::Parameter;
 
-use super::cache::DynamicCache;
+use super::cache::{DynamicCache, LayerCache};
 use super::loss;
 
 /// One batch on the device.
@@ -26,7 +26,7 @@ pub struct Output {
     /// Scores before the softmax.
     pub logits: Tensor,
     /// Keys and values of each layer, with `use_cache`.
-    pub past_key_values: Vec<(Tensor, Tensor)>,
+    pub past_key_values: Vec<LayerCache>,
 }
 
 impl Output {

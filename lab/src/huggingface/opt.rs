@@ -57,7 +57,7 @@ impl Config {
             dropout: keys.probability("dropout", 0.1)?,
             attention_dropout: keys.probability("attention_dropout", 0.0)?,
             norm_first,
-            final_norm: norm_first && !keys.flag("_remove_final_layer_norm", false)?,
+            final_norm: !keys.flag("_remove_final_layer_norm", false)? && norm_first,
             bias: keys.flag("enable_bias", true)?,
             tied: keys.flag("tie_word_embeddings", true)?,
             use_cache: keys.flag("use_cache", true)?,
@@ -176,6 +176,7 @@ impl Opt {
         let context = Context {
             mask: request.causal()?,
             cache: cache.clone(),
+            window: None,
             rotary: None,
             _positions: Some(positions.clone()),
         };

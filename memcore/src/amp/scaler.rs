@@ -106,17 +106,11 @@ impl GradScaler {
         let Some(state) = &self.state else { return Err(Error::invalid("unscale", "no loss has been scaled yet")) };
         let inverse = state.inverse()?;
         let none_yet = context::within("full", || Array::zeros(inverse.device(), &[], DType::F32))?;
-        let copied = |array: &Array| context::within("to>_to_copy", || array.copied());
-        let found = copied(&none_yet)?.with_category(Category::OptimizerState);
-        let inverse_here = copied(&inverse)?;
-        let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
-        let check = || unscale(&gradients, &inverse_here, &found);
-        let unscaled = context::within("_amp_foreach_non_finite_check_and_unscale_", check);
-        drop(inverse_here);
+        let found = unscaled(optimizer, &inverse, &none_yet)?;
         drop(inverse);
         drop(none_yet);
         self.found_inf = Some(found);
-        unscaled
+        Ok(())
     }
 
     /// Takes the scale off the gradients, and a step unless one of them overflowed; returns whether it was taken. A device that computes
@@ -125,6 +119,7 @@ impl GradScaler {
     /// # Errors
     /// As [`GradScaler::unscale`] and [`Optimizer::step`].
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
+        let _given = if optimizer.takes_scale() { Some(self.given_to(optimizer)?) } else { None };
         self.unscale(optimizer)?;
         if let Some(found) = self.found_inf.as_ref().filter(|found| found.device().computes())
             && found.to_f64()?.iter().any(|&found| found != 0.0)
@@ -133,6 +128,32 @@ impl GradScaler {
         }
         optimizer.step()?;
         Ok(true)
+    }
+
+    /// What PyTorch gives a fused optimizer, whose kernel takes the scale off by itself: whether a gradient overflowed, and the scale. It looks for
+    /// overflows with a scale of 1; here the gradients are brought to theirs in passing.
+    fn given_to(&mut self, optimizer: &dyn Optimizer) -> Result<(Array, Option<Array>)> {
+        let Some(state) = &self.state else { return Err(Error::invalid("step", "no loss has been scaled yet")) };
+        let device = state.scale.device().clone();
+        let scalar = |op| context::within(op, || Array::empty(&device, &[], DType::F32));
+        let mut scale = None;
+        let found = match &self.found_inf {
+            Some(found) => found.clone(),
+            None => {
+                let inverse = scalar("full")?;
+                let none_yet = context::within("full", || Array::zeros(&device, &[], DType::F32))?;
+                inverse.copy_(&state.scale)?;
+                inverse.unary_(UnaryOp::Reciprocal)?;
+                let found = unscaled(optimizer, &inverse, &none_yet)?;
+                scale = Some(());
+                self.found_inf = Some(found.clone());
+                found
+            }
+        };
+        let sum = scalar("add")?;
+        sum.copy_(&found)?;
+        let scale = scale.map(|()| scalar("mul")).transpose()?;
+        Ok((sum, scale))
     }
 
     /// Adapts the scale to what the last step found.
@@ -178,6 +199,17 @@ impl State {
         drop(double);
         Ok(inverse)
     }
+}
+
+/// Multiplies the gradients by `inverse`, and tells in a copy of `none_yet` whether one was not finite; PyTorch copies both to each device.
+fn unscaled(optimizer: &dyn Optimizer, inverse: &Array, none_yet: &Array) -> Result<Array> {
+    let copied = |array: &Array| context::within("to>_to_copy", || array.copied());
+    let found = copied(none_yet)?.with_category(Category::OptimizerState);
+    let inverse_here = copied(inverse)?;
+    let gradients: Vec<Array> = optimizer.parameters().iter().filter_map(crate::nn::Parameter::grad).collect();
+    let check = || unscale(&gradients, &inverse_here, &found);
+    context::within("_amp_foreach_non_finite_check_and_unscale_", check)?;
+    Ok(found)
 }
 
 /// One launch for each type among the gradients, as the kernel wants them.

@@ -2,16 +2,17 @@
 //!
 //! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::attention_math::attention_math;
 use super::attention_temporaries::Algorithm;
 use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
+use super::enlarge::pad;
 use super::mask::masked_fill;
 use super::matmul_nd::matmul;
-use super::shape::{expand, reshape, transpose, unsqueeze};
+use super::shape::{Dims, expand, narrow, reshape, transpose, unsqueeze};
 use super::softmax::softmax;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -153,13 +154,58 @@ pub fn scaled_dot_product_attention(
         return Err(Error::invalid("scaled_dot_product_attention", problem));
     }
     let algorithm = Algorithm::of(q.array(), mask.is_some());
-    if algorithm == Algorithm::Efficient && heads.groups > 1 && mask.is_none() {
-        let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
-        return attention_math(q, k, v, scale, options.causal);
-    }
-    let _op = context::op(algorithm.forward_op());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+    if algorithm == Algorithm::Flash && heads.d % 8 != 0 {
+        let wider =
+            |x: &Tensor| context::within("scaled_dot_product_attention", || pad_last(x, heads.d.next_multiple_of(8)));
+        let (q, k, v) = (wider(q)?, wider(k)?, wider(v)?);
+        return narrow(&fused(algorithm, [&q, &k, &v], None, scale, options)?, 3, 0, heads.d);
+    }
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
+    if algorithm.written_out(q.array(), heads.groups) {
+        return attention_math([q, k, v], bias.as_ref(), scale, options);
+    }
+    let bias = match bias {
+        Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(&bias)?),
+        other => other,
+    };
+    fused(algorithm, [q, k, v], bias.as_ref(), scale, options)
+}
+
+/// `x` with zeros behind its last dimension, up to `width`.
+fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
+    let rank = x.rank();
+    let mut borders: Dims = smallvec![0; rank];
+    borders[rank - 1] = width - x.dims()[rank - 1];
+    let borders: SmallVec<[[usize; 2]; 4]> = borders.iter().map(|&behind| [0, behind]).collect();
+    pad(x, &borders, 0.0)
+}
+
+/// A bias as PyTorch's memory-efficient kernel wants it: rows a multiple of 8 elements apart, a copy where they are not.
+fn with_aligned_rows(bias: &Array) -> Result<Array> {
+    let keys = bias.dims()[bias.rank() - 1];
+    if keys % 8 == 0 {
+        return Ok(bias.clone());
+    }
+    let _op = context::op("scaled_dot_product_attention>pad>constant_pad_nd");
+    let mut dims: Dims = bias.dims().into();
+    let last = dims.len() - 1;
+    dims[last] = keys.next_multiple_of(8);
+    let wide = Array::full(bias.device(), &dims, bias.dtype(), 0.0)?;
+    let part = wide.narrow(last, 0, keys)?;
+    part.copy_(bias)?;
+    Ok(part)
+}
+
+/// By one kernel, which `algorithm` stands for.
+fn fused(
+    algorithm: Algorithm,
+    [q, k, v]: [&Tensor; 3],
+    bias: Option<&Array>,
+    scale: f64,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let _op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
     let _result = context::op(algorithm.result_op());
@@ -167,7 +213,7 @@ pub fn scaled_dot_product_attention(
     let logsumexp = algorithm.logsumexp(&q_in)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
-    let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
+    let seen = bias.map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,
         causal: options.causal,
@@ -186,7 +232,7 @@ pub fn scaled_dot_product_attention(
         for extra in &extras {
             saved.save("philox_state", extra)?;
         }
-        if let Some(bias) = &bias {
+        if let Some(bias) = bias {
             saved.save("attn_bias", bias)?;
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
@@ -230,6 +276,10 @@ impl Function for AttentionBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let [q, k, v, logsumexp, out] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
         let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
+        // The generator's state is fetched as well: what a recomputation made goes when it was.
+        for i in 5..saved.len() - usize::from(self.masked) {
+            saved.get(i)?;
+        }
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());
         let grad = self.algorithm.incoming(&with_rows(grad)?)?;

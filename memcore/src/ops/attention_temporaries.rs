@@ -1,8 +1,8 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
 //! The sizes are those of PyTorch 2.11's kernels for compute capability 8.0 and up, derived from how they tile their work; those of head
-//! sizes up to 64 were also seen in recordings. Not modelled: the padded copy of a mask whose rows are not aligned, head sizes that flash
-//! attention pads, and cuDNN's kernel, which PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
+//! sizes up to 256 were also seen in recordings. Not modelled: 16-bit heads of more than 256 elements (128 with a mask), and cuDNN's kernel, which
+//! PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -52,6 +52,13 @@ impl Algorithm {
             (true, false) => Self::Efficient,
             (true, true) => Self::Flash,
         }
+    }
+
+    /// Whether PyTorch has no fused kernel for this: in the memory-efficient one keys have as many heads as queries, and rows of heads are
+    /// aligned to 16 bytes. (16-bit heads that are not are [padded](super::attention) for flash; with a mask ours stays fused.)
+    pub(super) fn written_out(self, q: &Array, groups: usize) -> bool {
+        let aligned = q.dims()[3].is_multiple_of(4);
+        self == Self::Efficient && q.dtype() == DType::F32 && (groups > 1 || !aligned)
     }
 
     pub(super) fn forward_op(self) -> &'static str {
@@ -197,7 +204,12 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
         let sum = context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype()))?;
         Some((sum, product))
     };
-    let delta = context::within("clone", || row_statistic(q, 1))?;
+    // The sums turned are as wanted already where there is one head, or one position.
+    let (delta, product) = match product {
+        Some((sum, product)) if h == 1 || t == 1 => (sum.view(&[b, h, t])?, (None, Some(product))),
+        Some((sum, product)) => (context::within("clone", || row_statistic(q, 1))?, (Some(sum), Some(product))),
+        None => (context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?, (None, None)),
+    };
     context::within(Algorithm::Efficient.gradient_op(), || drop(product));
     let tile = if d.max(dv) <= 64 { 64 } else { 128 };
     let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);

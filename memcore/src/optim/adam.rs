@@ -275,6 +275,10 @@ impl Optimizer for Adam {
         }
     }
 
+    fn takes_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
+    }
+
     fn state(&self, index: usize) -> Option<ParameterState> {
         let state = self.states.get(index)?.as_ref()?;
         let mut tensors = vec![("exp_avg", state.exp_avg.clone()), ("exp_avg_sq", state.exp_avg_sq.clone())];

@@ -81,6 +81,11 @@ pub trait Optimizer {
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
 
+    /// Whether a loss scaler leaves taking the scale off the gradients to the step, as PyTorch's does to fused ones.
+    fn takes_scale(&self) -> bool {
+        false
+    }
+
     /// What [`Optimizer::zero_grad`] is attributed to, as a profiler shows it: `zero_grad:SGD.zero_grad`.
     fn zero_grad_name(&self) -> &'static str;
 

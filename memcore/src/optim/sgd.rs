@@ -201,6 +201,10 @@ impl Optimizer for Sgd {
         }
     }
 
+    fn takes_scale(&self) -> bool {
+        self.options.implementation == Implementation::Fused
+    }
+
     fn state(&self, index: usize) -> Option<ParameterState> {
         let buffer = self.buffers.get(index)?.clone()?;
         Some(ParameterState { steps: None, tensors: vec![("momentum_buffer", buffer)] })
