@@ -204,7 +204,9 @@ impl Block {
         let (q, k, v) = {
             let qkv = self.c_attn.forward(hidden)?;
             let parts = ops::split(&qkv, width, 2)?;
-            (heads(&parts[0])?, heads(&parts[1])?, heads(&parts[2])?)
+            // The queries' view comes last, so its gradient is taken first.
+            let (k, v) = (heads(&parts[1])?, heads(&parts[2])?);
+            (heads(&parts[0])?, k, v)
         };
         let (k, v) = context.cached(k, v)?;
         let call = Call {

@@ -214,8 +214,8 @@ impl Layer {
 fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let (turned, d) = (cos.dims()[3], q.dims()[3]);
-    // All of a head is the head itself.
-    let first = |x: &Tensor| if turned == d { Ok(x.clone()) } else { ops::narrow(x, 3, 0, turned) };
+    // All of a head is the head itself, by another name.
+    let first = |x: &Tensor| if turned == d { ops::alias(x) } else { ops::narrow(x, 3, 0, turned) };
     let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, turned, d - turned)?));
     let (q_rot, q_pass) = cut(&q)?;
     let (k_rot, k_pass) = cut(&k)?;

@@ -34,6 +34,7 @@ pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
 use crate::models::{Defaults, Input, Loss, Task};
+use crate::training::RunSettings;
 
 /// Largest file that is read.
 const MOST_BYTES: u64 = 16 << 20;
@@ -204,6 +205,29 @@ impl Pretrained {
     /// What it is trained with unless said.
     pub fn defaults(&self) -> Defaults {
         Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
+    }
+
+    /// [`Error::Usage`] for what this network would do with these settings and is not represented: fused attention in a 16-bit type with wide heads,
+    /// or with a mask of narrow ones; token types of one position for several examples.
+    fn check(&self, settings: &RunSettings) -> Result<()> {
+        if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && settings.batch > 1 {
+            return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
+        }
+        let precision = settings.precision;
+        let half = precision.autocast().unwrap_or(precision.dtype()).is_half();
+        if !half || self.options.attention == Attention::Eager {
+            return Ok(());
+        }
+        let (head, masked) = match &self.kind {
+            Kind::Llama(config) => config.head_and_mask(),
+            _ => (self.sizes().width / self.sizes().heads, false),
+        };
+        if head <= 128 && (!masked || head.is_multiple_of(8)) || head <= 256 && !masked {
+            return Ok(());
+        }
+        let with = if masked { " with a window that the sequence reaches" } else { "" };
+        let problem = format!("sdpa in 16 bits with heads of {head} elements{with} is not represented; eager is");
+        Err(Error::usage("--precision", problem))
     }
 
     /// What was chosen beside the configuration.

@@ -55,6 +55,7 @@ impl Trainer {
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     pub fn new(model: &Pretrained, device: &Device, settings: &RunSettings, keep: Keep) -> Result<Self> {
         settings.check()?;
+        model.check(settings)?;
         if settings.schedule != Schedule::default() {
             return Err(Error::usage(
                 "schedule",

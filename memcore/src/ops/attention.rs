@@ -211,6 +211,7 @@ fn fused(
     let _result = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in)?;
+    let partial = algorithm.partial_results(&q_in, &k_in, options.dropout > 0.0)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
     let seen = bias.map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
@@ -224,6 +225,7 @@ fn fused(
         out: y.operand(),
         logsumexp: logsumexp.operand(),
     })?;
+    partial.into_iter().for_each(drop);
     record(y.clone(), &[q, k, v], |saved| {
         let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
         for (role, array) in values {
