@@ -136,6 +136,13 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("gpt2", "resid_pdrop", json!(1.5)), "outside 0..1"),
         (with("opt", "layerdrop", json!(0.1)), "layerdrop"),
         (with("bert", "is_decoder", json!(true)), "is_decoder"),
+        (with("opt", "sliding_window", json!(4)), "has no window"),
+        (with("gpt_neox", "layer_types", json!(["sliding_attention"])), "see everything"),
+        (with("gpt2", "gradient_checkpointing", json!(true)), "--checkpoint blocks"),
+        (with("qwen2", "attn_implementation", json!("eager")), "asked for with \"sdpa\""),
+        (with("qwen2", "is_causal", json!(false)), "is_causal"),
+        (with("llama", "per_layer_config", json!({ "0": {} })), "per_layer_config"),
+        (json!({ "model_type": "mixtral" }), "is not represented"),
         (with("vit", "problem_type", json!("regression")), "problem_type"),
     ] {
         let said = refusal(&config, &Options::default());

@@ -78,6 +78,7 @@ impl Config {
                 return Err(keys.error(alias, format!("write {name}, as the library does")));
             }
         }
+        keys.check_no_window()?;
         super::divides(keys, "n_head", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)

@@ -61,6 +61,7 @@ impl Config {
         };
         // Says what the model is, not how it computes.
         keys.get("is_decoder");
+        keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)

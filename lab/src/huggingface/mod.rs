@@ -135,6 +135,8 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         return Err(Error::usage("attention_mask", problem));
     }
     let keys = Keys::new(file, map)?;
+    let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
+    keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
         "bert" => Kind::Bert(bert::Config::read(&keys, options)?),

@@ -69,6 +69,7 @@ impl Config {
         if !keys.flag("layer_norm_elementwise_affine", true)? {
             return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
         }
+        keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
