@@ -230,7 +230,9 @@ fn settings_that_a_network_is_not_represented_with_are_refused_by_name() {
         assert_eq!(of(changes, "mistral", &Options::default(), &full), None);
         assert_eq!(of(changes, "mistral", &eager, &half), None);
     }
+    let alone = settings(1, 1, Precision::Fp32);
+    assert!(of(&[], "vit", &Options::default(), &alone).unwrap().contains("--batch"));
     let one = Options { sequence: Some(1), ..Options::default() };
     assert!(of(&[], "bert", &one, &full).unwrap().contains("--sequence"));
-    assert_eq!(of(&[], "bert", &one, &settings(1, 1, Precision::Fp32)), None);
+    assert_eq!(of(&[], "bert", &one, &alone), None);
 }

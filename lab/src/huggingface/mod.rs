@@ -210,10 +210,14 @@ impl Pretrained {
     }
 
     /// [`Error::Usage`] for what this network would do with these settings and is not represented: fused attention in a 16-bit type with wide heads,
-    /// or with a mask of narrow ones; token types of one position for several examples.
+    /// or with a mask of narrow ones; token types of one position for several examples; one image.
     fn check(&self, settings: &RunSettings) -> Result<()> {
         if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && settings.batch > 1 {
             return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
+        }
+        if matches!(self.kind, Kind::Vit(_)) && settings.batch == 1 {
+            let problem = "one image: PyTorch keeps the gradient of the class token as a part of a larger one, which is not represented";
+            return Err(Error::usage("--batch", problem));
         }
         let precision = settings.precision;
         let half = precision.autocast().unwrap_or(precision.dtype()).is_half();

@@ -266,11 +266,6 @@ impl Array {
         Self { keeps_base: true, ..self }
     }
 
-    /// Whether a view operator gave it, see [`Array::keeping_base`].
-    pub(crate) fn keeps_base(&self) -> bool {
-        self.keeps_base
-    }
-
     /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.
     pub(crate) fn takes_sum_in_place(&self) -> bool {
         self.is_unshared() && !self.keeps_base && self.layout.is_dense()

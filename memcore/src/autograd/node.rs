@@ -239,8 +239,7 @@ impl Leaf {
         match &*slot {
             Some(sum) => sum.add_(&grad),
             None => {
-                // A view is a tensor of its own: PyTorch keeps it, and with it all of the memory that it looks at.
-                let grad = if (grad.is_unshared() || grad.keeps_base()) && grad.layout().is_contiguous() {
+                let grad = if grad.is_unshared() && grad.layout().is_contiguous() {
                     grad
                 } else {
                     context::within("new_empty_strided", || grad.copied())?
