@@ -206,7 +206,9 @@ impl Pretrained {
 
     /// What it is trained with unless said.
     pub fn defaults(&self) -> Defaults {
-        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
+        // One image is not represented.
+        let batch = if matches!(self.kind, Kind::Vit(_)) { 8 } else { 1 };
+        Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
     /// [`Error::Usage`] for what this network would do with these settings and is not represented: fused attention in a 16-bit type with wide heads,
