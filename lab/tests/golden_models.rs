@@ -1,4 +1,5 @@
-//! Full-size models of the `transformers` library, three training steps each, beside recorded runs of the real PyTorch: every row, every byte.
+//! Models of the `transformers` library, full-size ones and small ones with unusual configurations, three training steps each, beside recorded runs of
+//! the real PyTorch: every row, every byte.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -38,17 +39,22 @@ fn device(options: &Value) -> Device {
 
 fn optimizer(name: &str) -> OptimizerSettings {
     let kind = match name {
-        _ if name.contains("AdamW") => OptimizerKind::AdamW,
+        _ if name.contains("AdamW(") => OptimizerKind::AdamW,
+        _ if name.contains("Adam(") => OptimizerKind::Adam,
         _ if name.contains("momentum=0.9") => OptimizerKind::Momentum,
         _ if name.contains("SGD") => OptimizerKind::Sgd,
         _ => panic!("{name}"),
     };
-    let implementation = if name.contains("fused=True") { Implementation::Fused } else { Implementation::Foreach };
+    let implementation = match name {
+        _ if name.contains("fused=True") => Implementation::Fused,
+        _ if name.contains("foreach=False") => Implementation::Loop,
+        _ => Implementation::Foreach,
+    };
     OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-4) }
 }
 
-/// Our rows of a recorded run.
-fn rows(run: &Value) -> Vec<Row> {
+/// Our rows of a recorded run, of the network that `config` describes.
+fn rows(run: &Value, config: &Value) -> Vec<Row> {
     let o = &run["options"];
     let options = Options {
         sequence: Some(run["seq"].as_u64().unwrap() as usize),
@@ -56,14 +62,16 @@ fn rows(run: &Value) -> Vec<Row> {
         checkpoint: o["gradient_checkpointing"] == true,
         attention_mask: o["attention_mask"] == true,
     };
-    let model = parse("config.json", &run["config"].to_string(), &options).unwrap();
+    let model = parse("config.json", &config.to_string(), &options).unwrap();
     assert_eq!(model.warnings, Vec::<String>::new());
     let count = |key: &Value| key.as_u64().unwrap() as usize;
     let settings = RunSettings {
         accumulate: count(&o["grad_accumulation"]),
         precision: match o["precision"].as_str().unwrap() {
             "autocast" => Precision::AutocastBf16,
+            "amp16" => Precision::AutocastFp16,
             "bf16" => Precision::Bf16,
+            "fp16" => Precision::Fp16,
             _ => Precision::Fp32,
         },
         ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
@@ -80,8 +88,8 @@ fn rows(run: &Value) -> Vec<Row> {
 
 /// Every row that differs, in every figure: allocated, reserved, their peaks, requested, inactive, segments. Not the last, the number of events,
 /// where a network was built on the device itself: what building it allocated and freed is not repeated.
-fn differences(run: &Value) -> Vec<String> {
-    let ours = rows(run);
+fn differences(run: &Value, config: &Value) -> Vec<String> {
+    let ours = rows(run, config);
     let theirs = run["steps"].as_array().unwrap();
     assert_eq!(ours.len(), theirs.len());
     let columns: Vec<&str> = run["step_columns"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
@@ -106,7 +114,9 @@ fn family(name: &str, expected: usize) {
     assert_eq!(runs.len(), expected, "runs of {name}");
     let different: Vec<String> = runs
         .iter()
-        .flat_map(|run| differences(run).into_iter().map(|d| format!("{}: {d}", run["name"].as_str().unwrap())))
+        .flat_map(|run| {
+            differences(run, &run["config"]).into_iter().map(|d| format!("{}: {d}", run["name"].as_str().unwrap()))
+        })
         .collect();
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
@@ -144,4 +154,24 @@ fn qwen2() {
 #[test]
 fn vit() {
     family("vit", 1);
+}
+
+#[test]
+fn unusual() {
+    family("unusual", 58);
+}
+
+/// What a user writes, without the keys that have their default values, is the same network as what the library makes of it.
+#[test]
+fn defaults_are_the_librarys() {
+    let runs = recorded("unusual");
+    let written: Vec<&Value> = runs.iter().filter(|run| run["given"].is_object()).collect();
+    assert_eq!(written.len(), 55);
+    for run in written {
+        let mut config = run["given"].clone();
+        if run["options"]["use_cache"] == false {
+            config["use_cache"] = false.into();
+        }
+        assert_eq!(differences(run, &config), Vec::<String>::new(), "{}", run["name"]);
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use conformance::Reference;
 use lab::Error;
-use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, parse, train, train_from};
+use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, Trainer, parse, train, train_from};
 use lab::training::{
     Begin, Continuation, OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, StateFile,
 };
@@ -48,12 +48,15 @@ fn every_kind_learns_and_takes_what_was_predicted() {
     }
 }
 
-/// Written out and fused attention are the same function.
+/// Written out and fused attention are the same function, with a window too.
 #[test]
 fn both_kinds_of_attention_agree() {
-    for model_type in ["opt", "gpt_neox", "llama", "vit"] {
+    for model_type in ["opt", "gpt_neox", "llama", "mistral", "vit"] {
         let loss = |attention| {
             let mut config = small(model_type);
+            if model_type == "mistral" {
+                config["sliding_window"] = json!(5);
+            }
             for dropout in ["dropout", "hidden_dropout"] {
                 config[dropout] = json!(0.0);
             }
@@ -92,8 +95,12 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("llama", "num_key_value_heads", json!(3)), "3 does not divide 4"),
         (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is no number"),
         (with("llama", "hidden_act", json!("relu6")), "unknown activation \"relu6\""),
-        (with("mistral", "sliding_window", json!(8)), "sliding_window"),
-        (with("qwen2", "use_sliding_window", json!(true)), "sliding_window"),
+        (with("llama", "sliding_window", json!(8)), "has no window"),
+        (with("mistral", "layer_types", json!(["full_attention", "sliding_attention"])), "than sliding_window"),
+        (with("qwen2", "layer_types", json!(["sliding_attention", "sliding_attention"])), "than sliding_window"),
+        (with("qwen2", "layer_types", json!(["full_attention"])), "for 2 layers"),
+        (with("qwen2", "layer_types", json!("full_attention")), "no list of names"),
+        (with("qwen2", "max_window_layers", json!(-1)), "no number from 0"),
         (with("gpt2", "n_head", json!(5)), "5 does not divide 32"),
         (with("gpt2", "hidden_size", json!(64)), "hidden_size: write n_embd"),
         (with("gpt2", "n_layer", json!(1u64 << 40)), "at most 10000"),
@@ -101,6 +108,13 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("gpt2", "resid_pdrop", json!(1.5)), "outside 0..1"),
         (with("opt", "layerdrop", json!(0.1)), "layerdrop"),
         (with("bert", "is_decoder", json!(true)), "is_decoder"),
+        (with("opt", "sliding_window", json!(4)), "has no window"),
+        (with("gpt_neox", "layer_types", json!(["sliding_attention"])), "see everything"),
+        (with("gpt2", "gradient_checkpointing", json!(true)), "--checkpoint blocks"),
+        (with("qwen2", "attn_implementation", json!("eager")), "asked for with \"sdpa\""),
+        (with("qwen2", "is_causal", json!(false)), "is_causal"),
+        (with("llama", "per_layer_config", json!({ "0": {} })), "per_layer_config"),
+        (json!({ "model_type": "mixtral" }), "is not represented"),
         (with("vit", "problem_type", json!("regression")), "problem_type"),
     ] {
         let said = refusal(&config, &Options::default());
@@ -110,6 +124,8 @@ fn what_is_not_represented_is_refused_by_name() {
     assert!(refusal(&typed("gpt2", small("gpt2")), &long).contains("16 positions"));
     let masked = Options { attention: Attention::Eager, attention_mask: true, ..Options::default() };
     assert!(refusal(&typed("gpt2", small("gpt2")), &masked).contains("attention_mask"));
+    let windowed = Options { attention_mask: true, ..Options::default() };
+    assert!(refusal(&with("mistral", "sliding_window", json!(8)), &windowed).contains("sliding_window"));
     assert!(matches!(parse("config.json", "{", &Options::default()), Err(Error::Usage { .. })));
     assert!(matches!(parse("config.json", "[]", &Options::default()), Err(Error::Usage { .. })));
 }
@@ -163,4 +179,32 @@ fn every_kind_goes_on_from_a_file() {
         assert_eq!(bits(&all), bits(&[first, second].concat()), "{model_type}");
         assert_eq!(end, same_end, "{model_type}");
     }
+}
+
+/// What decides is known with the settings only: the type, the batch.
+#[test]
+fn settings_that_a_network_is_not_represented_with_are_refused_by_name() {
+    let of = |changes: &[(&str, Value)], model_type: &str, options: &Options, settings: &RunSettings| {
+        let mut config = typed(model_type, small(model_type));
+        changes.iter().for_each(|(key, value)| config[*key] = value.clone());
+        let model = read(&config, options);
+        let device = Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).build();
+        Trainer::new(&model, &device, settings, Keep::Output).err().map(|error| error.to_string())
+    };
+    let half = settings(2, 1, Precision::AutocastBf16);
+    let full = settings(2, 1, Precision::Fp32);
+    let eager = Options { attention: Attention::Eager, ..Options::default() };
+    let wide = [("head_dim", json!(320))];
+    let narrow = [("sliding_window", json!(8)), ("head_dim", json!(12))];
+    for changes in [&wide[..], &narrow[..]] {
+        let refused = of(changes, "mistral", &Options::default(), &half).unwrap();
+        assert!(refused.contains("--precision"), "{refused}");
+        assert_eq!(of(changes, "mistral", &Options::default(), &full), None);
+        assert_eq!(of(changes, "mistral", &eager, &half), None);
+    }
+    let alone = settings(1, 1, Precision::Fp32);
+    assert!(of(&[], "vit", &Options::default(), &alone).unwrap().contains("--batch"));
+    let one = Options { sequence: Some(1), ..Options::default() };
+    assert!(of(&[], "bert", &one, &full).unwrap().contains("--sequence"));
+    assert_eq!(of(&[], "bert", &one, &alone), None);
 }

@@ -85,6 +85,7 @@ impl Rank {
         if number >= settings.ranks {
             return Err(Error::usage("--data-parallel", format!("no rank {number} of {}", settings.ranks)));
         }
+        settings.run.check_network(architecture, settings.run.batch / settings.ranks)?;
         device.phase("model");
         let tally = Arc::new(Tally::new(settings.ranks));
         let Built { model, optimizer, units } = build(architecture, device, settings, number, &tally)?;

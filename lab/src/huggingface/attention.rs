@@ -110,6 +110,12 @@ impl Call<'_> {
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
         let causal = self.causal && self.mask.is_none();
+        // The kernel knows groups of queries only without a mask.
+        let repeated = match (self.mask, q.dims()[1] / k.dims()[1].max(1)) {
+            (Some(_), groups) if groups > 1 => Some((repeat_kv(k, groups)?, repeat_kv(v, groups)?)),
+            _ => None,
+        };
+        let (k, v) = repeated.as_ref().map_or((k, v), |(k, v)| (k, v));
         let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
         let y = ops::scaled_dot_product_attention(q, k, v, self.mask, options)?;
         let dims = y.dims().to_vec();
@@ -119,13 +125,9 @@ impl Call<'_> {
     }
 }
 
-/// The weights from scores of any type, computed in f32 and converted to `to`. PyTorch converts the scores first (but for float16, where one
-/// kernel does both; converted here all the same).
+/// The weights from scores of any type, computed in f32 and converted to `to`.
 fn softmax_in_f32(scores: &Tensor, to: DType) -> Result<Tensor> {
-    let weights = {
-        let wide = ops::cast(scores, DType::F32)?;
-        ops::softmax(&wide, 3)?
-    };
+    let weights = ops::softmax_as(scores, 3, DType::F32)?;
     ops::cast(&weights, to)
 }
 

@@ -10,8 +10,12 @@ use super::cache::DynamicCache;
 /// What every block of one forward pass is given besides the hidden states.
 #[derive(Clone, Default)]
 pub(super) struct Context {
-    /// The mask to add to the scores, or none.
+    /// The mask to add to the scores, or of what is seen; none where the kernel's own causal form does.
     pub(super) mask: Option<Tensor>,
+    /// The same for blocks with a window.
+    pub(super) window_mask: Option<Tensor>,
+    /// Tokens that a position sees in this block, where not all before it.
+    pub(super) window: Option<usize>,
     /// Where keys and values go.
     pub(super) cache: Option<Arc<DynamicCache>>,
     /// Cosines and sines of the positions' angles, `[batch or 1, time, rotated]`.
@@ -21,13 +25,19 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// What a block with this window, or without one, is given.
+    fn for_window(&self, window: Option<usize>) -> Self {
+        let mask = if window.is_some() { &self.window_mask } else { &self.mask };
+        Self { mask: mask.clone(), window_mask: None, window, ..self.clone() }
+    }
+
     /// Keys and values with those that are cached, where a cache is filled.
     ///
     /// # Errors
     /// Those of the device.
     pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
         match &self.cache {
-            Some(cache) => cache.update(keys, values),
+            Some(cache) => cache.update(keys, values, self.window),
             None => Ok((keys, values)),
         }
     }
@@ -38,6 +48,11 @@ pub(super) trait Block: Send + Sync + 'static {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor>;
+
+    /// Tokens that a position sees, itself included; `None`: all before it.
+    fn window(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// `count` blocks, made in their order.
@@ -54,9 +69,10 @@ pub(super) fn stack<B: Block>(count: usize, new: impl Fn(usize) -> Result<B>) ->
 /// # Errors
 /// Those of the block.
 pub(super) fn through(block: &Arc<dyn Block>, hidden: Tensor, context: &Context, checkpointed: bool) -> Result<Tensor> {
+    let context = context.for_window(block.window());
     if !checkpointed {
-        return block.forward(&hidden, context);
+        return block.forward(&hidden, &context);
     }
-    let (block, context) = (block.clone(), context.clone());
+    let block = block.clone();
     checkpoint(&[hidden], move |inputs| block.forward(&inputs[0], &context))
 }

@@ -2,26 +2,48 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use memcore::{Result, Tensor, ops};
+use memcore::{Array, DType, Result, Tensor, ops};
 
 use super::Options;
+
+/// What the cache holds of one layer.
+#[derive(Clone)]
+pub struct LayerCache {
+    /// `[batch, heads, time, head]`
+    pub keys: Tensor,
+    /// `[batch, heads, time, head]`
+    pub values: Tensor,
+    /// The length of the window, a scalar i64, of a layer with one. (Such a layer keeps the last keys and values as views: all of their memory.)
+    pub window: Option<Array>,
+}
 
 /// Keys and values of each layer so far. With `use_cache` (the default) a forward pass fills it even in training, and the result holds it.
 #[derive(Default)]
 pub(super) struct DynamicCache {
-    layers: Mutex<Vec<(Tensor, Tensor)>>,
+    layers: Mutex<Vec<LayerCache>>,
 }
 
 impl DynamicCache {
     /// Adds a layer's keys and values, `[batch, heads, time, head]`, and returns all of them. They are concatenated with what was there, which
-    /// copies them also when that is nothing.
+    /// copies them also when that is nothing; and that nothing has the keys' type, which widens values of a narrower one (autocast computes
+    /// values in 16 bits, and turns keys in 32).
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn update(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
-        let all = (ops::cat(&[&keys], 2)?, ops::cat(&[&values], 2)?);
-        self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(all.clone());
-        Ok(all)
+    pub(super) fn update(&self, keys: Tensor, values: Tensor, window: Option<usize>) -> Result<(Tensor, Tensor)> {
+        let window = match window {
+            Some(length) => Some(Array::full(keys.device(), &[], DType::I64, length as f64)?),
+            None => None,
+        };
+        let nothing = {
+            let dims: Vec<usize> = keys.dims().iter().enumerate().map(|(i, &n)| if i == 2 { 0 } else { n }).collect();
+            Tensor::from_array(Array::empty(keys.device(), &dims, keys.dtype())?)
+        };
+        let all_keys = ops::cat(&[&nothing, &keys], 2)?;
+        let all_values = ops::cat(&[&nothing, &values], 2)?;
+        let all = LayerCache { keys: all_keys.clone(), values: all_values.clone(), window };
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(all);
+        Ok((all_keys, all_values))
     }
 
     /// An empty one, where the configuration wants one and blocks are not computed twice.
@@ -30,7 +52,7 @@ impl DynamicCache {
     }
 
     /// What it holds.
-    pub(super) fn take(&self) -> Vec<(Tensor, Tensor)> {
+    pub(super) fn take(&self) -> Vec<LayerCache> {
         std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

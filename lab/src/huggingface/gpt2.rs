@@ -77,6 +77,7 @@ impl Config {
                 return Err(keys.error(alias, format!("write {name}, as the library does")));
             }
         }
+        keys.check_no_window()?;
         super::divides(keys, "n_head", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
@@ -139,8 +140,8 @@ impl Front for Embeddings {
             Some(guide) => Context {
                 mask: guide.mask(&embeds, attention_mask)?,
                 cache: guide.cache(),
-                rotary: None,
                 _positions: Some(positions.clone()),
+                ..Context::default()
             },
             None => Context::default(),
         };
@@ -205,7 +206,9 @@ impl Block {
         let (q, k, v) = {
             let qkv = self.c_attn.forward(hidden)?;
             let parts = ops::split(&qkv, width, 2)?;
-            (heads(&parts[0])?, heads(&parts[1])?, heads(&parts[2])?)
+            // The queries' view comes last, so its gradient is taken first.
+            let (k, v) = (heads(&parts[1])?, heads(&parts[2])?);
+            (heads(&parts[0])?, k, v)
         };
         let (k, v) = context.cached(k, v)?;
         let call = Call {

@@ -60,6 +60,7 @@ impl Config {
         };
         // Says what the model is, not how it computes.
         keys.get("is_decoder");
+        keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
@@ -127,7 +128,7 @@ impl Front for Embeddings {
         let mask = guide.mask(&embeds, attention_mask)?;
         let hidden = self.emb_dropout.forward(&embeds)?;
         let rotary = guide.angles(&positions, hidden.dtype())?;
-        let context = Context { mask, cache, rotary, _positions: Some(positions) };
+        let context = Context { mask, cache, rotary, _positions: Some(positions), ..Context::default() };
         Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
     }
 }
@@ -214,8 +215,9 @@ impl Layer {
 fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let (turned, d) = (cos.dims()[3], q.dims()[3]);
-    let cut =
-        |x: &Tensor| Ok::<_, memcore::Error>((ops::narrow(x, 3, 0, turned)?, ops::narrow(x, 3, turned, d - turned)?));
+    // All of a head is the head itself, by another name.
+    let first = |x: &Tensor| if turned == d { ops::alias(x) } else { ops::narrow(x, 3, 0, turned) };
+    let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, turned, d - turned)?));
     let (q_rot, q_pass) = cut(&q)?;
     let (k_rot, k_pass) = cut(&k)?;
     let mut q_embed = rotary::turned(&q_rot, &cos, &sin)?;

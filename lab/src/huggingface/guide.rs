@@ -24,6 +24,10 @@ struct Decoder {
     /// Whether the model passes its positions to the mask, from which packed sequences are recognised.
     passes_positions: bool,
     rotary: Option<RotaryEmbedding>,
+    /// Tokens that a position sees in the blocks with a window, where there are such blocks.
+    window: Option<usize>,
+    /// Whether blocks without a window are given a mask: always, but where all blocks have one.
+    masks_all: bool,
 }
 
 impl Guide {
@@ -34,8 +38,16 @@ impl Guide {
 
     /// For blocks that see what came before.
     pub(super) fn decoder(options: &Options, use_cache: bool, passes_positions: bool) -> Self {
-        let decoder = Decoder { use_cache, passes_positions, rotary: None };
+        let decoder = Decoder { use_cache, passes_positions, rotary: None, window: None, masks_all: true };
         Self { options: options.clone(), decoder: Some(decoder) }
+    }
+
+    /// The same where some blocks have a window; `masks_all`: whether the masks of the others are made.
+    pub(super) fn windowed(mut self, window: Option<usize>, masks_all: bool) -> Self {
+        if let Some(decoder) = &mut self.decoder {
+            (decoder.window, decoder.masks_all) = (window, masks_all);
+        }
+        self
     }
 
     /// One for each device that has blocks, with the buffers that are made there.
@@ -73,8 +85,33 @@ impl Guide {
             mask::Request { attention, embeds, attention_mask, cached: false, positions: false }.bidirectional()?;
             return Ok(None);
         };
+        if !decoder.masks_all {
+            return Ok(None);
+        }
+        self.request(decoder, embeds, attention_mask).causal()
+    }
+
+    /// The mask of blocks with a window.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn window_mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+        match &self.decoder {
+            Some(decoder) if decoder.window.is_some() => {
+                self.request(decoder, embeds, attention_mask).windowed(decoder.window)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn request<'a>(
+        &self,
+        decoder: &Decoder,
+        embeds: &'a Tensor,
+        attention_mask: Option<&'a Tensor>,
+    ) -> mask::Request<'a> {
         let (cached, positions) = (self.cache().is_some(), decoder.passes_positions);
-        mask::Request { attention, embeds, attention_mask, cached, positions }.causal()
+        mask::Request { attention: self.options.attention, embeds, attention_mask, cached, positions }
     }
 
     /// Cosines and sines of these positions, `[1, time]`, where queries and keys are turned.
@@ -97,8 +134,9 @@ impl Guide {
         let cache = self.cache();
         let positions = positions(hidden)?;
         let mask = self.mask(hidden, attention_mask)?;
+        let window_mask = self.window_mask(hidden, attention_mask)?;
         let rotary = self.angles(&positions, hidden.dtype())?;
-        Ok(Context { mask, cache, rotary, _positions: Some(positions) })
+        Ok(Context { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
     }
 }
 

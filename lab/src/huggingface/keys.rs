@@ -12,7 +12,6 @@ const IRRELEVANT: &[&str] = &[
     "_attn_implementation_autoset",
     "_name_or_path",
     "architectures",
-    "attn_implementation",
     "auto_map",
     "begin_suppress_tokens",
     "bos_token_id",
@@ -26,7 +25,6 @@ const IRRELEVANT: &[&str] = &[
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
-    "gradient_checkpointing",
     "id2label",
     "init_std",
     "initializer_range",
@@ -63,6 +61,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("output_attentions", "returned attention weights are not represented"),
     ("output_hidden_states", "returned hidden states are not represented"),
     ("pruned_heads", "pruned heads are not represented"),
+    ("per_layer_config", "layers with configurations of their own are not represented"),
+    ("attention_chunk_size", "attention in chunks is not represented"),
 ];
 
 /// The keys of a configuration, each read by name; what nobody asked for is known in the end.
@@ -145,6 +145,20 @@ impl<'a> Keys<'a> {
         value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
     }
 
+    /// A number of things that may be 0.
+    pub(super) fn count(&self, key: &'static str, default: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
+        number.ok_or_else(|| self.error(key, format!("{value} is no number from 0")))
+    }
+
+    /// A list of names, or none.
+    pub(super) fn names(&self, key: &'static str) -> Result<Option<Vec<&'a str>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let names = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        names.map(Some).ok_or_else(|| self.error(key, format!("{value} is no list of names")))
+    }
+
     /// Whether `key` is there and null.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(Value::is_null)
@@ -153,6 +167,35 @@ impl<'a> Keys<'a> {
     /// The number of entries of an object.
     pub(super) fn map_len(&self, key: &'static str) -> Option<usize> {
         self.get(key)?.as_object().map(Map::len)
+    }
+
+    /// What the library takes from the file and is chosen beside it here: the file may say the same, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what says another thing.
+    pub(super) fn check_choices(&self, attention: &str, checkpoint: bool) -> Result<()> {
+        if self.flag("gradient_checkpointing", false)? && !checkpoint {
+            return Err(self.error("gradient_checkpointing", "true: say --checkpoint blocks, as the library then does"));
+        }
+        let attention = Value::from(attention);
+        self.expect("attn_implementation", &attention, &format!("the network is asked for with {attention}"))?;
+        self.expect("is_causal", &Value::from(true), "attention in both directions is not represented for this key")
+    }
+
+    /// Layers that see everything, for an architecture without windows.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a configuration that asks for others: the library would keep a cache for them.
+    pub(super) fn check_no_window(&self) -> Result<()> {
+        if self.get("sliding_window").is_some() {
+            return Err(self.error("sliding_window", "this model's attention has no window"));
+        }
+        match self.names("layer_types")? {
+            Some(kinds) if kinds.iter().any(|kind| *kind != "full_attention") => {
+                Err(self.error("layer_types", format!("{kinds:?}: this model's layers see everything")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `key` must be what is represented, when it is there.

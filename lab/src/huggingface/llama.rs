@@ -45,7 +45,73 @@ pub(super) struct Config {
     rope: Rope,
     tied: bool,
     use_cache: bool,
+    windows: Windows,
     options: Options,
+}
+
+/// Which positions the layers see.
+#[derive(Clone, Debug, Default)]
+struct Windows {
+    /// Tokens that a position sees in a layer with a window.
+    length: Option<usize>,
+    /// The layers that have one.
+    layers: Vec<bool>,
+    /// Whether the model makes the mask of layers that see everything, even where there are none.
+    mixed: bool,
+}
+
+impl Windows {
+    /// # Errors
+    /// Layers of another kind than full and sliding attention; a window where the library has none.
+    fn read(keys: &Keys<'_>, family: Family, layers: usize) -> error::Result<Self> {
+        let length = keys.optional_size("sliding_window")?;
+        let kinds = keys.names("layer_types")?;
+        let length = match family {
+            Family::Llama if length.is_some() => {
+                return Err(keys.error("sliding_window", "this model's attention has no window"));
+            }
+            Family::Llama => None,
+            Family::Mistral if keys.is_null("sliding_window") => None,
+            Family::Mistral => Some(length.unwrap_or(4096)),
+            Family::Qwen2 if !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window") => None,
+            Family::Qwen2 => Some(length.unwrap_or(4096)),
+        };
+        let first = if family == Family::Qwen2 { keys.count("max_window_layers", 28)? } else { 0 };
+        let slides: Vec<bool> = match kinds {
+            Some(kinds) => {
+                if kinds.len() != layers || kinds.iter().any(|k| !["full_attention", "sliding_attention"].contains(k)) {
+                    return Err(keys.error("layer_types", format!("{kinds:?} for {layers} layers is not represented")));
+                }
+                kinds.iter().map(|kind| *kind == "sliding_attention").collect()
+            }
+            None => (0..layers).map(|i| length.is_some() && i >= first).collect(),
+        };
+        let uniform = slides.iter().all(|&slide| slide == length.is_some());
+        if slides.contains(&true) && length.is_none() || family != Family::Qwen2 && !uniform {
+            return Err(keys.error("layer_types", "says another thing about the windows than sliding_window"));
+        }
+        Ok(Self { length, layers: slides, mixed: family == Family::Qwen2 })
+    }
+
+    /// Of a layer.
+    fn of(&self, layer: usize) -> Option<usize> {
+        self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
+    }
+
+    /// The length, where a layer has one.
+    fn used(&self) -> Option<usize> {
+        self.length.filter(|_| self.layers.contains(&true))
+    }
+
+    /// Whether the mask of layers that see everything is made.
+    fn masks_all(&self) -> bool {
+        self.mixed || self.used().is_none()
+    }
+
+    /// Whether a sequence of `time` tokens reaches one.
+    fn reached_by(&self, time: usize) -> bool {
+        self.layers.contains(&true) && self.length.is_some_and(|length| time >= length)
+    }
 }
 
 impl Config {
@@ -66,6 +132,7 @@ impl Config {
             None => key_heads.unwrap_or(heads),
         };
         let head = keys.optional_size("head_dim")?;
+        let layers = keys.size("num_hidden_layers", 32)?;
         let attention_bias = family == Family::Llama && keys.flag("attention_bias", false)?;
         let mlp_bias = family == Family::Llama && keys.flag("mlp_bias", false)?;
         let config = Self {
@@ -73,7 +140,7 @@ impl Config {
             positions: keys.size("max_position_embeddings", positions)?,
             width,
             inner: keys.size("intermediate_size", inner)?,
-            layers: keys.size("num_hidden_layers", 32)?,
+            layers,
             heads,
             key_heads,
             head: head.unwrap_or(width / heads),
@@ -84,6 +151,7 @@ impl Config {
             rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0)?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
+            windows: Windows::read(keys, family, layers)?,
             options: options.clone(),
         };
         super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
@@ -95,29 +163,23 @@ impl Config {
             return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
         }
         super::fits(keys, options.sequence, config.positions)?;
-        config.check_window(keys, family)?;
+        config.check_window(keys)?;
         Ok(config)
     }
 
-    /// A sliding window changes the mask only for sequences that it does not hold.
-    fn check_window(&self, keys: &Keys<'_>, family: Family) -> error::Result<()> {
-        let window = keys.optional_size("sliding_window")?;
-        let on = match family {
-            Family::Llama => return Ok(()),
-            Family::Mistral => !keys.is_null("sliding_window"),
-            Family::Qwen2 => keys.flag("use_sliding_window", false)?,
-        };
-        if family == Family::Qwen2 {
-            keys.get("max_window_layers");
-        }
-        keys.get("layer_types");
+    /// What a window needs and is not represented.
+    fn check_window(&self, keys: &Keys<'_>) -> error::Result<()> {
         let length = self.options.sequence.unwrap_or(self.positions);
-        let window = window.unwrap_or(4096);
-        if on && (length >= window || family == Family::Qwen2) {
-            let problem = format!("a window of {window} tokens that {length} tokens reach is not represented");
+        if self.windows.reached_by(length) && (self.options.attention_mask || length == 1) {
+            let problem = "a window that a batch of one token, or with an attention_mask, reaches is not represented";
             return Err(keys.error("sliding_window", problem));
         }
         Ok(())
+    }
+
+    /// Elements of a head, and whether the fused attention is given a mask.
+    pub(super) fn head_and_mask(&self) -> (usize, bool) {
+        (self.head, self.windows.reached_by(self.options.sequence.unwrap_or(self.positions)))
     }
 
     pub(super) fn sizes(&self) -> Sizes {
@@ -130,12 +192,15 @@ impl Config {
     pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
-        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self, i))?;
         let last = 1 + self.layers;
         let norm = Norm::new(&body(last).at("norm"), self)?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
-            || Guide::decoder(&self.options, self.use_cache, true),
+            || {
+                Guide::decoder(&self.options, self.use_cache, true)
+                    .windowed(self.windows.used(), self.windows.masks_all())
+            },
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
         let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, self.width, self.vocabulary)?;
@@ -222,6 +287,7 @@ impl Norm {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    window: Option<usize>,
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -234,13 +300,14 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
+    fn new(init: &Init, c: &Config, number: usize) -> Result<Self> {
         let (attn, mlp) = (init.at("self_attn"), init.at("mlp"));
         let linear = |init: Init, inputs, outputs, bias| Linear::with_fill(&init, inputs, outputs, bias, SMALL);
         let [qkv, out, fed] = c.bias;
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            window: c.windows.of(number),
             q_proj: linear(attn.at("q_proj"), c.width, c.heads * c.head, qkv)?,
             k_proj: linear(attn.at("k_proj"), c.width, c.key_heads * c.head, qkv)?,
             v_proj: linear(attn.at("v_proj"), c.width, c.key_heads * c.head, qkv)?,
@@ -294,6 +361,10 @@ fn turned(q: Tensor, k: Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
 }
 
 impl blocks::Block for Layer {
+    fn window(&self) -> Option<usize> {
+        self.window
+    }
+
     fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.input_layernorm.forward(input)?;

@@ -43,18 +43,32 @@ impl Request<'_> {
     /// # Errors
     /// Those of the device.
     pub(super) fn causal(&self) -> Result<Option<Tensor>> {
+        self.windowed(None)
+    }
+
+    /// The same for positions that see `window` tokens, themselves included: `create_sliding_window_causal_mask`. The fused kernel knows no
+    /// window: where a sequence reaches it, it is given what is seen, `[batch, 1, time, time]` in bool.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn windowed(&self, window: Option<usize>) -> Result<Option<Tensor>> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let _mask = self.attention_mask.map(as_bool).transpose()?;
         if self.positions && self.attention_mask.is_none() && !self.cached {
             self.look_for_packed_sequences()?;
         }
         match self.attention {
+            Attention::Sdpa if window.is_some_and(|window| time >= window) => {
+                let seen = self.seen(window)?.broadcast_to(&[batch, 1, time, time])?;
+                Ok(Some(Tensor::from_array(seen)))
+            }
             Attention::Sdpa => {
                 if let Some(mask) = self.attention_mask {
                     look_for_padding(mask)?;
                 }
                 Ok(None)
             }
-            Attention::Eager => self.additive(|query, key| key > query).map(Some),
+            Attention::Eager => self.additive(window).map(Some),
         }
     }
 
@@ -92,19 +106,44 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// 0 where a key is seen, the type's most negative number where `hidden(query, key)`: `[batch, 1, time, time]`.
-    fn additive(&self, hidden: impl Fn(usize, usize) -> bool) -> Result<Tensor> {
+    /// Whether a key is seen: `[1, 1, time, time]` in bool, made of ranges of positions.
+    fn seen(&self, window: Option<usize>) -> Result<Array> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
-        let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
-        let seen = {
-            let _ranges = (range(device, batch)?, range(device, 1)?);
-            let _positions = (positions(device, time)?, positions(device, time)?);
-            Array::empty(device, &[1, 1, time, time], DType::Bool)?
+        let device = self.embeds.device();
+        let square = || Array::empty(device, &[1, 1, time, time], DType::Bool);
+        let _ranges = (range(device, batch)?, range(device, 1)?);
+        let _positions = (positions(device, time)?, positions(device, time)?);
+        let seen = match window {
+            None => square()?,
+            Some(_) => {
+                let recent = {
+                    // What is and-ed with each condition in turn begins as one true.
+                    let _all = Array::empty(device, &[], DType::Bool)?;
+                    let _condition = {
+                        let _first = Array::empty(device, &[time], DType::I64)?;
+                        square()?
+                    };
+                    square()?
+                };
+                let _condition = square()?;
+                let both = square()?;
+                drop(recent);
+                both
+            }
         };
         if device.computes() {
-            let values: Vec<u8> = (0..time * time).map(|i| u8::from(!hidden(i / time, i % time))).collect();
+            let visible = |query: usize, key: usize| key <= query && window.is_none_or(|n| key + n > query);
+            let values: Vec<u8> = (0..time * time).map(|i| u8::from(visible(i / time, i % time))).collect();
             seen.write(&values)?;
         }
+        Ok(seen)
+    }
+
+    /// 0 where a key is seen, the type's most negative number elsewhere: `[batch, 1, time, time]`.
+    fn additive(&self, window: Option<usize>) -> Result<Tensor> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
+        let seen = self.seen(window)?;
         let zero = Array::zeros(device, &[], dtype)?;
         let least = Array::full(device, &[], dtype, least(dtype))?;
         let mask = zero.select_by(&seen.broadcast_to(&[batch, 1, time, time])?, &least)?;

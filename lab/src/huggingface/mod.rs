@@ -28,6 +28,7 @@ use memcore::nn::{Init, Module, Parameter, Sequential};
 use serde_json::Value;
 
 pub use attention::Attention;
+pub use cache::LayerCache;
 use keys::Keys;
 use network::Parts;
 pub use network::{Inputs, Network, Output};
@@ -114,6 +115,8 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         return Err(Error::usage("attention_mask", problem));
     }
     let keys = Keys::new(file, map)?;
+    let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
+    keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
         "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
@@ -204,7 +207,34 @@ impl Architecture for Pretrained {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults { batch: 1, optimizer: "adamw", lr: 1e-4 }
+        // One image is not represented.
+        let batch = if matches!(self.kind, Kind::Vit(_)) { 8 } else { 1 };
+        Defaults { batch, optimizer: "adamw", lr: 1e-4 }
+    }
+
+    /// Not represented: fused attention in a 16-bit type with wide heads, or with a mask of narrow ones; token types of one position for several
+    /// examples; one image.
+    fn check(&self, batch: usize, half: bool) -> Result<()> {
+        if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
+            return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
+        }
+        if matches!(self.kind, Kind::Vit(_)) && batch == 1 {
+            let problem = "one image: PyTorch keeps the gradient of the class token as a part of a larger one, which is not represented";
+            return Err(Error::usage("--batch", problem));
+        }
+        if !half || self.options.attention == Attention::Eager {
+            return Ok(());
+        }
+        let (head, masked) = match &self.kind {
+            Kind::Llama(config) => config.head_and_mask(),
+            _ => (self.sizes().width / self.sizes().heads, false),
+        };
+        if head <= 128 && (!masked || head.is_multiple_of(8)) || head <= 256 && !masked {
+            return Ok(());
+        }
+        let with = if masked { " with a window that the sequence reaches" } else { "" };
+        let problem = format!("sdpa in 16 bits with heads of {head} elements{with} is not represented; eager is");
+        Err(Error::usage("--precision", problem))
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {

@@ -7,6 +7,7 @@ use memcore::nn::Init;
 use memcore::{Result, Tensor, context};
 
 use super::blocks::{self, Block, Context};
+use super::cache::LayerCache;
 use super::guide::Guide;
 use crate::models::{Loss, Places};
 use crate::training;
@@ -29,7 +30,7 @@ pub struct Output {
     /// Scores before the softmax.
     pub logits: Tensor,
     /// Keys and values of each layer, with `use_cache`.
-    pub past_key_values: Vec<(Tensor, Tensor)>,
+    pub past_key_values: Vec<LayerCache>,
 }
 
 /// What comes before the blocks: embeddings.

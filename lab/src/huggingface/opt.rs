@@ -56,7 +56,7 @@ impl Config {
             dropout: keys.probability("dropout", 0.1)?,
             attention_dropout: keys.probability("attention_dropout", 0.0)?,
             norm_first,
-            final_norm: norm_first && !keys.flag("_remove_final_layer_norm", false)?,
+            final_norm: !keys.flag("_remove_final_layer_norm", false)? && norm_first,
             bias: keys.flag("enable_bias", true)?,
             tied: keys.flag("tie_word_embeddings", true)?,
             use_cache: keys.flag("use_cache", true)?,
@@ -68,6 +68,7 @@ impl Config {
         if !keys.flag("layer_norm_elementwise_affine", true)? {
             return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
         }
+        keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
@@ -164,8 +165,8 @@ impl Front for Embeddings {
             Some(guide) => Context {
                 mask: guide.mask(&embeds, attention_mask)?,
                 cache,
-                rotary: None,
                 _positions: Some(positions.clone()),
+                ..Context::default()
             },
             None => Context::default(),
         };

@@ -70,7 +70,7 @@ impl Rope {
 
     /// Radians per position of each pair of `turned` elements.
     fn frequencies(&self, turned: usize) -> Vec<f32> {
-        (0..turned / 2).map(|i| self.scaled(self.theta.powf(-2.0 * i as f64 / turned as f64)) as f32).collect()
+        (0..turned.div_ceil(2)).map(|i| self.scaled(self.theta.powf(-2.0 * i as f64 / turned as f64)) as f32).collect()
     }
 
     fn scaled(&self, frequency: f64) -> f64 {
@@ -92,7 +92,7 @@ impl Rope {
     }
 }
 
-/// The module: two equal buffers of frequencies, `[turned/2]` in f32.
+/// The module: two equal buffers of frequencies, one for each pair of turned elements, in f32.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
     frequencies: Array,
@@ -107,7 +107,7 @@ impl RotaryEmbedding {
     pub(super) fn new(init: &Init, rope: &Rope, turned: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
         let buffer = || {
-            let array = Array::empty_as(init.device(), &[turned / 2], DType::F32, Category::Buffer)?;
+            let array = Array::empty_as(init.device(), &[turned.div_ceil(2)], DType::F32, Category::Buffer)?;
             if init.device().computes() {
                 array.write(&rope.frequencies(turned))?;
             }

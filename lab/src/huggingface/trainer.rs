@@ -58,6 +58,7 @@ impl Trainer {
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     pub fn new(model: &Pretrained, device: &Device, settings: &RunSettings, keep: Keep) -> Result<Self> {
         settings.check()?;
+        settings.check_network(model, settings.batch)?;
         if settings.schedule != Schedule::default() {
             return Err(Error::usage(
                 "schedule",

@@ -136,6 +136,14 @@ pub trait Architecture: Send + Sync {
     /// The optimizer, batch and learning rate that it comes with.
     fn defaults(&self) -> Defaults;
 
+    /// Whether it can be trained in batches of so many examples, `half`: in a 16-bit type.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is not represented, with the reason.
+    fn check(&self, _batch: usize, _half: bool) -> Result<()> {
+        Ok(())
+    }
+
     /// The network, with parameters made through `init`.
     ///
     /// # Errors

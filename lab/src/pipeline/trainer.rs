@@ -100,8 +100,9 @@ impl PipelineTrainer {
             let problem = format!("{} has no values to give to a device that computes, nor keeps any", other.name());
             return Err(Error::usage("--devices", problem));
         }
-        devices.iter().for_each(|device| device.phase("model"));
         let run = &settings.run;
+        run.check_network(architecture, run.batch / settings.micro_batches.max(1))?;
+        devices.iter().for_each(|device| device.phase("model"));
         let built = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
         let Built { stages, parameters, copies, buffers, training } = built;
         let joint = Joint::new(&run.optimizer, &stages, parameters.clone(), copies.clone())?;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::optimizer::OptimizerSettings;
 use super::schedule::Schedule;
 use crate::error::{Error, Result};
+use crate::models::Architecture;
 
 /// Types of parameters, inputs and products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -122,5 +123,14 @@ impl RunSettings {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
         }
+    }
+
+    /// Whether this network can be trained with these settings in batches of so many examples.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is not represented.
+    pub(crate) fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
+        let half = self.precision.autocast().unwrap_or(self.precision.dtype()).is_half();
+        architecture.check(batch, half)
     }
 }

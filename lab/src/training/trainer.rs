@@ -80,6 +80,7 @@ impl Trainer {
         tag: &str,
     ) -> Result<Self> {
         settings.check()?;
+        settings.check_network(architecture, settings.batch)?;
         if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
             return Err(Error::usage("--accumulate", "the schedule has no backward to accumulate gradients in"));
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::autocast::{Autocast, autocast_dtype};
 use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
 use super::mode::NoGrad;
+use super::node::Edge;
 use super::saved::SavedValue;
 use super::tensor::Tensor;
 use crate::array::Array;
@@ -154,5 +155,10 @@ fn recompute(frame: &Frame) -> Result<()> {
 
 /// The same value with a history of its own, so that the recomputation saves what forward saved.
 fn fresh_leaf(input: &Tensor) -> Tensor {
-    if input.requires_grad() { Tensor::leaf(input.array().clone()) } else { input.detach() }
+    let array = || input.array().clone();
+    match input.edge() {
+        Some(Edge::Leaf(_)) => Tensor::leaf(array()),
+        Some(_) => Tensor::stand_in(array()),
+        None => input.detach(),
+    }
 }

@@ -76,6 +76,8 @@ pub struct Leaf {
     /// The value, so that a graph keeps what it will accumulate gradients for. Goes after the gradient.
     _value: Array,
     scope: ScopeId,
+    /// Whether it is what the program made, and not the stand-in of a tensor with a history.
+    original: bool,
     /// Called after each accumulation.
     hook: OnceLock<Box<GradHook>>,
 }
@@ -189,7 +191,18 @@ impl Observed for Node {
 
 impl Leaf {
     pub(super) fn new(value: Array) -> Self {
-        Self { grad: Mutex::new(None), _value: value, scope: context::current_scope(), hook: OnceLock::new() }
+        let scope = context::current_scope();
+        Self { grad: Mutex::new(None), _value: value, scope, original: true, hook: OnceLock::new() }
+    }
+
+    /// In the place of a tensor with a history.
+    pub(super) fn stand_in(value: Array) -> Self {
+        Self { original: false, ..Self::new(value) }
+    }
+
+    /// Whether it is what the program made: autocast keeps the casts of such leaves.
+    pub(crate) fn is_original(&self) -> bool {
+        self.original
     }
 
     /// The module that the leaf was made in.

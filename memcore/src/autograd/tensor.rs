@@ -30,6 +30,12 @@ impl Tensor {
         Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
     }
 
+    /// A leaf in the place of a tensor with a history.
+    pub(super) fn stand_in(array: Array) -> Self {
+        let leaf = Leaf::stand_in(array.clone());
+        Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
+    }
+
     pub(super) fn with_edge(array: Array, edge: Edge) -> Self {
         Self { array, edge: Some(edge) }
     }

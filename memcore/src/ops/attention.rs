@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::attention_math::attention_math;
 use super::attention_temporaries::Algorithm;
@@ -14,7 +14,7 @@ use super::elementwise::mul_scalar;
 use super::enlarge::pad;
 use super::mask::masked_fill;
 use super::matmul_nd::matmul;
-use super::shape::{expand, narrow, reshape, transpose, unsqueeze};
+use super::shape::{Dims, expand, narrow, reshape, transpose, unsqueeze};
 use super::softmax::softmax;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -159,32 +159,69 @@ pub fn scaled_dot_product_attention(
         return Err(Error::invalid("scaled_dot_product_attention", problem));
     }
     let algorithm = Algorithm::of(q.array(), mask.is_some());
-    if algorithm == Algorithm::Efficient && heads.groups > 1 && mask.is_none() {
-        let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
-        return attention_math(q, k, v, scale, options.causal);
-    }
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
-        let padded = |x: &Tensor| {
-            let behind = x.dims()[3].next_multiple_of(FLASH_MULTIPLE) - x.dims()[3];
-            let _op = context::op("scaled_dot_product_attention");
-            pad(x, &[[0, 0], [0, 0], [0, 0], [0, behind]], 0.0)
+        let wide = |x: &Tensor| {
+            let width = x.dims()[3].next_multiple_of(FLASH_MULTIPLE);
+            context::within("scaled_dot_product_attention", || pad_last(x, width))
         };
-        let (q, k, vp) = (padded(q)?, padded(k)?, padded(v)?);
-        let options = AttentionOptions { scale: Some(scale), ..options };
-        let y = scaled_dot_product_attention(&q, &k, &vp, mask, options)?;
-        return narrow(&y, 3, 0, v.dims()[3]);
+        let (q, k, padded) = (wide(q)?, wide(k)?, wide(v)?);
+        return narrow(&fused(algorithm, [&q, &k, &padded], None, scale, options)?, 3, 0, v.dims()[3]);
     }
-    let _op = context::op(algorithm.forward_op());
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
+    if algorithm.written_out(q.array(), heads.groups) {
+        return attention_math([q, k, v], bias.as_ref(), scale, options);
+    }
+    let bias = match bias {
+        Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(&bias)?),
+        other => other,
+    };
+    fused(algorithm, [q, k, v], bias.as_ref(), scale, options)
+}
+
+/// `x` with zeros behind its last dimension, up to `width`.
+fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
+    let rank = x.rank();
+    let mut borders: Dims = smallvec![0; rank];
+    borders[rank - 1] = width - x.dims()[rank - 1];
+    let borders: SmallVec<[[usize; 2]; 4]> = borders.iter().map(|&behind| [0, behind]).collect();
+    pad(x, &borders, 0.0)
+}
+
+/// A bias as PyTorch's memory-efficient kernel wants it: rows a multiple of 8 elements apart, a copy where they are not.
+fn with_aligned_rows(bias: &Array) -> Result<Array> {
+    let keys = bias.dims()[bias.rank() - 1];
+    if keys % 8 == 0 {
+        return Ok(bias.clone());
+    }
+    let _op = context::op("scaled_dot_product_attention>pad>constant_pad_nd");
+    let mut dims: Dims = bias.dims().into();
+    let last = dims.len() - 1;
+    dims[last] = keys.next_multiple_of(8);
+    let wide = Array::full(bias.device(), &dims, bias.dtype(), 0.0)?;
+    let part = wide.narrow(last, 0, keys)?;
+    part.copy_(bias)?;
+    Ok(part)
+}
+
+/// By one kernel, which `algorithm` stands for.
+fn fused(
+    algorithm: Algorithm,
+    [q, k, v]: [&Tensor; 3],
+    bias: Option<&Array>,
+    scale: f64,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let _op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
     let _result = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in)?;
+    let partial = algorithm.partial_results(&q_in, &k_in, options.dropout > 0.0)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
-    let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
+    let seen = bias.map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,
         causal: options.causal,
@@ -195,6 +232,7 @@ pub fn scaled_dot_product_attention(
         out: y.operand(),
         logsumexp: logsumexp.operand(),
     })?;
+    partial.into_iter().for_each(drop);
     let result = record(y.clone(), &[q, k, v], |saved| {
         let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
         for (role, array) in values {
@@ -203,7 +241,7 @@ pub fn scaled_dot_product_attention(
         for extra in &extras {
             saved.save("philox_state", extra)?;
         }
-        if let Some(bias) = &bias {
+        if let Some(bias) = bias {
             saved.save("attn_bias", bias)?;
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))

@@ -1,35 +1,50 @@
 //! Attention as PyTorch writes it out where none of its fused kernels applies: its *math* algorithm.
 
+use super::attention::AttentionOptions;
+use super::dropout::dropout;
 use super::elementwise::mul_scalar;
 use super::matmul_nd::matmul;
 use super::shape::{clone, expand, transpose, unsqueeze, view};
 use super::softmax::safe_softmax;
 use crate::array::Array;
 use crate::autograd::Tensor;
+use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// `softmax(q·√s @ (k·√s)ᵀ + mask) @ v` with keys and values repeated for each group of query heads: `[b, h, t, d]` and `[b, hk, s, d]` give
-/// `[b, h, t, dv]`.
+/// `dropout(softmax(q·√s @ (k·√s)ᵀ + bias)) @ v` with keys and values repeated for each group of query heads: `[b, h, t, d]` and `[b, hk, s, d]` give
+/// `[b, h, t, dv]`. `bias` broadcasts to `[b, h, t, s]` and excludes `causal`.
 ///
 /// # Errors
 /// Shapes that do not fit; those of the device.
-pub(super) fn attention_math(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, causal: bool) -> Result<Tensor> {
+pub(super) fn attention_math(
+    [q, k, v]: [&Tensor; 3],
+    bias: Option<&Array>,
+    scale: f64,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let _op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
     let groups = q.dims()[1] / k.dims()[1].max(1);
     let root = scale.sqrt();
     let q = mul_scalar(q, root)?;
-    let mask = if causal { Some(causal_bias(q.array(), k.dims()[2])?) } else { None };
+    let triangle = if options.causal { Some(causal_bias(q.array(), k.dims()[2])?) } else { None };
+    let bias = triangle.as_ref().or(bias);
     let (k, v) = (repeat_interleave(k, groups)?, repeat_interleave(v, groups)?);
     let scores = {
         let k_t = mul_scalar(&transpose(&k, 2, 3)?, root)?;
         matmul(&q, &k_t)?
     };
-    if let Some(mask) = &mask {
-        scores.array().add_(mask)?;
+    if let Some(bias) = bias {
+        scores.array().add_(bias)?;
     }
     let weights = safe_softmax(&scores)?;
     drop(scores);
-    matmul(&weights, &v)
+    let dropped = dropout(&weights, options.dropout, true)?;
+    drop(weights);
+    let y = matmul(&dropped, &v)?;
+    drop((k, v));
+    drop(q);
+    Ok(y)
 }
 
 /// 0 where position `i` sees key `j ≤ i`, −∞ elsewhere, `[t, s]`; made from a triangle of bools.
@@ -42,17 +57,22 @@ fn causal_bias(q: &Array, s: usize) -> Result<Array> {
     if device.computes() {
         seen.write(&(0..t * s).map(|i| u8::from(i % s <= i / s)).collect::<Vec<u8>>())?;
     }
+    // Both of what the triangle chooses from.
     let _hidden = Array::full(device, &[], q.dtype(), f64::NEG_INFINITY)?;
+    let _open = Array::full(device, &[], q.dtype(), 0.0)?;
     let bias = Array::full(device, &[t, s], q.dtype(), f64::NEG_INFINITY)?;
     bias.masked_fill_(&seen, 0.0)?;
     Ok(bias)
 }
 
-/// Each head `times` times in a row, copied.
+/// Each head `times` times in a row, copied unless `times` is 1.
 fn repeat_interleave(x: &Tensor, times: usize) -> Result<Tensor> {
     let [b, h, s, d] = *x.dims() else {
         return Err(Error::shape("repeat_interleave", format!("{:?}: expected four dimensions", x.dims())));
     };
+    if times == 1 {
+        return Ok(x.clone());
+    }
     let spread = expand(&unsqueeze(x, 2)?, &[b, h, times, s, d])?;
     view(&clone(&spread)?, &[b, h * times, s, d])
 }

@@ -1,8 +1,8 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
 //! The sizes are those of PyTorch 2.11's kernels for compute capability 8.0 and up, derived from how they tile their work; those of head
-//! sizes up to 64 were also seen in recordings. Not modelled: the padded copy of a mask whose rows are not aligned, head sizes that flash
-//! attention pads, and cuDNN's kernel, which PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
+//! sizes up to 256 were also seen in recordings. Not modelled: 16-bit heads of more than 256 elements (128 with a mask), and cuDNN's kernel, which
+//! PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -52,6 +52,13 @@ impl Algorithm {
             (true, false) => Self::Efficient,
             (true, true) => Self::Flash,
         }
+    }
+
+    /// Whether PyTorch has no fused kernel for this: in the memory-efficient one keys have as many heads as queries, and rows of heads are
+    /// aligned to 16 bytes. (16-bit heads that are not are [padded](super::attention) for flash; with a mask ours stays fused.)
+    pub(super) fn written_out(self, q: &Array, groups: usize) -> bool {
+        let aligned = q.dims()[3].is_multiple_of(4);
+        self == Self::Efficient && q.dtype() == DType::F32 && (groups > 1 || !aligned)
     }
 
     pub(super) fn forward_op(self) -> &'static str {
@@ -131,6 +138,29 @@ impl Algorithm {
         Ok(smallvec![offset, seed])
     }
 
+    /// What flash attention computes its result from where queries are too few for the card: of each of several parts of the keys the logarithms of
+    /// the denominators and the result, in f32. Dropout knows no parts.
+    pub(super) fn partial_results(self, q: &Array, k: &Array, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
+        let (Self::Flash, Some(card), false) = (self, q.device().profile().multiprocessors, dropout) else {
+            return Ok(SmallVec::new());
+        };
+        let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
+        let keys_of_block = match d {
+            ..=64 => 256,
+            65..=128 => 128,
+            _ => 64,
+        };
+        let parts = parts_of_keys(b * h * t.div_ceil(64), 2 * card.count, k.dims()[2].div_ceil(keys_of_block));
+        if parts <= 1 {
+            return Ok(SmallVec::new());
+        }
+        let make = |width: usize| Array::empty(q.device(), &[parts * b * h * t * width], DType::F32);
+        let logarithms = make(1)?;
+        let results = make(flash_width(d))?;
+        // In the order of freeing.
+        Ok(smallvec![logarithms, results])
+    }
+
     /// What flash attention returns beside its results: the state of the generator, and an unused word.
     pub(super) fn extras(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
         if self != Self::Flash {
@@ -197,10 +227,11 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
         let sum = context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype()))?;
         Some((sum, product))
     };
-    // The sums are wanted head by head, which they are already where there is one head, or one position.
-    let delta = match &product {
-        Some((sum, _)) if h == 1 || t == 1 => sum.view(&[b, h, t])?,
-        _ => context::within("clone", || row_statistic(q, 1))?,
+    // The sums turned are as wanted already where there is one head, or one position.
+    let (delta, product) = match product {
+        Some((sum, product)) if h == 1 || t == 1 => (sum.view(&[b, h, t])?, (None, Some(product))),
+        Some((sum, product)) => (context::within("clone", || row_statistic(q, 1))?, (Some(sum), Some(product))),
+        None => (context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?, (None, None)),
     };
     context::within(Algorithm::Efficient.gradient_op(), || drop(product));
     let tile = if d.max(dv) <= 64 { 64 } else { 128 };
@@ -210,14 +241,13 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
     Ok(Scratch { delta: delta.clone(), held: smallvec![delta, workspace.clone()], workspace: Some(workspace) })
 }
 
-/// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes in multiples of 32, and for grouped queries the
+/// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes [rounded](flash_width), and for grouped queries the
 /// gradients of keys and values of every query head.
 fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     let _op = context::op(Algorithm::Flash.gradient_op());
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
     let delta = row_statistic(q, 128)?;
-    let head = if d <= 192 { d.next_multiple_of(32) } else { 256 };
-    let sum = Array::empty(q.device(), &[b, t.next_multiple_of(128), h, head], DType::F32)?;
+    let sum = Array::empty(q.device(), &[b, t.next_multiple_of(128), h, flash_width(d)], DType::F32)?;
     let mut held: SmallVec<[Array; 4]> = SmallVec::new();
     if k.dims()[1] != h {
         for x in [k, v] {
@@ -226,4 +256,27 @@ fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     }
     held.extend([sum.clone(), delta.clone()]);
     Ok(Scratch { delta, held, workspace: Some(sum) })
+}
+
+/// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of 64 beyond 128.
+fn flash_width(d: usize) -> usize {
+    d.next_multiple_of(if d <= 128 { 32 } else { 64 })
+}
+
+/// Into how many parts flash attention divides the keys, of which there are `blocks`, when there are `tiles` of queries for `slots` places on the
+/// card: into none where the tiles nearly fill them; else the fewest parts that leave hardly more of them empty, in the last round, than the best
+/// division would.
+fn parts_of_keys(tiles: usize, slots: usize, blocks: usize) -> usize {
+    if tiles as f32 >= 0.8 * slots as f32 {
+        return 1;
+    }
+    // Parts of as many blocks as one part fewer would have are no other division.
+    let divides = |parts: &usize| *parts == 1 || blocks.div_ceil(*parts) != blocks.div_ceil(parts - 1);
+    let filled = |parts: usize| {
+        let rounds = (tiles * parts) as f32 / slots as f32;
+        rounds / rounds.ceil()
+    };
+    let divisions = || (1..=blocks.min(slots).min(128)).filter(divides);
+    let best = divisions().map(filled).fold(0.0, f32::max);
+    divisions().find(|&parts| filled(parts) >= 0.85 * best).unwrap_or(1)
 }

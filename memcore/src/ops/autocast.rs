@@ -10,8 +10,9 @@ use crate::error::Result;
 /// Those of the device.
 pub(super) fn lower(x: &Tensor) -> Result<Tensor> {
     let Some(dtype) = autocast_dtype().filter(|&dtype| casts(x.dtype(), dtype)) else { return Ok(x.clone()) };
-    let Some(Edge::Leaf(leaf)) = x.edge().filter(|_| x.dtype() == DType::F32) else {
-        return super::cast::cast(x, dtype);
+    let leaf = match x.edge() {
+        Some(Edge::Leaf(leaf)) if x.dtype() == DType::F32 && leaf.is_original() => leaf,
+        _ => return super::cast::cast(x, dtype),
     };
     if let Some(cast) = cached_cast(leaf, dtype) {
         return Ok(cast);

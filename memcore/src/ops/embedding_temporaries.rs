@@ -7,6 +7,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::array::Array;
+use crate::context;
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -59,8 +60,24 @@ pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     let pieces = n / ROWS_PER_PIECE + runs;
     held.0.push(words(1)?);
     held.0.push(words(pieces)?);
+    if few_runs(indices, runs) {
+        held.0.push(words(pieces)?);
+        if out.dtype().is_half() {
+            let wide = || Array::empty(indices.device(), &[out.dims()[0], width], DType::F32);
+            held.0.push(context::within("zeros", wide)?);
+        }
+        return Ok(held);
+    }
     held.0.push(Array::empty(indices.device(), &[pieces, width], out.dtype().accumulator())?);
     Ok(held)
+}
+
+/// Whether runs are long and too few for the card: then pieces are not summed on their own, but added to the gradient at once (to one in float32
+/// for a 16-bit type), each knowing the run that it belongs to. Measured with torch 2.11: more than 30 indices per run, and fewer than four runs per
+/// multiprocessor.
+fn few_runs(indices: &Array, runs: usize) -> bool {
+    let card = indices.device().profile().multiprocessors;
+    card.is_some_and(|card| runs < 4 * card.count && indices.numel() > 30 * runs)
 }
 
 fn bytes(like: &Array, n: usize) -> Result<Array> {

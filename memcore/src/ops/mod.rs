@@ -70,7 +70,7 @@ pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
 pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, sum, sum_as, sum_axes};
 pub use rope::rope;
 pub use shape::{
-    clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose, unsqueeze,
-    view,
+    alias, clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose,
+    unsqueeze, view,
 };
 pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};

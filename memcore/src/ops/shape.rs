@@ -148,6 +148,26 @@ pub fn narrow(x: &Tensor, axis: usize, start: usize, len: usize) -> Result<Tenso
     record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, squeezed: false })))
 }
 
+/// The tensor itself as a view, with a node of its own in its history: what slicing all of it gives in PyTorch.
+///
+/// # Errors
+/// None; the result is that of the other views.
+pub fn alias(x: &Tensor) -> Result<Tensor> {
+    record(x.array().clone(), &[x], |_| Ok(Box::new(AliasBackward)))
+}
+
+struct AliasBackward;
+
+impl Function for AliasBackward {
+    fn name(&self) -> &'static str {
+        "AliasBackward0"
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        Ok(smallvec![grads[0].take()])
+    }
+}
+
 /// Index `index` of dimension `axis`, which disappears, as a view.
 ///
 /// # Errors

@@ -90,7 +90,7 @@ fn around(x: &Array, axis: usize) -> Result<Operand> {
 }
 
 /// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
-/// is a mask of the scores' size, one of the rows', and a second result that is the one kept.
+/// is a mask of the scores' size, and one of the rows'.
 ///
 /// # Errors
 /// As [`softmax`].
@@ -99,14 +99,13 @@ pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
     let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;
     let input = x.array().contiguous()?;
     let device = x.device();
-    let y = {
-        let _plain = input.empty_like()?;
+    let y = input.empty_like()?;
+    {
         let _masked = Array::empty(device, x.dims(), DType::Bool)?;
         let rows = x.dims()[..last].iter().product();
         let _masked_rows = Array::empty(device, &[rows], DType::Bool)?;
         let _zero = Array::empty(device, &[], x.dtype())?;
-        input.empty_like()?
-    };
+    }
     device.launch(Softmax { log: false, x: around(&input, last)?, out: around(&y, last)? })?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
