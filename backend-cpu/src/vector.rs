@@ -234,11 +234,11 @@ pub(crate) unsafe fn load<T: crate::element::Float, V: Vector<T::Compute>>(src: 
         // SAFETY: the same type; the caller asserts the rest.
         return unsafe { V::load(src.cast()) };
     }
-    // SAFETY: that type; the caller asserts the rest.
-    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>()
-        && let Some(widened) = unsafe { V::load_f16(src.cast()) }
-    {
-        return widened;
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>() {
+        // SAFETY: that type; the caller asserts the rest.
+        if let Some(widened) = unsafe { V::load_f16(src.cast()) } {
+            return widened;
+        }
     }
     let mut buffer = [<T::Compute as Default>::default(); MAX_N];
     for (i, value) in buffer[..V::N].iter_mut().enumerate() {

@@ -166,7 +166,7 @@ fn techniques_go_together() {
 }
 
 fn ranks(model: &Pretrained, ranks: usize, stage: Stage, change: impl Fn(&mut RunSettings)) -> Vec<RankFigures> {
-    let mut run = settings(ranks, 2);
+    let mut run = settings(2 * ranks, 2);
     run.schedule = lab::training::Schedule::keeping_the_loss();
     change(&mut run);
     let master_weights = run.precision == Precision::Bf16;
@@ -181,7 +181,7 @@ fn ranks(model: &Pretrained, ranks: usize, stage: Stage, change: impl Fn(&mut Ru
 fn one_rank_alone_is_the_plain_run() {
     for model_type in MODEL_TYPES {
         let model = read(&typed(model_type, small(model_type)), &Options::default());
-        let (expected, _) = whole(&model, &meta(), &settings(1, 2), Begin::Fresh);
+        let (expected, _) = whole(&model, &meta(), &settings(2, 2), Begin::Fresh);
         let rank = ranks(&model, 1, Stage::Replicated, |_| {}).remove(0);
         assert_eq!(rank.account.peak.by_category, expected.peak.by_category, "{model_type}");
         for row in expected.rows.iter().filter(|row| !row.label.ends_with("forward")) {

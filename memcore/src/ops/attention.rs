@@ -191,7 +191,7 @@ fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
 /// A bias as PyTorch's memory-efficient kernel wants it: rows a multiple of 8 elements apart, a copy where they are not.
 fn with_aligned_rows(bias: &Array) -> Result<Array> {
     let keys = bias.dims()[bias.rank() - 1];
-    if keys % 8 == 0 {
+    if keys.is_multiple_of(8) {
         return Ok(bias.clone());
     }
     let _op = context::op("scaled_dot_product_attention>pad>constant_pad_nd");
