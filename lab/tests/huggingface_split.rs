@@ -226,7 +226,7 @@ fn sharded_workspace(rank: &RankFigures) -> u64 {
 
 /// Values that a rank of four steps in the third stage.
 fn owned(model: &Pretrained, rank: usize) -> u64 {
-    let run = settings(4, 1);
+    let run = settings(8, 1);
     let settings = DataParallelSettings {
         run,
         ranks: 4,
