@@ -150,32 +150,26 @@ fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
     let start = F::JOIN.start::<T::Compute>();
     let mut partial = [V::splat(start); 4];
     let mut at = 0;
-    let one = |partial: V, at: usize| {
-        // SAFETY: the loops below pass only vectors that end before `n`.
-        let (x, y, z) = unsafe { (load(xs.as_ptr().add(at)), load(ys.as_ptr().add(at)), load(zs.as_ptr().add(at))) };
-        step.step::<V>(partial, x, y, z)
-    };
-    while at + 4 * V::N <= n {
-        partial[0] = one(partial[0], at);
-        partial[1] = one(partial[1], at + V::N);
-        partial[2] = one(partial[2], at + 2 * V::N);
-        partial[3] = one(partial[3], at + 3 * V::N);
-        at += 4 * V::N;
-    }
-    while at + V::N <= n {
-        partial[0] = one(partial[0], at);
-        at += V::N;
+    let slices = [xs, ys, zs];
+    // SAFETY: only vectors that end before `n`.
+    unsafe {
+        while at + 4 * V::N <= n {
+            partial[0] = one::<T, V, F>(step, partial[0], slices, at);
+            partial[1] = one::<T, V, F>(step, partial[1], slices, at + V::N);
+            partial[2] = one::<T, V, F>(step, partial[2], slices, at + 2 * V::N);
+            partial[3] = one::<T, V, F>(step, partial[3], slices, at + 3 * V::N);
+            at += 4 * V::N;
+        }
+        while at + V::N <= n {
+            partial[0] = one::<T, V, F>(step, partial[0], slices, at);
+            at += V::N;
+        }
     }
     let mut lanes = [start; MAX_N];
     if at < n {
         // The last elements fill a vector that counts only as far as they go.
-        let tail = |s: &[T]| {
-            let mut buffer = [T::put(T::Compute::default()); MAX_N];
-            buffer[..n - at].copy_from_slice(&s[at..]);
-            // SAFETY: the buffer holds `MAX_N` ≥ `V::N` elements.
-            unsafe { load::<T, V>(buffer.as_ptr()) }
-        };
-        let last = step.step::<V>(V::splat(start), tail(xs), tail(ys), tail(zs));
+        let [x, y, z] = [tail::<T, V>(&xs[at..]), tail::<T, V>(&ys[at..]), tail::<T, V>(&zs[at..])];
+        let last = step.step::<V>(V::splat(start), x, y, z);
         // SAFETY: there is room for `MAX_N` ≥ `V::N` numbers.
         unsafe { last.store(lanes.as_mut_ptr()) };
         lanes[n - at..].fill(start);
@@ -195,6 +189,34 @@ fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
         }
     }
     lanes[0]
+}
+
+// Functions, not closures: those are inlined at the compiler's pleasure, and one that is not is compiled for the least instruction set, which makes
+// a call of each operation on a vector.
+
+/// The partial results after the vectors at `at`.
+///
+/// # Safety
+/// `V::N` elements from there on lie in each slice.
+#[inline(always)]
+unsafe fn one<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
+    step: F,
+    partial: V,
+    [xs, ys, zs]: [&[T]; 3],
+    at: usize,
+) -> V {
+    // SAFETY: the caller asserts it.
+    let (x, y, z) = unsafe { (load(xs.as_ptr().add(at)), load(ys.as_ptr().add(at)), load(zs.as_ptr().add(at))) };
+    step.step::<V>(partial, x, y, z)
+}
+
+/// Fewer than `V::N` elements, with zeros behind.
+#[inline(always)]
+fn tail<T: Float, V: Vector<T::Compute>>(rest: &[T]) -> V {
+    let mut buffer = [T::put(T::Compute::default()); MAX_N];
+    buffer[..rest.len()].copy_from_slice(rest);
+    // SAFETY: the buffer holds `MAX_N` ≥ `V::N` elements.
+    unsafe { load::<T, V>(buffer.as_ptr()) }
 }
 
 #[cfg(test)]
