@@ -44,6 +44,9 @@ pub(crate) struct BenchArgs {
 pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = std::path::absolute(target)?;
+    // Before minutes of measuring.
+    let folder = root.join(&args.into);
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let criterion = target.join("criterion-results");
     if criterion.exists() {
         std::fs::remove_dir_all(&criterion).with_context(|| criterion.display().to_string())?;
@@ -70,7 +73,7 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     head.insert("host".into(), host().into());
     head.insert("command".into(), format!("cargo {}", words.join(" ")).into());
     head.insert("roofs".into(), collect::roofs(&criterion)?.into());
-    let file = root.join(&args.into).join(format!("{date}-{}.json", args.name));
+    let file = folder.join(format!("{date}-{}.json", args.name));
     std::fs::write(&file, collect::text(&head, &rows)).with_context(|| file.display().to_string())?;
     println!(
         "==> {} benchmarks in {}; `cargo xtask bench-tables` puts them into the tables",
