@@ -13,6 +13,7 @@ pub(crate) use rows::{layer_norm, rms_norm};
 pub(crate) use rows_grad::{layer_norm_grad, rms_norm_grad};
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use crate::element::{Element, Float, Number, Real};
 use crate::lanes::{CentredDot, Deviations, Dot, RUN, Sum, WeightedCentredDot, fold, fold2, fold3};
@@ -87,6 +88,15 @@ impl<C: Real> Stretch<C> {
         T::get_all::<S>(src, room);
         // SAFETY: `get_all` wrote all of it.
         unsafe { &*(room as *const [MaybeUninit<C>] as *const [C]) }
+    }
+
+    /// The same of a part of what may be absent.
+    #[inline(always)]
+    fn of_part<S: Isa, T: Float<Compute = C>>(&mut self, src: Option<&[T]>, span: &Range<usize>) -> Option<&[C]> {
+        match src {
+            Some(src) => Some(self.of::<S, T>(&src[span.clone()])),
+            None => None,
+        }
     }
 }
 

@@ -105,14 +105,7 @@ fn affine_row<S: Isa, T: Float>(
     for at in (0..x.len()).step_by(STRETCH) {
         let span = at..(at + STRETCH).min(x.len());
         let values = &mut values[..span.len()];
-        let weight = match weight {
-            Some(weight) => Some(b.of::<S, T>(&weight[span.clone()])),
-            None => None,
-        };
-        let bias = match bias {
-            Some(bias) => Some(c.of::<S, T>(&bias[span.clone()])),
-            None => None,
-        };
+        let (weight, bias) = (b.of_part::<S, T>(weight, &span), c.of_part::<S, T>(bias, &span));
         affine::<S, T::Compute>(a.of::<S, T>(&x[span.clone()]), mean, rstd, weight, bias, values);
         T::put_all::<S>(values, &mut out[span]);
     }

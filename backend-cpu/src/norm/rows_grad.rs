@@ -201,10 +201,7 @@ fn input_row<S: Isa, T: Float>(
     for at in (0..x.len()).step_by(STRETCH) {
         let span = at..(at + STRETCH).min(x.len());
         let values = &mut values[..span.len()];
-        let weight = match weight {
-            Some(weight) => Some(c.of::<S, T>(&weight[span.clone()])),
-            None => None,
-        };
+        let weight = c.of_part::<S, T>(weight, &span);
         let (grad, x) = (a.of::<S, T>(&grad[span.clone()]), b.of::<S, T>(&x[span.clone()]));
         combine::<S, T::Compute>(grad, x, weight, numbers, values);
         T::put_all::<S>(values, &mut out[span]);

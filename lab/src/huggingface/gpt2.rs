@@ -1,7 +1,7 @@
 //! `gpt2`: `GPT2LMHeadModel`.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Attention, Call, Softmax, Weights};
@@ -9,7 +9,7 @@ use super::blocks::{self, Context};
 use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation, Conv1d};
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, DecoderHead, Front, Parts, Variables};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -109,7 +109,7 @@ impl Config {
         Ok(Parts {
             front: Box::new(Embeddings { wte, wpe, drop }),
             blocks,
-            back: Box::new(Head { ln_f, lm_head }),
+            back: Box::new(DecoderHead { norm: ln_f, lm_head }),
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: BODY,
         })
@@ -147,21 +147,6 @@ impl Front for Embeddings {
         };
         hidden = self.drop.forward(&hidden)?;
         Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
-    }
-}
-
-struct Head {
-    ln_f: LayerNorm,
-    lm_head: Linear,
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        self.ln_f.forward(&hidden)
-    }
-
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.lm_head.forward(hidden)
     }
 }
 

@@ -9,7 +9,7 @@ use super::blocks::{self, Context};
 use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, DecoderHead, Front, Parts, Variables};
 use super::rotary::{self, Rope, RotaryEmbedding};
 use super::{Options, Sizes};
 use crate::error;
@@ -94,7 +94,7 @@ impl Config {
         Ok(Parts {
             front: Box::new(Embeddings { embed_in, emb_dropout }),
             blocks,
-            back: Box::new(Head { final_layer_norm, lm_head }),
+            back: Box::new(DecoderHead { norm: final_layer_norm, lm_head }),
             guides,
             body: BODY,
         })
@@ -130,21 +130,6 @@ impl Front for Embeddings {
         let rotary = guide.angles(&positions, hidden.dtype())?;
         let context = Context { mask, cache, rotary, _positions: Some(positions), ..Context::default() };
         Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
-    }
-}
-
-struct Head {
-    final_layer_norm: LayerNorm,
-    lm_head: Linear,
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        self.final_layer_norm.forward(&hidden)
-    }
-
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.lm_head.forward(hidden)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memcore::memory::ScopeId;
-use memcore::nn::Init;
+use memcore::nn::{Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context};
 
 use super::blocks::{self, Block, Context};
@@ -75,6 +75,22 @@ pub(super) trait Back: Send + Sync + 'static {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
+}
+
+/// The usual end of a decoder: a layer norm, and a layer that gives the scores.
+pub(super) struct DecoderHead {
+    pub(super) norm: LayerNorm,
+    pub(super) lm_head: Linear,
+}
+
+impl Back for DecoderHead {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        self.norm.forward(&hidden)
+    }
+
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.lm_head.forward(hidden)
+    }
 }
 
 /// A network's parts, each on its device.
