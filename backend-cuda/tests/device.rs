@@ -17,6 +17,7 @@ use memcore::optim::Implementation;
 use memcore::{Device, Profile};
 
 mod emulator;
+#[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
 
 fn main() -> ExitCode {
@@ -90,7 +91,7 @@ fn bridge() -> Result<(), String> {
     let device = Device::builder(Arc::new(emulator::open()?)).build();
     let options = ModelOptions::small("mlp");
     let network = architecture("mlp", &options).map_err(|error| error.to_string())?;
-    let settings = runs::settings("mlp", &options, None).map_err(|error| error.to_string())?;
+    let settings = runs::settings("mlp", &options, None, 2).map_err(|error| error.to_string())?;
     let result = training::train(&*network, &device, &settings, Source::Synthetic { seed: 5 }, &mut |_| {
         ControlFlow::Continue(())
     });

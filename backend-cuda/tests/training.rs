@@ -1,13 +1,10 @@
-//! Training on the emulated device: its memory events are those of the CPU and of a device without values, and an
+//! Training on the emulated device: its memory events are those of the CPU and of a device without values, and every
 //! experiment comes to the same figures.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend_cpu::Cpu;
-use lab::experiments::{Setup, by_name};
 use lab::models::{ALL, ModelOptions};
 use lab::training::{OptimizerKind, OptimizerSettings};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -17,6 +14,7 @@ use memcore::{Device, Profile};
 use runs::train;
 
 mod emulator;
+#[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
 
 fn main() -> ExitCode {
@@ -39,7 +37,10 @@ fn main() -> ExitCode {
             trials.push(trial(name, move || same_events("mlp", &ModelOptions::small("mlp"), Some(settings))));
         }
     }
-    trials.push(trial("experiment::batch-size".into(), experiment));
+    for name in runs::experiments::names() {
+        let here = || Ok::<_, String>(Arc::new(emulator::open()?) as Arc<dyn Backend>);
+        trials.push(trial(format!("experiment::{name}"), move || runs::experiments::same_bytes(name, &here()?)));
+    }
     trials.push(trial("out_of_memory::the_next_run_works".into(), out_of_memory));
     trials.push(trial("kernels::each_in_the_table_is_in_a_file".into(), every_kernel_loads));
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -75,24 +76,6 @@ fn same_events(name: &str, options: &ModelOptions, optimizer: Option<OptimizerSe
         return Ok(());
     }
     Err(format!("losses {losses:?} on cuda, {expected:?} on cpu"))
-}
-
-/// The measured tables are those of the CPU: under one profile an experiment comes to the same bytes.
-fn experiment() -> Result<(), String> {
-    let run = |backend: &dyn Fn() -> lab::Result<Arc<dyn Backend>>| {
-        let open = || Ok(Device::builder(backend()?).profile(Profile::torch_2_11(90)).build());
-        let sizes = [("steps", vec![2]), ("batch", vec![4, 2]), ("largest", vec![8])];
-        let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-        let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
-        by_name("batch-size").and_then(|experiment| experiment.run(&setup)).map_err(|error| error.to_string())
-    };
-    let cuda = run(&|| Ok(Arc::new(emulator::open().map_err(|e| memcore::Error::backend("cuda", e))?)))?;
-    let cpu = run(&|| Ok(Arc::new(Cpu::new()?)))?;
-    let measured = |outcome: &lab::experiments::Outcome| format!("{:?}", outcome.rows);
-    if measured(&cuda) == measured(&cpu) {
-        return Ok(());
-    }
-    Err(format!("{} on cuda\n{} on cpu", measured(&cuda), measured(&cpu)))
 }
 
 /// Out of memory in the middle of a step; then, in the same process, a run that fits.

@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_cpu::Cpu;
 use backend_wgpu::Wgpu;
-use lab::models::{ALL, Architecture, ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use lab::models::{ALL, ModelOptions, architecture};
+use lab::training::{Source, Trainer};
 use memcore::backend::{Backend, DeviceProfile, Meta};
-use memcore::memory::Event;
 use memcore::{Device, Profile};
+
+#[path = "../../lab/tests/runs/mod.rs"]
+mod runs;
 
 /// Tests of one process share the adapter's device: what one of them asks of the driver, another would count.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -19,26 +21,8 @@ fn adapter() -> Option<(Arc<Wgpu>, MutexGuard<'static, ()>)> {
     conformance::or_skip("wgpu", Wgpu::open(0)).map(|backend| (Arc::new(backend), alone))
 }
 
-fn settings(architecture: &dyn Architecture, steps: usize) -> RunSettings {
-    let defaults = architecture.defaults();
-    let kind = OptimizerKind::parse(defaults.optimizer).unwrap();
-    RunSettings { seed: 3, ..RunSettings::new(2, steps, OptimizerSettings::new(kind, defaults.lr)) }
-}
-
-/// The events and the losses of a run.
-fn run(architecture: &dyn Architecture, settings: &RunSettings, backend: Arc<dyn Backend>) -> (Vec<Event>, Vec<f64>) {
-    let device = Device::builder(backend).profile(Profile::torch_2_11(90)).history(true).build();
-    let mut trainer = Trainer::new(architecture, &device, settings, Source::Synthetic { seed: 5 }, "").unwrap();
-    let losses = (0..settings.steps).filter_map(|step| trainer.step(step).unwrap()).collect();
-    trainer.finish(Some("end"));
-    (device.with_ledger(|ledger| ledger.history().to_vec()), losses)
-}
-
-fn same_events(name: &str, mine: &[Event], theirs: &[Event]) {
-    for (i, (x, y)) in mine.iter().zip(theirs).enumerate() {
-        assert_eq!(x, y, "{name}: event {i}");
-    }
-    assert_eq!(mine.len(), theirs.len(), "{name}");
+fn device(backend: Arc<dyn Backend>) -> Device {
+    runs::device(backend, Profile::torch_2_11(90))
 }
 
 #[test]
@@ -51,13 +35,12 @@ fn every_network_has_the_events_of_the_other_devices() {
         let forms =
             if *name == "gpt" { vec![ModelOptions::small(name), fused] } else { vec![ModelOptions::small(name)] };
         for options in forms {
-            let architecture = architecture(name, &options).unwrap();
-            let settings = settings(&*architecture, 2);
-            let (mine, _) = run(&*architecture, &settings, backend.clone());
-            let (theirs, _) = run(&*architecture, &settings, Arc::new(meta()));
-            same_events(name, &mine, &theirs);
-            let (theirs, _) = run(&*architecture, &settings, Arc::new(Cpu::new().unwrap()));
-            same_events(name, &mine, &theirs);
+            let events = |backend: Arc<dyn Backend>| runs::train(name, &options, None, device(backend)).unwrap().0;
+            let mine = events(backend.clone());
+            for (other, theirs) in [("meta", events(Arc::new(meta()))), ("cpu", events(Arc::new(Cpu::new().unwrap())))]
+            {
+                runs::same(("wgpu", &mine), (other, &theirs)).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+            }
         }
     }
 }
@@ -70,10 +53,9 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
             "mlp" => ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() },
             _ => ModelOptions::small(name),
         };
-        let architecture = architecture(name, &options).unwrap();
-        let settings = settings(&*architecture, 20);
-        let (_, mine) = run(&*architecture, &settings, backend.clone());
-        let (_, theirs) = run(&*architecture, &settings, Arc::new(Cpu::new().unwrap()));
+        let settings = runs::settings(name, &options, None, 20).unwrap();
+        let losses = |backend: Arc<dyn Backend>| runs::run(name, &options, &settings, device(backend)).unwrap().1;
+        let (mine, theirs) = (losses(backend.clone()), losses(Arc::new(Cpu::new().unwrap())));
         assert_eq!(mine.len(), 20);
         for (step, (x, y)) in mine.iter().zip(&theirs).enumerate() {
             // Twenty steps let the last bits of f32 grow, not more.
@@ -87,7 +69,7 @@ fn steps_leave_nothing_behind_and_submit_little() {
     let Some((backend, _alone)) = adapter() else { return };
     let options = ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() };
     let architecture = architecture("mlp", &options).unwrap();
-    let settings = settings(&*architecture, 200);
+    let settings = runs::settings("mlp", &options, None, 200).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
     let mut trainer = Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
     for step in 0..20 {

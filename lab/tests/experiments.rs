@@ -238,6 +238,9 @@ fn beliefs() {
         let scaling = if profile == "native" { outcome.claims[2].verdict } else { Fails };
         assert_eq!(verdicts(&outcome), [Fails, Fails, scaling], "{profile}");
         assert!([Depends, Fails].contains(&scaling), "{profile}: {}", outcome.claims[2].condition);
+        for few in [[4, 2], [16, 3]] {
+            check("beliefs", &run_with("beliefs", profile, &[("batch", &few)], None));
+        }
     }
 }
 

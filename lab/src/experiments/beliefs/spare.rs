@@ -9,8 +9,10 @@ use crate::experiments::show::{bytes, table, text};
 use crate::experiments::{Cell, Measurement, Outcome, Setup, Verdict};
 use crate::predict::{Forecast, Network, Rules, Variable};
 
-/// Large blocks come in segments of multiples of this.
+/// Blocks of 10 MiB and more come in segments of multiples of this.
 const SEGMENT: u64 = 2 << 20;
+/// The least device: what is free on it after training is such a block.
+const ROOM: u64 = 32 << 20;
 
 /// One program, which empties its cache or does not.
 struct Trial {
@@ -30,7 +32,7 @@ pub(super) fn measure(
     outcome: &mut Outcome,
 ) -> Result<(Verdict, String)> {
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
-    let room = (batches.large as u64 * (1 << 20)).next_power_of_two();
+    let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
     let (device, capacity) = ground.open_limited(room, setup.seed);
     let Some(rules) = Rules::of(&device) else { return Ok((Verdict::Depends, "another allocator: 0 runs".into())) };
     drop(device);

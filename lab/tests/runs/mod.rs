@@ -1,4 +1,6 @@
-//! Short runs of training, and their events.
+//! Short runs of training and their events, for tests of a device: what one computes, and the bytes it takes, every device does and
+//! takes. Backends include it by its path.
+#![allow(dead_code, reason = "each of the tests that include it uses a part")]
 
 use std::sync::Arc;
 
@@ -8,34 +10,44 @@ use memcore::backend::Backend;
 use memcore::memory::Event;
 use memcore::{Device, Profile};
 
+pub(crate) mod experiments;
+
 /// A device that keeps its events.
 pub(crate) fn device(backend: Arc<dyn Backend>, profile: Profile) -> Device {
     Device::builder(backend).profile(profile).history(true).build()
 }
 
-/// How many steps [`train`] takes.
-pub(crate) const STEPS: usize = 2;
-
-/// The network's own optimizer, unless another is asked for.
+/// Steps of two examples. The network's own optimizer, unless another is asked for.
 pub(crate) fn settings(
     name: &str,
     options: &ModelOptions,
     optimizer: Option<OptimizerSettings>,
+    steps: usize,
 ) -> lab::Result<RunSettings> {
     let defaults = architecture(name, options)?.defaults();
     let own = || Ok::<_, lab::Error>(OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr));
-    Ok(RunSettings { seed: 3, ..RunSettings::new(STEPS, 2, optimizer.map_or_else(own, Ok)?) })
+    Ok(RunSettings { seed: 3, ..RunSettings::new(2, steps, optimizer.map_or_else(own, Ok)?) })
 }
 
-/// The events of a few steps, and the losses where there are values.
+/// The events of two steps, and the losses where there are values.
 pub(crate) fn train(
     name: &str,
     options: &ModelOptions,
     optimizer: Option<OptimizerSettings>,
     device: Device,
 ) -> lab::Result<(Vec<Event>, Vec<f64>)> {
-    let (network, settings) = (architecture(name, options)?, settings(name, options, optimizer)?);
-    let mut trainer = Trainer::new(&*network, &device, &settings, Source::Synthetic { seed: 5 }, "")?;
+    run(name, options, &settings(name, options, optimizer, 2)?, device)
+}
+
+/// The same of any settings.
+pub(crate) fn run(
+    name: &str,
+    options: &ModelOptions,
+    settings: &RunSettings,
+    device: Device,
+) -> lab::Result<(Vec<Event>, Vec<f64>)> {
+    let network = architecture(name, options)?;
+    let mut trainer = Trainer::new(&*network, &device, settings, Source::Synthetic { seed: 5 }, "")?;
     let losses = (0..settings.steps).map(|step| trainer.step(step)).collect::<lab::Result<Vec<_>>>()?;
     trainer.finish(Some("end"));
     let events = device.with_ledger(|ledger| ledger.history().to_vec());
