@@ -91,16 +91,11 @@ fn measured_roofs(found: &Found) -> Roofs {
     let products: Vec<String> =
         roofs.gemm_flops_per_s.iter().map(|(dtype, rate)| format!("{dtype} {:.1} GFLOP/s", rate / 1e9)).collect();
     println!("{}: copy {:.1} GB/s, product {}", found.name, roofs.copy_bytes_per_s / 1e9, products.join(", "));
-    if let Some(folder) = std::env::var_os("CRITERION_HOME") {
-        let gemm: serde_json::Map<String, serde_json::Value> =
-            roofs.gemm_flops_per_s.iter().map(|(dtype, rate)| (dtype.name().into(), json!(rate / 1e9))).collect();
-        let name = found.backend.device_name();
-        let json = json!({ "device": found.name, "name": name, "copy_gb_per_s": roofs.copy_bytes_per_s / 1e9, "gemm_gflop_per_s": gemm });
-        let file = std::path::Path::new(&folder).join(format!("roofs-{}.json", found.name));
-        std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(file, json.to_string()))
-            .expect("a folder for results");
-    }
+    let gemm: serde_json::Map<String, serde_json::Value> =
+        roofs.gemm_flops_per_s.iter().map(|(dtype, rate)| (dtype.name().into(), json!(rate / 1e9))).collect();
+    let name = found.backend.device_name();
+    let json = json!({ "device": found.name, "name": name, "copy_gb_per_s": roofs.copy_bytes_per_s / 1e9, "gemm_gflop_per_s": gemm });
+    common::leave(&format!("roofs-{}", found.name), &json);
     roofs
 }
 

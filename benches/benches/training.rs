@@ -13,6 +13,7 @@ use lab::bench::{Work, training};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use memcore::Device;
+use serde_json::json;
 
 mod common;
 
@@ -46,9 +47,12 @@ fn trainer(model: &str, batch: usize, kind: OptimizerKind) -> (Device, Trainer) 
 
 /// Steps after which the history begins anew: it would grow without end.
 const KEPT_STEPS: usize = 100;
+/// Seconds for each network: thousands of pairs of steps, of the deepest a hundred.
+const ACCOUNTING_SECONDS: u64 = 3;
 
-/// What the history of events adds: two trainings in turn, one with it and one without, so that both see the same machine; each of
-/// the two benchmarks counts its own.
+/// What the history of events adds: two trainings take a step in turn, one with it and one without, which of them first in turn too.
+/// A machine that others share is as slow for one step of a pair as for the other, so the median over all pairs of their ratio is what
+/// is printed and kept; criterion is told the steps with history.
 fn accounting(c: &mut Criterion) {
     let work = [
         ("linear", 32, OptimizerKind::Sgd),
@@ -56,32 +60,50 @@ fn accounting(c: &mut Criterion) {
         ("simple-cnn", 32, OptimizerKind::Adam),
         ("gpt", 8, OptimizerKind::AdamW),
     ];
+    let mut group = c.benchmark_group("accounting/cpu");
+    group.measurement_time(Duration::from_secs(ACCOUNTING_SECONDS));
     for (model, batch, kind) in common::sizes(&work).iter().copied() {
-        for counted in ["totals", "history"] {
-            let mut made: Option<[(Device, Trainer); 2]> = None;
-            let mut step = 0;
-            c.bench_function(&format!("accounting/cpu/{model}-b{batch}/{counted}"), |b| {
-                let both = made.get_or_insert_with(|| [trainer(model, batch, kind), trainer(model, batch, kind)]);
-                b.iter_custom(|runs| {
-                    let mut taken = Duration::ZERO;
-                    for _ in 0..runs {
-                        for (history, (device, trainer)) in [false, true].into_iter().zip(&mut *both) {
-                            if history && step % KEPT_STEPS == 0 {
-                                device.set_history(true);
-                            }
-                            let start = Instant::now();
-                            trainer.step(step).expect("a step that fits");
-                            if history == (counted == "history") {
-                                taken += start.elapsed();
-                            }
-                        }
-                        step += 1;
-                    }
-                    taken
-                });
+        let name = format!("{model}-b{batch}");
+        let mut made: Option<[(Device, Trainer); 2]> = None;
+        let mut pairs: Vec<[f64; 2]> = Vec::new();
+        group.bench_function(&name, |b| {
+            let both = made.get_or_insert_with(|| [trainer(model, batch, kind), trainer(model, batch, kind)]);
+            b.iter_custom(|runs| {
+                let from = pairs.len();
+                (0..runs).for_each(|_| pairs.push(pair(both, pairs.len())));
+                Duration::from_secs_f64(pairs[from..].iter().map(|pair| pair[1]).sum())
             });
-        }
+        });
+        say_accounting(&name, &pairs);
     }
+    group.finish();
+}
+
+/// Seconds of a step without history and of one with it.
+fn pair(both: &mut [(Device, Trainer); 2], step: usize) -> [f64; 2] {
+    if step.is_multiple_of(KEPT_STEPS) {
+        both[1].0.set_history(true);
+    }
+    let mut seconds = [0.0; 2];
+    for turn in 0..2 {
+        let which = (turn + step) % 2;
+        let start = Instant::now();
+        both[which].1.step(step).expect("a step that fits");
+        seconds[which] = start.elapsed().as_secs_f64();
+    }
+    seconds
+}
+
+fn say_accounting(name: &str, pairs: &[[f64; 2]]) {
+    let median = |of: fn(&[f64; 2]) -> f64| lab::figures::median(&pairs.iter().map(of).collect::<Vec<_>>());
+    let (Some(without), Some(with), Some(ratio)) = (median(|p| p[0]), median(|p| p[1]), median(|p| p[1] / p[0])) else {
+        return;
+    };
+    println!("{:24}adds:   {:+.2} % (the median of {} pairs)", "", 100.0 * (ratio - 1.0), pairs.len());
+    let bench = format!("accounting/pairs/{name}");
+    let row =
+        json!({ "bench": bench, "ns": with * 1e9, "ns_without": without * 1e9, "ratio": ratio, "pairs": pairs.len() });
+    common::leave(&format!("row-accounting-{name}"), &row);
 }
 
 fn main() -> ExitCode {

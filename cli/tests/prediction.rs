@@ -40,6 +40,14 @@ fn each_technique_is_what_its_own_flags_predict() {
 }
 
 #[test]
+fn a_batch_of_millions_is_not_cut_into_single_examples() {
+    let found = json(&["predict", "--model", "mlp", "--batch", "30000000", "--steps", "1"]);
+    let names = found["techniques"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str());
+    let cut: Vec<&str> = names.filter(|name| name.starts_with("accumulation")).collect();
+    assert_eq!(cut, ["accumulation, 2 × 15000000", "accumulation, 32 × 937500"]);
+}
+
+#[test]
 fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     let ran = run(&gpt2(&["--gpu", "8GiB"]));
     assert_eq!(ran.code, Some(1));

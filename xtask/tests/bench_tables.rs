@@ -16,7 +16,9 @@ fn the_tables_are_made_from_the_results() {
     for name in READMES {
         let text = fs::read_to_string(root.join(name)).unwrap();
         assert!(text.contains("<!-- bench: "), "{name} has no table");
-        assert_eq!(updated(&text, &results).unwrap(), text, "{name}: `cargo xtask bench-tables` makes it right");
+        let made = updated(&text, &results).unwrap();
+        let line = made.lines().zip(text.lines()).find(|(made, is)| made != is);
+        assert!(made == text, "{name}: `cargo xtask bench-tables` makes it right: {line:?}");
     }
 }
 
@@ -56,9 +58,9 @@ fn every_other_table_has_its_rows() {
     let ns = |name: &str, ns: f64| json!({ "bench": name, "ns": ns, "elements": 10 });
     let accounting = made(
         "accounting",
-        vec![ns("accounting/cpu/mlp-b64/totals", 1e6), ns("accounting/cpu/mlp-b64/history", 1.02e6)],
+        vec![json!({ "bench": "accounting/pairs/mlp-b64", "ns": 1.02e6, "ns_without": 1e6, "ratio": 1.018 })],
     );
-    assert!(accounting.contains("| `mlp-b64` | 1.00 ms | 1.02 ms | +2.0 % |"), "{accounting}");
+    assert!(accounting.contains("| `mlp-b64` | 1.00 ms | 1.02 ms | +1.8 % |"), "{accounting}");
     let training = made("training", vec![ns("training/cpu/mlp", 2.5e7), ns("training/wgpu/linear", 9e4)]);
     assert!(
         training.contains("| a step of | cpu | wgpu |") && training.contains("| `mlp` | 25.0 ms | – |"),
@@ -76,6 +78,16 @@ fn every_other_table_has_its_rows() {
 }
 
 #[test]
+fn memory_stands_beside_that_of_other_programs() {
+    let ours = json!({ "peer": "vramlab", "device": "cpu", "workload": "mlp", "batch": 8, "peak_bytes": 4e6, "peak_allocated_bytes": 2.5e6 });
+    let theirs = json!({ "peer": "candle", "workload": "mlp", "batch": 8, "peak_bytes": 12e6 });
+    let peers = vec![File { name: "2026-01-01-x.jsonl".into(), head: json!({}), rows: vec![theirs, ours] }];
+    let text = "<!-- bench: peers memory -->\n<!-- /bench -->";
+    let table = updated(text, &Results { benches: Vec::new(), peers }).unwrap();
+    assert!(table.contains("| `mlp` b8 | 12.0 MB | – | – | 2.50 MB | 4.00 MB |"), "{table}");
+}
+
+#[test]
 fn what_criterion_wrote_is_collected() {
     let folder = std::env::temp_dir().join(format!("vramlab-collect-{}", std::process::id()));
     let bench = folder.join("group").join("one").join("new");
@@ -87,10 +99,12 @@ fn what_criterion_wrote_is_collected() {
     fs::write(bench.join("benchmark.json"), benchmark.to_string()).unwrap();
     fs::write(bench.join("estimates.json"), json!({ "median": median }).to_string()).unwrap();
     fs::write(folder.join("roofs-cpu.json"), json!({ "device": "cpu" }).to_string()).unwrap();
+    fs::write(folder.join("row-a.json"), json!({ "bench": "another" }).to_string()).unwrap();
     let (rows, roofs) = (collect::rows(&folder).unwrap(), collect::roofs(&folder).unwrap());
     fs::remove_dir_all(&folder).unwrap();
     let row = json!({ "bench": "group/one", "ns": 12.346, "ns_low": 12.0, "ns_high": 13.0, "elements": 7, "bytes": 9 });
-    assert_eq!((rows.as_slice(), roofs.as_slice()), (&[row.clone()][..], &[json!({ "device": "cpu" })][..]));
+    let another = json!({ "bench": "another" });
+    assert_eq!((rows.as_slice(), roofs.as_slice()), (&[another, row.clone()][..], &[json!({ "device": "cpu" })][..]));
     let head = Map::from_iter([("date".to_string(), json!("2026-01-01"))]);
     let read: Value = serde_json::from_str(&collect::text(&head, &[row.clone(), row.clone()])).unwrap();
     assert_eq!(read, json!({ "date": "2026-01-01", "rows": [row, row] }));

@@ -51,6 +51,7 @@ impl Run {
 
     /// The line that all peers print, but for what only a workload knows.
     pub(crate) fn line(&self, workload: &str, batch: Option<usize>, opened: &Opened) -> Value {
+        let stats = opened.device.stats();
         json!({
             "peer": "vramlab",
             "version": env!("CARGO_PKG_VERSION"),
@@ -67,8 +68,9 @@ impl Run {
             "loss_first": self.losses.first(),
             "loss_last": self.losses.last(),
             "losses_head": &self.losses[..self.losses.len().min(4)],
-            "peak_bytes": opened.device.stats().reserved_bytes.all.peak,
+            "peak_bytes": stats.reserved_bytes.all.peak,
             "peak_kind": "reserved",
+            "peak_allocated_bytes": stats.allocated_bytes.all.peak,
         })
     }
 }

@@ -156,7 +156,7 @@ struct Options {
     checkpoint: Option<Change>,
     attention: Option<Change>,
     halves: Option<Change>,
-    ones: Option<Change>,
+    smallest: Option<Change>,
     fused: Option<Change>,
     optimizers: Vec<Change>,
 }
@@ -176,7 +176,8 @@ impl Options {
             attention: written_out
                 .then(|| change("fused attention", |args| args.model.attention = Some(AttentionName::Sdpa))),
             halves: micro_batches(run.batch, run.accumulate, 2),
-            ones: micro_batches(run.batch, run.accumulate, run.batch).filter(|_| run.batch > 2),
+            smallest: micro_batches(run.batch, run.accumulate, most_parts(run.batch))
+                .filter(|_| most_parts(run.batch) > 2),
             fused: (run.optimizer.implementation != Implementation::Fused).then(|| {
                 change("fused optimizer", |args| args.training.optimizer_impl = Some(ImplementationName::Fused))
             }),
@@ -185,23 +186,24 @@ impl Options {
     }
 
     fn singles(&self) -> impl Iterator<Item = &Change> {
-        let options = [&self.amp, &self.checkpoint, &self.attention, &self.halves, &self.ones, &self.fused];
+        let options = [&self.amp, &self.checkpoint, &self.attention, &self.halves, &self.smallest, &self.fused];
         options.into_iter().flatten().chain(&self.optimizers)
     }
 
     /// Without those that this network cannot have.
     fn keep(&mut self, works: impl Fn(&Change) -> bool) {
-        for option in [&mut self.amp, &mut self.checkpoint, &mut self.attention, &mut self.halves, &mut self.fused] {
+        let Self { amp, checkpoint, attention, halves, smallest, fused, optimizers: _ } = self;
+        for option in [amp, checkpoint, attention, halves, smallest, fused] {
             option.take_if(|change| !works(change));
         }
     }
 
     fn combinations(&self, paper: &PaperArgs) -> Vec<(String, PaperArgs)> {
-        let Self { amp, checkpoint, attention, halves, ones, fused, .. } = self;
+        let Self { amp, checkpoint, attention, halves, smallest, fused, .. } = self;
         let pairs = [[amp, checkpoint], [amp, attention], [attention, checkpoint], [checkpoint, halves], [amp, halves]];
         let pairs = pairs.iter().filter_map(|[a, b]| Some([a.as_ref()?, b.as_ref()?]));
         let mut combinations: Vec<(String, PaperArgs)> = pairs.map(|pair| with(paper, &pair)).collect();
-        let everything: Vec<&Change> = [amp, attention, checkpoint, ones, fused].into_iter().flatten().collect();
+        let everything: Vec<&Change> = [amp, attention, checkpoint, smallest, fused].into_iter().flatten().collect();
         if everything.len() > 2 {
             combinations.push(("all of these, the optimizer kept".into(), with(paper, &everything).1));
         }
@@ -228,6 +230,14 @@ fn amp(paper: &PaperArgs) -> Change {
     let old = paper.profile.like.clone().unwrap_or_else(|| paper.default_like().into()).ends_with("sm75");
     let precision = if old { "autocast-fp16" } else { "autocast-bf16" };
     change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
+}
+
+/// So many parts at most: each is a forward and a backward more to go through, and after the second all are alike.
+const MOST_PARTS: usize = 32;
+
+/// The number of the smallest parts that a batch has: single examples, unless they are too many.
+fn most_parts(batch: usize) -> usize {
+    (1..=MOST_PARTS).rev().find(|&parts| batch.is_multiple_of(parts)).unwrap_or(1)
 }
 
 /// The same examples per step in `parts` parts.

@@ -6,12 +6,12 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-/// Every benchmark below a folder of criterion's, by name.
+/// Every benchmark below a folder of criterion's, and the rows that benchmarks left there beside it, by name.
 ///
 /// # Errors
 /// Files that cannot be read, or are not criterion's.
 pub fn rows(criterion: &Path) -> anyhow::Result<Vec<Value>> {
-    let mut rows = Vec::new();
+    let mut rows = left(criterion, "row-")?;
     walk(criterion, &mut rows)?;
     rows.sort_by(|a, b| a["bench"].as_str().cmp(&b["bench"].as_str()));
     Ok(rows)
@@ -67,15 +67,21 @@ fn rounded(value: &Value) -> Value {
 /// # Errors
 /// Files that cannot be read.
 pub fn roofs(criterion: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut found = left(criterion, "roofs-")?;
+    found.sort_by(|a, b| a["device"].as_str().cmp(&b["device"].as_str()));
+    Ok(found)
+}
+
+/// What the files whose names begin so hold.
+fn left(criterion: &Path, prefix: &str) -> anyhow::Result<Vec<Value>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(criterion).with_context(|| criterion.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.starts_with("roofs-") && path.is_file() {
+        if name.starts_with(prefix) && path.is_file() {
             found.push(read(&path)?);
         }
     }
-    found.sort_by(|a, b| a["device"].as_str().cmp(&b["device"].as_str()));
     Ok(found)
 }
 

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::results::{File, Results, per_operation};
 
+mod peers;
+
 /// Where tables stand.
 pub const READMES: [&str; 2] = ["README.md", "benches/README.md"];
 
@@ -34,15 +36,16 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
         results.newest(prefix).map_or_else(missing, |file| format!("{}{}", make(file), source(file)))
     };
     Ok(match name {
-        "peers" => results.newest_peers("cpu").map_or_else(String::new, peers),
-        "peers in short" => results.newest_peers("cpu").map_or_else(String::new, peers_in_short),
+        "peers" => results.newest_peers("cpu").map_or_else(String::new, peers::by_speed),
+        "peers in short" => results.newest_peers("cpu").map_or_else(String::new, peers::in_short),
+        "peers memory" => results.newest_peers("cpu").map_or_else(String::new, peers::by_memory),
         "peers on wgpu" => {
-            results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers_on_wgpu)
+            results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers::on_wgpu)
         }
         "prediction" => results.newest("dry_run/gpt2").map_or_else(String::new, prediction),
         "dry run" => of("dry_run/", dry_runs),
         "training" => of("training/", training),
-        "accounting" => of("accounting/", accounting),
+        "accounting" => of("accounting/pairs/", accounting),
         "kernels" => of("kernels/", kernels),
         "allocators" => of("allocators/", allocators),
         "live blocks" => of("allocators/live/", live_blocks),
@@ -92,103 +95,6 @@ fn time(ns: f64) -> String {
     }
 }
 
-// ── beside other programs ──
-
-/// Programs in the order of the table, as a file calls them and as people do.
-const PEERS: [(&str, &str); 4] =
-    [("candle", "candle"), ("burn-flex", "burn-flex"), ("torch", "PyTorch"), ("vramlab", "vramlab")];
-
-/// A row's workload with its batch.
-fn workload(row: &Value) -> String {
-    let name = row["workload"].as_str().unwrap_or_default();
-    row["batch"].as_u64().map_or_else(|| format!("`{name}`"), |batch| format!("`{name}` b{batch}"))
-}
-
-/// What counts: milliseconds of a step, or a rate; and whether more is better.
-fn counted(row: &Value) -> Option<(f64, &'static str)> {
-    let rates = [("gflops", " GFLOP/s"), ("gbps", " GB/s")];
-    let rate = rates.into_iter().find_map(|(key, unit)| Some((row[key].as_f64()?, unit)));
-    rate.or_else(|| Some((row["ms_per_step_median"].as_f64()?, " ms")))
-}
-
-fn of_peer<'a>(file: &'a File, peer: &str, name: &str) -> Option<&'a Value> {
-    file.rows.iter().find(|row| row["peer"] == peer && workload(row) == name)
-}
-
-fn workloads(file: &File) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in file.rows.iter().map(workload) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-fn peers(file: &File) -> String {
-    let version = |peer: &str| {
-        let row = file.rows.iter().find(|row| row["peer"] == peer)?;
-        let version = row["version"].as_str()?;
-        Some(version.split('+').next().unwrap_or(version).to_string())
-    };
-    let name = |(peer, name): (&str, &str)| match version(peer).filter(|_| peer != "vramlab") {
-        Some(version) => format!("{name} {version}"),
-        None => name.to_string(),
-    };
-    let columns: Vec<String> =
-        ["workload".to_string()].into_iter().chain(PEERS.map(name)).chain(["speed ÷ PyTorch's".into()]).collect();
-    let row = |workload: &String| {
-        let figure_of = |peer: &str| of_peer(file, peer, workload).and_then(counted);
-        let cells = PEERS.map(|(peer, _)| or_dash(figure_of(peer).map(|(x, unit)| format!("{}{unit}", figure(x)))));
-        let ratio = figure_of("torch").zip(figure_of("vramlab")).map(|((torch, unit), (ours, _))| {
-            // How many times as fast as PyTorch this is.
-            format!("{:.2}", if unit == " ms" { torch / ours } else { ours / torch })
-        });
-        [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).collect()
-    };
-    let rows: Vec<Vec<String>> = workloads(file).iter().map(row).collect();
-    let host = |key: &str| file.head[key].as_str().unwrap_or("–").to_string();
-    let cores = file.head["cores"].as_u64().unwrap_or(0);
-    let date = host("date").chars().take(10).collect::<String>();
-    let source = format!("\n[`{0}`](results/{0}): {1}, {cores} cores, {date}.\n", file.name, host("cpu"));
-    markdown(&columns, &rows) + &source
-}
-
-fn peers_in_short(file: &File) -> String {
-    const SHOWN: [(&str, &str); 3] = [
-        ("`mlp` b128", "MLP, batch 128"),
-        ("`simplecnn` b128", "the articles' CNN, batch 128"),
-        ("`gpt-mini` b8", "small GPT, batch 8"),
-    ];
-    let columns: Vec<String> = [String::new()].into_iter().chain(PEERS.map(|(_, name)| name.into())).collect();
-    let row = |(workload, name): (&str, &str)| {
-        let cells = PEERS.map(|(peer, _)| {
-            let ms = of_peer(file, peer, workload).and_then(counted).map(|(ms, _)| figure(ms));
-            or_dash(if peer == "vramlab" { ms.map(|ms| format!("**{ms}**")) } else { ms })
-        });
-        [name.to_string()].into_iter().chain(cells).collect()
-    };
-    markdown(&columns, &SHOWN.map(row))
-}
-
-/// burn and this project on one adapter: a step, and all that comes before the first one that is timed.
-fn peers_on_wgpu(file: &File) -> String {
-    let columns = ["workload", "burn", "vramlab", "speed ÷ burn's", "burn's warm-up", "vramlab's warm-up"];
-    let row = |workload: &String| {
-        let rows = ["burn-wgpu", "vramlab"].map(|peer| of_peer(file, peer, workload));
-        let cells = rows.map(|row| or_dash(row.and_then(counted).map(|(x, unit)| format!("{}{unit}", figure(x)))));
-        let step = rows.map(|row| row.and_then(|row| row["ms_per_step_median"].as_f64()));
-        let ratio = step[0].zip(step[1]).map(|(theirs, ours)| format!("{:.2}", theirs / ours));
-        let warm_up = rows.map(|row| or_dash(row.and_then(|row| row["warmup_s"].as_f64()).map(|s| time(s * 1e9))));
-        [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).chain(warm_up).collect()
-    };
-    let rows: Vec<Vec<String>> = workloads(file).iter().map(row).collect();
-    let adapter = file.head["adapter"].as_str().unwrap_or("–");
-    markdown(&strings(columns), &rows) + &format!("\n[`{0}`](results/{0}): {adapter}.\n", file.name)
-}
-
-// ── our own benchmarks ──
-
 fn prediction(file: &File) -> String {
     let gpt2 = file.of("dry_run/gpt2").next().and_then(|(_, row)| row["ns"].as_f64());
     gpt2.map_or_else(String::new, |ns| format!("Predicting GPT-2's training takes {}.\n", time(ns)))
@@ -226,15 +132,12 @@ fn training(file: &File) -> String {
 }
 
 fn accounting(file: &File) -> String {
-    let row = |(name, with): (&str, &Value)| {
-        let network = name.strip_suffix("/history")?;
-        let without = file.row(&format!("accounting/cpu/{network}/totals"))?["ns"].as_f64()?;
-        let with = with["ns"].as_f64()?;
-        let adds = format!("{:+.1} %", 100.0 * (with / without - 1.0));
-        Some(vec![format!("`{network}`"), time(without), time(with), adds])
+    let row = |(name, row): (&str, &Value)| {
+        let adds = format!("{:+.1} %", 100.0 * (row["ratio"].as_f64()? - 1.0));
+        Some(vec![format!("`{name}`"), time(row["ns_without"].as_f64()?), time(row["ns"].as_f64()?), adds])
     };
     let columns = strings(["a step of", "totals alone", "every event kept", "adds"]);
-    markdown(&columns, &file.of("accounting/cpu/").filter_map(row).collect::<Vec<_>>())
+    markdown(&columns, &file.of("accounting/pairs/").filter_map(row).collect::<Vec<_>>())
 }
 
 /// A kernel at one size and type: `family/name/dtype/size`.
