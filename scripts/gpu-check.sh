@@ -1,18 +1,19 @@
 #!/bin/sh
 # Checks a build on a machine with an NVIDIA GPU: no Rust, no network, nothing of the source tree.
 #
-# On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py]
-# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|conformance|wgpu|kernels|training|experiments|torch]...
+# On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py [RECORDED]]
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|conformance|wgpu|kernels|training|experiments|torch|recorded]...
 #
 # Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
 # is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
-# results.json, all of them as one list. LIBRARIES names folders with libnvrtc and libcublasLt where they are in no usual place.
+# results.json, all of them as one list. RECORDED is a folder with recorded_scripts.py and, in scripts/, what PyTorch's memory was when they
+# were recorded, which PyTorch on the card is compared with, row by row. LIBRARIES names folders with libnvrtc and libcublasLt where they are in no usual place.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
 limit=${LIMIT:-600}
-parts="devices train conformance wgpu kernels training experiments torch"
+parts="devices train conformance wgpu kernels training experiments torch recorded"
 # What can be carried to a machine at once.
 most_bytes=$((64 << 20))
 
@@ -51,8 +52,11 @@ pack() {
     take "$(built benches kernels)" bench-kernels
     take "$(built benches training)" bench-training
     [ -z "${2:-}" ] || cp "$2" "$bin/peer_torch.py" || exit 1
+    if [ -n "${3:-}" ]; then
+        mkdir "$bin/recorded" && cp -r "$3/recorded_scripts.py" "$3/scripts" "$bin/recorded/" || exit 1
+    fi
     cp "$here/gpu-check.sh" "$folder/" || exit 1
-    (cd "$bin" && wc -c ./*) || exit 1
+    (cd "$bin" && find . -maxdepth 1 -type f -exec wc -c {} +) || exit 1
     tar -C "$folder" -czf "$folder/bin.tar.gz" bin && rm -r "$bin" "$folder/messages" || exit 1
     bytes=$(cat "$folder/bin.tar.gz" "$folder/gpu-check.sh" | wc -c)
     echo "packed into $folder: $bytes bytes, compressed"
@@ -199,6 +203,49 @@ PYTHON
     cat "$results/torch.log"
 }
 
+# The programs whose memory was recorded, on the card's own PyTorch, each in a process of its own.
+check_recorded() {
+    [ -d "$bin/recorded" ] || { skip recorded "no recorded programs came along: pack FOLDER peer_torch.py RECORDED"; return; }
+    LD_LIBRARY_PATH=$own_path python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
+        { skip recorded "no PyTorch that sees a GPU here"; return; }
+    cat >"$results/recorded.py" <<'PYTHON'
+import glob, json, os, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
+import torch
+
+folder, out = sys.argv[1:3]
+major, minor = torch.cuda.get_device_capability()
+here = f"sm_{major}{minor}"
+print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name()} ({here})", flush=True)
+
+def compared(path):
+    recorded = json.load(open(path))
+    name, env = recorded["name"], dict(recorded["env"])
+    # Of another card, of a smaller one, or with what only the stand-in driver has.
+    for_another = not recorded["device"].endswith(here) or recorded["cudnn_enabled"] or any("FAKECUDA" in key for key in env)
+    if for_another or name == "i_streams":
+        return name, {"ran": False}
+    if recorded["alloc_conf"]:
+        env["PYTORCH_ALLOC_CONF"] = recorded["alloc_conf"]
+    command = [sys.executable, f"{folder}/recorded_scripts.py", name, path]
+    ran = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
+    lines = ran.stdout.splitlines() or ran.stderr.splitlines()[-1:] or ["said nothing"]
+    print(f"{name}: {lines[0]}", flush=True)
+    equal = ran.returncode == 0
+    return name, {"ran": True, "equal": equal, "summary": lines[0], "first": [] if equal else lines[1:3]}
+
+# Most of their time is PyTorch's start.
+with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+    found = dict(pool.map(compared, sorted(glob.glob(f"{folder}/scripts/*.json"))))
+json.dump({"torch": torch.__version__, "device": here, "programs": found}, open(out, "w"))
+ran = [one for one in found.values() if one["ran"]]
+equal = sum(one["equal"] for one in ran)
+print(f"{equal} of {len(ran)} programs equal the recording in every row; {len(found) - len(ran)} are for other devices")
+sys.exit(equal != len(ran))
+PYTHON
+    run recorded env LD_LIBRARY_PATH="$own_path" python3 "$results/recorded.py" "$bin/recorded" "$results/recorded.out.json"
+}
+
 # Where a library lies that the loader does not find by the name that is looked for: the newest in the usual places.
 library() {
     python=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null)
@@ -229,11 +276,13 @@ find_libraries() {
 }
 
 if [ "${1:-}" = pack ]; then
-    [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 pack FOLDER [peer_torch.py]" >&2; exit 2; }
+    [ $# -ge 2 ] && [ $# -le 4 ] || { echo "usage: $0 pack FOLDER [peer_torch.py [RECORDED]]" >&2; exit 2; }
     mkdir -p "$2" || exit 1
     peer=${3:-}
     case $peer in '' | /*) ;; *) peer=$PWD/$peer ;; esac
-    pack "$(cd "$2" && pwd)" "$peer"
+    recorded=${4:-}
+    case $recorded in '' | /*) ;; *) recorded=$PWD/$recorded ;; esac
+    pack "$(cd "$2" && pwd)" "$peer" "$recorded"
     exit
 fi
 
