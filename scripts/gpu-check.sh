@@ -2,7 +2,7 @@
 # Checks a build on a machine with an NVIDIA GPU: no Rust, no network, nothing of the source tree.
 #
 # On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py [RECORDED]]
-# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|conformance|wgpu|kernels|training|experiments|torch|recorded]...
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|endurance|conformance|wgpu|kernels|training|experiments|torch|recorded]...
 #
 # Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
 # is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
@@ -13,7 +13,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
 limit=${LIMIT:-600}
-parts="devices train conformance wgpu kernels training experiments torch recorded"
+parts="devices train endurance conformance wgpu kernels training experiments torch recorded"
 # What can be carried to a machine at once.
 most_bytes=$((64 << 20))
 
@@ -132,6 +132,23 @@ check_train() {
         echo "train-$model: losses differ with graphs"
         failed="$failed train-$model-losses"
     done
+}
+
+# Ten thousand steps: after the third nothing is asked of the driver any more.
+check_endurance() {
+    has_cuda endurance || return
+    run endurance-train "$bin/vramlab" train --model simple-cnn --backend cuda --steps 10000 --json "$results/endurance-train.out.json" || return
+    cat >"$results/endurance.py" <<'PYTHON'
+import json, sys
+
+run = json.load(open(sys.argv[1]))
+columns = run["step_columns"]
+later = [row for row in run["steps"] if row[0].startswith("s") and int(row[0][1:].split(".")[0]) >= 3]
+figures = {name: sorted({row[columns.index(name)] for row in later}) for name in ("segments", "reserved", "max_reserved")}
+print(f"{len(run['losses'])} steps, {run['ms_per_step_median']:.3f} ms each; from the fourth on {figures}")
+sys.exit(len(run["losses"]) != 10000 or any(len(values) != 1 for values in figures.values()))
+PYTHON
+    run endurance python3 "$results/endurance.py" "$results/endurance-train.out.json"
 }
 
 check_conformance() {
