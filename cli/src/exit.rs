@@ -25,6 +25,11 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// What needs more memory than there is before anything of it is made.
+#[derive(Debug, thiserror::Error)]
+#[error("out of memory: {0}")]
+pub(crate) struct TooLarge(pub String);
+
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -36,9 +36,12 @@ fn main() -> ExitCode {
             commands::run(&invocation, &ui).unwrap_or_else(|failure| ui.fail(&failure))
         }
         Err(args::Refusal::Clap(error)) => {
-            // Help and version are no failures; clap knows which stream each belongs to. Nothing can be done when that is closed.
-            let _ = error.print();
-            if error.use_stderr() { Code::Usage } else { Code::Done }
+            // Help and version are no failures; clap knows which stream each belongs to. A reader that has enough has what it wants.
+            match error.print() {
+                Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
+                _ if error.use_stderr() => Code::Usage,
+                _ => Code::Done,
+            }
         }
         Err(args::Refusal::Failure(failure)) => ui::Ui::plain().fail(&failure),
     };

@@ -59,6 +59,15 @@ fn a_point_that_does_not_fit_is_a_row() {
     let full: Vec<bool> =
         scan["results"].as_array().unwrap().iter().map(|r| !r["run"]["out_of_memory"].is_null()).collect();
     assert_eq!(full, [false, true, false]);
+    // One whose batch alone is more than the device has is one too.
+    let words =
+        ["predict", "--model", "simple-cnn", "--steps", "1", "-L", "memory-limit", "1GiB,1MiB,2GiB", "--json", "-"];
+    let ran = run(&words);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let scan: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let message = scan["results"][1]["run"]["out_of_memory"]["message"].as_str().unwrap();
+    assert!(message.contains("for its inputs and targets alone"), "{message}");
+    assert!(scan["results"][2]["run"]["peak"]["bytes"].as_u64() > Some(1 << 20));
 }
 
 #[test]

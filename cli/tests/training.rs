@@ -111,6 +111,11 @@ fn without_values_there_is_a_reason() {
     }
     assert!(run["reason"].as_str().unwrap().contains("computes nothing"));
     assert_eq!(run["steps"].as_array().unwrap().len(), 26);
+    let ran = common::done(&["train", "--model", "linear", "--steps", "0", "--backend", "cpu", "--json", "-"]);
+    let run: Value = serde_json::from_str(&ran).unwrap();
+    assert_eq!(run["reason"], "no step was finished");
+    let text = common::done(&["train", "--model", "linear", "--steps", "0", "--backend", "cpu"]);
+    assert!(text.contains("no losses and no times: no step was finished"), "{text}");
 }
 
 #[cfg(feature = "cpu")]
@@ -169,8 +174,14 @@ fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
     assert!(ran.stderr.starts_with("error: out of memory: tried to allocate"), "{}", ran.stderr);
     fits(&ran.stderr);
     let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!((&json["schema"], &json["peak"]), (&"vramlab-train-1".into(), &Value::Null));
+    assert_eq!((&json["schema"], &json["reason"].is_string()), (&"vramlab-train-1".into(), &true));
     assert_eq!(json["out_of_memory"]["total_bytes"], 16 << 20);
+    let sum = |by: &Value| by.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    let (held, most) = (sum(&json["by_category"]), sum(&json["peak"]["by_category"]));
+    assert_eq!((json["rings"]["allocated"].as_u64(), json["peak"]["bytes"].as_u64()), (Some(held), Some(most)));
+    assert!(held <= most && most - held < 1 << 20, "what was held when it failed is nearly what was held at most");
+    assert!(json["peak"]["bytes"].as_u64() > json["steps"][4][2].as_u64() && json["peak"]["label"].is_null(), "{json}");
+    assert_eq!((&json["peak"]["phase"], &json["parameters"]), (&"backward".into(), &Value::Null));
     // What was measured until then is there, in the file and for people.
     let labels: Vec<&str> = json["steps"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
     assert_eq!(labels, ["model", "s0.input", "s0.zero_grad", "s0.forward", "s0.loss"], "{json}");

@@ -20,6 +20,7 @@ pub mod error;
 pub mod experiments;
 pub mod explain;
 pub mod figures;
+mod files;
 pub mod fit;
 pub mod forensics;
 pub mod huggingface;

@@ -229,7 +229,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
 /// The same command line with other values for some options: one point of a scan.
 pub(crate) fn parse_with(words: &[OsString], changes: &[(String, String)]) -> Result<Cli, Failure> {
     let words: Vec<OsString> = words.iter().cloned().chain(scan::as_words(changes)).collect();
-    let matches = Cli::command().try_get_matches_from(words);
+    let matches = any_number(Cli::command()).try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         let point: Vec<String> = changes.iter().map(|(name, value)| format!("{name}={value}")).collect();
         Failure::usage(format!("scan at {}: {}", point.join(", "), first_line(&error)))
@@ -243,6 +243,15 @@ fn first_line(error: &clap::Error) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_string()
 }
 
+/// A value may begin with a minus: what is wrong with it, its own flag says best.
+fn any_number(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(any_number)
+}
+
 /// The whole command, coloured as the flags say: clap writes before they are parsed.
 fn command(words: &[OsString]) -> clap::Command {
     let word = |i: usize| words.get(i).and_then(|word| word.to_str());
@@ -250,7 +259,7 @@ fn command(words: &[OsString]) -> clap::Command {
         "" => word(i + 1),
         value => value.strip_prefix('='),
     });
-    Cli::command().color(match choice {
+    any_number(Cli::command()).color(match choice {
         Some("always") => clap::ColorChoice::Always,
         Some("never") => clap::ColorChoice::Never,
         _ => clap::ColorChoice::Auto,

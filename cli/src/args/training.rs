@@ -16,7 +16,7 @@ use crate::output::Destination;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Training")]
 pub(crate) struct TrainingArgs {
-    /// Examples per step [default: the model's].
+    /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Optimizer steps [default: 10, or 20 epochs of a data set].

@@ -68,6 +68,7 @@ impl Seen {
                 "backend": self.backend,
                 "index": self.index,
                 "name": null,
+                "computes": null,
                 "total_bytes": null,
                 "free_bytes": null,
                 "max_segment_bytes": null,

@@ -1,6 +1,6 @@
 //! `vramlab list`
 
-use lab::experiments::{ALL, Cell, Experiment, Table};
+use lab::experiments::{ALL, Cell, Experiment, Size, Table};
 use serde_json::{Value, json};
 
 use crate::args::ListArgs;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ListArgs, ui: &Ui) -> Result<Code> {
 
 fn describe(experiment: &dyn Experiment) -> Value {
     let sizes: serde_json::Map<String, Value> =
-        experiment.sizes().iter().map(|(name, meaning)| (name.to_string(), json!(meaning))).collect();
+        experiment.sizes().iter().map(|size| (size.name.to_string(), json!(size.meaning))).collect();
     json!({
         "name": experiment.name(),
         "question": experiment.question(),
@@ -48,7 +48,7 @@ fn paragraph(experiment: &dyn Experiment, ui: &Ui) -> String {
         text += &format!("    - {}\n", wrapped(&claim, WIDTH - 6, 6));
     }
     if ui.verbose {
-        for (name, meaning) in experiment.sizes() {
+        for Size { name, meaning, .. } in experiment.sizes() {
             text += &format!("    --set {name}=…  {}\n", wrapped(meaning, WIDTH - name.len() - 14, 6));
         }
     }

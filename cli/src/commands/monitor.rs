@@ -127,7 +127,7 @@ impl Seen {
         let present = |category: &Category| self.runs.iter().any(|run| held(run, *category) > 0);
         let row = |category: Category| {
             let cells = self.runs.iter().map(|run| Cell::Bytes(held(run, category)));
-            std::iter::once(Cell::Text(category.name().into())).chain(cells).collect()
+            std::iter::once(Cell::Text(category.name().replace('_', " "))).chain(cells).collect()
         };
         let rows = Category::ALL.into_iter().filter(present).map(row).collect();
         Table { title: "By category".into(), columns, rows }

@@ -10,7 +10,9 @@ use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
 use memcore::Device;
-use memcore::memory::{Category, CategoryBytes, Origin, OutOfMemory, Rings, ScopeId, Snapshot as Segments};
+use memcore::memory::{
+    Category, CategoryBytes, Origin, OutOfMemory, PeakComposition, Rings, ScopeId, Snapshot as Segments,
+};
 use serde_json::{Map, Value, json};
 
 use super::{events, plan::Plan, weights};
@@ -58,6 +60,8 @@ pub(crate) struct Report {
     pub outcome: Result<Outcome, Failure>,
     /// What a run that failed had measured.
     pub partial: Partial,
+    /// The peak of a run that failed, as in the results of one that did not.
+    failed_peak: Value,
     /// PyTorch's table, if asked for: after the last step.
     pub summary: Option<String>,
     /// PyTorch's counters, if asked for: after the last step.
@@ -154,14 +158,15 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         plan.subject.train_from(&device, &plan.run, &plan.source, continuation, on_step)
     })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
-    let (outcome, partial) = match result {
-        Ok(result) => (Ok(name(result, &device)), Partial::default()),
+    let (outcome, partial, failed_peak) = match result {
+        Ok(result) => (Ok(name(result, &device)), Partial::default(), Value::Null),
         Err(Failed { error, partial }) => {
             let failure = Failure::from(error).limited(plan.opening.limited());
             if !failure.is_out_of_memory() {
                 return Err(failure);
             }
-            (Err(failure), *partial)
+            let peak = failed_peak(&device, &partial.rows);
+            (Err(failure), *partial, peak)
         }
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
@@ -193,6 +198,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         settings,
         outcome,
         partial,
+        failed_peak,
         summary,
         stats,
         leak,
@@ -223,29 +229,69 @@ fn memory_summary(device: &Device, index: usize) -> String {
 }
 
 fn name(result: RunResult, device: &Device) -> Outcome {
+    let (maker, scopes) = makers(&result.peak, device);
+    let summits = device.with_ledger(|ledger| summits(ledger, TOP_SUMMITS));
+    Outcome { result, maker, scopes, summits }
+}
+
+/// Who made the allocation that reached a peak, and the scopes that held most then, most first.
+fn makers(peak: &PeakComposition, device: &Device) -> (Maker, Vec<(String, CategoryBytes)>) {
     device.with_ledger(|ledger| {
-        let Origin { scope, phase, .. } = result.peak.origin;
+        let Origin { scope, phase, .. } = peak.origin;
         let maker = Maker {
-            op: op_name(&result.peak.origin, false),
+            op: op_name(&peak.origin, false),
             scope: ledger.scope_path(scope).to_string(),
             phase: ledger.phase_name(phase).to_string(),
         };
         let held = |bytes: &CategoryBytes| bytes.iter().sum::<u64>();
-        let rows = result.peak.by_scope.iter().enumerate().filter(|(_, bytes)| held(bytes) > 0);
+        let rows = peak.by_scope.iter().enumerate().filter(|(_, bytes)| held(bytes) > 0);
         let mut scopes: Vec<(String, CategoryBytes)> =
             rows.map(|(id, bytes)| (ledger.scope_path(ScopeId(id as u32)).to_string(), *bytes)).collect();
         scopes.sort_by(|a, b| held(&b.1).cmp(&held(&a.1)).then_with(|| a.0.cmp(&b.0)));
         scopes.truncate(TOP_SCOPES);
-        Outcome { result, maker, scopes, summits: summits(ledger, TOP_SUMMITS) }
+        (maker, scopes)
     })
+}
+
+/// The peak of a run that ran out of memory. The device's ledger still knows it; of rows, those until then.
+fn failed_peak(device: &Device, rows: &[Row]) -> Value {
+    let peak = device.usage().at_peak();
+    let (maker, scopes) = makers(&peak, device);
+    let label = peak_label(rows).filter(|_| rows.iter().any(|row| row.max_allocated == peak.allocated_bytes));
+    peak_json(&peak, label, (&maker, &scopes), device.stats().reserved_bytes.all.peak)
+}
+
+fn peak_json(
+    peak: &PeakComposition,
+    label: Option<&str>,
+    (maker, scopes): (&Maker, &[(String, CategoryBytes)]),
+    reserved_bytes: u64,
+) -> Value {
+    json!({
+        "bytes": peak.allocated_bytes,
+        "label": label,
+        "op": maker.op,
+        "scope": maker.scope,
+        "phase": maker.phase,
+        "requested_bytes": peak.requested_bytes,
+        "reserved_bytes": reserved_bytes,
+        "by_category": by_category(&peak.by_category),
+        "by_scope": scopes.iter()
+            .map(|(path, bytes)| json!({ "scope": path, "by_category": by_category(bytes) }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// The row in which the peak was reached.
+fn peak_label(rows: &[Row]) -> Option<&str> {
+    let peak = rows.iter().map(|row| row.max_allocated).max()?;
+    rows.iter().find(|row| row.max_allocated == peak).map(|row| row.label.as_str())
 }
 
 impl Outcome {
     /// The row in which the peak was reached.
     pub(crate) fn peak_label(&self) -> Option<&str> {
-        let rows = &self.result.rows;
-        let peak = rows.iter().map(|row| row.max_allocated).max()?;
-        rows.iter().find(|row| row.max_allocated == peak).map(|row| row.label.as_str())
+        peak_label(&self.result.rows)
     }
 
     /// The most that was reserved.
@@ -270,10 +316,16 @@ impl Report {
         if let Some(stats) = &self.stats {
             json["memory_stats"] = stats.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect();
         }
+        json["reason"] = json!(self.reason());
         match &self.outcome {
             Ok(outcome) => self.fill(&mut json, outcome),
             Err(failure) => {
                 json["out_of_memory"] = out_of_memory(failure);
+                json["peak"] = self.failed_peak.clone();
+                if let Some(report) = failure.out_of_memory() {
+                    json["by_category"] = by_category(&report.by_category);
+                    json["rings"] = rings(&report.rings);
+                }
                 json["steps"] = json!(self.partial.rows);
                 if self.device.computes {
                     json["losses"] = json!(self.partial.losses);
@@ -284,6 +336,19 @@ impl Report {
         json
     }
 
+    /// Why there is something that the run does not say.
+    pub(crate) fn reason(&self) -> Option<&'static str> {
+        match &self.outcome {
+            _ if !self.device.computes => {
+                Some("meta accounts for memory and computes nothing: there are no values and no times")
+            }
+            Err(_) => Some("memory ran out before the end"),
+            Ok(outcome) if outcome.result.ms_per_step.is_empty() => Some("no step was finished"),
+            Ok(outcome) if outcome.result.losses.is_empty() => Some("no step has a loss"),
+            Ok(_) => None,
+        }
+    }
+
     /// The rows, up to where the run ended.
     pub(crate) fn rows(&self) -> &[Row] {
         self.outcome.as_ref().map_or(&self.partial.rows, |outcome| &outcome.result.rows)
@@ -292,19 +357,8 @@ impl Report {
     fn fill(&self, json: &mut Value, outcome: &Outcome) {
         let result = &outcome.result;
         json["steps"] = json!(result.rows);
-        json["peak"] = json!({
-            "bytes": result.peak.allocated_bytes,
-            "label": outcome.peak_label(),
-            "op": outcome.maker.op,
-            "scope": outcome.maker.scope,
-            "phase": outcome.maker.phase,
-            "requested_bytes": result.peak.requested_bytes,
-            "reserved_bytes": outcome.max_reserved(),
-            "by_category": by_category(&result.peak.by_category),
-            "by_scope": outcome.scopes.iter()
-                .map(|(path, bytes)| json!({ "scope": path, "by_category": by_category(bytes) }))
-                .collect::<Vec<_>>(),
-        });
+        let makers = (&outcome.maker, &outcome.scopes[..]);
+        json["peak"] = peak_json(&result.peak, outcome.peak_label(), makers, outcome.max_reserved());
         json["by_category"] = by_category(result.usage.by_category());
         json["rings"] = rings(&result.rings);
         json["overheads"] = overheads(result);
@@ -315,8 +369,6 @@ impl Report {
             json["ms_per_step"] = json!(result.ms_per_step);
             json["ms_per_step_median"] = json!(outcome.ms_median());
             json["accuracy"] = accuracy(result.accuracy);
-        } else {
-            json["reason"] = "meta accounts for memory and computes nothing: there are no values and no times".into();
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::args::{
     AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
     PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
 };
-use crate::exit::{Code, Failure, Result};
+use crate::exit::{Code, Failure, Result, TooLarge};
 use crate::output::Destination;
 use crate::render::bytes;
 use crate::ui::Ui;
@@ -174,13 +174,13 @@ impl Plan {
         let copies = if device.name() == "cpu" { 2 } else { 1 };
         if bytes > memory.total_bytes || (copies == 2 && bytes > memory.free_bytes / copies) {
             let report = format!(
-                "out of memory: a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",
+                "a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",
                 bytes::both(bytes),
                 bytes::short(memory.free_bytes),
                 bytes::short(memory.total_bytes)
             );
             let code = if self.opening.limited() { Code::Check } else { Code::Device };
-            return Err(Failure::new(code, anyhow::Error::msg(report)));
+            return Err(Failure::new(code, TooLarge(report)));
         }
         Ok(())
     }

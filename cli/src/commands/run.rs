@@ -31,7 +31,7 @@ const DEVICES: &str = "devices";
 /// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
 pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
     let chosen = chosen(&args.names)?;
-    known_sizes(args, &chosen)?;
+    check_sizes(args, &chosen)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
     let openings = openings(args, &chosen, ui)?;
     let settings = settings(args, &openings[0]);
@@ -126,20 +126,28 @@ fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
     names.iter().map(|name| experiments::by_name(name).map_err(Failure::from)).collect()
 }
 
-/// A size that no chosen experiment has is a slip that would go unnoticed.
-fn known_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
-    let known: Vec<&str> = chosen.iter().flat_map(|e| e.sizes().iter().map(|(name, _)| *name)).collect();
+/// All sizes, before the first experiment: nothing is written when one cannot be. A size that no chosen experiment has is a slip that would
+/// go unnoticed.
+fn check_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
+    let known: Vec<&str> = chosen.iter().flat_map(|e| e.sizes().iter().map(|size| size.name)).collect();
     match args.set.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-        Some((name, _)) => Err(Failure::usage(format!("--set: no size {name:?} here; known: {}", known.join(", ")))),
-        None => Ok(()),
+        Some((name, _)) => {
+            return Err(Failure::usage(format!("--set: no size {name:?} here; known: {}", known.join(", "))));
+        }
+        None if args.set.is_empty() => return Ok(()),
+        None => {}
     }
+    chosen.iter().try_for_each(|experiment| {
+        let checked = experiments::check_sizes(*experiment, &args.sizes());
+        checked.map_err(|error| Failure::usage(format!("--set: {}: {error}", experiment.name())))
+    })
 }
 
 /// The device, or those that a network is spread over; at least one.
 fn openings(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Opening>> {
     let open = |device: &DeviceArgs| Opening::on_device(device, &args.allocator, args.seed, ui);
     let Some(names) = &args.devices else { return Ok(vec![open(&args.device)?]) };
-    let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|(size, _)| *size == DEVICES);
+    let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|size| size.name == DEVICES);
     if let Some(other) = chosen.iter().find(|e| !spreads(e)) {
         return Err(Failure::usage(format!("--devices: {} runs on one device (--backend, --device)", other.name())));
     }
@@ -214,7 +222,7 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
     if args.device.device > 0 {
         words.push(format!("--device {}", args.device.device));
     }
-    let own = |name: &str| experiment.sizes().iter().any(|(size, _)| *size == name);
+    let own = |name: &str| experiment.sizes().iter().any(|size| size.name == name);
     words.extend(
         args.sizes().iter().filter(|(name, _)| own(name)).map(|(name, v)| format!("--set {name}={}", joined(v))),
     );

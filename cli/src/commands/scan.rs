@@ -6,11 +6,11 @@ use lab::experiments::{Cell, Table};
 use lab::report::Part;
 use serde_json::{Map, Value, json};
 
-use super::outcome::execute;
+use super::outcome::{blank, execute};
 use super::plan::Plan;
 use super::report;
 use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
-use crate::exit::{Code, Failure, Result};
+use crate::exit::{Code, Failure, Result, TooLarge};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
@@ -60,6 +60,9 @@ pub(super) fn run(
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
     let plans = points.iter().enumerate().map(|(i, point)| {
+        if interrupt::asked() {
+            return Err(lab::Error::Interrupted.into());
+        }
         let cli = args::parse_with(&invocation.words, point)?;
         // The same choices are made for each point: told once.
         plan(&cli, if i == 0 { ui } else { &silent })
@@ -78,8 +81,7 @@ pub(super) fn run(
                 continue;
             }
             ui.note(name.join(", "));
-            let report = execute(plan, ui, None).map_err(|failure| at(&name.join(", "), failure))?;
-            done.push(Point { run: report.json(), failed: report.outcome.err().map(|failure| failure.code) });
+            done.push(one(plan, ui).map_err(|failure| at(&name.join(", "), failure))?);
             if interrupt::asked() {
                 break;
             }
@@ -94,6 +96,21 @@ pub(super) fn run(
     }
     output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
     end(&done, ui, points.len())
+}
+
+/// A point; one without memory enough is one too.
+fn one(plan: &Plan, ui: &Ui) -> Result<Point> {
+    match execute(plan, ui, None) {
+        Ok(report) => Ok(Point { run: report.json(), failed: report.outcome.err().map(|failure| failure.code) }),
+        Err(failure) if failure.error.is::<TooLarge>() => {
+            let mut run = blank();
+            run["settings"] = Value::Object(plan.settings.clone());
+            run["out_of_memory"] = json!({ "message": failure.error.to_string() });
+            run["reason"] = "nothing was run".into();
+            Ok(Point { run, failed: Some(failure.code) })
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The results of the scan that this one goes on with.

@@ -7,7 +7,7 @@ const MARGIN: usize = 12;
 const COLUMNS: usize = WIDTH - MARGIN;
 const ROWS: usize = 10;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const MARKERS: [char; 8] = ['●', '○', '▲', '△', '■', '□', '◆', '◇'];
+const MARKERS: [char; 12] = ['●', '○', '▲', '△', '■', '□', '◆', '◇', '▼', '▽', '★', '☆'];
 
 /// The memory of a device at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -131,7 +131,7 @@ pub(crate) fn categories(report: &Report) -> Table {
     let present = |category: &Category| ranks.iter().any(|rank| rank.account.peak.by_category[*category as usize] > 0);
     let row = |category: Category| {
         let cells = ranks.iter().map(|rank| Cell::Bytes(rank.account.peak.by_category[category as usize]));
-        std::iter::once(Cell::Text(category.name().into())).chain(cells).collect()
+        std::iter::once(Cell::Text(category.name().replace('_', " "))).chain(cells).collect()
     };
     let total = ranks.iter().map(|rank| Cell::Bytes(rank.account.peak.allocated_bytes));
     let sum = std::iter::once(Cell::Text("total".into())).chain(total).collect();

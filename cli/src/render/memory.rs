@@ -26,7 +26,7 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
     if let Some(leak) = &report.leak {
         out += &format!("\n{}", super::leak::text(leak, style));
     }
-    out += &format!("\n{}", values(outcome));
+    out += &format!("\n{}", values(report, outcome));
     if let Some(summary) = &report.summary {
         out += &format!("\n{summary}");
     }
@@ -198,7 +198,7 @@ pub(super) fn accuracy(accuracy: Accuracy) -> String {
 }
 
 /// Losses, accuracy and time, where there are any.
-fn values(outcome: &Outcome) -> String {
+fn values(report: &Report, outcome: &Outcome) -> String {
     let result = &outcome.result;
     let mut lines = Vec::new();
     if let (Some(first), Some(last)) = (result.losses.first(), result.losses.last()) {
@@ -209,7 +209,10 @@ fn values(outcome: &Outcome) -> String {
         lines.push(format!("{} ms per step (median)", lab::figures::number(ms)));
     }
     if lines.is_empty() {
-        lines.push("no losses and no times: the device accounts for memory and computes nothing".into());
+        lines.push(match report.device.computes {
+            true => format!("no losses and no times: {}", report.reason().unwrap_or("there are none")),
+            false => "no losses and no times: the device accounts for memory and computes nothing".into(),
+        });
     }
     if result.interrupted {
         lines.push("stopped early: this is what was measured until then".into());

@@ -81,7 +81,7 @@ pub(crate) fn categories(report: &Report) -> Table {
     let present = |category: &Category| stages.iter().any(|s| s.account.peak.by_category[*category as usize] > 0);
     let row = |category: Category| {
         let cells = stages.iter().map(|s| Cell::Bytes(s.account.peak.by_category[category as usize]));
-        std::iter::once(Cell::Text(category.name().into())).chain(cells).collect()
+        std::iter::once(Cell::Text(category.name().replace('_', " "))).chain(cells).collect()
     };
     let total = stages.iter().map(|s| Cell::Bytes(s.account.peak.allocated_bytes));
     let names = report.devices.iter().map(|(name, _)| name.to_string());

@@ -13,6 +13,8 @@ const HOLDERS: usize = 4;
 /// Characters of a holder's bar, and of its name.
 const BAR: usize = 24;
 const NAME: usize = 28;
+/// Width of a number of bytes.
+const FIGURE: usize = 26;
 
 /// The picture; nothing where nothing was allocated.
 pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
@@ -76,14 +78,17 @@ fn holders(scopes: &[(String, CategoryBytes)], style: Style) -> String {
         return String::new();
     };
     let mut out = format!("\n{}\n", style.bold("Who held most of it"));
+    // Of figures that are wider than usual the bars make room.
+    let width = bytes::both(most).chars().count().max(FIGURE);
+    let longest = (BAR + FIGURE).saturating_sub(width).max(1);
     for (path, by_category) in scopes.iter().take(HOLDERS) {
         let name = if path.is_empty() { "(outside the model)" } else { path };
         let bytes = held(by_category);
-        let bar = "█".repeat(((bytes as f64 / most.max(1) as f64) * BAR as f64).round().max(1.0) as usize);
+        let bar = "█".repeat(((bytes as f64 / most.max(1) as f64) * longest as f64).round().max(1.0) as usize);
         let largest = Category::ALL.into_iter().max_by_key(|c| by_category[*c as usize]);
         let bar_colored = style.category(largest.map_or(0, |category| category as usize), &bar);
-        let rest = " ".repeat(BAR.saturating_sub(bar.chars().count()));
-        out += &format!("{:<NAME$} {bar_colored}{rest} {:>26}\n", shortened(name), bytes::both(bytes));
+        let rest = " ".repeat(longest.saturating_sub(bar.chars().count()));
+        out += &format!("{:<NAME$} {bar_colored}{rest} {:>width$}\n", shortened(name), bytes::both(bytes));
     }
     out
 }

@@ -6,7 +6,7 @@ use memcore::{Tensor, ops};
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, ModelOptions, architecture};
 use crate::predict::rounded;
@@ -51,8 +51,8 @@ impl Experiment for Accumulation {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "examples per step; 512"), ("pieces", "micro-batches; 8")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::one("batch", "examples per step; 512"), Size::one("pieces", "micro-batches; 8")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -8,7 +8,7 @@ use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, PLANNED, recorded, re
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::replay::{Machine, Operation, Policy, Settings, Trace, measure};
 
@@ -51,8 +51,13 @@ impl Experiment for Cache {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "batch sizes, each on a fresh device; 128 32 100"), ("steps", "steps with each, at least 3; 4")]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::many("batch", "batch sizes, each on a fresh device; 128 32 100"),
+                Size::one("steps", "steps with each, at least 3; 4"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Table, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Table, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
@@ -63,13 +63,15 @@ impl Experiment for Equation {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("batch", "examples per step; 32, 128 and 512"),
-            ("layers", "hidden layers; 4"),
-            ("width", "neurons of a hidden layer; 256"),
-            ("features", "values of an example; 256"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::many("batch", "examples per step; 32, 128 and 512"),
+                Size::one("layers", "hidden layers; 4"),
+                Size::one("width", "neurons of a hidden layer; 256"),
+                Size::one("features", "values of an example; 256"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -200,7 +202,7 @@ impl Trial {
         for (i, (_, category)) in PARTS.into_iter().enumerate() {
             let measured = self.parts()[i];
             rows.push(vec![
-                text(category.name()),
+                text(category.name().replace('_', " ")),
                 Cell::Bytes(article[i]),
                 Cell::Bytes(measured),
                 Cell::Difference(measured as i64 - article[i] as i64),
@@ -211,7 +213,7 @@ impl Trial {
         for category in forgotten.filter(|c| at_peak[*c as usize] > 0) {
             let measured = self.step.moments[3].by_category[category as usize];
             rows.push(vec![
-                text(category.name()),
+                text(category.name().replace('_', " ")),
                 text("-"),
                 Cell::Bytes(measured),
                 Cell::Difference(measured as i64),

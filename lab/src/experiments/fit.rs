@@ -9,7 +9,7 @@ use memcore::{Device, Profile};
 
 use super::pace::Pace;
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::fit::{self, Law, Room};
 use crate::models::{ModelOptions, architecture};
@@ -50,8 +50,8 @@ impl Experiment for Fit {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("memory_mib", "memory of the device beside the workspaces of its libraries, in MiB; 64")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::one("memory_mib", "memory of the device beside the workspaces of its libraries, in MiB; 64")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use memcore::Device;
+use memcore::backend::{DeviceProfile, Meta};
 
 use crate::error::{Error, Result};
 
@@ -93,6 +94,29 @@ impl Setup<'_> {
     }
 }
 
+/// A size that can be set from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it means, and what it is unless set.
+    pub meaning: &'static str,
+    /// Whether it may have several values.
+    pub many: bool,
+}
+
+impl Size {
+    /// Of one value.
+    pub const fn one(name: &'static str, meaning: &'static str) -> Self {
+        Self { name, meaning, many: false }
+    }
+
+    /// Of several values.
+    pub const fn many(name: &'static str, meaning: &'static str) -> Self {
+        Self { name, meaning, many: true }
+    }
+}
+
 /// One question and how it is answered.
 pub trait Experiment: Sync {
     /// What the command line calls it.
@@ -104,8 +128,8 @@ pub trait Experiment: Sync {
     /// What others say about it.
     fn claims(&self) -> &'static [Claim];
 
-    /// The sizes that can be set from outside, with what they mean.
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
+    /// The sizes that can be set from outside.
+    fn sizes(&self) -> &'static [Size] {
         &[]
     }
 
@@ -114,6 +138,25 @@ pub trait Experiment: Sync {
     /// # Errors
     /// Sizes that cannot be; those of the device.
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome>;
+}
+
+/// Whether an experiment takes these sizes: it begins on a device on paper, and is ended before its first piece of work. Sizes that it does not
+/// have are not its matter.
+///
+/// # Errors
+/// [`Error::Usage`] naming the size.
+pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usize>>) -> Result<()> {
+    let single = |size: &&Size| !size.many && sizes.get(size.name).is_some_and(|values| values.len() > 1);
+    if let Some(size) = experiment.sizes().iter().find(single) {
+        return Err(Error::usage(size.name, format!("{} takes one value of it", experiment.name())));
+    }
+    let open = || Ok(Device::new(Meta::new(DeviceProfile::default())));
+    let sizes = sizes.clone();
+    let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Break(()) };
+    match experiment.run(&setup) {
+        Err(error @ Error::Usage { .. }) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The experiment of that name.

@@ -5,7 +5,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
 use crate::training::OptimizerKind;
@@ -56,8 +56,8 @@ impl Experiment for NetworkSize {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "examples per step, two or more values; 1, 2 and 4")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -6,7 +6,7 @@ use memcore::optim::Implementation;
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, some_bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
@@ -54,8 +54,13 @@ impl Experiment for OptimizerChoice {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("width", "neurons of each of four hidden layers; 256"), ("batch", "examples per step; 32")]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("width", "neurons of each of four hidden layers; 256"),
+                Size::one("batch", "examples per step; 32"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

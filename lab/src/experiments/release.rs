@@ -7,7 +7,7 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{bytes, curve, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
 
@@ -103,8 +103,8 @@ impl Experiment for Release {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "examples per step; 32")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::one("batch", "examples per step; 32")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -35,7 +35,7 @@ pub(super) fn by_category(title: impl Into<String>, columns: &[(String, Category
     let present = |category: &Category| columns.iter().any(|(_, bytes)| bytes[*category as usize] > 0);
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for category in Category::ALL.into_iter().filter(present) {
-        let mut row = vec![text(category.name())];
+        let mut row = vec![text(category.name().replace('_', " "))];
         row.extend(columns.iter().map(|(_, bytes)| some_bytes(bytes[category as usize])));
         rows.push(row);
     }
@@ -50,6 +50,7 @@ pub(super) fn bytes(n: u64) -> String {
     match n {
         0..=9_999 => format!("{n} bytes"),
         10_000..=1_048_575 => format!("{n} bytes ({:.1} KiB)", n as f64 / 1024.0),
-        _ => format!("{n} bytes ({:.2} MiB)", n as f64 / 1_048_576.0),
+        1_048_576..=1_073_741_823 => format!("{n} bytes ({:.2} MiB)", n as f64 / 1_048_576.0),
+        _ => format!("{n} bytes ({:.2} GiB)", n as f64 / 1_073_741_824.0),
     }
 }

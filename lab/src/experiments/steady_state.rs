@@ -5,7 +5,7 @@ use memcore::memory::{Category, CategoryBytes};
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{curve, some_bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, Rules};
 
@@ -58,8 +58,8 @@ impl Experiment for SteadyState {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("steps", "steps of each network, at least 4; 6"), ("batch", "examples per step; 32")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::one("steps", "steps of each network, at least 4; 6"), Size::one("batch", "examples per step; 32")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -190,7 +190,12 @@ fn show(run: &Run, outcome: &mut Outcome) {
             let by = after.by_category[category as usize] as i64 - before.by_category[category as usize] as i64;
             if by != 0 {
                 let label = text(after.row.label.clone());
-                rows.push(vec![label, text(category.name()), Cell::Difference(by), text(reason(category, phase, by))]);
+                rows.push(vec![
+                    label,
+                    text(category.name().replace('_', " ")),
+                    Cell::Difference(by),
+                    text(reason(category, phase, by)),
+                ]);
             }
         }
     }

@@ -35,6 +35,7 @@ pub use network::{Inputs, Network, Output};
 pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::models::{Architecture, Defaults, Input, Loss, Places, Task};
 
 /// Largest file that is read.
@@ -93,13 +94,8 @@ pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistra
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
-    let name = path.display().to_string();
-    let unreadable = |error: std::io::Error| Error::usage(name.clone(), error.to_string());
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > MOST_BYTES {
-        return Err(Error::usage(name, format!("is {bytes} bytes long; a configuration has at most {MOST_BYTES}")));
-    }
-    parse(&name, &std::fs::read_to_string(path).map_err(unreadable)?, options)
+    let text = files::text(path, MOST_BYTES, "a configuration")?;
+    parse(&path.display().to_string(), &text, options)
 }
 
 /// Reads the text of a `config.json`; `file` is its name, for messages.

@@ -45,6 +45,7 @@ use layers::{MOST_ELEMENTS, Shape, Totals, read_layers};
 use reader::{Section, Text};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::models::{Architecture, Defaults, Input, Loss, Task};
 use crate::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule};
 
@@ -120,14 +121,8 @@ impl FileModel {
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path) -> Result<FileModel> {
-    let name = path.display().to_string();
-    let unreadable = |error: std::io::Error| Error::usage(name.clone(), error.to_string());
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > MOST_BYTES {
-        return Err(Error::usage(name, format!("is {bytes} bytes long; a model file has at most {MOST_BYTES}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    parse(&name, &text)
+    let text = files::text(path, MOST_BYTES, "a model file")?;
+    parse(&path.display().to_string(), &text)
 }
 
 /// Reads the text of a model file; `name` is the file's, for messages.

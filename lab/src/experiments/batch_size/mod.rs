@@ -7,7 +7,7 @@ mod verdicts;
 
 use super::pace::Pace;
 use super::rig::rules;
-use super::{Claim, Experiment, Outcome, Setup};
+use super::{Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use law::Law;
 use runs::{Plan, Run};
@@ -26,6 +26,9 @@ const CLAIMS: &[Claim] = &[
                  memory usage in PyTorch? (2025)",
     },
 ];
+
+/// The law is computed batch by batch, and has a new piece every few dozen: for larger batches only if asked.
+const MOST_POINTS: usize = 1024;
 
 /// Everything that was measured.
 #[derive(Default)]
@@ -54,23 +57,25 @@ impl Experiment for BatchSize {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("batch", "batch sizes, the first two also in mixed orders; 128 32"),
-            ("steps", "steps with each batch; 3"),
-            ("examples", "examples of an epoch; the largest batch"),
-            ("largest", "the law of the peak is computed up to this batch; 256"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
+                Size::one("steps", "steps with each batch; 3"),
+                Size::one("examples", "examples of an epoch; the largest batch"),
+                Size::one("largest", "the law of the peak is computed up to this batch; the largest, from 256 to 1024"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let batches = setup.sizes("batch", &[128, 32]);
         let steps = setup.size("steps", 3);
-        if batches.is_empty() || batches.contains(&0) || steps == 0 {
-            return Err(Error::usage("batch, steps", "must be at least 1"));
+        let (least, most) = (batches.iter().min().copied().unwrap_or(0), batches.iter().max().copied().unwrap_or(0));
+        let (largest, examples) = (setup.size("largest", most.clamp(256, MOST_POINTS)), setup.size("examples", most));
+        if least == 0 || least == most || [steps, largest, examples].contains(&0) {
+            return Err(Error::usage("batch, steps, largest, examples", "each at least 1, and two different batches"));
         }
-        let largest = setup.size("largest", 256).max(batches.iter().copied().max().unwrap_or(1));
-        let examples = setup.size("examples", batches.iter().copied().max().unwrap_or(1));
         let mut found = Found::default();
         let interrupted = !measure(setup, &batches, steps, examples, largest, &mut found)?;
         let mut outcome = Outcome { interrupted, ..Outcome::default() };

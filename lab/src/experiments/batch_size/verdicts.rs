@@ -97,8 +97,8 @@ fn linear(found: &Found) -> (Verdict, String) {
         small.name,
         large.peak() as f64 / small.peak().max(1) as f64
     );
-    if let Some(Law { stretches, points, .. }) = &found.law
-        && let (Some(stretch), Some(constant)) = (stretches.last(), points.iter().map(|p| p.constant()).max())
+    if let Some(Law { stretches, .. }) = &found.law
+        && let Some(stretch) = stretches.last()
     {
         condition += &format!(
             "; the tensors of the examples are exactly linear ({} bytes each at the peak from batch {} on), the peak is only \
@@ -106,7 +106,7 @@ fn linear(found: &Found) -> (Verdict, String) {
              adds up to {}",
             stretch.slope,
             stretch.from,
-            bytes(constant),
+            bytes(stretch.constant),
             bytes(stretches.iter().map(|s| s.most_slack).max().unwrap_or(0))
         );
     }

@@ -10,7 +10,7 @@ use memcore::backend::{Backend, Limited};
 use memcore::{Device, Profile};
 
 use super::pace::Pace;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 
 /// The experiment.
@@ -70,8 +70,8 @@ impl Experiment for Beliefs {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "examples per step, the larger and the smaller number; 128 and 32")]
+    fn sizes(&self) -> &'static [Size] {
+        const { &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")] }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -10,7 +10,7 @@ use memcore::memory::{Category, PeakComposition};
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::Recompute;
 use crate::predict::Rules;
@@ -84,8 +84,13 @@ impl Experiment for Checkpointing {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("blocks", "blocks of the decoder; 9"), ("batch", "examples per step of the decoder; 8")]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("blocks", "blocks of the decoder; 9"),
+                Size::one("batch", "examples per step of the decoder; 8"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -8,7 +8,7 @@ use super::contest::{CACHING, Contest, EXPANDABLE, MAX_SPLIT, PLANNED, recorded,
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::replay::{Machine, Policy, measure};
 use orders::Orders;
@@ -54,14 +54,16 @@ impl Experiment for Fragmentation {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("batch", "examples per step of the named loops; 128"),
-            ("batches", "batch sizes that are put in every order; 128 64 32 16"),
-            ("repeats", "how often each of them comes; 2"),
-            ("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
-            ("weights", "weights that are loaded through a buffer; 8"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("batch", "examples per step of the named loops; 128"),
+                Size::many("batches", "batch sizes that are put in every order; 128 64 32 16"),
+                Size::one("repeats", "how often each of them comes; 2"),
+                Size::many("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
+                Size::one("weights", "weights that are loaded through a buffer; 8"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

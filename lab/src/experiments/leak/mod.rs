@@ -10,7 +10,7 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::rules;
 use super::show::{table, text};
-use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
 use cases::{CASES, Case, Habit};
@@ -64,12 +64,17 @@ impl Experiment for Leak {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("batch", "examples per step; 32"),
-            ("steps", "steps of each program, at least 4; 8"),
-            ("memory_mib", "the small device that is filled, beyond the libraries' workspaces, up to 64; 16"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("batch", "examples per step; 32"),
+                Size::one("steps", "steps of each program, at least 4; 8"),
+                Size::one(
+                    "memory_mib",
+                    "the small device that is filled, beyond the libraries' workspaces, up to 64; 16",
+                ),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -7,7 +7,7 @@ use memcore::memory::{Category, CategoryBytes};
 use super::pace::Pace;
 use super::rig::{rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::rounded;
 use program::{Arrangement, Program, Sizes, Traffic};
@@ -59,12 +59,14 @@ impl Experiment for Placement {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("batch", "examples of 16 tokens per step; 32"),
-            ("vocabulary", "rows of the table, 64 values each; 1024"),
-            ("batches", "batches of the data set; 8"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("batch", "examples of 16 tokens per step; 32"),
+                Size::one("vocabulary", "rows of the table, 64 values each; 1024"),
+                Size::one("batches", "batches of the data set; 8"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -10,7 +10,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::rules;
 use super::show::bytes;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
 use crate::data;
 use crate::error::{Error, Result};
 use crate::training::Precision;
@@ -57,8 +57,13 @@ impl Experiment for PrecisionChoice {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("batch", "examples per step of the network with few parameters; 4096"), ("steps", "steps on the digits; 66")]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("batch", "examples per step of the network with few parameters; 4096"),
+                Size::one("steps", "steps on the digits; 66"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::pace::Pace;
 use super::rig::{Rig, rules};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
@@ -52,11 +52,13 @@ impl Experiment for Quantization {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("width", "neurons of each of two hidden layers; 128"),
-            ("steps", "training steps before, on the digits; 300"),
-        ]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::one("width", "neurons of each of two hidden layers; 128"),
+                Size::one("steps", "training steps before, on the digits; 300"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

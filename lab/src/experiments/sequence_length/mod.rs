@@ -7,7 +7,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Verdict};
+use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::training::{OptimizerKind, OptimizerSettings};
@@ -48,8 +48,13 @@ impl Experiment for SequenceLength {
         CLAIMS
     }
 
-    fn sizes(&self) -> &'static [(&'static str, &'static str)] {
-        &[("sequence", "tokens per example, three values; 32, 64 and 96"), ("batch", "examples per step; 4")]
+    fn sizes(&self) -> &'static [Size] {
+        const {
+            &[
+                Size::many("sequence", "tokens per example, three values; 32, 64 and 96"),
+                Size::one("batch", "examples per step; 4"),
+            ]
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
