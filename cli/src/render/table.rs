@@ -1,10 +1,13 @@
 //! Tables on a terminal.
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use lab::experiments::{Cell, Table};
 use lab::figures::number;
 
 use super::{WIDTH, bytes, grouped, wrapped};
+
+/// Columns of a cell beside its text.
+const PADDING: u16 = 2;
 
 /// Which byte figures show the exact number too.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,9 +28,13 @@ pub(crate) fn text(table: &Table) -> String {
         .set_width(WIDTH as u16)
         .set_header(&table.columns)
         .add_rows(rows);
+    let whole = whole_words(table, rows);
     for (i, column) in out.column_iter_mut().enumerate() {
         if is_numeric(table, i) {
             column.set_cell_alignment(CellAlignment::Right);
+        }
+        if let Some(width) = whole.get(i) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + PADDING)));
         }
     }
     format!("{out}\n")
@@ -58,6 +65,20 @@ fn cell_text(cell: &Cell) -> String {
         Cell::Count(n) => grouped(*n),
         Cell::Number(x) => number(*x),
     }
+}
+
+/// The longest word of each column, so that none is broken; where the table is too narrow for that, so many letters of the longest words as
+/// leave the others whole.
+fn whole_words(table: &Table, rows: &[Vec<String>]) -> Vec<u16> {
+    let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    let column = |(i, name): (usize, &String)| {
+        rows.iter().filter_map(|row| row.get(i)).map(|cell| longest(cell)).fold(longest(name), usize::max)
+    };
+    let words: Vec<usize> = table.columns.iter().enumerate().map(column).collect();
+    let at_most = |most: usize| words.iter().map(move |word| *word.min(&most));
+    let fits = |most: &usize| at_most(*most).map(|word| word + 1 + usize::from(PADDING)).sum::<usize>() < WIDTH;
+    let most = (1..=WIDTH).rev().find(fits).unwrap_or(0);
+    at_most(most).map(|word| word as u16).collect()
 }
 
 fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
@@ -94,6 +115,15 @@ mod tests {
         let wide = text(&table(&["one", "two", "three", "four", "five"], vec![row]));
         assert_eq!(wide.matches("(1610612736)").count(), 1, "{wide}");
         assert!(wide.lines().all(|line| line.chars().count() <= WIDTH), "{wide}");
+    }
+
+    #[test]
+    fn words_stay_whole_where_there_is_room() {
+        let cells = |texts: [&str; 3]| texts.map(|text| Cell::Text(text.into())).to_vec();
+        let long = "a sentence that takes more than the line has room for, and so is wrapped several times over";
+        let table = text(&table(&["network", "checkpoint", "what"], vec![cells(["perceptron", long, long])]));
+        assert!(table.contains("perceptron") && table.contains("checkpoint"), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
     }
 
     #[test]

@@ -279,7 +279,7 @@ fn shown(trials: &[Trial]) -> super::Table {
         ]
     };
     let columns =
-        ["network", "checkpoint", "kept by the graph", "peak of the step", "in", "kernels again", "of forward", "time"];
+        ["network", "checkpoint", "kept by the graph", "peak of the step", "in", "calls again", "of forward", "time"];
     table("What is kept, and what is computed again", &columns, trials.iter().map(row).collect())
 }
 
