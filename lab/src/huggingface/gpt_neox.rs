@@ -40,9 +40,10 @@ impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let positions = keys.size("max_position_embeddings", 2048)?;
         let config = Self {
             vocabulary: keys.size("vocab_size", 50_432)?,
-            positions: keys.size("max_position_embeddings", 2048)?,
+            positions,
             width: keys.size("hidden_size", 6144)?,
             layers: keys.size("num_hidden_layers", 44)?,
             heads: keys.size("num_attention_heads", 64)?,
@@ -53,7 +54,7 @@ impl Config {
             eps: keys.number("layer_norm_eps", 1e-5)?,
             parallel_residual: keys.flag("use_parallel_residual", true)?,
             attention_bias: keys.flag("attention_bias", true)?,
-            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25)?,
+            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25, positions)?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
             options: options.clone(),

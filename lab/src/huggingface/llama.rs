@@ -1,4 +1,4 @@
-//! `llama`, `mistral` and `qwen2`: `LlamaForCausalLM` and what differs from it in a bias or a window.
+//! `llama`, `mistral`, `qwen2` and `qwen3`: `LlamaForCausalLM` and what differs from it in a bias, a window, or norms of queries and keys.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
@@ -15,7 +15,7 @@ use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
-/// Which of the three.
+/// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// `llama`
@@ -24,6 +24,15 @@ pub(super) enum Family {
     Mistral,
     /// `qwen2`
     Qwen2,
+    /// `qwen3`
+    Qwen3,
+}
+
+impl Family {
+    /// Whether some layers may have a window and others none.
+    fn mixes(self) -> bool {
+        matches!(self, Self::Qwen2 | Self::Qwen3)
+    }
 }
 
 /// What its configuration says.
@@ -43,6 +52,8 @@ pub(super) struct Config {
     /// Of the projections to queries, keys and values; of the output's; of the feed-forward layer's.
     bias: [bool; 3],
     rope: Rope,
+    /// Whether each head's queries and keys are normalised.
+    head_norms: bool,
     tied: bool,
     use_cache: bool,
     windows: Windows,
@@ -73,10 +84,10 @@ impl Windows {
             Family::Llama => None,
             Family::Mistral if keys.is_null("sliding_window") => None,
             Family::Mistral => Some(length.unwrap_or(4096)),
-            Family::Qwen2 if !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window") => None,
-            Family::Qwen2 => Some(length.unwrap_or(4096)),
+            _ if !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window") => None,
+            _ => Some(length.unwrap_or(4096)),
         };
-        let first = if family == Family::Qwen2 { keys.count("max_window_layers", 28)? } else { 0 };
+        let first = if family.mixes() { keys.count("max_window_layers", 28)? } else { 0 };
         let slides: Vec<bool> = match kinds {
             Some(kinds) => {
                 if kinds.len() != layers || kinds.iter().any(|k| !["full_attention", "sliding_attention"].contains(k)) {
@@ -87,10 +98,10 @@ impl Windows {
             None => (0..layers).map(|i| length.is_some() && i >= first).collect(),
         };
         let uniform = slides.iter().all(|&slide| slide == length.is_some());
-        if slides.contains(&true) && length.is_none() || family != Family::Qwen2 && !uniform {
+        if slides.contains(&true) && length.is_none() || !family.mixes() && !uniform {
             return Err(keys.error("layer_types", "says another thing about the windows than sliding_window"));
         }
-        Ok(Self { length, layers: slides, mixed: family == Family::Qwen2 })
+        Ok(Self { length, layers: slides, mixed: family.mixes() })
     }
 
     /// Of a layer.
@@ -121,9 +132,9 @@ impl Config {
         let (inner, positions, key_heads) = match family {
             Family::Llama => (11_008, 2048, None),
             Family::Mistral => (14_336, 131_072, Some(8)),
-            Family::Qwen2 => (22_016, 32_768, Some(32)),
+            Family::Qwen2 | Family::Qwen3 => (22_016, 32_768, Some(32)),
         };
-        let vocabulary = if family == Family::Qwen2 { 151_936 } else { 32_000 };
+        let vocabulary = if family.mixes() { 151_936 } else { 32_000 };
         let (width, heads) = (keys.size("hidden_size", 4096)?, keys.size("num_attention_heads", 32)?);
         let key_heads = match keys.optional_size("num_key_value_heads")? {
             Some(n) => n,
@@ -131,13 +142,14 @@ impl Config {
             None if keys.is_null("num_key_value_heads") => heads,
             None => key_heads.unwrap_or(heads),
         };
-        let head = keys.optional_size("head_dim")?;
+        let head = keys.optional_size("head_dim")?.or((family == Family::Qwen3).then_some(128));
         let layers = keys.size("num_hidden_layers", 32)?;
-        let attention_bias = family == Family::Llama && keys.flag("attention_bias", false)?;
+        let attention_bias = [Family::Llama, Family::Qwen3].contains(&family) && keys.flag("attention_bias", false)?;
         let mlp_bias = family == Family::Llama && keys.flag("mlp_bias", false)?;
+        let positions = keys.size("max_position_embeddings", positions)?;
         let config = Self {
             vocabulary: keys.size("vocab_size", vocabulary)?,
-            positions: keys.size("max_position_embeddings", positions)?,
+            positions,
             width,
             inner: keys.size("intermediate_size", inner)?,
             layers,
@@ -148,7 +160,8 @@ impl Config {
             attention_dropout: keys.probability("attention_dropout", 0.0)?,
             eps: keys.number("rms_norm_eps", 1e-6)?,
             bias: [attention_bias || family == Family::Qwen2, attention_bias, mlp_bias],
-            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0)?,
+            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0, positions)?,
+            head_norms: family == Family::Qwen3,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
             windows: Windows::read(keys, family, layers)?,
@@ -194,7 +207,7 @@ impl Config {
         let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self, i))?;
         let last = 1 + self.layers;
-        let norm = Norm::new(&body(last).at("norm"), self)?;
+        let norm = Norm::new(&body(last).at("norm"), self.width, self.eps)?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
             || {
@@ -260,9 +273,9 @@ struct Norm {
 }
 
 impl Norm {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let weight = init.parameter("weight", &[c.width], Fill::Constant(1.0))?;
-        Ok(Self { scope: init.scope(), weight, eps: c.eps })
+    fn new(init: &Init, width: usize, eps: f64) -> Result<Self> {
+        let weight = init.parameter("weight", &[width], Fill::Constant(1.0))?;
+        Ok(Self { scope: init.scope(), weight, eps })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -292,6 +305,8 @@ struct Layer {
     k_proj: Linear,
     v_proj: Linear,
     o_proj: Linear,
+    q_norm: Option<Norm>,
+    k_norm: Option<Norm>,
     gate_proj: Linear,
     up_proj: Linear,
     down_proj: Linear,
@@ -303,6 +318,8 @@ impl Layer {
     fn new(init: &Init, c: &Config, number: usize) -> Result<Self> {
         let (attn, mlp) = (init.at("self_attn"), init.at("mlp"));
         let linear = |init: Init, inputs, outputs, bias| Linear::with_fill(&init, inputs, outputs, bias, SMALL);
+        let norm = |init: Init, width| Norm::new(&init, width, c.eps);
+        let head_norm = |name| if c.head_norms { norm(attn.at(name), c.head).map(Some) } else { Ok(None) };
         let [qkv, out, fed] = c.bias;
         Ok(Self {
             scope: init.scope(),
@@ -312,20 +329,27 @@ impl Layer {
             k_proj: linear(attn.at("k_proj"), c.width, c.key_heads * c.head, qkv)?,
             v_proj: linear(attn.at("v_proj"), c.width, c.key_heads * c.head, qkv)?,
             o_proj: linear(attn.at("o_proj"), c.heads * c.head, c.width, out)?,
+            q_norm: head_norm("q_norm")?,
+            k_norm: head_norm("k_norm")?,
             gate_proj: linear(mlp.at("gate_proj"), c.width, c.inner, fed)?,
             up_proj: linear(mlp.at("up_proj"), c.width, c.inner, fed)?,
             down_proj: linear(mlp.at("down_proj"), c.inner, c.width, fed)?,
-            input_layernorm: Norm::new(&init.at("input_layernorm"), c)?,
-            post_attention_layernorm: Norm::new(&init.at("post_attention_layernorm"), c)?,
+            input_layernorm: norm(init.at("input_layernorm"), c.width)?,
+            post_attention_layernorm: norm(init.at("post_attention_layernorm"), c.width)?,
         })
     }
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, _] = attention::sizes(hidden)?;
-        let heads = |projection: &Linear, heads: usize| attention::heads(&projection.forward(hidden)?, heads);
-        let (q, k, v) =
-            (heads(&self.q_proj, c.heads)?, heads(&self.k_proj, c.key_heads)?, heads(&self.v_proj, c.key_heads)?);
+        let heads = |projection: &Linear, norm: &Option<Norm>, heads: usize| {
+            let projected = ops::view(&projection.forward(hidden)?, &[batch, time, heads, c.head])?;
+            let normed = norm.as_ref().map(|norm| norm.forward(&projected)).transpose()?;
+            ops::transpose(normed.as_ref().unwrap_or(&projected), 1, 2)
+        };
+        let q = heads(&self.q_proj, &self.q_norm, c.heads)?;
+        let k = heads(&self.k_proj, &self.k_norm, c.key_heads)?;
+        let v = heads(&self.v_proj, &None, c.key_heads)?;
         let (q, k) = turned(q, k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {

@@ -86,7 +86,7 @@ enum Kind {
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "vit"];
+pub const MODEL_TYPES: [&str; 9] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "qwen3", "vit"];
 
 /// Reads a `config.json`.
 ///
@@ -125,6 +125,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
         "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
         "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
+        "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
         "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {

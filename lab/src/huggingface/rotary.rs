@@ -2,7 +2,7 @@
 
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::Init;
-use memcore::{Array, DType, Result, Tensor, context, ops};
+use memcore::{Array, DType, Device, Result, Tensor, context, ops};
 use serde_json::Value;
 
 use super::keys::Keys;
@@ -17,16 +17,41 @@ pub(super) struct Rope {
     scaling: Scaling,
 }
 
-/// How frequencies are changed for longer contexts. These change values, not memory.
+/// How frequencies are changed for longer contexts.
 #[derive(Clone, Debug)]
 enum Scaling {
     None,
-    Linear { factor: f64 },
-    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
+    Linear {
+        factor: f64,
+    },
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
+    Yarn(Yarn),
+    /// `dynamic`: for sequences that are longer than the positions, which are not read here; only that the library looks is left.
+    Dynamic,
+}
+
+/// `yarn`: between `low` and `high` rotations within the original positions, frequencies go over from divided to unchanged ones.
+#[derive(Clone, Debug)]
+struct Yarn {
+    factor: f64,
+    /// Rotations above which a frequency stays, and below which it is divided.
+    fast: f64,
+    slow: f64,
+    /// Positions that the network was made for at first.
+    original: f64,
+    /// Whether the bounds are pairs of elements, not fractions of them.
+    truncate: bool,
+    /// What cosines and sines are multiplied with.
+    attention: f64,
 }
 
 impl Rope {
-    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share` of a head is turned unless said.
+    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`, of a network with so many `positions`; `share` of a head is turned unless said.
     ///
     /// # Errors
     /// A kind that takes other memory, or whose values are not known here.
@@ -35,6 +60,7 @@ impl Rope {
         theta_key: &'static str,
         share_key: &'static str,
         share: f64,
+        positions: usize,
     ) -> error::Result<Self> {
         let theta = keys.number(theta_key, 10_000.0)?;
         let share = keys.number(share_key, share)?;
@@ -45,50 +71,121 @@ impl Rope {
             (None, None) => ("rope_parameters", &nothing),
         };
         let number = |name: &str| given.get(name).and_then(Value::as_f64);
-        let need = |name: &str| number(name).ok_or_else(|| keys.error(key, format!("needs the number {name}")));
-        let kind = given.get("rope_type").or_else(|| given.get("type")).and_then(Value::as_str).unwrap_or("default");
-        let scaling = match kind {
-            "default" => Scaling::None,
-            "linear" => Scaling::Linear { factor: need("factor")? },
-            "llama3" => Scaling::Llama3 {
-                factor: need("factor")?,
-                low: need("low_freq_factor")?,
-                high: need("high_freq_factor")?,
-                original: need("original_max_position_embeddings")?,
-            },
-            other => {
-                let problem = format!("rope type {other:?} is not represented; known: default, linear, llama3");
-                return Err(keys.error(key, problem));
-            }
-        };
+        // A key of its own has precedence.
+        let outside = keys.optional_size("original_max_position_embeddings")?.map(|n| n as f64);
+        let original = outside.or_else(|| number("original_max_position_embeddings")).unwrap_or(positions as f64);
         Ok(Self {
             theta: number("rope_theta").unwrap_or(theta),
             share: number("partial_rotary_factor").unwrap_or(share),
-            scaling,
+            scaling: Scaling::read(keys, key, given, original)?,
         })
+    }
+
+    /// Whether the library looks for the longest position in each forward pass.
+    fn is_dynamic(&self) -> bool {
+        matches!(self.scaling, Scaling::Dynamic)
+    }
+
+    /// What cosines and sines are multiplied with.
+    fn attention(&self) -> f64 {
+        match &self.scaling {
+            Scaling::Yarn(yarn) => yarn.attention,
+            _ => 1.0,
+        }
     }
 
     /// Radians per position of each pair of `turned` elements.
     fn frequencies(&self, turned: usize) -> Vec<f32> {
-        (0..turned.div_ceil(2)).map(|i| self.scaled(self.theta.powf(-2.0 * i as f64 / turned as f64)) as f32).collect()
+        let plain = |i: usize| self.theta.powf(-2.0 * i as f64 / turned as f64);
+        let scaled = |i: usize| match &self.scaling {
+            Scaling::None | Scaling::Dynamic => plain(i),
+            Scaling::Linear { factor } => plain(i) / factor,
+            Scaling::Llama3 { factor, low, high, original } => llama3(plain(i), [*factor, *low, *high, *original]),
+            Scaling::Yarn(yarn) => plain(i) * yarn.share_of(i, turned, self.theta),
+        };
+        (0..turned.div_ceil(2)).map(|i| scaled(i) as f32).collect()
+    }
+}
+
+impl Scaling {
+    /// From the object `given` under `key`, for a network made for `original` positions at first.
+    ///
+    /// # Errors
+    /// As [`Rope::read`].
+    fn read(keys: &Keys<'_>, key: &str, given: &Value, original: f64) -> error::Result<Self> {
+        let number = |name: &str| given.get(name).and_then(Value::as_f64);
+        let need = |name: &str| number(name).ok_or_else(|| keys.error(key, format!("needs the number {name}")));
+        let kind = given.get("rope_type").or_else(|| given.get("type")).and_then(Value::as_str).unwrap_or("default");
+        Ok(match kind {
+            "default" => Self::None,
+            "linear" => Self::Linear { factor: need("factor")? },
+            "llama3" => Self::Llama3 {
+                factor: need("factor")?,
+                low: need("low_freq_factor")?,
+                high: need("high_freq_factor")?,
+                original,
+            },
+            "yarn" => Self::Yarn(Yarn::read(need("factor")?, given, original)),
+            "dynamic" => {
+                need("factor")?;
+                Self::Dynamic
+            }
+            other => {
+                let known = "default, dynamic, linear, llama3, yarn";
+                return Err(keys.error(key, format!("rope type {other:?} is not represented; known: {known}")));
+            }
+        })
+    }
+}
+
+/// A frequency by the rule of Llama 3.
+fn llama3(frequency: f64, [factor, low, high, original]: [f64; 4]) -> f64 {
+    let wavelength = std::f64::consts::TAU / frequency;
+    if wavelength < original / high {
+        frequency
+    } else if wavelength > original / low {
+        frequency / factor
+    } else {
+        let smooth = (original / wavelength - low) / (high - low);
+        (1.0 - smooth) * frequency / factor + smooth * frequency
+    }
+}
+
+impl Yarn {
+    fn read(factor: f64, given: &Value, original: f64) -> Self {
+        // As the library: 0 is as absent.
+        let number = |name: &str| given.get(name).and_then(Value::as_f64);
+        let some = |name: &str| number(name).filter(|&n| n != 0.0);
+        let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
+        let usual = match (some("mscale"), some("mscale_all_dim")) {
+            (Some(above), Some(below)) => scale(above) / scale(below),
+            _ => scale(1.0),
+        };
+        Self {
+            factor,
+            fast: some("beta_fast").unwrap_or(32.0),
+            slow: some("beta_slow").unwrap_or(1.0),
+            original,
+            truncate: given.get("truncate").and_then(Value::as_bool).unwrap_or(true),
+            attention: number("attention_factor").unwrap_or(usual),
+        }
     }
 
-    fn scaled(&self, frequency: f64) -> f64 {
-        match self.scaling {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 { factor, low, high, original } => {
-                let wavelength = std::f64::consts::TAU / frequency;
-                if wavelength < original / high {
-                    frequency
-                } else if wavelength > original / low {
-                    frequency / factor
-                } else {
-                    let smooth = (original / wavelength - low) / (high - low);
-                    (1.0 - smooth) * frequency / factor + smooth * frequency
-                }
-            }
+    /// What becomes of the frequency of pair `i` of `turned` elements: from 1 for fast ones to 1/factor for slow ones.
+    fn share_of(&self, i: usize, turned: usize, theta: f64) -> f64 {
+        let pair_with = |rotations: f64| {
+            turned as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
+        };
+        let (mut low, mut high) = (pair_with(self.fast), pair_with(self.slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
         }
+        (low, high) = (low.max(0.0), high.min(turned as f64 - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let divided = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+        divided / self.factor + (1.0 - divided)
     }
 }
 
@@ -97,6 +194,8 @@ pub(super) struct RotaryEmbedding {
     scope: ScopeId,
     frequencies: Array,
     _original: Array,
+    attention: f64,
+    dynamic: bool,
 }
 
 impl RotaryEmbedding {
@@ -113,7 +212,9 @@ impl RotaryEmbedding {
             }
             Ok::<_, memcore::Error>(array)
         };
-        Ok(Self { scope: init.scope(), frequencies: buffer()?, _original: buffer()? })
+        let (frequencies, original) = (buffer()?, buffer()?);
+        let (attention, dynamic) = (rope.attention(), rope.is_dynamic());
+        Ok(Self { scope: init.scope(), frequencies, _original: original, attention, dynamic })
     }
 
     /// Cosines and sines for positions `[1, time]`, `[1, time, turned]` each in `dtype`.
@@ -122,6 +223,9 @@ impl RotaryEmbedding {
     /// Those of the device.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
         let _scope = context::scope(self.scope);
+        if self.dynamic {
+            look_for_growth(positions.device())?;
+        }
         let angles = {
             let positions = ops::cast(&ops::unsqueeze(positions, 2)?, DType::F32)?;
             let frequencies = Tensor::from_array(self.frequencies.view(&[1, 1, self.frequencies.numel()])?);
@@ -130,11 +234,25 @@ impl RotaryEmbedding {
         let both = ops::cat(&[&angles, &angles], 2)?;
         let scaled = |function: fn(&Tensor) -> Result<Tensor>| {
             let raw = function(&both)?;
-            ops::mul_scalar(&raw, 1.0)
+            ops::mul_scalar(&raw, self.attention)
         };
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
         Ok((ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?))
     }
+}
+
+/// `seq_len = torch.max(position_ids) + 1`, then whether that is more than the frequencies are for, and whether fewer: no, and it does not matter.
+///
+/// # Errors
+/// Those of the device.
+fn look_for_growth(device: &Device) -> Result<()> {
+    let _length = {
+        let _most = Array::empty(device, &[], DType::I64)?;
+        Array::empty(device, &[], DType::I64)?
+    };
+    Array::empty(device, &[], DType::Bool)?;
+    Array::empty(device, &[], DType::Bool)?;
+    Ok(())
 }
 
 /// `x` `[b, h, t, d]` turned: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.

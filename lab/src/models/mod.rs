@@ -1,8 +1,10 @@
 //! What one can train: small files that read whole, one per network, and one list of all.
 
+mod densenet;
 mod gpt;
 mod keeping;
 mod mlp;
+mod mobilenet;
 mod pieces;
 mod recompute;
 mod resnet;
@@ -208,6 +210,8 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("resnet34", resnet::resnet34),
     ("resnet50", resnet::resnet50),
     ("vgg16", vgg::vgg16),
+    ("mobilenet_v2", mobilenet::mobilenet_v2),
+    ("densenet121", densenet::densenet121),
     ("seq2seq-attention", seq2seq::seq2seq_attention),
 ];
 
