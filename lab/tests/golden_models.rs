@@ -61,6 +61,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         attention: if o["attn_implementation"] == "eager" { Attention::Eager } else { Attention::Sdpa },
         checkpoint: o["gradient_checkpointing"] == true,
         attention_mask: o["attention_mask"] == true,
+        built_on_device: o["init"] == "cuda",
     };
     let model = parse("config.json", &config.to_string(), &options).unwrap();
     assert_eq!(model.warnings, Vec::<String>::new());

@@ -109,6 +109,7 @@ impl ModelArgs {
             },
             checkpoint: self.checkpoint == Some(Recompute::Blocks),
             attention_mask: false,
+            built_on_device: false,
         }
     }
 

@@ -54,7 +54,7 @@ impl Config {
             eps: keys.number("layer_norm_eps", 1e-5)?,
             parallel_residual: keys.flag("use_parallel_residual", true)?,
             attention_bias: keys.flag("attention_bias", true)?,
-            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25, positions)?,
+            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25, positions, options)?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
             options: options.clone(),
@@ -90,7 +90,8 @@ impl Config {
             || Guide::decoder(&self.options, self.use_cache, true),
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
         )?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, self.width, self.vocabulary)?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, sizes, &self.options)?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.hidden_dropout)?;
         Ok(Parts {
             front: Box::new(Embeddings { embed_in, emb_dropout }),

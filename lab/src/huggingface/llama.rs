@@ -160,7 +160,7 @@ impl Config {
             attention_dropout: keys.probability("attention_dropout", 0.0)?,
             eps: keys.number("rms_norm_eps", 1e-6)?,
             bias: [attention_bias || family == Family::Qwen2, attention_bias, mlp_bias],
-            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0, positions)?,
+            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0, positions, options)?,
             head_norms: family == Family::Qwen3,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
@@ -216,7 +216,8 @@ impl Config {
             },
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, self.width, self.vocabulary)?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, sizes, &self.options)?;
         Ok(Parts {
             front: Box::new(Embeddings(embed_tokens)),
             blocks,

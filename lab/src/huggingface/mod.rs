@@ -54,6 +54,8 @@ pub struct Options {
     pub checkpoint: bool,
     /// Whether batches come with an `attention_mask` (of ones).
     pub attention_mask: bool,
+    /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
+    pub built_on_device: bool,
 }
 
 /// The sizes that one line about a network says.

@@ -5,6 +5,7 @@ use memcore::nn::Init;
 use memcore::{Array, DType, Device, Result, Tensor, context, ops};
 use serde_json::Value;
 
+use super::Options;
 use super::keys::Keys;
 use crate::error;
 
@@ -15,6 +16,8 @@ pub(super) struct Rope {
     /// Share of each head that is turned.
     pub(super) share: f64,
     scaling: Scaling,
+    /// Whether the module is made on the device itself.
+    built_there: bool,
 }
 
 /// How frequencies are changed for longer contexts.
@@ -61,6 +64,7 @@ impl Rope {
         share_key: &'static str,
         share: f64,
         positions: usize,
+        options: &Options,
     ) -> error::Result<Self> {
         let theta = keys.number(theta_key, 10_000.0)?;
         let share = keys.number(share_key, share)?;
@@ -74,10 +78,18 @@ impl Rope {
         // A key of its own has precedence.
         let outside = keys.optional_size("original_max_position_embeddings")?.map(|n| n as f64);
         let original = outside.or_else(|| number("original_max_position_embeddings")).unwrap_or(positions as f64);
+        let scaling = Scaling::read(keys, key, given, original)?;
+        let built_there = options.built_on_device;
+        if built_there && !matches!(scaling, Scaling::None) {
+            return Err(
+                keys.error(key, "frequencies for longer contexts that are made on the device are not represented")
+            );
+        }
         Ok(Self {
             theta: number("rope_theta").unwrap_or(theta),
             share: number("partial_rotary_factor").unwrap_or(share),
-            scaling: Scaling::read(keys, key, given, original)?,
+            scaling,
+            built_there,
         })
     }
 
@@ -212,7 +224,10 @@ impl RotaryEmbedding {
             }
             Ok::<_, memcore::Error>(array)
         };
-        let (frequencies, original) = (buffer()?, buffer()?);
+        let _temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
+        let frequencies = buffer()?;
+        drop(_temporaries);
+        let original = buffer()?;
         let (attention, dynamic) = (rope.attention(), rope.is_dynamic());
         Ok(Self { scope: init.scope(), frequencies, _original: original, attention, dynamic })
     }
@@ -239,6 +254,26 @@ impl RotaryEmbedding {
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
         Ok((ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?))
     }
+}
+
+/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the power and its reciprocal.
+///
+/// # Errors
+/// Those of the device.
+fn temporaries(device: &Device, turned: usize) -> Result<[Array; 2]> {
+    let floats = || Array::empty(device, &[turned.div_ceil(2)], DType::F32);
+    let power = {
+        let share = {
+            let _range = floats()?;
+            floats()?
+        };
+        let power = floats()?;
+        // The base, as a scalar on the device.
+        let _base = Array::empty(device, &[], DType::F64)?;
+        drop(share);
+        power
+    };
+    Ok([power, floats()?])
 }
 
 /// `seq_len = torch.max(position_ids) + 1`, then whether that is more than the frequencies are for, and whether fewer: no, and it does not matter.
