@@ -184,15 +184,27 @@ impl Head {
 
     fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
         let transform = init.at("transform");
-        Ok(Self {
-            scope: init.scope(),
-            activation: c.activation,
-            dense: Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?,
-            norm: LayerNorm::new(&transform.at("LayerNorm"), c.width, c.eps)?,
-            decoder: init.shared(table)?,
-            bias: init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?,
-        })
+        let dense = Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?;
+        let norm = LayerNorm::new(&transform.at("LayerNorm"), c.width, c.eps)?;
+        let decoder = init.shared(table)?;
+        let untied = if c.options.built_on_device { Some(untied_bias(init, c)?) } else { None };
+        let bias = init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
+        drop(untied);
+        Ok(Self { scope: init.scope(), activation: c.activation, dense, norm, decoder, bias })
     }
+}
+
+/// Made on the device, the output layer has weights and a bias of its own until they are tied, and tying pads either bias by nothing, which copies
+/// it: what is there when the last copy, which stays, is made.
+fn untied_bias(init: &Init, c: &Config) -> Result<Array> {
+    let array = |dims: &[usize]| Array::empty(init.device(), dims, init.dtype());
+    let weight = array(&[c.vocabulary, c.width])?;
+    let layers = array(&[c.vocabulary])?;
+    let own = array(&[c.vocabulary])?;
+    drop(weight);
+    let _padded = array(&[c.vocabulary])?;
+    drop(layers);
+    Ok(own)
 }
 
 impl Back for Head {

@@ -10,7 +10,7 @@ use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
-use super::rotary::{self, Rope, RotaryEmbedding};
+use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -54,7 +54,17 @@ impl Config {
             eps: keys.number("layer_norm_eps", 1e-5)?,
             parallel_residual: keys.flag("use_parallel_residual", true)?,
             attention_bias: keys.flag("attention_bias", true)?,
-            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25, positions, options)?,
+            rope: Rope::read(
+                keys,
+                RopeKeys {
+                    theta: "rotary_emb_base",
+                    share: "rotary_pct",
+                    usual_share: 0.25,
+                    positions,
+                    original: None,
+                },
+                options,
+            )?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
             options: options.clone(),
@@ -63,6 +73,7 @@ impl Config {
         keys.get("is_decoder");
         keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        config.rope.check(keys, config.turned())?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }

@@ -17,10 +17,14 @@ mod llama;
 mod mask;
 mod network;
 mod opt;
+mod phi3;
 mod pieces;
+mod rms;
 mod rotary;
+mod scaling;
 mod trainer;
 mod vit;
+mod windows;
 
 use std::path::Path;
 
@@ -84,11 +88,13 @@ enum Kind {
     GptNeox(gpt_neox::Config),
     Llama(llama::Config),
     Opt(opt::Config),
+    Phi3(phi3::Config),
     Vit(vit::Config),
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 9] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "qwen3", "vit"];
+pub const MODEL_TYPES: [&str; 11] =
+    ["bert", "gemma", "gpt2", "gpt_neox", "llama", "mistral", "opt", "phi3", "qwen2", "qwen3", "vit"];
 
 /// Reads a `config.json`.
 ///
@@ -124,11 +130,13 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
         "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
         "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
+        "gemma" => Kind::Llama(llama::Config::read(&keys, llama::Family::Gemma, options)?),
         "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
         "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
         "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
         "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
+        "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
         "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {
             let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
@@ -151,6 +159,7 @@ impl Pretrained {
             Kind::GptNeox(config) => config.sizes(),
             Kind::Llama(config) => config.sizes(),
             Kind::Opt(config) => config.sizes(),
+            Kind::Phi3(config) => config.sizes(),
             Kind::Vit(config) => config.sizes(),
         }
     }
@@ -168,6 +177,7 @@ impl Pretrained {
             Kind::GptNeox(config) => config.parts(at),
             Kind::Llama(config) => config.parts(at),
             Kind::Opt(config) => config.parts(at),
+            Kind::Phi3(config) => config.parts(at),
             Kind::Vit(config) => config.parts(at),
         }
     }
@@ -230,6 +240,7 @@ impl Architecture for Pretrained {
         }
         let (head, masked) = match &self.kind {
             Kind::Llama(config) => config.head_and_mask(),
+            Kind::Phi3(config) => config.head_and_mask(),
             _ => (self.sizes().width / self.sizes().heads, false),
         };
         if head <= 128 && (!masked || head.is_multiple_of(8)) || head <= 256 && !masked {
@@ -259,6 +270,7 @@ impl Architecture for Pretrained {
             Kind::GptNeox(config) => config.tied(),
             Kind::Llama(config) => config.tied(),
             Kind::Opt(config) => config.tied(),
+            Kind::Phi3(config) => config.tied(),
             Kind::Vit(_) => false,
         }
     }
@@ -267,7 +279,7 @@ impl Architecture for Pretrained {
         match &self.kind {
             Kind::Bert(_) => bert::optimizer_order(parameters),
             Kind::Vit(_) => vit::optimizer_order(parameters),
-            Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) => parameters,
+            Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) | Kind::Phi3(_) => parameters,
         }
     }
 }

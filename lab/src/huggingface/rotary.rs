@@ -1,5 +1,7 @@
 //! Rotary position embedding, written out as the library does.
 
+use std::sync::{Mutex, PoisonError};
+
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::Init;
 use memcore::{Array, DType, Device, Result, Tensor, context, ops};
@@ -7,6 +9,7 @@ use serde_json::Value;
 
 use super::Options;
 use super::keys::Keys;
+use super::scaling::{Positions, Scaling};
 use crate::error;
 
 /// Which angles.
@@ -20,54 +23,26 @@ pub(super) struct Rope {
     built_there: bool,
 }
 
-/// How frequencies are changed for longer contexts.
-#[derive(Clone, Debug)]
-enum Scaling {
-    None,
-    Linear {
-        factor: f64,
-    },
-    Llama3 {
-        factor: f64,
-        low: f64,
-        high: f64,
-        original: f64,
-    },
-    Yarn(Yarn),
-    /// `dynamic`: for sequences that are longer than the positions, which are not read here; only that the library looks is left.
-    Dynamic,
-}
-
-/// `yarn`: between `low` and `high` rotations within the original positions, frequencies go over from divided to unchanged ones.
-#[derive(Clone, Debug)]
-struct Yarn {
-    factor: f64,
-    /// Rotations above which a frequency stays, and below which it is divided.
-    fast: f64,
-    slow: f64,
-    /// Positions that the network was made for at first.
-    original: f64,
-    /// Whether the bounds are pairs of elements, not fractions of them.
-    truncate: bool,
-    /// What cosines and sines are multiplied with.
-    attention: f64,
+/// How a model's configuration calls things, and what stands for what it does not say.
+pub(super) struct RopeKeys {
+    pub(super) theta: &'static str,
+    pub(super) share: &'static str,
+    /// Share of each head that is turned.
+    pub(super) usual_share: f64,
+    /// Positions.
+    pub(super) positions: usize,
+    /// Positions at first, where the model has a key of its own for them.
+    pub(super) original: Option<usize>,
 }
 
 impl Rope {
-    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`, of a network with so many `positions`; `share` of a head is turned unless said.
+    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`.
     ///
     /// # Errors
-    /// A kind that takes other memory, or whose values are not known here.
-    pub(super) fn read(
-        keys: &Keys<'_>,
-        theta_key: &'static str,
-        share_key: &'static str,
-        share: f64,
-        positions: usize,
-        options: &Options,
-    ) -> error::Result<Self> {
-        let theta = keys.number(theta_key, 10_000.0)?;
-        let share = keys.number(share_key, share)?;
+    /// As [`Scaling::read`].
+    pub(super) fn read(keys: &Keys<'_>, names: RopeKeys, options: &Options) -> error::Result<Self> {
+        let theta = keys.number(names.theta, 10_000.0)?;
+        let share = keys.number(names.share, names.usual_share)?;
         let nothing = Value::Object(serde_json::Map::new());
         let (key, given) = match (keys.get("rope_parameters"), keys.get("rope_scaling")) {
             (Some(given), _) => ("rope_parameters", given),
@@ -76,9 +51,10 @@ impl Rope {
         };
         let number = |name: &str| given.get(name).and_then(Value::as_f64);
         // A key of its own has precedence.
-        let outside = keys.optional_size("original_max_position_embeddings")?.map(|n| n as f64);
-        let original = outside.or_else(|| number("original_max_position_embeddings")).unwrap_or(positions as f64);
-        let scaling = Scaling::read(keys, key, given, original)?;
+        let outside = keys.optional_size("original_max_position_embeddings")?.or(names.original);
+        let inside = given.get("original_max_position_embeddings").and_then(Value::as_u64).map(|n| n as usize);
+        let original = outside.or(inside).unwrap_or(names.positions);
+        let scaling = Scaling::read(keys, key, given, Positions { now: names.positions, original })?;
         let built_there = options.built_on_device;
         if built_there && !matches!(scaling, Scaling::None) {
             return Err(
@@ -93,121 +69,22 @@ impl Rope {
         })
     }
 
-    /// Whether the library looks for the longest position in each forward pass.
-    fn is_dynamic(&self) -> bool {
-        matches!(self.scaling, Scaling::Dynamic)
-    }
-
-    /// What cosines and sines are multiplied with.
-    fn attention(&self) -> f64 {
-        match &self.scaling {
-            Scaling::Yarn(yarn) => yarn.attention,
-            _ => 1.0,
-        }
-    }
-
-    /// Radians per position of each pair of `turned` elements.
-    fn frequencies(&self, turned: usize) -> Vec<f32> {
-        let plain = |i: usize| self.theta.powf(-2.0 * i as f64 / turned as f64);
-        let scaled = |i: usize| match &self.scaling {
-            Scaling::None | Scaling::Dynamic => plain(i),
-            Scaling::Linear { factor } => plain(i) / factor,
-            Scaling::Llama3 { factor, low, high, original } => llama3(plain(i), [*factor, *low, *high, *original]),
-            Scaling::Yarn(yarn) => plain(i) * yarn.share_of(i, turned, self.theta),
-        };
-        (0..turned.div_ceil(2)).map(|i| scaled(i) as f32).collect()
-    }
-}
-
-impl Scaling {
-    /// From the object `given` under `key`, for a network made for `original` positions at first.
-    ///
     /// # Errors
-    /// As [`Rope::read`].
-    fn read(keys: &Keys<'_>, key: &str, given: &Value, original: f64) -> error::Result<Self> {
-        let number = |name: &str| given.get(name).and_then(Value::as_f64);
-        let need = |name: &str| number(name).ok_or_else(|| keys.error(key, format!("needs the number {name}")));
-        let kind = given.get("rope_type").or_else(|| given.get("type")).and_then(Value::as_str).unwrap_or("default");
-        Ok(match kind {
-            "default" => Self::None,
-            "linear" => Self::Linear { factor: need("factor")? },
-            "llama3" => Self::Llama3 {
-                factor: need("factor")?,
-                low: need("low_freq_factor")?,
-                high: need("high_freq_factor")?,
-                original,
-            },
-            "yarn" => Self::Yarn(Yarn::read(need("factor")?, given, original)),
-            "dynamic" => {
-                need("factor")?;
-                Self::Dynamic
-            }
-            other => {
-                let known = "default, dynamic, linear, llama3, yarn";
-                return Err(keys.error(key, format!("rope type {other:?} is not represented; known: {known}")));
-            }
-        })
-    }
-}
-
-/// A frequency by the rule of Llama 3.
-fn llama3(frequency: f64, [factor, low, high, original]: [f64; 4]) -> f64 {
-    let wavelength = std::f64::consts::TAU / frequency;
-    if wavelength < original / high {
-        frequency
-    } else if wavelength > original / low {
-        frequency / factor
-    } else {
-        let smooth = (original / wavelength - low) / (high - low);
-        (1.0 - smooth) * frequency / factor + smooth * frequency
-    }
-}
-
-impl Yarn {
-    fn read(factor: f64, given: &Value, original: f64) -> Self {
-        // As the library: 0 is as absent.
-        let number = |name: &str| given.get(name).and_then(Value::as_f64);
-        let some = |name: &str| number(name).filter(|&n| n != 0.0);
-        let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
-        let usual = match (some("mscale"), some("mscale_all_dim")) {
-            (Some(above), Some(below)) => scale(above) / scale(below),
-            _ => scale(1.0),
-        };
-        Self {
-            factor,
-            fast: some("beta_fast").unwrap_or(32.0),
-            slow: some("beta_slow").unwrap_or(1.0),
-            original,
-            truncate: given.get("truncate").and_then(Value::as_bool).unwrap_or(true),
-            attention: number("attention_factor").unwrap_or(usual),
-        }
-    }
-
-    /// What becomes of the frequency of pair `i` of `turned` elements: from 1 for fast ones to 1/factor for slow ones.
-    fn share_of(&self, i: usize, turned: usize, theta: f64) -> f64 {
-        let pair_with = |rotations: f64| {
-            turned as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
-        };
-        let (mut low, mut high) = (pair_with(self.fast), pair_with(self.slow));
-        if self.truncate {
-            (low, high) = (low.floor(), high.ceil());
-        }
-        (low, high) = (low.max(0.0), high.min(turned as f64 - 1.0));
-        if low == high {
-            high += 0.001;
-        }
-        let divided = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
-        divided / self.factor + (1.0 - divided)
+    /// As [`Scaling::check`].
+    pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
+        self.scaling.check(keys, turned)
     }
 }
 
 /// The module: two equal buffers of frequencies, one for each pair of turned elements, in f32.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
+    rope: Rope,
+    turned: usize,
     frequencies: Array,
-    _original: Array,
-    attention: f64,
-    dynamic: bool,
+    original: Array,
+    /// The frequencies of long sequences, where there are some: made by the first forward pass.
+    long: Mutex<Option<Array>>,
 }
 
 impl RotaryEmbedding {
@@ -220,16 +97,16 @@ impl RotaryEmbedding {
         let buffer = || {
             let array = Array::empty_as(init.device(), &[turned.div_ceil(2)], DType::F32, Category::Buffer)?;
             if init.device().computes() {
-                array.write(&rope.frequencies(turned))?;
+                array.write(&rope.scaling.frequencies(rope.theta, turned, false))?;
             }
             Ok::<_, memcore::Error>(array)
         };
-        let _temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
+        let temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
         let frequencies = buffer()?;
-        drop(_temporaries);
+        drop(temporaries);
         let original = buffer()?;
-        let (attention, dynamic) = (rope.attention(), rope.is_dynamic());
-        Ok(Self { scope: init.scope(), frequencies, _original: original, attention, dynamic })
+        let (scope, rope) = (init.scope(), rope.clone());
+        Ok(Self { scope, rope, turned, frequencies, original, long: Mutex::default() })
     }
 
     /// Cosines and sines for positions `[1, time]`, `[1, time, turned]` each in `dtype`.
@@ -238,8 +115,10 @@ impl RotaryEmbedding {
     /// Those of the device.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
         let _scope = context::scope(self.scope);
-        if self.dynamic {
-            look_for_growth(positions.device())?;
+        match &self.rope.scaling {
+            Scaling::Dynamic => look_for_growth(positions.device())?,
+            Scaling::LongRope(rope) => self.choose(positions.numel() > rope.original)?,
+            _ => {}
         }
         let angles = {
             let positions = ops::cast(&ops::unsqueeze(positions, 2)?, DType::F32)?;
@@ -249,10 +128,59 @@ impl RotaryEmbedding {
         let both = ops::cat(&[&angles, &angles], 2)?;
         let scaled = |function: fn(&Tensor) -> Result<Tensor>| {
             let raw = function(&both)?;
-            ops::mul_scalar(&raw, self.attention)
+            ops::mul_scalar(&raw, self.rope.scaling.attention())
         };
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
         Ok((ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?))
+    }
+
+    /// `longrope_frequency_update`: the frequencies of this sequence, chosen on the device and copied over those there are.
+    fn choose(&self, is_long: bool) -> Result<()> {
+        let device = self.frequencies.device();
+        let _length = length(device)?;
+        let long = self.long_frequencies()?;
+        let chosen = {
+            let _is_longer = Array::empty(device, &[], DType::Bool)?;
+            self.original.empty_like()?
+        };
+        chosen.copy_(if is_long { &long } else { &self.original })?;
+        self.frequencies.copy_(&chosen)
+    }
+
+    /// The frequencies of long sequences, made when they are asked for first: `_compute_longrope_parameters`.
+    fn long_frequencies(&self) -> Result<Array> {
+        let mut slot = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(long) = &*slot {
+            return Ok(long.clone());
+        }
+        let device = self.frequencies.device();
+        let floats = || self.original.empty_like();
+        let _factors = floats()?;
+        let _shares = {
+            let whole = Array::empty(device, self.original.dims(), DType::I64)?;
+            let whole = {
+                let converted = floats()?;
+                drop(whole);
+                converted
+            };
+            let shares = floats()?;
+            drop(whole);
+            shares
+        };
+        let product = {
+            let _power = powers(device, self.original.numel())?;
+            floats()?
+        };
+        let long = {
+            let _reciprocal = floats()?;
+            floats()?
+        };
+        drop(product);
+        if device.computes() {
+            long.write(&self.rope.scaling.frequencies(self.rope.theta, self.turned, true))?;
+        }
+        *slot = Some(long.clone());
+        Ok(long)
     }
 }
 
@@ -267,24 +195,32 @@ fn temporaries(device: &Device, turned: usize) -> Result<[Array; 2]> {
             let _range = floats()?;
             floats()?
         };
-        let power = floats()?;
-        // The base, as a scalar on the device.
-        let _base = Array::empty(device, &[], DType::F64)?;
+        let power = powers(device, turned.div_ceil(2))?;
         drop(share);
         power
     };
     Ok([power, floats()?])
 }
 
-/// `seq_len = torch.max(position_ids) + 1`, then whether that is more than the frequencies are for, and whether fewer: no, and it does not matter.
+/// A number to the power of a tensor of `len` elements: the result, and meanwhile the number as a scalar on the device.
+fn powers(device: &Device, len: usize) -> Result<Array> {
+    let power = Array::empty(device, &[len], DType::F32)?;
+    Array::empty(device, &[], DType::F64)?;
+    Ok(power)
+}
+
+/// `seq_len = torch.max(position_ids) + 1`.
+fn length(device: &Device) -> Result<Array> {
+    let _most = Array::empty(device, &[], DType::I64)?;
+    Array::empty(device, &[], DType::I64)
+}
+
+/// `dynamic_frequency_update`: whether the sequence is longer than the frequencies are for, and whether shorter. Neither changes anything here.
 ///
 /// # Errors
 /// Those of the device.
 fn look_for_growth(device: &Device) -> Result<()> {
-    let _length = {
-        let _most = Array::empty(device, &[], DType::I64)?;
-        Array::empty(device, &[], DType::I64)?
-    };
+    let _length = length(device)?;
     Array::empty(device, &[], DType::Bool)?;
     Array::empty(device, &[], DType::Bool)?;
     Ok(())

@@ -370,14 +370,16 @@ fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolut
     }
     let [down, right] = geometry.stride;
     let fits = x.dtype() == DType::F16 && geometry.dilation == [1, 1] && (down == right || *h == 1) && *c >= 32;
-    let known = kh == kw && [1, 3, 5].contains(kw) && *w >= 7 && [1, 2].contains(&down);
-    let fast = match (n, kw) {
-        (1, 1) => *w <= 28,
-        (_, 1) => *n <= 16 && *c >= 128 && *w <= 7,
-        (1, _) => true,
+    let known = kh == kw && [1, 3, 5].contains(kw) && *w >= 7 && [1, 2].contains(&right);
+    let fast = match (right, n, kw) {
+        (1, ..) => true,
+        (_, 1, 1) => *w <= 28,
+        (_, 1, _) => true,
+        (_, _, 1) => *n <= 16 && *c >= 128 && *w <= 7,
         _ => *c >= 512 || *c >= 256 && *w >= 28,
     };
-    if fits && known && fast { of_profile } else { Convolution::Native }
+    let line = *h == 1 && right == 1;
+    if fits && (line || known && fast) { of_profile } else { Convolution::Native }
 }
 
 /// How PyTorch convolves without cuDNN.
