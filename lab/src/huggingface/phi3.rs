@@ -77,7 +77,8 @@ impl Config {
             options: options.clone(),
         };
         super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
-        if config.turned() == 0 || !config.turned().is_multiple_of(2) || config.turned() > config.head {
+        // An odd number of elements is turned with one more.
+        if config.turned() == 0 || config.turned().next_multiple_of(2) > config.head {
             let problem = format!("{} of {} elements turned is not represented", config.turned(), config.head);
             return Err(keys.error("partial_rotary_factor", problem));
         }
@@ -177,11 +178,12 @@ impl Layer {
         let c = &self.config;
         let [batch, time, _] = attention::sizes(hidden)?;
         let qkv = self.qkv_proj.forward(hidden)?;
-        let heads = |before: usize, heads: usize| {
-            attention::heads(&ops::narrow(&qkv, 2, before * c.head, heads * c.head)?, heads)
-        };
-        let (q, k) = (heads(0, c.heads)?, heads(c.heads, c.key_heads)?);
-        let v = heads(c.heads + c.key_heads, c.key_heads)?;
+        // All three are cut out before any is seen as heads: backward goes the other way.
+        let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.head, heads * c.head);
+        let (q, k) = (part(0, c.heads)?, part(c.heads, c.key_heads)?);
+        let v = part(c.heads + c.key_heads, c.key_heads)?;
+        let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.key_heads)?);
+        let v = attention::heads(&v, c.key_heads)?;
         let (q, k) = turned(&q, &k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {

@@ -116,8 +116,11 @@ impl Scaling {
     /// [`error::Error::Usage`] for another number of divisors than pairs of `turned` elements.
     pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
         match self {
-            Self::LongRope(rope) if [&rope.short, &rope.long].iter().any(|list| list.len() != turned.div_ceil(2)) => {
-                let problem = format!("short_factor and long_factor need {} numbers each", turned.div_ceil(2));
+            Self::LongRope(_) if !turned.is_multiple_of(2) => {
+                Err(keys.error("rope_scaling", format!("longrope for {turned} elements: the library fails")))
+            }
+            Self::LongRope(rope) if [&rope.short, &rope.long].iter().any(|list| list.len() != turned / 2) => {
+                let problem = format!("short_factor and long_factor need {} numbers each", turned / 2);
                 Err(keys.error("rope_scaling", problem))
             }
             _ => Ok(()),
