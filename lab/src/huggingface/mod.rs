@@ -8,6 +8,7 @@ mod attention;
 mod bert;
 mod blocks;
 mod cache;
+mod distilbert;
 mod gpt2;
 mod gpt_neox;
 mod guide;
@@ -84,6 +85,7 @@ pub struct Pretrained {
 
 enum Kind {
     Bert(bert::Config),
+    Distilbert(distilbert::Config),
     Gpt2(gpt2::Config),
     GptNeox(gpt_neox::Config),
     Llama(llama::Config),
@@ -93,8 +95,21 @@ enum Kind {
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 11] =
-    ["bert", "gemma", "gpt2", "gpt_neox", "llama", "mistral", "opt", "phi3", "qwen2", "qwen3", "vit"];
+pub const MODEL_TYPES: [&str; 13] = [
+    "bert",
+    "distilbert",
+    "gemma",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "opt",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "roberta",
+    "vit",
+];
 
 /// Reads a `config.json`.
 ///
@@ -127,7 +142,8 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
-        "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
+        "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, options)?),
+        "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
         "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
         "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
         "gemma" => Kind::Llama(llama::Config::read(&keys, llama::Family::Gemma, options)?),
@@ -155,6 +171,7 @@ impl Pretrained {
     fn sizes(&self) -> Sizes {
         match &self.kind {
             Kind::Bert(config) => config.sizes(),
+            Kind::Distilbert(config) => config.sizes(),
             Kind::Gpt2(config) => config.sizes(),
             Kind::GptNeox(config) => config.sizes(),
             Kind::Llama(config) => config.sizes(),
@@ -173,6 +190,7 @@ impl Pretrained {
     fn parts(&self, at: &Places<'_>) -> memcore::Result<Parts> {
         match &self.kind {
             Kind::Bert(config) => config.parts(at),
+            Kind::Distilbert(config) => config.parts(at),
             Kind::Gpt2(config) => config.parts(at),
             Kind::GptNeox(config) => config.parts(at),
             Kind::Llama(config) => config.parts(at),
@@ -213,7 +231,7 @@ impl Architecture for Pretrained {
         let s = self.sizes();
         let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
         let loss = match &self.kind {
-            Kind::Bert(_) => Loss::CrossEntropy { classes: vocabulary },
+            Kind::Bert(_) | Kind::Distilbert(_) => Loss::CrossEntropy { classes: vocabulary },
             _ => Loss::NextToken { classes: vocabulary },
         };
         Task { input: Input::Tokens { length, vocabulary }, loss }
@@ -266,6 +284,7 @@ impl Architecture for Pretrained {
     fn shares_ends(&self) -> bool {
         match &self.kind {
             Kind::Bert(config) => config.tied(),
+            Kind::Distilbert(config) => config.tied(),
             Kind::Gpt2(config) => config.tied(),
             Kind::GptNeox(config) => config.tied(),
             Kind::Llama(config) => config.tied(),
@@ -279,7 +298,9 @@ impl Architecture for Pretrained {
         match &self.kind {
             Kind::Bert(_) => bert::optimizer_order(parameters),
             Kind::Vit(_) => vit::optimizer_order(parameters),
-            Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) | Kind::Phi3(_) => parameters,
+            Kind::Distilbert(_) | Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) | Kind::Phi3(_) => {
+                parameters
+            }
         }
     }
 }
