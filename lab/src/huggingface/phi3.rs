@@ -77,6 +77,9 @@ impl Config {
             options: options.clone(),
         };
         super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
+        if !config.rope.is_default() && !config.rope.is_longrope() {
+            return Err(keys.error("rope_scaling", "this model knows default and longrope"));
+        }
         // An odd number of elements is turned with one more.
         if config.turned() == 0 || config.turned().next_multiple_of(2) > config.head {
             let problem = format!("{} of {} elements turned is not represented", config.turned(), config.head);

@@ -69,6 +69,16 @@ impl Rope {
         })
     }
 
+    /// Whether frequencies are as they are.
+    pub(super) fn is_default(&self) -> bool {
+        matches!(self.scaling, Scaling::None)
+    }
+
+    /// Whether they are divided by lists of numbers.
+    pub(super) fn is_longrope(&self) -> bool {
+        matches!(self.scaling, Scaling::LongRope(_))
+    }
+
     /// # Errors
     /// As [`Scaling::check`].
     pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {

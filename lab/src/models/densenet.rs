@@ -16,14 +16,14 @@ use crate::error::{Error, Result};
 /// Layers of each of the four blocks.
 const LAYERS: [usize; 4] = [6, 12, 24, 16];
 
-/// Channels that a layer gives, and channels before the first block.
-const GROWTH: usize = 32;
-const FIRST: usize = 64;
-
 /// Channels inside a layer, in channels that it gives.
 const BOTTLENECK: usize = 4;
 
 struct DenseNet {
+    /// Channels before the first block.
+    width: usize,
+    /// Channels that a layer gives.
+    growth: usize,
     task: Task,
     classes: usize,
     dropout: f64,
@@ -33,7 +33,7 @@ struct DenseNet {
 
 /// 8.0 million parameters.
 pub(super) fn densenet121(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
-    options.only("densenet121", &["image", "classes", "dropout", "checkpoint"])?;
+    options.only("densenet121", &["width", "image", "classes", "dropout", "checkpoint"])?;
     let again = match options.recompute {
         Recompute::None => false,
         Recompute::Blocks => true,
@@ -44,13 +44,18 @@ pub(super) fn densenet121(options: &ModelOptions) -> Result<Box<dyn Architecture
     if options.image.is_some_and(|side| side < 29) {
         return Err(Error::usage("--image", "29 at least, for five halvings"));
     }
-    Ok(Box::new(DenseNet { task, classes, dropout: options.dropout.unwrap_or(0.0), again }))
+    let width = options.width.unwrap_or(64);
+    if !width.is_multiple_of(2) {
+        return Err(Error::usage("--width", "must be even: each layer gives half as many channels"));
+    }
+    let growth = width / 2;
+    Ok(Box::new(DenseNet { width, growth, task, classes, dropout: options.dropout.unwrap_or(0.0), again }))
 }
 
 impl DenseNet {
     /// Channels that a block is given.
     fn inputs(&self, block: usize) -> usize {
-        (0..block).fold(FIRST, |channels, before| (channels + LAYERS[before] * GROWTH) / 2)
+        (0..block).fold(self.width, |channels, before| (channels + LAYERS[before] * self.growth) / 2)
     }
 
     fn stem(&self, init: &Init) -> memcore::Result<Sequential> {
@@ -58,8 +63,8 @@ impl DenseNet {
         let first = Conv2dGeometry { stride: [2, 2], padding: [3, 3], ..Conv2dGeometry::default() };
         let overlapping = Pool2dGeometry { window: [3, 3], stride: [2, 2], padding: [1, 1] };
         let mut modules = Sequential::new();
-        modules.push(Conv2d::new(&features.at("conv0"), 3, FIRST, 7, first, false)?);
-        modules.push(BatchNorm2d::new(&features.at("norm0"), FIRST)?);
+        modules.push(Conv2d::new(&features.at("conv0"), 3, self.width, 7, first, false)?);
+        modules.push(BatchNorm2d::new(&features.at("norm0"), self.width)?);
         modules.push(Activation::new(&features.at("relu0"), ops::relu_));
         modules.push(MaxPool2d::new(&features.at("pool0"), overlapping));
         Ok(modules)
@@ -71,14 +76,15 @@ impl DenseNet {
         let at = features.at(format!("denseblock{}", number + 1));
         let layer = |i: usize| {
             let init = at.at(format!("denselayer{}", i + 1));
-            Ok(Layer { inner: Arc::new(Joined::new(&init, inputs + i * GROWTH)?), rest: Rest::new(&init, self)? })
+            let inner = Arc::new(Joined::new(&init, [inputs + i * self.growth, BOTTLENECK * self.growth])?);
+            Ok(Layer { inner, rest: Rest::new(&init, self)? })
         };
         let layers: memcore::Result<Vec<Layer>> = (0..LAYERS[number]).map(layer).collect();
         let mut modules = Sequential::new();
         modules.push(Block { scope: at.scope(), layers: layers?, again: self.again });
         if number + 1 < LAYERS.len() {
             let at = features.at(format!("transition{}", number + 1));
-            let joined = inputs + LAYERS[number] * GROWTH;
+            let joined = inputs + LAYERS[number] * self.growth;
             let halves = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
             let mut transition = Sequential::new();
             transition.push(BatchNorm2d::new(&at.at("norm"), joined)?);
@@ -92,7 +98,7 @@ impl DenseNet {
 
     fn head(&self, init: &Init) -> memcore::Result<Head> {
         let last = LAYERS.len() - 1;
-        let channels = self.inputs(last) + LAYERS[last] * GROWTH;
+        let channels = self.inputs(last) + LAYERS[last] * self.growth;
         Ok(Head {
             scope: init.scope(),
             norm: BatchNorm2d::new(&init.at("features").at("norm5"), channels)?,
@@ -108,7 +114,7 @@ impl Architecture for DenseNet {
 
     fn description(&self) -> String {
         let Input::Values(dims) = &self.task.input else { return String::new() };
-        format!("densely connected blocks of {LAYERS:?} layers, {GROWTH} channels each, {dims:?}")
+        format!("densely connected blocks of {LAYERS:?} layers, {} channels each, {dims:?}", self.growth)
     }
 
     fn task(&self) -> Task {
@@ -191,10 +197,10 @@ struct Joined {
 }
 
 impl Joined {
-    fn new(init: &Init, inputs: usize) -> memcore::Result<Self> {
+    fn new(init: &Init, [inputs, outputs]: [usize; 2]) -> memcore::Result<Self> {
         let norm1 = BatchNorm2d::new(&init.at("norm1"), inputs)?;
         let points = Conv2dGeometry::default();
-        let conv1 = Conv2d::new(&init.at("conv1"), inputs, BOTTLENECK * GROWTH, 1, points, false)?;
+        let conv1 = Conv2d::new(&init.at("conv1"), inputs, outputs, 1, points, false)?;
         Ok(Self { norm1, conv1 })
     }
 
@@ -215,9 +221,10 @@ struct Rest {
 
 impl Rest {
     fn new(init: &Init, net: &DenseNet) -> memcore::Result<Self> {
-        let norm2 = BatchNorm2d::new(&init.at("norm2"), BOTTLENECK * GROWTH)?;
+        let bottleneck = BOTTLENECK * net.growth;
+        let norm2 = BatchNorm2d::new(&init.at("norm2"), bottleneck)?;
         let same = Conv2dGeometry { padding: [1, 1], ..Conv2dGeometry::default() };
-        let conv2 = Conv2d::new(&init.at("conv2"), BOTTLENECK * GROWTH, GROWTH, 3, same, false)?;
+        let conv2 = Conv2d::new(&init.at("conv2"), bottleneck, net.growth, 3, same, false)?;
         Ok(Self { training: init.training(), norm2, conv2, dropout: net.dropout })
     }
 

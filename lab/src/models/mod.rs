@@ -97,7 +97,8 @@ pub struct Model {
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg: channels of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg, mobilenet_v2, densenet121: channels
+    /// of the first stage).
     pub width: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
@@ -107,7 +108,7 @@ pub struct ModelOptions {
     pub vocabulary: Option<usize>,
     /// Features per example (mlp).
     pub features: Option<usize>,
-    /// Side of the pictures (resnet, vgg).
+    /// Side of the pictures (resnet, vgg, mobilenet_v2, densenet121).
     pub image: Option<usize>,
     /// Classes.
     pub classes: Option<usize>,
@@ -298,6 +299,8 @@ impl ModelOptions {
             "resnet18" | "resnet34" | "resnet50" => {
                 ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..default }
             }
+            "mobilenet_v2" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
+            "densenet121" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
             "seq2seq-attention" => ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..default },
             "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..default },
             _ => default,
