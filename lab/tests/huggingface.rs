@@ -85,7 +85,7 @@ fn what_is_not_represented_is_refused_by_name() {
     };
     for (config, words) in [
         (json!({}), "model_type"),
-        (json!({ "model_type": "t5" }), "known: bert, gpt2"),
+        (json!({ "model_type": "t5" }), "known: bert, distilbert"),
         (with("llama", "quantization_config", json!({ "bits": 4 })), "quantization_config"),
         (with("llama", "rope_scaling", json!({ "rope_type": "ntk", "factor": 2.0 })), "\"ntk\" is not represented"),
         (with("llama", "rope_scaling", json!({ "rope_type": "linear" })), "needs the number factor"),

@@ -1,6 +1,6 @@
 //! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM` and what differs from it in a bias, a window, or its norms.
 
-use memcore::memory::ScopeId;
+use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Embedding, Fill, Init, Linear, Module};
 use memcore::{Array, Result, Tensor, context, ops};
 
@@ -231,12 +231,14 @@ impl Config {
     /// Gemma's are multiplied with the root of the width.
     fn embeddings(&self, init: &Init) -> Result<Embeddings> {
         let table = Embedding::with_fill(init, self.vocabulary, self.width, SMALL)?;
-        let root = (self.width as f64).sqrt();
-        let scale = match self.family {
-            Family::Gemma => Some(init.buffer("embed_scale", &[], init.dtype(), root)?),
-            _ => None,
-        };
-        Ok(Embeddings { table, scale })
+        if self.family != Family::Gemma {
+            return Ok(Embeddings { table, scale: None });
+        }
+        let _scope = context::scope(init.scope());
+        // No part of what is saved.
+        let scale = Array::empty_as(init.device(), &[], init.dtype(), Category::Buffer)?;
+        scale.fill_((self.width as f64).sqrt())?;
+        Ok(Embeddings { table, scale: Some(scale) })
     }
 
     /// Whether the output layer has the weights of the token table.
