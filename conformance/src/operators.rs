@@ -134,6 +134,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     // Functions of one value.
     case("relu", X, |x| ops::relu(&x[0])),
     case("relu_", X, |x| ops::relu_(&ops::mul_scalar(&x[0], 2.0)?)),
+    case("relu6_", X, |x| ops::relu6_(&ops::mul_scalar(&x[0], 8.0)?)),
     case("leaky_relu", X, |x| ops::leaky_relu(&x[0], 0.2)),
     case("gelu", X, |x| ops::gelu(&x[0])),
     case("gelu_tanh", X, |x| ops::gelu_tanh(&x[0])),

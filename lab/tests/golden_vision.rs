@@ -1,12 +1,13 @@
-//! ResNets and VGG beside what torchvision's take in the real PyTorch, row by row and column by column.
+//! ResNets, VGG, MobileNetV2 and DenseNet beside what torchvision's take in the real PyTorch, row by row and column by column.
 //!
-//! `golden/vision.json` holds the runs: full-size ones recorded with torchvision 0.26, and a small script with ten classes.
+//! `golden/vision.json` holds the runs: full-size ones recorded with torchvision 0.26, a small script with ten classes, and runs of unusual sizes and
+//! settings (`checkpoint`: each block, or DenseNet's `memory_efficient`).
 
 use std::sync::Arc;
 
-use lab::models::{Model, ModelOptions, architecture};
+use lab::models::{Model, ModelOptions, Recompute, architecture};
 use lab::record::{COLUMNS, Row};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, Trainer};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::profile::Convolution;
 use memcore::{DType, Device, Profile};
@@ -34,15 +35,36 @@ fn device(run: &Value) -> Device {
     Device::builder(Arc::new(Meta::new(card))).profile(profile).build()
 }
 
+fn options(run: &Value) -> ModelOptions {
+    ModelOptions {
+        classes: number(run, "classes"),
+        image: number(run, "image"),
+        width: number(run, "width"),
+        dropout: run["dropout"].as_f64(),
+        recompute: if run["checkpoint"] == true { Recompute::Blocks } else { Recompute::None },
+        ..ModelOptions::default()
+    }
+}
+
+fn precision(run: &Value) -> Precision {
+    match run["precision"].as_str() {
+        Some("autocast") => Precision::AutocastBf16,
+        Some("bf16") => Precision::Bf16,
+        Some("fp16") => Precision::Fp16,
+        Some(other) => panic!("{other}"),
+        None => Precision::Fp32,
+    }
+}
+
 /// Our rows, taken where the recording's were.
 fn rows(run: &Value, device: &Device, after: &[&str]) -> Vec<Row> {
-    let options = ModelOptions { classes: number(run, "classes"), ..ModelOptions::default() };
-    let architecture = architecture(run["model"].as_str().unwrap(), &options).unwrap();
+    let architecture = architecture(run["model"].as_str().unwrap(), &options(run)).unwrap();
     let kind = OptimizerKind::parse(run["optimizer"].as_str().unwrap()).unwrap();
     let recorded = run["steps"].as_array().unwrap();
     let steps = recorded.iter().filter(|row| row[0].as_str().unwrap().ends_with(".step")).count();
     let batch = number(run, "batch").unwrap();
-    let mut settings = RunSettings::new(batch, steps, OptimizerSettings::new(kind, 1e-3));
+    let optimizer = OptimizerSettings::new(kind, 1e-3);
+    let mut settings = RunSettings { precision: precision(run), ..RunSettings::new(batch, steps, optimizer) };
     let after: Vec<String> = after.iter().map(ToString::to_string).collect();
     settings.schedule = settings.schedule.with_rows(&after).unwrap();
     // The full-size runs hold a batch as one variable, the small script as two.
@@ -112,10 +134,46 @@ fn vgg16_with_batch_32_and_cudnn() {
 }
 
 #[test]
+fn resnet18_whose_blocks_are_computed_again() {
+    compare("resnet18_checkpointed_autocast", WITH_LOSS);
+}
+
+#[test]
+fn mobilenet_v2_with_batch_4() {
+    compare("mobilenet_v2_b4_fp32_sgdm", WITH_LOSS);
+}
+
+#[test]
+fn mobilenet_v2_narrow_and_computed_again() {
+    compare("mobilenet_v2_narrow_checkpointed_bf16", WITH_LOSS);
+}
+
+/// cuDNN takes some of the convolutions of single channels, not all.
+#[test]
+fn mobilenet_v2_in_float16_and_cudnn() {
+    compare("mobilenet_v2_b2_fp16_sgdm_cudnn", WITH_LOSS);
+}
+
+#[test]
+fn densenet121_with_batch_4() {
+    compare("densenet121_b4_fp32_sgdm", WITH_LOSS);
+}
+
+#[test]
+fn densenet121_with_dropout_in_float16() {
+    compare("densenet121_dropout_fp16", WITH_LOSS);
+}
+
+#[test]
+fn densenet121_that_saves_memory_with_cudnn() {
+    compare("densenet121_memory_efficient_cudnn", WITH_LOSS);
+}
+
+#[test]
 fn parameters_to_the_number() {
     for run in runs() {
         let Some(expected) = number(&run, "params") else { continue };
-        let architecture = architecture(run["model"].as_str().unwrap(), &ModelOptions::default()).unwrap();
+        let architecture = architecture(run["model"].as_str().unwrap(), &options(&run)).unwrap();
         let model = Model::build(&*architecture, &device(&run), DType::F32, 0).unwrap();
         assert_eq!(model.parameter_count(), expected as u64, "{}", run["name"]);
     }

@@ -85,12 +85,9 @@ fn what_is_not_represented_is_refused_by_name() {
     };
     for (config, words) in [
         (json!({}), "model_type"),
-        (json!({ "model_type": "t5" }), "known: bert, gpt2"),
+        (json!({ "model_type": "t5" }), "known: bert, distilbert"),
         (with("llama", "quantization_config", json!({ "bits": 4 })), "quantization_config"),
-        (
-            with("llama", "rope_scaling", json!({ "rope_type": "dynamic", "factor": 2.0 })),
-            "\"dynamic\" is not represented",
-        ),
+        (with("llama", "rope_scaling", json!({ "rope_type": "ntk", "factor": 2.0 })), "\"ntk\" is not represented"),
         (with("llama", "rope_scaling", json!({ "rope_type": "linear" })), "needs the number factor"),
         (with("llama", "num_key_value_heads", json!(3)), "3 does not divide 4"),
         (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is no number"),
@@ -115,6 +112,19 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("qwen2", "is_causal", json!(false)), "is_causal"),
         (with("llama", "per_layer_config", json!({ "0": {} })), "per_layer_config"),
         (json!({ "model_type": "mixtral" }), "is not represented"),
+        (with("phi3", "rope_scaling", json!({ "rope_type": "yarn", "factor": 2.0 })), "default and longrope"),
+        (with("phi3", "rope_scaling", json!({ "rope_type": "longrope", "short_factor": [1.0] })), "list of numbers"),
+        (
+            with("phi3", "rope_scaling", json!({ "rope_type": "longrope", "short_factor": [1], "long_factor": [1] })),
+            "need 2 numbers",
+        ),
+        (with("phi3", "partial_rotary_factor", json!(0.05)), "0 of 8 elements"),
+        (with("gemma", "use_bidirectional_attention", json!(true)), "both directions"),
+        (with("qwen3", "attention_bias", json!(1)), "neither true nor false"),
+        (with("roberta", "max_position_embeddings", json!(2)), "no position behind"),
+        (with("roberta", "tie_word_embeddings", json!(false)), "output layer of its own"),
+        (with("distilbert", "sinusoidal_pos_embds", json!(true)), "not trained"),
+        (with("distilbert", "hidden_size", json!(32)), "hidden_size: write dim"),
         (with("vit", "problem_type", json!("regression")), "problem_type"),
     ] {
         let said = refusal(&config, &Options::default());

@@ -1,4 +1,4 @@
-//! `bert`: `BertForMaskedLM`.
+//! `bert` and `roberta`: `BertForMaskedLM`, `RobertaForMaskedLM`.
 
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
@@ -9,14 +9,43 @@ use super::blocks::{self, Context};
 use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::Activation;
+use super::mask;
 use super::network::{Back, Begun, Front, Parts, Variables};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// `bert`
+    Bert,
+    /// `roberta`: counts its positions from the tokens, behind the one that pads.
+    Roberta {
+        /// The token that pads.
+        padding: usize,
+    },
+}
+
+impl Family {
+    /// All but the output layer.
+    fn body(self) -> &'static str {
+        if self == Self::Bert { "bert" } else { "roberta" }
+    }
+
+    /// Rows of the table of positions that no token has.
+    fn unused_positions(self) -> usize {
+        match self {
+            Self::Bert => 0,
+            Self::Roberta { padding } => padding + 1,
+        }
+    }
+}
+
 /// What its configuration says.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
+    family: Family,
     vocabulary: usize,
     positions: usize,
     types: usize,
@@ -35,9 +64,12 @@ pub(super) struct Config {
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
-    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+    pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
+        let roberta = model_type == "roberta";
+        let family = if roberta { Family::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Family::Bert };
         let config = Self {
-            vocabulary: keys.size("vocab_size", 30_522)?,
+            family,
+            vocabulary: keys.size("vocab_size", if roberta { 50_265 } else { 30_522 })?,
             positions: keys.size("max_position_embeddings", 512)?,
             types: keys.size("type_vocab_size", 2)?,
             width: keys.size("hidden_size", 768)?,
@@ -54,36 +86,40 @@ impl Config {
         // An encoder caches nothing.
         keys.get("use_cache");
         if keys.flag("is_decoder", false)? {
-            return Err(keys.error("is_decoder", "BERT as a decoder is not represented"));
+            return Err(keys.error("is_decoder", "an encoder as a decoder is not represented"));
         }
         if !config.tied {
             return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
         }
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
-        super::fits(keys, options.sequence, config.positions)?;
+        if config.positions <= family.unused_positions() {
+            return Err(keys.error("max_position_embeddings", "leaves no position behind the one of padding"));
+        }
+        super::fits(keys, options.sequence, config.sizes().positions)?;
         Ok(config)
     }
 
     pub(super) fn sizes(&self) -> Sizes {
         let (layers, width, heads) = (self.layers, self.width, self.heads);
-        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+        let positions = self.positions - self.family.unused_positions();
+        Sizes { layers, width, heads, classes: self.vocabulary, positions }
     }
 
     /// # Errors
     /// Those of the device.
     pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
-        let body = |piece: usize| at(piece).at(BODY);
+        let body = |piece: usize| at(piece).at(self.family.body());
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let head = Head::new(&at(1 + self.layers).at("cls").at("predictions"), self, &embeddings.word.weight)?;
+        let head = Head::new(&at(1 + self.layers), self, &embeddings.word.weight)?;
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
             blocks,
             back: Box::new(head),
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
-            body: BODY,
+            body: self.family.body(),
         })
     }
 
@@ -92,9 +128,6 @@ impl Config {
         self.tied
     }
 }
-
-/// All but the output layer.
-const BODY: &str = "bert";
 
 /// The parameters, given in the order in which they are moved to the device, as `model.parameters()` has them: the output's bias is one of the
 /// module that holds the rest of the head, so the optimizer sees it first.
@@ -110,6 +143,7 @@ const SMALL: Fill = Fill::Normal { std: 0.02 };
 
 struct Embeddings {
     scope: ScopeId,
+    family: Family,
     word: Embedding,
     position: Embedding,
     token_type: Embedding,
@@ -123,9 +157,12 @@ struct Embeddings {
 impl Embeddings {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let table = |name: &str, rows| Embedding::with_fill(&init.at(name), rows, c.width, SMALL);
-        let (word, position) = (table("word_embeddings", c.vocabulary)?, table("position_embeddings", c.positions)?);
+        let word = table("word_embeddings", c.vocabulary)?;
+        let place = || table("position_embeddings", c.positions);
+        let before = if c.family == Family::Bert { Some(place()?) } else { None };
         let token_type = table("token_type_embeddings", c.types)?;
         let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?;
+        let position = before.map_or_else(place, Ok)?;
         let dropout = Dropout::new(&init.at("dropout"), c.hidden_dropout)?;
         let buffer = |values: Vec<i64>| {
             let array = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
@@ -136,18 +173,24 @@ impl Embeddings {
         };
         let position_ids = buffer((0..c.positions as i64).collect())?;
         let token_type_ids = buffer(vec![0; c.positions])?;
-        Ok(Self { scope: init.scope(), word, position, token_type, norm, dropout, position_ids, token_type_ids })
+        let (scope, family) = (init.scope(), c.family);
+        Ok(Self { scope, family, word, position, token_type, norm, dropout, position_ids, token_type_ids })
     }
 
     fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let [batch, time] = [ids.dims()[0], ids.dims()[1]];
-        let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, time)?);
+        let position_ids = match self.family {
+            Family::Bert => self.position_ids.narrow(1, 0, time)?,
+            Family::Roberta { padding } => counted(ids, padding)?,
+        };
         // Gathered from the buffer at the positions: zeros.
-        let types = Array::empty(ids.device(), &[1, time], DType::I64)?;
+        let types = Array::empty(ids.device(), position_ids.dims(), DType::I64)?;
         if types.device().computes() {
-            types.copy_(&self.token_type_ids.narrow(1, 0, time)?)?;
+            let zeros = self.token_type_ids.narrow(1, 0, time)?;
+            types.copy_(&zeros.broadcast_to(types.dims())?)?;
         }
+        let position_ids = Tensor::from_array(position_ids);
         let types = Tensor::from_array(types.broadcast_to(&[batch, time])?);
         let words = self.word.forward(ids)?;
         let token_types = self.token_type.forward(&types)?;
@@ -159,6 +202,54 @@ impl Embeddings {
     }
 }
 
+/// `create_position_ids_from_input_ids`: how many tokens that do not pad there are up to each one, counted from `padding`; i64 `[batch, time]`.
+fn counted(ids: &Tensor, padding: usize) -> Result<Array> {
+    let device = ids.device();
+    let array = |dtype| Array::empty(device, ids.dims(), dtype);
+    let mask = {
+        let _is_token = array(DType::Bool)?;
+        array(DType::I32)?
+    };
+    let counts = {
+        let narrow = {
+            let sums = {
+                let sums = array(DType::I64)?;
+                let _converted = array(DType::I64)?;
+                mask::scan(&sums, [ids.dims()[0], ids.dims()[1]])?;
+                sums
+            };
+            let narrow = array(DType::I32)?;
+            drop(sums);
+            // plus what came before
+            let counts = array(DType::I32)?;
+            drop(narrow);
+            counts
+        };
+        let counts = array(DType::I32)?;
+        drop(narrow);
+        counts
+    };
+    let positions = {
+        let _wide = array(DType::I64)?;
+        array(DType::I64)?
+    };
+    drop((mask, counts));
+    if device.computes() {
+        let tokens = ids.array().to_vec::<i64>()?;
+        let mut values = Vec::with_capacity(tokens.len());
+        for row in tokens.chunks(ids.dims()[1].max(1)) {
+            let mut count = 0;
+            values.extend(row.iter().map(|&token| {
+                let is_token = token != padding as i64;
+                count += i64::from(is_token);
+                padding as i64 + if is_token { count } else { 0 }
+            }));
+        }
+        positions.write(&values)?;
+    }
+    Ok(positions)
+}
+
 impl Front for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
         let embedded = self.embedded(ids)?;
@@ -168,7 +259,7 @@ impl Front for Embeddings {
     }
 }
 
-/// `BertOnlyMLMHead`
+/// `BertOnlyMLMHead`, `RobertaLMHead`
 struct Head {
     scope: ScopeId,
     activation: Activation,
@@ -183,16 +274,34 @@ impl Head {
     const BEFORE_BIAS: usize = 4;
 
     fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
-        let transform = init.at("transform");
-        Ok(Self {
-            scope: init.scope(),
-            activation: c.activation,
-            dense: Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?,
-            norm: LayerNorm::new(&transform.at("LayerNorm"), c.width, c.eps)?,
-            decoder: init.shared(table)?,
-            bias: init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?,
-        })
+        let (init, transform, norm, activation) = if c.family == Family::Bert {
+            let init = init.at("cls").at("predictions");
+            (init.clone(), init.at("transform"), "LayerNorm", c.activation)
+        } else {
+            (init.at("lm_head"), init.at("lm_head"), "layer_norm", Activation::Gelu)
+        };
+        let init = &init;
+        let dense = Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?;
+        let norm = LayerNorm::new(&transform.at(norm), c.width, c.eps)?;
+        let decoder = init.shared(table)?;
+        let untied = if c.options.built_on_device { Some(untied_bias(init, c)?) } else { None };
+        let bias = init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
+        drop(untied);
+        Ok(Self { scope: init.scope(), activation, dense, norm, decoder, bias })
     }
+}
+
+/// Made on the device, the output layer has weights and a bias of its own until they are tied, and tying pads either bias by nothing, which copies
+/// it: what is there when the last copy, which stays, is made.
+fn untied_bias(init: &Init, c: &Config) -> Result<Array> {
+    let array = |dims: &[usize]| Array::empty(init.device(), dims, init.dtype());
+    let weight = array(&[c.vocabulary, c.width])?;
+    let layers = array(&[c.vocabulary])?;
+    let own = array(&[c.vocabulary])?;
+    drop(weight);
+    let _padded = array(&[c.vocabulary])?;
+    drop(layers);
+    Ok(own)
 }
 
 impl Back for Head {

@@ -103,7 +103,8 @@ impl Config {
         let blocks = blocks::stack(self.layers, |i| Block::new(&body(1 + i).at("h").at(i), self, i))?;
         let last = 1 + self.layers;
         let ln_f = LayerNorm::new(&body(last).at("ln_f"), self.width, self.eps)?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &wte, self.tied, self.width, self.vocabulary)?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &wte, self.tied, sizes, &self.options)?;
         let drop = Dropout::new(&body(0).at("drop"), self.embedding_dropout)?;
         let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, true);
         Ok(Parts {

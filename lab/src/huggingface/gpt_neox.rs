@@ -10,7 +10,7 @@ use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
-use super::rotary::{self, Rope, RotaryEmbedding};
+use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -40,9 +40,10 @@ impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let positions = keys.size("max_position_embeddings", 2048)?;
         let config = Self {
             vocabulary: keys.size("vocab_size", 50_432)?,
-            positions: keys.size("max_position_embeddings", 2048)?,
+            positions,
             width: keys.size("hidden_size", 6144)?,
             layers: keys.size("num_hidden_layers", 44)?,
             heads: keys.size("num_attention_heads", 64)?,
@@ -53,7 +54,17 @@ impl Config {
             eps: keys.number("layer_norm_eps", 1e-5)?,
             parallel_residual: keys.flag("use_parallel_residual", true)?,
             attention_bias: keys.flag("attention_bias", true)?,
-            rope: Rope::read(keys, "rotary_emb_base", "rotary_pct", 0.25)?,
+            rope: Rope::read(
+                keys,
+                RopeKeys {
+                    theta: "rotary_emb_base",
+                    share: "rotary_pct",
+                    usual_share: 0.25,
+                    positions,
+                    original: None,
+                },
+                options,
+            )?,
             tied: keys.flag("tie_word_embeddings", false)?,
             use_cache: keys.flag("use_cache", true)?,
             options: options.clone(),
@@ -62,6 +73,7 @@ impl Config {
         keys.get("is_decoder");
         keys.check_no_window()?;
         super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        config.rope.check(keys, config.turned())?;
         super::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
@@ -89,7 +101,8 @@ impl Config {
             || Guide::decoder(&self.options, self.use_cache, true),
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
         )?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, self.width, self.vocabulary)?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, sizes, &self.options)?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.hidden_dropout)?;
         Ok(Parts {
             front: Box::new(Embeddings { embed_in, emb_dropout }),

@@ -2,8 +2,9 @@
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
-use memcore::{Result, Tensor, context, ops};
+use memcore::{Array, Result, Tensor, context, ops};
 
+use super::Options;
 use crate::error::Error;
 
 /// `Conv1D`: `bias + x @ weight` with the weight `[in, out]`, the other way round than a linear layer's.
@@ -43,12 +44,22 @@ impl Conv1d {
     }
 }
 
-/// The layer from `width` features to scores of tokens, without bias: with weights of its own, or those of the token table.
+/// The layer from features to scores of tokens, `[width, vocabulary]` of them, without bias: with weights of its own, or those of the token table.
+/// (Made on the device, it has weights of its own until they are tied.)
 ///
 /// # Errors
 /// Those of the device.
-pub(super) fn lm_head(init: &Init, table: &Embedding, tied: bool, width: usize, vocabulary: usize) -> Result<Linear> {
+pub(super) fn lm_head(
+    init: &Init,
+    table: &Embedding,
+    tied: bool,
+    [width, vocabulary]: [usize; 2],
+    options: &Options,
+) -> Result<Linear> {
     if tied {
+        if options.built_on_device {
+            Array::empty(init.device(), &[vocabulary, width], init.dtype())?;
+        }
         return Ok(Linear::tied(init, &init.shared(&table.weight)?));
     }
     Linear::with_fill(init, width, vocabulary, false, Fill::Normal { std: 0.02 })

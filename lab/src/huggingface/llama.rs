@@ -1,8 +1,8 @@
-//! `llama`, `mistral` and `qwen2`: `LlamaForCausalLM` and what differs from it in a bias or a window.
+//! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM` and what differs from it in a bias, a window, or its norms.
 
-use memcore::memory::ScopeId;
-use memcore::nn::{Embedding, Fill, Init, Linear, Module, Parameter};
-use memcore::{DType, Result, Tensor, context, ops};
+use memcore::memory::{Category, ScopeId};
+use memcore::nn::{Embedding, Fill, Init, Linear, Module};
+use memcore::{Array, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
@@ -10,25 +10,104 @@ use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::{self, Activation};
 use super::network::{Back, Begun, Front, Parts, Variables};
-use super::rotary::{self, Rope, RotaryEmbedding};
+use super::rms;
+use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
+use super::windows::{WindowKeys, Windows};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
-/// Which of the three.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
+    /// `gemma`
+    Gemma,
     /// `llama`
     Llama,
     /// `mistral`
     Mistral,
     /// `qwen2`
     Qwen2,
+    /// `qwen3`
+    Qwen3,
+}
+
+/// What stands for keys that are absent.
+struct Usual {
+    vocabulary: usize,
+    width: usize,
+    inner: usize,
+    layers: usize,
+    heads: usize,
+    /// As many as there are heads, where none.
+    key_heads: Option<usize>,
+    /// The width divided by the heads, where none.
+    head: Option<usize>,
+    positions: usize,
+}
+
+impl Family {
+    fn usual(self) -> Usual {
+        let llama = Usual {
+            vocabulary: 32_000,
+            width: 4096,
+            inner: 11_008,
+            layers: 32,
+            heads: 32,
+            key_heads: None,
+            head: None,
+            positions: 2048,
+        };
+        let qwen = Usual { vocabulary: 151_936, inner: 22_016, positions: 32_768, key_heads: Some(32), ..llama };
+        match self {
+            Self::Gemma => Usual {
+                vocabulary: 256_000,
+                width: 3072,
+                inner: 24_576,
+                layers: 28,
+                heads: 16,
+                key_heads: Some(16),
+                head: Some(256),
+                positions: 8192,
+            },
+            Self::Llama => llama,
+            Self::Mistral => Usual { inner: 14_336, positions: 131_072, key_heads: Some(8), ..llama },
+            Self::Qwen2 => qwen,
+            Self::Qwen3 => Usual { head: Some(128), ..qwen },
+        }
+    }
+
+    fn windows(self, keys: &Keys<'_>, layers: usize) -> error::Result<Windows> {
+        match self {
+            Self::Gemma | Self::Llama => {
+                keys.check_no_window()?;
+                Ok(Windows::default())
+            }
+            Self::Mistral => Windows::read(keys, WindowKeys::One, layers),
+            Self::Qwen2 | Self::Qwen3 => Windows::read(keys, WindowKeys::PerLayer, layers),
+        }
+    }
+
+    /// The activation of the feed-forward layers. Gemma's files say `gelu` and mean its approximation.
+    fn activation(self, keys: &Keys<'_>) -> error::Result<Activation> {
+        if self != Self::Gemma {
+            return Activation::named("hidden_act", keys.name("hidden_act", "silu")?);
+        }
+        // Of older releases.
+        keys.get("hidden_activation");
+        let name = keys.name("hidden_act", "gelu_pytorch_tanh")?;
+        Activation::named("hidden_act", if name == "gelu" { "gelu_pytorch_tanh" } else { name })
+    }
+
+    fn norm(self) -> rms::Form {
+        if self == Self::Gemma { rms::Form::OnePlusWeight } else { rms::Form::Weight }
+    }
 }
 
 /// What its configuration says.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
+    family: Family,
     vocabulary: usize,
     positions: usize,
     width: usize,
@@ -49,109 +128,55 @@ pub(super) struct Config {
     options: Options,
 }
 
-/// Which positions the layers see.
-#[derive(Clone, Debug, Default)]
-struct Windows {
-    /// Tokens that a position sees in a layer with a window.
-    length: Option<usize>,
-    /// The layers that have one.
-    layers: Vec<bool>,
-    /// Whether the model makes the mask of layers that see everything, even where there are none.
-    mixed: bool,
-}
-
-impl Windows {
-    /// # Errors
-    /// Layers of another kind than full and sliding attention; a window where the library has none.
-    fn read(keys: &Keys<'_>, family: Family, layers: usize) -> error::Result<Self> {
-        let length = keys.optional_size("sliding_window")?;
-        let kinds = keys.names("layer_types")?;
-        let length = match family {
-            Family::Llama if length.is_some() => {
-                return Err(keys.error("sliding_window", "this model's attention has no window"));
-            }
-            Family::Llama => None,
-            Family::Mistral if keys.is_null("sliding_window") => None,
-            Family::Mistral => Some(length.unwrap_or(4096)),
-            Family::Qwen2 if !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window") => None,
-            Family::Qwen2 => Some(length.unwrap_or(4096)),
-        };
-        let first = if family == Family::Qwen2 { keys.count("max_window_layers", 28)? } else { 0 };
-        let slides: Vec<bool> = match kinds {
-            Some(kinds) => {
-                if kinds.len() != layers || kinds.iter().any(|k| !["full_attention", "sliding_attention"].contains(k)) {
-                    return Err(keys.error("layer_types", format!("{kinds:?} for {layers} layers is not represented")));
-                }
-                kinds.iter().map(|kind| *kind == "sliding_attention").collect()
-            }
-            None => (0..layers).map(|i| length.is_some() && i >= first).collect(),
-        };
-        let uniform = slides.iter().all(|&slide| slide == length.is_some());
-        if slides.contains(&true) && length.is_none() || family != Family::Qwen2 && !uniform {
-            return Err(keys.error("layer_types", "says another thing about the windows than sliding_window"));
-        }
-        Ok(Self { length, layers: slides, mixed: family == Family::Qwen2 })
-    }
-
-    /// Of a layer.
-    fn of(&self, layer: usize) -> Option<usize> {
-        self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
-    }
-
-    /// The length, where a layer has one.
-    fn used(&self) -> Option<usize> {
-        self.length.filter(|_| self.layers.contains(&true))
-    }
-
-    /// Whether the mask of layers that see everything is made.
-    fn masks_all(&self) -> bool {
-        self.mixed || self.used().is_none()
-    }
-
-    /// Whether a sequence of `time` tokens reaches one.
-    fn reached_by(&self, time: usize) -> bool {
-        self.layers.contains(&true) && self.length.is_some_and(|length| time >= length)
-    }
-}
-
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, family: Family, options: &Options) -> error::Result<Self> {
-        let (inner, positions, key_heads) = match family {
-            Family::Llama => (11_008, 2048, None),
-            Family::Mistral => (14_336, 131_072, Some(8)),
-            Family::Qwen2 => (22_016, 32_768, Some(32)),
-        };
-        let vocabulary = if family == Family::Qwen2 { 151_936 } else { 32_000 };
-        let (width, heads) = (keys.size("hidden_size", 4096)?, keys.size("num_attention_heads", 32)?);
+        let usual = family.usual();
+        let (width, heads) = (keys.size("hidden_size", usual.width)?, keys.size("num_attention_heads", usual.heads)?);
         let key_heads = match keys.optional_size("num_key_value_heads")? {
             Some(n) => n,
             // A null means as many as there are query heads; an absent key the family's default.
             None if keys.is_null("num_key_value_heads") => heads,
-            None => key_heads.unwrap_or(heads),
+            None => usual.key_heads.unwrap_or(heads),
         };
-        let head = keys.optional_size("head_dim")?;
-        let layers = keys.size("num_hidden_layers", 32)?;
-        let attention_bias = family == Family::Llama && keys.flag("attention_bias", false)?;
+        let head = keys.optional_size("head_dim")?.or(usual.head);
+        let layers = keys.size("num_hidden_layers", usual.layers)?;
+        let positions = keys.size("max_position_embeddings", usual.positions)?;
+        let has_bias = !matches!(family, Family::Mistral | Family::Qwen2);
+        let attention_bias = has_bias && keys.flag("attention_bias", false)?;
         let mlp_bias = family == Family::Llama && keys.flag("mlp_bias", false)?;
+        if family == Family::Gemma && keys.flag("use_bidirectional_attention", false)? {
+            return Err(keys.error("use_bidirectional_attention", "attention in both directions is not represented"));
+        }
         let config = Self {
-            vocabulary: keys.size("vocab_size", vocabulary)?,
-            positions: keys.size("max_position_embeddings", positions)?,
+            family,
+            vocabulary: keys.size("vocab_size", usual.vocabulary)?,
+            positions,
             width,
-            inner: keys.size("intermediate_size", inner)?,
+            inner: keys.size("intermediate_size", usual.inner)?,
             layers,
             heads,
             key_heads,
             head: head.unwrap_or(width / heads),
-            activation: Activation::named("hidden_act", keys.name("hidden_act", "silu")?)?,
+            activation: family.activation(keys)?,
             attention_dropout: keys.probability("attention_dropout", 0.0)?,
             eps: keys.number("rms_norm_eps", 1e-6)?,
             bias: [attention_bias || family == Family::Qwen2, attention_bias, mlp_bias],
-            rope: Rope::read(keys, "rope_theta", "partial_rotary_factor", 1.0)?,
-            tied: keys.flag("tie_word_embeddings", false)?,
+            rope: Rope::read(
+                keys,
+                RopeKeys {
+                    theta: "rope_theta",
+                    share: "partial_rotary_factor",
+                    usual_share: 1.0,
+                    positions,
+                    original: None,
+                },
+                options,
+            )?,
+            tied: keys.flag("tie_word_embeddings", family == Family::Gemma)?,
             use_cache: keys.flag("use_cache", true)?,
-            windows: Windows::read(keys, family, layers)?,
+            windows: family.windows(keys, layers)?,
             options: options.clone(),
         };
         super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
@@ -159,22 +184,13 @@ impl Config {
             super::divides(keys, "num_attention_heads", config.heads, config.width)?;
         }
         super::divides(keys, "head_dim", 2, config.head)?;
+        config.rope.check(keys, config.head)?;
         if config.rope.share != 1.0 {
             return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
         }
         super::fits(keys, options.sequence, config.positions)?;
-        config.check_window(keys)?;
+        config.windows.check(keys, options, config.positions)?;
         Ok(config)
-    }
-
-    /// What a window needs and is not represented.
-    fn check_window(&self, keys: &Keys<'_>) -> error::Result<()> {
-        let length = self.options.sequence.unwrap_or(self.positions);
-        if self.windows.reached_by(length) && (self.options.attention_mask || length == 1) {
-            let problem = "a window that a batch of one token, or with an attention_mask, reaches is not represented";
-            return Err(keys.error("sliding_window", problem));
-        }
-        Ok(())
     }
 
     /// Elements of a head, and whether the fused attention is given a mask.
@@ -191,10 +207,10 @@ impl Config {
     /// Those of the device.
     pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
-        let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
+        let embed_tokens = self.embeddings(&body(0).at("embed_tokens"))?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self, i))?;
         let last = 1 + self.layers;
-        let norm = Norm::new(&body(last).at("norm"), self)?;
+        let norm = self.norm(&body(last).at("norm"), self.width)?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
             || {
@@ -203,14 +219,26 @@ impl Config {
             },
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, self.width, self.vocabulary)?;
-        Ok(Parts {
-            front: Box::new(Embeddings(embed_tokens)),
-            blocks,
-            back: Box::new(Head { norm, lm_head }),
-            guides,
-            body: BODY,
-        })
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens.table, self.tied, sizes, &self.options)?;
+        Ok(Parts { front: Box::new(embed_tokens), blocks, back: Box::new(Head { norm, lm_head }), guides, body: BODY })
+    }
+
+    fn norm(&self, init: &Init, width: usize) -> Result<rms::Norm> {
+        rms::Norm::new(init, width, self.eps, self.family.norm())
+    }
+
+    /// Gemma's are multiplied with the root of the width.
+    fn embeddings(&self, init: &Init) -> Result<Embeddings> {
+        let table = Embedding::with_fill(init, self.vocabulary, self.width, SMALL)?;
+        if self.family != Family::Gemma {
+            return Ok(Embeddings { table, scale: None });
+        }
+        let _scope = context::scope(init.scope());
+        // No part of what is saved.
+        let scale = Array::empty_as(init.device(), &[], init.dtype(), Category::Buffer)?;
+        scale.fill_((self.width as f64).sqrt())?;
+        Ok(Embeddings { table, scale: Some(scale) })
     }
 
     /// Whether the output layer has the weights of the token table.
@@ -224,11 +252,17 @@ const BODY: &str = "model";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
 
-struct Embeddings(Embedding);
+pub(super) struct Embeddings {
+    pub(super) table: Embedding,
+    pub(super) scale: Option<Array>,
+}
 
 impl Front for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
-        let embeds = self.0.forward(ids)?;
+        let mut embeds = self.table.forward(ids)?;
+        if let Some(scale) = &self.scale {
+            embeds = ops::mul(&embeds, &Tensor::from_array(scale.clone()))?;
+        }
         let context = match guide {
             Some(guide) => guide.context(&embeds, attention_mask)?,
             None => Context::default(),
@@ -237,9 +271,9 @@ impl Front for Embeddings {
     }
 }
 
-struct Head {
-    norm: Norm,
-    lm_head: Linear,
+pub(super) struct Head {
+    pub(super) norm: rms::Norm,
+    pub(super) lm_head: Linear,
 }
 
 impl Back for Head {
@@ -252,38 +286,6 @@ impl Back for Head {
     }
 }
 
-/// `LlamaRMSNorm`, written out: in f32, then back, then times the weight.
-struct Norm {
-    scope: ScopeId,
-    weight: Parameter,
-    eps: f64,
-}
-
-impl Norm {
-    fn new(init: &Init, c: &Config) -> Result<Self> {
-        let weight = init.parameter("weight", &[c.width], Fill::Constant(1.0))?;
-        Ok(Self { scope: init.scope(), weight, eps: c.eps })
-    }
-
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let mut hidden = ops::cast(x, DType::F32)?;
-        let variance = {
-            let squares = ops::pow(&hidden, 2.0)?;
-            ops::mean_axes(&squares, &[x.rank() - 1], true)?
-        };
-        hidden = {
-            let root = {
-                let shifted = ops::add_scalar(&variance, self.eps)?;
-                ops::rsqrt(&shifted)?
-            };
-            ops::mul(&hidden, &root)?
-        };
-        let narrow = ops::cast(&hidden, x.dtype())?;
-        ops::mul(self.weight.tensor(), &narrow)
-    }
-}
-
 struct Layer {
     scope: ScopeId,
     config: Config,
@@ -292,17 +294,22 @@ struct Layer {
     k_proj: Linear,
     v_proj: Linear,
     o_proj: Linear,
+    q_norm: Option<rms::Norm>,
+    k_norm: Option<rms::Norm>,
     gate_proj: Linear,
     up_proj: Linear,
     down_proj: Linear,
-    input_layernorm: Norm,
-    post_attention_layernorm: Norm,
+    input_layernorm: rms::Norm,
+    post_attention_layernorm: rms::Norm,
 }
 
 impl Layer {
     fn new(init: &Init, c: &Config, number: usize) -> Result<Self> {
         let (attn, mlp) = (init.at("self_attn"), init.at("mlp"));
         let linear = |init: Init, inputs, outputs, bias| Linear::with_fill(&init, inputs, outputs, bias, SMALL);
+        let norm = |init: Init, width| c.norm(&init, width);
+        let norms_heads = c.family == Family::Qwen3;
+        let head_norm = |name| if norms_heads { norm(attn.at(name), c.head).map(Some) } else { Ok(None) };
         let [qkv, out, fed] = c.bias;
         Ok(Self {
             scope: init.scope(),
@@ -312,20 +319,27 @@ impl Layer {
             k_proj: linear(attn.at("k_proj"), c.width, c.key_heads * c.head, qkv)?,
             v_proj: linear(attn.at("v_proj"), c.width, c.key_heads * c.head, qkv)?,
             o_proj: linear(attn.at("o_proj"), c.heads * c.head, c.width, out)?,
+            q_norm: head_norm("q_norm")?,
+            k_norm: head_norm("k_norm")?,
             gate_proj: linear(mlp.at("gate_proj"), c.width, c.inner, fed)?,
             up_proj: linear(mlp.at("up_proj"), c.width, c.inner, fed)?,
             down_proj: linear(mlp.at("down_proj"), c.inner, c.width, fed)?,
-            input_layernorm: Norm::new(&init.at("input_layernorm"), c)?,
-            post_attention_layernorm: Norm::new(&init.at("post_attention_layernorm"), c)?,
+            input_layernorm: norm(init.at("input_layernorm"), c.width)?,
+            post_attention_layernorm: norm(init.at("post_attention_layernorm"), c.width)?,
         })
     }
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, _] = attention::sizes(hidden)?;
-        let heads = |projection: &Linear, heads: usize| attention::heads(&projection.forward(hidden)?, heads);
-        let (q, k, v) =
-            (heads(&self.q_proj, c.heads)?, heads(&self.k_proj, c.key_heads)?, heads(&self.v_proj, c.key_heads)?);
+        let heads = |projection: &Linear, norm: &Option<rms::Norm>, heads: usize| {
+            let projected = ops::view(&projection.forward(hidden)?, &[batch, time, heads, c.head])?;
+            let normed = norm.as_ref().map(|norm| norm.forward(&projected)).transpose()?;
+            ops::transpose(normed.as_ref().unwrap_or(&projected), 1, 2)
+        };
+        let q = heads(&self.q_proj, &self.q_norm, c.heads)?;
+        let k = heads(&self.k_proj, &self.k_norm, c.key_heads)?;
+        let v = heads(&self.v_proj, &None, c.key_heads)?;
         let (q, k) = turned(q, k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {

@@ -8,6 +8,7 @@ mod attention;
 mod bert;
 mod blocks;
 mod cache;
+mod distilbert;
 mod gpt2;
 mod gpt_neox;
 mod guide;
@@ -17,10 +18,14 @@ mod llama;
 mod mask;
 mod network;
 mod opt;
+mod phi3;
 mod pieces;
+mod rms;
 mod rotary;
+mod scaling;
 mod trainer;
 mod vit;
+mod windows;
 
 use std::path::Path;
 
@@ -55,6 +60,8 @@ pub struct Options {
     pub checkpoint: bool,
     /// Whether batches come with an `attention_mask` (of ones).
     pub attention_mask: bool,
+    /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
+    pub built_on_device: bool,
 }
 
 /// The sizes that one line about a network says.
@@ -79,15 +86,31 @@ pub struct Pretrained {
 
 enum Kind {
     Bert(bert::Config),
+    Distilbert(distilbert::Config),
     Gpt2(gpt2::Config),
     GptNeox(gpt_neox::Config),
     Llama(llama::Config),
     Opt(opt::Config),
+    Phi3(phi3::Config),
     Vit(vit::Config),
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 8] = ["bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "vit"];
+pub const MODEL_TYPES: [&str; 13] = [
+    "bert",
+    "distilbert",
+    "gemma",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "opt",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "roberta",
+    "vit",
+];
 
 /// Reads a `config.json`.
 ///
@@ -115,13 +138,17 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
     let kind = match model_type {
-        "bert" => Kind::Bert(bert::Config::read(&keys, options)?),
+        "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, options)?),
+        "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
         "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
         "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
+        "gemma" => Kind::Llama(llama::Config::read(&keys, llama::Family::Gemma, options)?),
         "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
         "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
         "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
+        "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
+        "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
         "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {
             let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
@@ -140,10 +167,12 @@ impl Pretrained {
     fn sizes(&self) -> Sizes {
         match &self.kind {
             Kind::Bert(config) => config.sizes(),
+            Kind::Distilbert(config) => config.sizes(),
             Kind::Gpt2(config) => config.sizes(),
             Kind::GptNeox(config) => config.sizes(),
             Kind::Llama(config) => config.sizes(),
             Kind::Opt(config) => config.sizes(),
+            Kind::Phi3(config) => config.sizes(),
             Kind::Vit(config) => config.sizes(),
         }
     }
@@ -157,10 +186,12 @@ impl Pretrained {
     fn parts(&self, at: &Places<'_>) -> memcore::Result<Parts> {
         match &self.kind {
             Kind::Bert(config) => config.parts(at),
+            Kind::Distilbert(config) => config.parts(at),
             Kind::Gpt2(config) => config.parts(at),
             Kind::GptNeox(config) => config.parts(at),
             Kind::Llama(config) => config.parts(at),
             Kind::Opt(config) => config.parts(at),
+            Kind::Phi3(config) => config.parts(at),
             Kind::Vit(config) => config.parts(at),
         }
     }
@@ -196,7 +227,7 @@ impl Architecture for Pretrained {
         let s = self.sizes();
         let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
         let loss = match &self.kind {
-            Kind::Bert(_) => Loss::CrossEntropy { classes: vocabulary },
+            Kind::Bert(_) | Kind::Distilbert(_) => Loss::CrossEntropy { classes: vocabulary },
             _ => Loss::NextToken { classes: vocabulary },
         };
         Task { input: Input::Tokens { length, vocabulary }, loss }
@@ -223,6 +254,7 @@ impl Architecture for Pretrained {
         }
         let (head, masked) = match &self.kind {
             Kind::Llama(config) => config.head_and_mask(),
+            Kind::Phi3(config) => config.head_and_mask(),
             _ => (self.sizes().width / self.sizes().heads, false),
         };
         if head <= 128 && (!masked || head.is_multiple_of(8)) || head <= 256 && !masked {
@@ -248,10 +280,12 @@ impl Architecture for Pretrained {
     fn shares_ends(&self) -> bool {
         match &self.kind {
             Kind::Bert(config) => config.tied(),
+            Kind::Distilbert(config) => config.tied(),
             Kind::Gpt2(config) => config.tied(),
             Kind::GptNeox(config) => config.tied(),
             Kind::Llama(config) => config.tied(),
             Kind::Opt(config) => config.tied(),
+            Kind::Phi3(config) => config.tied(),
             Kind::Vit(_) => false,
         }
     }
@@ -260,7 +294,9 @@ impl Architecture for Pretrained {
         match &self.kind {
             Kind::Bert(_) => bert::optimizer_order(parameters),
             Kind::Vit(_) => vit::optimizer_order(parameters),
-            Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) => parameters,
+            Kind::Distilbert(_) | Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) | Kind::Phi3(_) => {
+                parameters
+            }
         }
     }
 }

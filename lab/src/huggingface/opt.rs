@@ -96,7 +96,8 @@ impl Config {
         let norm = || LayerNorm::new(&body(last).at("final_layer_norm"), width, 1e-5);
         let final_layer_norm = self.final_norm.then(norm).transpose()?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, table, self.vocabulary)?;
+        let sizes = [table, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, sizes, &self.options)?;
         let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, false);
         Ok(Parts {
             front: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),

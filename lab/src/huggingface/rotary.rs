@@ -1,11 +1,15 @@
 //! Rotary position embedding, written out as the library does.
 
+use std::sync::{Mutex, PoisonError};
+
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::Init;
-use memcore::{Array, DType, Result, Tensor, context, ops};
+use memcore::{Array, DType, Device, Result, Tensor, context, ops};
 use serde_json::Value;
 
+use super::Options;
 use super::keys::Keys;
+use super::scaling::{Positions, Scaling};
 use crate::error;
 
 /// Which angles.
@@ -15,29 +19,30 @@ pub(super) struct Rope {
     /// Share of each head that is turned.
     pub(super) share: f64,
     scaling: Scaling,
+    /// Whether the module is made on the device itself.
+    built_there: bool,
 }
 
-/// How frequencies are changed for longer contexts. These change values, not memory.
-#[derive(Clone, Debug)]
-enum Scaling {
-    None,
-    Linear { factor: f64 },
-    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
+/// How a model's configuration calls things, and what stands for what it does not say.
+pub(super) struct RopeKeys {
+    pub(super) theta: &'static str,
+    pub(super) share: &'static str,
+    /// Share of each head that is turned.
+    pub(super) usual_share: f64,
+    /// Positions.
+    pub(super) positions: usize,
+    /// Positions at first, where the model has a key of its own for them.
+    pub(super) original: Option<usize>,
 }
 
 impl Rope {
-    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share` of a head is turned unless said.
+    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`.
     ///
     /// # Errors
-    /// A kind that takes other memory, or whose values are not known here.
-    pub(super) fn read(
-        keys: &Keys<'_>,
-        theta_key: &'static str,
-        share_key: &'static str,
-        share: f64,
-    ) -> error::Result<Self> {
-        let theta = keys.number(theta_key, 10_000.0)?;
-        let share = keys.number(share_key, share)?;
+    /// As [`Scaling::read`].
+    pub(super) fn read(keys: &Keys<'_>, names: RopeKeys, options: &Options) -> error::Result<Self> {
+        let theta = keys.number(names.theta, 10_000.0)?;
+        let share = keys.number(names.share, names.usual_share)?;
         let nothing = Value::Object(serde_json::Map::new());
         let (key, given) = match (keys.get("rope_parameters"), keys.get("rope_scaling")) {
             (Some(given), _) => ("rope_parameters", given),
@@ -45,58 +50,51 @@ impl Rope {
             (None, None) => ("rope_parameters", &nothing),
         };
         let number = |name: &str| given.get(name).and_then(Value::as_f64);
-        let need = |name: &str| number(name).ok_or_else(|| keys.error(key, format!("needs the number {name}")));
-        let kind = given.get("rope_type").or_else(|| given.get("type")).and_then(Value::as_str).unwrap_or("default");
-        let scaling = match kind {
-            "default" => Scaling::None,
-            "linear" => Scaling::Linear { factor: need("factor")? },
-            "llama3" => Scaling::Llama3 {
-                factor: need("factor")?,
-                low: need("low_freq_factor")?,
-                high: need("high_freq_factor")?,
-                original: need("original_max_position_embeddings")?,
-            },
-            other => {
-                let problem = format!("rope type {other:?} is not represented; known: default, linear, llama3");
-                return Err(keys.error(key, problem));
-            }
-        };
+        // A key of its own has precedence.
+        let outside = keys.optional_size("original_max_position_embeddings")?.or(names.original);
+        let inside = given.get("original_max_position_embeddings").and_then(Value::as_u64).map(|n| n as usize);
+        let original = outside.or(inside).unwrap_or(names.positions);
+        let scaling = Scaling::read(keys, key, given, Positions { now: names.positions, original })?;
+        let built_there = options.built_on_device;
+        if built_there && !matches!(scaling, Scaling::None) {
+            return Err(
+                keys.error(key, "frequencies for longer contexts that are made on the device are not represented")
+            );
+        }
         Ok(Self {
             theta: number("rope_theta").unwrap_or(theta),
             share: number("partial_rotary_factor").unwrap_or(share),
             scaling,
+            built_there,
         })
     }
 
-    /// Radians per position of each pair of `turned` elements.
-    fn frequencies(&self, turned: usize) -> Vec<f32> {
-        (0..turned.div_ceil(2)).map(|i| self.scaled(self.theta.powf(-2.0 * i as f64 / turned as f64)) as f32).collect()
+    /// Whether frequencies are as they are.
+    pub(super) fn is_default(&self) -> bool {
+        matches!(self.scaling, Scaling::None)
     }
 
-    fn scaled(&self, frequency: f64) -> f64 {
-        match self.scaling {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 { factor, low, high, original } => {
-                let wavelength = std::f64::consts::TAU / frequency;
-                if wavelength < original / high {
-                    frequency
-                } else if wavelength > original / low {
-                    frequency / factor
-                } else {
-                    let smooth = (original / wavelength - low) / (high - low);
-                    (1.0 - smooth) * frequency / factor + smooth * frequency
-                }
-            }
-        }
+    /// Whether they are divided by lists of numbers.
+    pub(super) fn is_longrope(&self) -> bool {
+        matches!(self.scaling, Scaling::LongRope(_))
+    }
+
+    /// # Errors
+    /// As [`Scaling::check`].
+    pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
+        self.scaling.check(keys, turned)
     }
 }
 
 /// The module: two equal buffers of frequencies, one for each pair of turned elements, in f32.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
+    rope: Rope,
+    turned: usize,
     frequencies: Array,
-    _original: Array,
+    original: Array,
+    /// The frequencies of long sequences, where there are some: made by the first forward pass.
+    long: Mutex<Option<Array>>,
 }
 
 impl RotaryEmbedding {
@@ -109,11 +107,16 @@ impl RotaryEmbedding {
         let buffer = || {
             let array = Array::empty_as(init.device(), &[turned.div_ceil(2)], DType::F32, Category::Buffer)?;
             if init.device().computes() {
-                array.write(&rope.frequencies(turned))?;
+                array.write(&rope.scaling.frequencies(rope.theta, turned, false))?;
             }
             Ok::<_, memcore::Error>(array)
         };
-        Ok(Self { scope: init.scope(), frequencies: buffer()?, _original: buffer()? })
+        let temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
+        let frequencies = buffer()?;
+        drop(temporaries);
+        let original = buffer()?;
+        let (scope, rope) = (init.scope(), rope.clone());
+        Ok(Self { scope, rope, turned, frequencies, original, long: Mutex::default() })
     }
 
     /// Cosines and sines for positions `[1, time]`, `[1, time, turned]` each in `dtype`.
@@ -122,6 +125,11 @@ impl RotaryEmbedding {
     /// Those of the device.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
         let _scope = context::scope(self.scope);
+        match &self.rope.scaling {
+            Scaling::Dynamic => look_for_growth(positions.device())?,
+            Scaling::LongRope(rope) => self.choose(positions.numel() > rope.original)?,
+            _ => {}
+        }
         let angles = {
             let positions = ops::cast(&ops::unsqueeze(positions, 2)?, DType::F32)?;
             let frequencies = Tensor::from_array(self.frequencies.view(&[1, 1, self.frequencies.numel()])?);
@@ -130,11 +138,102 @@ impl RotaryEmbedding {
         let both = ops::cat(&[&angles, &angles], 2)?;
         let scaled = |function: fn(&Tensor) -> Result<Tensor>| {
             let raw = function(&both)?;
-            ops::mul_scalar(&raw, 1.0)
+            ops::mul_scalar(&raw, self.rope.scaling.attention())
         };
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
         Ok((ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?))
     }
+
+    /// `longrope_frequency_update`: the frequencies of this sequence, chosen on the device and copied over those there are.
+    fn choose(&self, is_long: bool) -> Result<()> {
+        let device = self.frequencies.device();
+        let _length = length(device)?;
+        let long = self.long_frequencies()?;
+        let chosen = {
+            let _is_longer = Array::empty(device, &[], DType::Bool)?;
+            self.original.empty_like()?
+        };
+        chosen.copy_(if is_long { &long } else { &self.original })?;
+        self.frequencies.copy_(&chosen)
+    }
+
+    /// The frequencies of long sequences, made when they are asked for first: `_compute_longrope_parameters`.
+    fn long_frequencies(&self) -> Result<Array> {
+        let mut slot = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(long) = &*slot {
+            return Ok(long.clone());
+        }
+        let device = self.frequencies.device();
+        let floats = || self.original.empty_like();
+        let _factors = floats()?;
+        let _shares = {
+            let whole = Array::empty(device, self.original.dims(), DType::I64)?;
+            let whole = {
+                let converted = floats()?;
+                drop(whole);
+                converted
+            };
+            let shares = floats()?;
+            drop(whole);
+            shares
+        };
+        let product = {
+            let _power = powers(device, self.original.numel())?;
+            floats()?
+        };
+        let long = {
+            let _reciprocal = floats()?;
+            floats()?
+        };
+        drop(product);
+        if device.computes() {
+            long.write(&self.rope.scaling.frequencies(self.rope.theta, self.turned, true))?;
+        }
+        *slot = Some(long.clone());
+        Ok(long)
+    }
+}
+
+/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the power and its reciprocal.
+///
+/// # Errors
+/// Those of the device.
+fn temporaries(device: &Device, turned: usize) -> Result<[Array; 2]> {
+    let floats = || Array::empty(device, &[turned.div_ceil(2)], DType::F32);
+    let power = {
+        let share = {
+            let _range = floats()?;
+            floats()?
+        };
+        let power = powers(device, turned.div_ceil(2))?;
+        drop(share);
+        power
+    };
+    Ok([power, floats()?])
+}
+
+/// A number to the power of a tensor of `len` elements: the result, and meanwhile the number as a scalar on the device.
+fn powers(device: &Device, len: usize) -> Result<Array> {
+    let power = Array::empty(device, &[len], DType::F32)?;
+    Array::empty(device, &[], DType::F64)?;
+    Ok(power)
+}
+
+/// `seq_len = torch.max(position_ids) + 1`.
+fn length(device: &Device) -> Result<Array> {
+    let _most = Array::empty(device, &[], DType::I64)?;
+    Array::empty(device, &[], DType::I64)
+}
+
+/// `dynamic_frequency_update`: whether the sequence is longer than the frequencies are for, and whether shorter. Neither changes anything here.
+///
+/// # Errors
+/// Those of the device.
+fn look_for_growth(device: &Device) -> Result<()> {
+    let _length = length(device)?;
+    Array::empty(device, &[], DType::Bool)?;
+    Array::empty(device, &[], DType::Bool)?;
+    Ok(())
 }
 
 /// `x` `[b, h, t, d]` turned: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.

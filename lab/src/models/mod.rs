@@ -1,8 +1,10 @@
 //! What one can train: small files that read whole, one per network, and one list of all.
 
+mod densenet;
 mod gpt;
 mod keeping;
 mod mlp;
+mod mobilenet;
 mod pieces;
 mod recompute;
 mod resnet;
@@ -95,7 +97,8 @@ pub struct Model {
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg: channels of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg, mobilenet_v2, densenet121: channels
+    /// of the first stage).
     pub width: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
@@ -105,7 +108,7 @@ pub struct ModelOptions {
     pub vocabulary: Option<usize>,
     /// Features per example (mlp).
     pub features: Option<usize>,
-    /// Side of the pictures (resnet, vgg).
+    /// Side of the pictures (resnet, vgg, mobilenet_v2, densenet121).
     pub image: Option<usize>,
     /// Classes.
     pub classes: Option<usize>,
@@ -208,6 +211,8 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("resnet34", resnet::resnet34),
     ("resnet50", resnet::resnet50),
     ("vgg16", vgg::vgg16),
+    ("mobilenet_v2", mobilenet::mobilenet_v2),
+    ("densenet121", densenet::densenet121),
     ("seq2seq-attention", seq2seq::seq2seq_attention),
 ];
 
@@ -294,6 +299,8 @@ impl ModelOptions {
             "resnet18" | "resnet34" | "resnet50" => {
                 ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..default }
             }
+            "mobilenet_v2" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
+            "densenet121" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
             "seq2seq-attention" => ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..default },
             "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..default },
             _ => default,

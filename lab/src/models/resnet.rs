@@ -264,7 +264,9 @@ impl Module for Block {
         let mut out = self.convs[0].forward(x)?;
         for conv in &self.convs[1..] {
             out = ops::relu_(&out)?;
-            out = conv.forward(&out)?;
+            // One variable: what the convolution was given goes before the normalisation, where nothing else keeps it.
+            out = conv.conv.forward(&out)?;
+            out = conv.norm.forward(&out)?;
         }
         out = match &self.projection {
             Some(projection) => {

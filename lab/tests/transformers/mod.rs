@@ -19,8 +19,20 @@ pub(crate) fn small(model_type: &str) -> Value {
             json!({ "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "num_hidden_layers": 2,
             "num_attention_heads": 4, "intermediate_size": 64, "id2label": { "0": "a", "1": "b", "2": "c" } })
         }
+        "roberta" => {
+            json!({ "vocab_size": 64, "max_position_embeddings": 18, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "intermediate_size": 64 })
+        }
+        "distilbert" => {
+            json!({ "vocab_size": 64, "max_position_embeddings": 16, "dim": 32, "n_layers": 2, "n_heads": 4,
+            "hidden_dim": 64 })
+        }
+        "phi3" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "original_max_position_embeddings": 8,
+            "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "intermediate_size": 64, "partial_rotary_factor": 0.5,
+            "rope_scaling": { "rope_type": "longrope", "short_factor": [1.0, 1.0], "long_factor": [1.5, 3.0] } }),
         _ => json!({ "vocab_size": 64, "max_position_embeddings": 16, "hidden_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 64,
             "rope_scaling": { "rope_type": "linear", "factor": 2.0 } }),
     }
 }

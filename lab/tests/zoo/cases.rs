@@ -17,7 +17,7 @@ pub(crate) struct Case {
 
 /// Whether the reference's plain loops take too long for it.
 pub(crate) fn is_deep(name: &str) -> bool {
-    ["resnet18", "resnet34", "resnet50", "vgg16"].contains(&name)
+    ["resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "densenet121"].contains(&name)
 }
 
 /// The settings that a network comes with, on two examples.

@@ -32,7 +32,7 @@ fn learning() -> Vec<Case> {
             "seq2seq-attention" => 150,
             _ => 15,
         };
-        if name.starts_with("resnet") {
+        if name.starts_with("resnet") || ["mobilenet_v2", "densenet121"].contains(&name.as_str()) {
             // Batch normalisation of two values gives their signs.
             case.settings.batch = 8;
         }

@@ -119,10 +119,15 @@ fn a_device_that_is_too_small_says_who_holds_the_memory() {
         assert_eq!(report.by_category.iter().sum::<u64>(), report.rings.allocated_bytes, "{}", case.name);
         assert!(report.by_category[Category::Parameter as usize] > 0, "{}: {report:?}", case.name);
         assert!(report.rings.nested() && !report.top_scopes.is_empty(), "{}: {report:?}", case.name);
-        // Of the segment, not of the request: 1.5 MiB takes a segment of 20, and 16 MiB take one of 16.
-        assert!(report.largest_fit_bytes < report.segment_bytes, "{}: {report:?}", case.name);
-        assert!(report.largest_fit_bytes <= report.free_bytes.unwrap(), "{}: {report:?}", case.name);
-        assert_ne!(report.verdict, Verdict::Fragmented, "{}: {report}", case.name);
+        if report.verdict == Verdict::Fragmented {
+            // What is free in pieces, of either pool, would do as one.
+            let spare = report.free_bytes.unwrap() + report.rings.reserved_bytes - report.rings.allocated_bytes;
+            assert!(spare >= report.block_bytes, "{}: {report:?}", case.name);
+        } else {
+            // Of the segment, not of the request: 1.5 MiB takes a segment of 20, and 16 MiB take one of 16.
+            assert!(report.largest_fit_bytes < report.segment_bytes, "{}: {report:?}", case.name);
+            assert!(report.largest_fit_bytes <= report.free_bytes.unwrap(), "{}: {report:?}", case.name);
+        }
         nothing_is_left(&case.name, &device);
     }
 }

@@ -62,6 +62,27 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
     })
 }
 
+/// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that no
+/// memory is spared where a gradient is wanted.
+///
+/// # Errors
+/// As [`relu_`].
+pub fn relu6_(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("hardtanh_");
+    x.may_change_in_place("hardtanh_")?;
+    let kind = UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 };
+    let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
+    let save = |saved: &mut Recorder| {
+        let before = context::within("clone", || x.array().copied())?;
+        saved.save("self", &before)?;
+        Ok::<Box<dyn Function>, Error>(Box::new(gradient))
+    };
+    record_inputs(&[x], save, || {
+        x.array().unary_(UnaryOp::Clamp { min: 0.0, max: 6.0 })?;
+        Ok(x.array().clone())
+    })
+}
+
 struct ActivationBackward {
     op: &'static str,
     gradient_op: &'static str,

@@ -62,9 +62,10 @@ fn convolve(
         NativeAlgorithm::Grouped { dilated, .. } if pointwise => NativeAlgorithm::Grouped { len: 0, dilated },
         other => other,
     };
+    let library = library_of(x, weight.dims(), geometry);
     let parts = algorithm.parts_of_forward(&input, geometry.groups, [o, oh, ow])?;
     let y = {
-        let _op = context::op(match x.device().profile().convolution {
+        let _op = context::op(match library {
             Convolution::Cudnn { .. } => "cudnn_convolution",
             _ if !parts.is_empty() => "cat",
             _ if algorithm.is_dilated() => "slow_conv_dilated2d",
@@ -80,17 +81,17 @@ fn convolve(
         out: y.operand(),
         workspace: None,
     };
-    let [library, columns] = match x.device().profile().convolution {
+    let [operator, columns] = match library {
         Convolution::Cudnn { .. } => ["cudnn_convolution"; 2],
         _ if algorithm.is_dilated() => ["slow_conv_dilated2d", "resize_"],
         _ => ["_slow_conv2d_forward"; 2],
     };
-    let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), algorithm, x.dtype());
+    let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), library, algorithm, x.dtype());
     let buffer = context::within(columns, make)?;
-    context::within(library, || algorithm.take_workspaces(x.device(), n * geometry.groups))?;
+    context::within(operator, || algorithm.take_workspaces(x.device(), n * geometry.groups))?;
     call.workspace = buffer.operand();
     x.device().launch(call)?;
-    context::within(library, || drop(buffer));
+    context::within(operator, || drop(buffer));
     drop(parts);
     Ok(y)
 }
@@ -108,11 +109,20 @@ impl Function for ConvolutionBackward {
         let _op = context::op("convolution_backward");
         let (x, weight) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
-        let grad = grad.contiguous()?;
+        let library = library_of(&x, weight.dims(), self.geometry);
+        let cudnn = matches!(library, Convolution::Cudnn { .. });
+        // With cuDNN each gradient makes its own copy of what does not lie in order.
+        let grad = if cudnn { grad } else { grad.contiguous()? };
         let mut out: Grads = smallvec![None, None, None];
-        let mut pass =
-            Pass { geometry: self.geometry, x: x.contiguous()?, weight: weight.contiguous()?, grad, kept: None };
-        let native = x.device().profile().convolution == Convolution::Native;
+        let mut pass = Pass {
+            geometry: self.geometry,
+            library,
+            x: x.contiguous()?,
+            weight: weight.contiguous()?,
+            grad,
+            kept: None,
+        };
+        let native = library == Convolution::Native;
         if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
             let out = pass.dilated(len, needs)?;
             drop(pass);
@@ -130,7 +140,7 @@ impl Function for ConvolutionBackward {
         }
         // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last, and where the groups' are joined.
         let grouped = native && matches!(pass.algorithm(), NativeAlgorithm::Grouped { .. });
-        let bias_last = grouped || matches!(x.device().profile().convolution, Convolution::Cudnn { .. });
+        let bias_last = grouped || cudnn;
         if needs.input(2) && !bias_last {
             out[2] = Some(pass.bias_grad()?);
         }
@@ -153,6 +163,7 @@ impl Function for ConvolutionBackward {
 
 struct Pass {
     geometry: Conv2dGeometry,
+    library: Convolution,
     x: Array,
     weight: Array,
     grad: Array,
@@ -166,11 +177,13 @@ impl Pass {
         let maker = if self.result_maker().is_empty() { "" } else { "resize_" };
         let buffer = match &self.kept {
             Some(kept) => kept.clone(),
-            None => context::within(maker, || Buffer::new(device, call, self.algorithm(), self.x.dtype()))?,
+            None => {
+                context::within(maker, || Buffer::new(device, call, self.library, self.algorithm(), self.x.dtype()))?
+            }
         };
         let products = self.x.dims()[0] * self.geometry.groups;
         context::within("_slow_conv2d_backward", || self.algorithm().take_workspaces(device, products))?;
-        if device.profile().convolution == Convolution::Native {
+        if self.library == Convolution::Native {
             self.kept = Some(buffer.clone());
         }
         Ok(buffer)
@@ -226,16 +239,25 @@ impl Pass {
 
     /// What makes the gradients in PyTorch: with cuDNN the operator itself.
     fn result_maker(&self) -> &'static str {
-        match (self.x.device().profile().convolution, self.algorithm()) {
+        match (self.library, self.algorithm()) {
             (Convolution::Cudnn { .. }, _) => "",
             (_, NativeAlgorithm::Grouped { .. }) => "cat",
             _ => "resize_",
         }
     }
 
+    /// The incoming gradient as kernels take it.
+    fn ordered(&self) -> Result<Array> {
+        if self.grad.layout().is_contiguous() {
+            return Ok(self.grad.clone());
+        }
+        context::within("clone", || self.grad.copied())
+    }
+
     fn input_grad(&mut self) -> Result<Array> {
         let out = context::within(self.result_maker(), || self.x.empty_like())?;
-        let (geometry, grad, weight) = (self.geometry, self.grad.operand(), self.weight.operand());
+        let ordered = self.ordered()?;
+        let (geometry, grad, weight) = (self.geometry, ordered.operand(), self.weight.operand());
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
@@ -244,8 +266,9 @@ impl Pass {
     }
 
     fn weight_grad(&mut self) -> Result<Array> {
+        let ordered = self.ordered()?;
         let out = context::within(self.result_maker(), || self.weight.empty_like())?;
-        let (geometry, x, grad) = (self.geometry, self.x.operand(), self.grad.operand());
+        let (geometry, x, grad) = (self.geometry, self.x.operand(), ordered.operand());
         let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
@@ -254,7 +277,7 @@ impl Pass {
     }
 
     fn bias_grad(&self) -> Result<Array> {
-        let native = self.x.device().profile().convolution == Convolution::Native;
+        let native = self.library == Convolution::Native;
         let maker = (native && self.algorithm() != NativeAlgorithm::Depthwise).then_some(self.result_maker());
         let maker = maker.or(Some("sum"));
         self.grad.reduce_made_by(maker, ReduceOp::Sum, &[0, 2, 3], false)
@@ -337,6 +360,28 @@ fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
     if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
 }
 
+/// What convolves: as the profile says, but PyTorch takes cuDNN for one filter group per channel only in float16, and there by a table
+/// (`_select_conv_backend`, `check_cudnn_depthwise_workload_with_filter`).
+fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
+    let of_profile = x.device().profile().convolution;
+    let ([n, c, h, w], [_, _, kh, kw]) = (x.dims(), weight) else { return of_profile };
+    if !matches!(of_profile, Convolution::Cudnn { .. }) || geometry.groups == 1 || geometry.groups != *c {
+        return of_profile;
+    }
+    let [down, right] = geometry.stride;
+    let fits = x.dtype() == DType::F16 && geometry.dilation == [1, 1] && (down == right || *h == 1) && *c >= 32;
+    let known = kh == kw && [1, 3, 5].contains(kw) && *w >= 7 && [1, 2].contains(&right);
+    let fast = match (right, n, kw) {
+        (1, ..) => true,
+        (_, 1, 1) => *w <= 28,
+        (_, 1, _) => true,
+        (_, _, 1) => *n <= 16 && *c >= 128 && *w <= 7,
+        _ => *c >= 512 || *c >= 256 && *w >= 28,
+    };
+    let line = *h == 1 && right == 1;
+    if fits && (line || known && fast) { of_profile } else { Convolution::Native }
+}
+
 /// How PyTorch convolves without cuDNN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NativeAlgorithm {
@@ -396,9 +441,15 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn new(device: &Device, call: &KernelCall, native: NativeAlgorithm, dtype: DType) -> Result<Self> {
+    fn new(
+        device: &Device,
+        call: &KernelCall,
+        library: Convolution,
+        native: NativeAlgorithm,
+        dtype: DType,
+    ) -> Result<Self> {
         let bytes = |n: u64| Array::empty(device, &[n as usize], DType::U8);
-        let array = match device.profile().convolution {
+        let array = match library {
             Convolution::Backend => match device.native_workspace(call) {
                 0 => None,
                 n => Some(bytes(n)?.with_category(crate::memory::Category::Workspace)),

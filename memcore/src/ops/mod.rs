@@ -38,8 +38,8 @@ mod shape;
 mod softmax;
 
 pub use activation::{
-    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, sigmoid,
-    silu, softplus, tanh,
+    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, relu6_,
+    sigmoid, silu, softplus, tanh,
 };
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,

@@ -1,0 +1,254 @@
+//! `distilbert`: `DistilBertForMaskedLM`, a BERT without token types and with half the layers.
+
+use memcore::memory::{Category, ScopeId};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::attention::{self, Call, Softmax, Weights};
+use super::blocks::{self, Context};
+use super::guide::Guide;
+use super::keys::Keys;
+use super::layers::Activation;
+use super::network::{Back, Begun, Front, Parts, Variables};
+use super::{Options, Sizes};
+use crate::error;
+use crate::models::Places;
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    width: usize,
+    layers: usize,
+    heads: usize,
+    inner: usize,
+    activation: Activation,
+    dropout: f64,
+    attention_dropout: f64,
+    tied: bool,
+    options: Options,
+}
+
+/// Of every norm.
+const EPS: f64 = 1e-12;
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        for (key, own) in
+            [("hidden_size", "dim"), ("num_attention_heads", "n_heads"), ("num_hidden_layers", "n_layers")]
+        {
+            if keys.get(key).is_some() {
+                return Err(keys.error(key, format!("write {own}, as this model's files do")));
+            }
+        }
+        let config = Self {
+            vocabulary: keys.size("vocab_size", 30_522)?,
+            positions: keys.size("max_position_embeddings", 512)?,
+            width: keys.size("dim", 768)?,
+            layers: keys.size("n_layers", 6)?,
+            heads: keys.size("n_heads", 12)?,
+            inner: keys.size("hidden_dim", 3072)?,
+            activation: Activation::named("activation", keys.name("activation", "gelu")?)?,
+            dropout: keys.probability("dropout", 0.1)?,
+            attention_dropout: keys.probability("attention_dropout", 0.1)?,
+            tied: keys.flag("tie_word_embeddings", true)?,
+            options: options.clone(),
+        };
+        // Of other heads; an encoder caches nothing.
+        for key in ["qa_dropout", "seq_classif_dropout", "use_cache"] {
+            keys.get(key);
+        }
+        if keys.flag("sinusoidal_pos_embds", false)? {
+            return Err(keys.error("sinusoidal_pos_embds", "positions that are not trained are not represented"));
+        }
+        if options.built_on_device {
+            return Err(keys.error("model_type", "this model made on the device itself is not represented"));
+        }
+        super::divides(keys, "n_heads", config.heads, config.width)?;
+        super::fits(keys, options.sequence, config.positions)?;
+        Ok(config)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
+        let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
+        let blocks = blocks::stack(self.layers, layer)?;
+        let head = Head::new(&at(1 + self.layers), self, &embeddings.word.weight)?;
+        let guide = |_: &Init| Guide::encoder(&self.options);
+        Ok(Parts {
+            front: Box::new(embeddings),
+            blocks,
+            back: Box::new(head),
+            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            body: BODY,
+        })
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
+    }
+}
+
+/// All but the output layer.
+const BODY: &str = "distilbert";
+
+const SMALL: Fill = Fill::Normal { std: 0.02 };
+
+struct Embeddings {
+    scope: ScopeId,
+    word: Embedding,
+    position: Embedding,
+    norm: LayerNorm,
+    dropout: Dropout,
+    /// `[1, positions]`, i64.
+    position_ids: Array,
+}
+
+impl Embeddings {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let table = |name: &str, rows| Embedding::with_fill(&init.at(name), rows, c.width, SMALL);
+        let (word, position) = (table("word_embeddings", c.vocabulary)?, table("position_embeddings", c.positions)?);
+        let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, EPS)?;
+        let dropout = Dropout::new(&init.at("dropout"), c.dropout)?;
+        let position_ids = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
+        if init.device().computes() {
+            position_ids.write(&(0..c.positions as i64).collect::<Vec<_>>())?;
+        }
+        Ok(Self { scope: init.scope(), word, position, norm, dropout, position_ids })
+    }
+
+    fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let words = self.word.forward(ids)?;
+        let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, ids.dims()[1])?);
+        let positions = self.position.forward(&position_ids)?;
+        let mut sum = ops::add(&words, &positions)?;
+        sum = self.norm.forward(&sum)?;
+        self.dropout.forward(&sum)
+    }
+}
+
+impl Front for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        let embedded = self.embedded(ids)?;
+        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
+        let context = Context { mask, ..Context::default() };
+        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+    }
+}
+
+/// From hidden states to the scores of tokens.
+struct Head {
+    scope: ScopeId,
+    activation: Activation,
+    transform: Linear,
+    norm: LayerNorm,
+    projector: Parameter,
+    bias: Parameter,
+}
+
+impl Head {
+    fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
+        let transform = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
+        let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, EPS)?;
+        let last = init.at("vocab_projector");
+        let projector =
+            if c.tied { last.shared(table)? } else { last.parameter("weight", &[c.vocabulary, c.width], SMALL)? };
+        let bias = last.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
+        Ok(Self { scope: init.scope(), activation: c.activation, transform, norm, projector, bias })
+    }
+}
+
+impl Back for Head {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        Ok(hidden)
+    }
+
+    fn scores(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = self.transform.forward(x)?;
+        hidden = self.activation.apply(&hidden)?;
+        hidden = self.norm.forward(&hidden)?;
+        ops::linear(&hidden, self.projector.tensor(), Some(self.bias.tensor()))
+    }
+}
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    q_lin: Linear,
+    k_lin: Linear,
+    v_lin: Linear,
+    out_lin: Linear,
+    sa_layer_norm: LayerNorm,
+    lin1: Linear,
+    lin2: Linear,
+    dropout: Dropout,
+    output_layer_norm: LayerNorm,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let (attention, ffn) = (init.at("attention"), init.at("ffn"));
+        let linear = |init: Init, inputs, outputs| Linear::with_fill(&init, inputs, outputs, true, SMALL);
+        let square = |name: &str| linear(attention.at(name), c.width, c.width);
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            q_lin: square("q_lin")?,
+            k_lin: square("k_lin")?,
+            v_lin: square("v_lin")?,
+            out_lin: square("out_lin")?,
+            sa_layer_norm: LayerNorm::new(&init.at("sa_layer_norm"), c.width, EPS)?,
+            lin1: linear(ffn.at("lin1"), c.width, c.inner)?,
+            lin2: linear(ffn.at("lin2"), c.inner, c.width)?,
+            dropout: Dropout::new(&ffn.at("dropout"), c.dropout)?,
+            output_layer_norm: LayerNorm::new(&init.at("output_layer_norm"), c.width, EPS)?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, width] = attention::sizes(hidden)?;
+        let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
+        let (q, k, v) = (heads(&self.q_lin)?, heads(&self.k_lin)?, heads(&self.v_lin)?);
+        let call =
+            Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, width / c.heads, c.attention_dropout) };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, width])?;
+        Ok((self.out_lin.forward(&y)?, weights))
+    }
+
+    fn fed(&self, hidden: &Tensor) -> Result<Tensor> {
+        let mut x = self.lin1.forward(hidden)?;
+        x = self.config.activation.apply(&x)?;
+        x = self.lin2.forward(&x)?;
+        self.dropout.forward(&x)
+    }
+}
+
+impl blocks::Block for Layer {
+    fn forward(&self, hidden: &Tensor, _: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let (mut attended, _weights) = self.attention(hidden)?;
+        attended = {
+            let sum = ops::add(&attended, hidden)?;
+            self.sa_layer_norm.forward(&sum)?
+        };
+        let fed = self.fed(&attended)?;
+        let sum = ops::add(&fed, &attended)?;
+        self.output_layer_norm.forward(&sum)
+    }
+}

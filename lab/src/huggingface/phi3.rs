@@ -1,0 +1,257 @@
+//! `phi3`: `Phi3ForCausalLM`, a Llama whose projections are joined and whose heads may be turned in part.
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Embedding, Fill, Init, Linear, Module};
+use memcore::{Result, Tensor, context, ops};
+
+use super::attention::{self, Call, Weights};
+use super::blocks::{self, Context};
+use super::guide::Guide;
+use super::keys::Keys;
+use super::layers::{self, Activation};
+use super::llama::{Embeddings, Head};
+use super::network::Parts;
+use super::rms;
+use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
+use super::windows::{WindowKeys, Windows};
+use super::{Options, Sizes};
+use crate::error;
+use crate::models::Places;
+
+/// What its configuration says.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    vocabulary: usize,
+    positions: usize,
+    width: usize,
+    inner: usize,
+    layers: usize,
+    heads: usize,
+    key_heads: usize,
+    head: usize,
+    activation: Activation,
+    dropout: f64,
+    attention_dropout: f64,
+    eps: f64,
+    rope: Rope,
+    tied: bool,
+    use_cache: bool,
+    windows: Windows,
+    options: Options,
+}
+
+impl Config {
+    /// # Errors
+    /// Keys of another type, sizes that do not fit, what is not represented.
+    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+        let (width, heads) = (keys.size("hidden_size", 3072)?, keys.size("num_attention_heads", 32)?);
+        let layers = keys.size("num_hidden_layers", 32)?;
+        let positions = keys.size("max_position_embeddings", 4096)?;
+        // Read and not used, as the library does.
+        keys.get("embd_pdrop");
+        super::divides(keys, "num_attention_heads", heads, width)?;
+        let names = RopeKeys {
+            theta: "rope_theta",
+            share: "partial_rotary_factor",
+            usual_share: 1.0,
+            positions,
+            original: Some(4096),
+        };
+        let config = Self {
+            vocabulary: keys.size("vocab_size", 32_064)?,
+            positions,
+            width,
+            inner: keys.size("intermediate_size", 8192)?,
+            layers,
+            heads,
+            key_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),
+            head: keys.optional_size("head_dim")?.unwrap_or(width / heads),
+            activation: Activation::named("hidden_act", keys.name("hidden_act", "silu")?)?,
+            dropout: keys.probability("resid_pdrop", 0.0)?,
+            attention_dropout: keys.probability("attention_dropout", 0.0)?,
+            eps: keys.number("rms_norm_eps", 1e-5)?,
+            rope: Rope::read(keys, names, options)?,
+            tied: keys.flag("tie_word_embeddings", false)?,
+            use_cache: keys.flag("use_cache", true)?,
+            windows: Windows::read(keys, WindowKeys::OneIfSaid, layers)?,
+            options: options.clone(),
+        };
+        super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
+        if !config.rope.is_default() && !config.rope.is_longrope() {
+            return Err(keys.error("rope_scaling", "this model knows default and longrope"));
+        }
+        // An odd number of elements is turned with one more.
+        if config.turned() == 0 || config.turned().next_multiple_of(2) > config.head {
+            let problem = format!("{} of {} elements turned is not represented", config.turned(), config.head);
+            return Err(keys.error("partial_rotary_factor", problem));
+        }
+        config.rope.check(keys, config.turned())?;
+        super::fits(keys, options.sequence, config.positions)?;
+        config.windows.check(keys, options, config.positions)?;
+        Ok(config)
+    }
+
+    /// Elements of a head that are turned.
+    fn turned(&self) -> usize {
+        (self.head as f64 * self.rope.share) as usize
+    }
+
+    /// Elements of a head, and whether the fused attention is given a mask.
+    pub(super) fn head_and_mask(&self) -> (usize, bool) {
+        (self.head, self.windows.reached_by(self.options.sequence.unwrap_or(self.positions)))
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let (layers, width, heads) = (self.layers, self.width, self.heads);
+        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
+    }
+
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let table = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let last = 1 + self.layers;
+        let norm = self.norm(&body(last).at("norm"))?;
+        let guides = Guide::turning(
+            &Parts::desks(at, self.layers),
+            || {
+                Guide::decoder(&self.options, self.use_cache, true)
+                    .windowed(self.windows.used(), self.windows.masks_all())
+            },
+            |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
+        )?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = layers::lm_head(&at(last).at("lm_head"), &table, self.tied, sizes, &self.options)?;
+        Ok(Parts {
+            front: Box::new(Embeddings { table, scale: None }),
+            blocks,
+            back: Box::new(Head { norm, lm_head }),
+            guides,
+            body: BODY,
+        })
+    }
+
+    fn norm(&self, init: &Init) -> Result<rms::Norm> {
+        rms::Norm::new(init, self.width, self.eps, rms::Form::Weight)
+    }
+
+    /// Whether the output layer has the weights of the token table.
+    pub(super) fn tied(&self) -> bool {
+        self.tied
+    }
+}
+
+/// All but the output layer.
+const BODY: &str = "model";
+
+const SMALL: Fill = Fill::Normal { std: 0.02 };
+
+struct Layer {
+    scope: ScopeId,
+    config: Config,
+    window: Option<usize>,
+    o_proj: Linear,
+    qkv_proj: Linear,
+    gate_up_proj: Linear,
+    down_proj: Linear,
+    input_layernorm: rms::Norm,
+    post_attention_layernorm: rms::Norm,
+}
+
+impl Layer {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let (attn, mlp) = (init.at("self_attn"), init.at("mlp"));
+        let linear = |init: Init, inputs, outputs| Linear::with_fill(&init, inputs, outputs, false, SMALL);
+        Ok(Self {
+            scope: init.scope(),
+            config: c.clone(),
+            window: c.windows.of(0),
+            o_proj: linear(attn.at("o_proj"), c.heads * c.head, c.width)?,
+            qkv_proj: linear(attn.at("qkv_proj"), c.width, (c.heads + 2 * c.key_heads) * c.head)?,
+            gate_up_proj: linear(mlp.at("gate_up_proj"), c.width, 2 * c.inner)?,
+            down_proj: linear(mlp.at("down_proj"), c.inner, c.width)?,
+            input_layernorm: c.norm(&init.at("input_layernorm"))?,
+            post_attention_layernorm: c.norm(&init.at("post_attention_layernorm"))?,
+        })
+    }
+
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+        let c = &self.config;
+        let [batch, time, _] = attention::sizes(hidden)?;
+        let qkv = self.qkv_proj.forward(hidden)?;
+        // All three are cut out before any is seen as heads: backward goes the other way.
+        let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.head, heads * c.head);
+        let (q, k) = (part(0, c.heads)?, part(c.heads, c.key_heads)?);
+        let v = part(c.heads + c.key_heads, c.key_heads)?;
+        let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.key_heads)?);
+        let v = attention::heads(&v, c.key_heads)?;
+        let (q, k) = turned(&q, &k, context)?;
+        let (k, v) = context.cached(k, v)?;
+        let call = Call {
+            mask: context.mask.as_ref(),
+            causal: true,
+            ..Call::new(c.options.attention, c.head, c.attention_dropout)
+        };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;
+        Ok((self.o_proj.forward(&y)?, weights))
+    }
+
+    fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
+        let inner = self.config.inner;
+        let both = self.gate_up_proj.forward(hidden)?;
+        let halves = ops::split(&both, inner, 2)?;
+        let [gate, up] = &halves[..] else { return Err(memcore::Error::shape("mlp", "other than two halves")) };
+        let product = {
+            let gate = self.config.activation.apply(gate)?;
+            ops::mul(up, &gate)?
+        };
+        self.down_proj.forward(&product)
+    }
+}
+
+/// Queries and keys, of which the first elements are turned by their positions' angles.
+fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
+    let Some((cos, sin)) = &context.rotary else {
+        return Err(memcore::Error::shape("rotary", "positions without angles"));
+    };
+    let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
+    let parts = |x: &Tensor| {
+        let (head, part) = (x.dims()[3], cos.dims()[3]);
+        // A slice of everything is the tensor itself.
+        let turning = if part == head { ops::alias(x)? } else { ops::narrow(x, 3, 0, part)? };
+        Ok::<_, memcore::Error>([turning, ops::narrow(x, 3, part, head - part)?])
+    };
+    // Both are taken apart before either is turned: backward goes the other way.
+    let (q, k) = (parts(q)?, parts(k)?);
+    let turn = |[turning, passing]: &[Tensor; 2]| {
+        let turned = rotary::turned(turning, &cos, &sin)?;
+        ops::cat(&[&turned, passing], 3)
+    };
+    Ok((turn(&q)?, turn(&k)?))
+}
+
+impl blocks::Block for Layer {
+    fn window(&self) -> Option<usize> {
+        self.window
+    }
+
+    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let dropout = |x: &Tensor| ops::dropout(x, self.config.dropout, true);
+        let mut hidden = self.input_layernorm.forward(input)?;
+        let (attended, _weights) = self.attention(&hidden, context)?;
+        hidden = attended;
+        hidden = {
+            let dropped = dropout(&hidden)?;
+            ops::add(input, &dropped)?
+        };
+        let residual = hidden.clone();
+        hidden = self.post_attention_layernorm.forward(&hidden)?;
+        hidden = self.mlp(&hidden)?;
+        let dropped = dropout(&hidden)?;
+        ops::add(&residual, &dropped)
+    }
+}

@@ -1,0 +1,86 @@
+//! Root-mean-square norms, written out as the library does.
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Fill, Init, Parameter};
+use memcore::{DType, Result, Tensor, context, ops};
+
+/// In what the families differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `LlamaRMSNorm`: normalised in f32, converted back, then times the weight.
+    Weight,
+    /// `GemmaRMSNorm`: normalised in f32, times one more than the weight in f32, then converted back.
+    OnePlusWeight,
+}
+
+/// A norm of the last dimension.
+pub(super) struct Norm {
+    scope: ScopeId,
+    weight: Parameter,
+    eps: f64,
+    form: Form,
+}
+
+impl Norm {
+    /// Of `width` elements.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn new(init: &Init, width: usize, eps: f64, form: Form) -> Result<Self> {
+        let first = if form == Form::Weight { 1.0 } else { 0.0 };
+        let weight = init.parameter("weight", &[width], Fill::Constant(first))?;
+        Ok(Self { scope: init.scope(), weight, eps, form })
+    }
+
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        match self.form {
+            Form::Weight => self.times_weight(x),
+            Form::OnePlusWeight => self.times_one_plus_weight(x),
+        }
+    }
+
+    fn times_weight(&self, x: &Tensor) -> Result<Tensor> {
+        let mut hidden = ops::cast(x, DType::F32)?;
+        let variance = {
+            let squares = ops::pow(&hidden, 2.0)?;
+            ops::mean_axes(&squares, &[x.rank() - 1], true)?
+        };
+        hidden = {
+            let root = {
+                let shifted = ops::add_scalar(&variance, self.eps)?;
+                ops::rsqrt(&shifted)?
+            };
+            ops::mul(&hidden, &root)?
+        };
+        let narrow = ops::cast(&hidden, x.dtype())?;
+        ops::mul(self.weight.tensor(), &narrow)
+    }
+
+    fn times_one_plus_weight(&self, x: &Tensor) -> Result<Tensor> {
+        let mut output = {
+            let wide = ops::cast(x, DType::F32)?;
+            let root = {
+                let shifted = {
+                    let variance = {
+                        let squares = ops::pow(&wide, 2.0)?;
+                        ops::mean_axes(&squares, &[x.rank() - 1], true)?
+                    };
+                    ops::add_scalar(&variance, self.eps)?
+                };
+                ops::rsqrt(&shifted)?
+            };
+            ops::mul(&wide, &root)?
+        };
+        output = {
+            let factor = {
+                let weight = ops::cast(self.weight.tensor(), DType::F32)?;
+                ops::add_scalar(&weight, 1.0)?
+            };
+            ops::mul(&output, &factor)?
+        };
+        ops::cast(&output, x.dtype())
+    }
+}

@@ -1,0 +1,200 @@
+//! How the frequencies of a rotary embedding are changed for longer contexts.
+
+use serde_json::Value;
+
+use super::keys::Keys;
+use crate::error;
+
+/// The kinds.
+#[derive(Clone, Debug)]
+pub(super) enum Scaling {
+    None,
+    Linear {
+        factor: f64,
+    },
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
+    Yarn(Yarn),
+    /// `dynamic`: for sequences that are longer than the positions, which are not read here; only that the library looks is left.
+    Dynamic,
+    LongRope(LongRope),
+}
+
+/// `longrope`: each pair's frequency divided by a number of its own, another one for sequences longer than `original`.
+#[derive(Clone, Debug)]
+pub(super) struct LongRope {
+    short: Vec<f64>,
+    long: Vec<f64>,
+    /// Positions that the network was made for at first.
+    pub(super) original: usize,
+    /// What cosines and sines are multiplied with.
+    attention: f64,
+}
+
+/// `yarn`: between `low` and `high` rotations within the original positions, frequencies go over from divided to unchanged ones.
+#[derive(Clone, Debug)]
+pub(super) struct Yarn {
+    factor: f64,
+    /// Rotations above which a frequency stays, and below which it is divided.
+    fast: f64,
+    slow: f64,
+    /// Positions that the network was made for at first.
+    original: f64,
+    /// Whether the bounds are pairs of elements, not fractions of them.
+    truncate: bool,
+    /// What cosines and sines are multiplied with.
+    attention: f64,
+}
+
+/// What a configuration says of positions.
+pub(super) struct Positions {
+    /// How many there are.
+    pub(super) now: usize,
+    /// How many there were at first.
+    pub(super) original: usize,
+}
+
+impl Scaling {
+    /// From the object `given` under `key`.
+    ///
+    /// # Errors
+    /// A kind that takes other memory, or whose values are not known here.
+    pub(super) fn read(keys: &Keys<'_>, key: &str, given: &Value, positions: Positions) -> error::Result<Self> {
+        let number = |name: &str| given.get(name).and_then(Value::as_f64);
+        let need = |name: &str| number(name).ok_or_else(|| keys.error(key, format!("needs the number {name}")));
+        let kind = given.get("rope_type").or_else(|| given.get("type")).and_then(Value::as_str).unwrap_or("default");
+        Ok(match kind {
+            "default" => Self::None,
+            "linear" => Self::Linear { factor: need("factor")? },
+            "llama3" => Self::Llama3 {
+                factor: need("factor")?,
+                low: need("low_freq_factor")?,
+                high: need("high_freq_factor")?,
+                original: positions.original as f64,
+            },
+            "yarn" => Self::Yarn(Yarn::read(need("factor")?, given, positions.original as f64)),
+            "dynamic" => {
+                need("factor")?;
+                Self::Dynamic
+            }
+            "longrope" => Self::LongRope(LongRope::read(keys, key, given, positions)?),
+            other => {
+                let known = "default, dynamic, linear, llama3, longrope, yarn";
+                return Err(keys.error(key, format!("rope type {other:?} is not represented; known: {known}")));
+            }
+        })
+    }
+
+    /// What cosines and sines are multiplied with.
+    pub(super) fn attention(&self) -> f64 {
+        match self {
+            Self::Yarn(yarn) => yarn.attention,
+            Self::LongRope(long) => long.attention,
+            _ => 1.0,
+        }
+    }
+
+    /// The numbers of a sequence that is short enough, for heads of which `turned` elements are turned, or of a `long` one: radians per position of
+    /// each pair.
+    pub(super) fn frequencies(&self, theta: f64, turned: usize, long: bool) -> Vec<f32> {
+        let plain = |i: usize| theta.powf(-2.0 * i as f64 / turned as f64);
+        let scaled = |i: usize| match self {
+            Self::None | Self::Dynamic => plain(i),
+            Self::Linear { factor } => plain(i) / factor,
+            Self::Llama3 { factor, low, high, original } => llama3(plain(i), [*factor, *low, *high, *original]),
+            Self::Yarn(yarn) => plain(i) * yarn.share_of(i, turned, theta),
+            Self::LongRope(rope) => plain(i) / if long { &rope.long } else { &rope.short }.get(i).unwrap_or(&1.0),
+        };
+        (0..turned.div_ceil(2)).map(|i| scaled(i) as f32).collect()
+    }
+
+    /// # Errors
+    /// [`error::Error::Usage`] for another number of divisors than pairs of `turned` elements.
+    pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
+        match self {
+            Self::LongRope(_) if !turned.is_multiple_of(2) => {
+                Err(keys.error("rope_scaling", format!("longrope for {turned} elements: the library fails")))
+            }
+            Self::LongRope(rope) if [&rope.short, &rope.long].iter().any(|list| list.len() != turned / 2) => {
+                let problem = format!("short_factor and long_factor need {} numbers each", turned / 2);
+                Err(keys.error("rope_scaling", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LongRope {
+    fn read(keys: &Keys<'_>, key: &str, given: &Value, positions: Positions) -> error::Result<Self> {
+        let list = |name: &str| {
+            let list = given.get(name).and_then(Value::as_array);
+            let numbers = list.and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+            numbers.ok_or_else(|| keys.error(key, format!("needs the list of numbers {name}")))
+        };
+        let number = |name: &str| given.get(name).and_then(Value::as_f64);
+        let original = positions.original as f64;
+        let factor = number("factor").unwrap_or(positions.now as f64 / original);
+        let usual = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() };
+        Ok(Self {
+            short: list("short_factor")?,
+            long: list("long_factor")?,
+            original: positions.original,
+            attention: number("attention_factor").unwrap_or(usual),
+        })
+    }
+}
+
+/// A frequency by the rule of Llama 3.
+fn llama3(frequency: f64, [factor, low, high, original]: [f64; 4]) -> f64 {
+    let wavelength = std::f64::consts::TAU / frequency;
+    if wavelength < original / high {
+        frequency
+    } else if wavelength > original / low {
+        frequency / factor
+    } else {
+        let smooth = (original / wavelength - low) / (high - low);
+        (1.0 - smooth) * frequency / factor + smooth * frequency
+    }
+}
+
+impl Yarn {
+    fn read(factor: f64, given: &Value, original: f64) -> Self {
+        // As the library: 0 is as absent.
+        let number = |name: &str| given.get(name).and_then(Value::as_f64);
+        let some = |name: &str| number(name).filter(|&n| n != 0.0);
+        let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
+        let usual = match (some("mscale"), some("mscale_all_dim")) {
+            (Some(above), Some(below)) => scale(above) / scale(below),
+            _ => scale(1.0),
+        };
+        Self {
+            factor,
+            fast: some("beta_fast").unwrap_or(32.0),
+            slow: some("beta_slow").unwrap_or(1.0),
+            original,
+            truncate: given.get("truncate").and_then(Value::as_bool).unwrap_or(true),
+            attention: number("attention_factor").unwrap_or(usual),
+        }
+    }
+
+    /// What becomes of the frequency of pair `i` of `turned` elements: from 1 for fast ones to 1/factor for slow ones.
+    fn share_of(&self, i: usize, turned: usize, theta: f64) -> f64 {
+        let pair_with = |rotations: f64| {
+            turned as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
+        };
+        let (mut low, mut high) = (pair_with(self.fast), pair_with(self.slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        (low, high) = (low.max(0.0), high.min(turned as f64 - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let divided = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+        divided / self.factor + (1.0 - divided)
+    }
+}
