@@ -72,11 +72,14 @@ scripts! {
     dilated_input_grad => check;
     eager_without_graph => check;
     efficient_one_head => check;
+    efficient_without_graph => check;
+    efficient_without_graph_2_15 => check;
     flash_narrow_heads => check;
     fused_with_scaler => check;
     loop_maximize => check;
     loop_maximize_2_15 => check;
     norm_offsets_2_15 => check;
+    one_value => check;
     out_of_memory => check;
     out_of_memory_expandable => check;
     packed_leaves => check;

@@ -306,7 +306,7 @@ pub fn record_inputs(
 }
 
 /// Whether an operation on `inputs` is recorded.
-fn records(inputs: &[&Tensor]) -> bool {
+pub(crate) fn records(inputs: &[&Tensor]) -> bool {
     is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
 }
 
