@@ -272,6 +272,10 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("pad", CUBE, |x| ops::pad(&x[0], &[[0, 1], [2, 0], [1, 3]], 0.5)),
     // Normalisation.
     case("group_norm", CHANNELS, |x| ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)),
+    case("group_norm.one_position", &[of(&[3, 4]), positive(&[4]), of(&[4])], |x| {
+        ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)
+    }),
+    case("group_norm.one_position_plain", &[of(&[3, 6, 1])], |x| ops::group_norm(&x[0], 2, None, None, 1e-5)),
     case("group_norm.plain", CUBE, |x| ops::group_norm(&x[0], 3, None, None, 1e-5)),
     case("group_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4])], |x| {
         ops::group_norm(&ops::transpose(&x[0], 0, 1)?, 1, Some(&x[1]), None, 1e-5)

@@ -158,7 +158,7 @@ fn vit() {
 
 #[test]
 fn unusual() {
-    family("unusual", 58);
+    family("unusual", 61);
 }
 
 /// What a user writes, without the keys that have their default values, is the same network as what the library makes of it.
@@ -166,7 +166,7 @@ fn unusual() {
 fn defaults_are_the_librarys() {
     let runs = recorded("unusual");
     let written: Vec<&Value> = runs.iter().filter(|run| run["given"].is_object()).collect();
-    assert_eq!(written.len(), 55);
+    assert_eq!(written.len(), 58);
     for run in written {
         let mut config = run["given"].clone();
         if run["options"]["use_cache"] == false {

@@ -72,7 +72,7 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
         (0..dv).for_each(|e| out[row * dv + e] += p * v[key * dv + e]);
     });
     m.write(&k.out, &out)?;
-    k.logsumexp.as_ref().map_or(Ok(()), |to| m.write(to, &logsumexp))
+    m.write_optional(&k.logsumexp, &logsumexp)
 }
 
 /// `e^(score − logsumexp)`; 0 in a row that sees nothing.

@@ -76,6 +76,9 @@ scripts! {
     efficient_without_graph_2_15 => check;
     flash_narrow_heads => check;
     fused_with_scaler => check;
+    group_norm_bf16 => check;
+    group_norm_fp16 => check;
+    group_norm_fp16_2_15 => check;
     loop_maximize => check;
     loop_maximize_2_15 => check;
     norm_offsets_2_15 => check;

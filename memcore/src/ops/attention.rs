@@ -166,7 +166,9 @@ pub fn scaled_dot_product_attention(
             context::within("scaled_dot_product_attention", || pad_last(x, width))
         };
         let (q, k, padded) = (wide(q)?, wide(k)?, wide(v)?);
-        return narrow(&fused(algorithm, [&q, &k, &padded], None, scale, options)?, 3, 0, v.dims()[3]);
+        let y = narrow(&fused(algorithm, [&q, &k, &padded], None, scale, options)?, 3, 0, v.dims()[3]);
+        context::within("scaled_dot_product_attention", || drop((padded, k, q)));
+        return y;
     }
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     if algorithm.written_out(q.array(), heads.groups) {
@@ -212,10 +214,10 @@ fn fused(
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    let _op = context::op(algorithm.forward_op());
+    let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
-    let _result = context::op(algorithm.result_op());
+    let inner = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in, records(&[q, k, v]))?;
     let partial = algorithm.partial_results(&q_in, &k_in, options.dropout > 0.0)?;
@@ -233,6 +235,9 @@ fn fused(
         logsumexp: logsumexp.as_ref().map(Array::operand),
     })?;
     partial.into_iter().for_each(drop);
+    drop(inner);
+    drop(op);
+    let _outer = context::op("scaled_dot_product_attention");
     let result = record(y.clone(), &[q, k, v], |saved| {
         for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in)] {
             saved.save(role, array)?;

@@ -201,7 +201,7 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     if let Some(weight) = weight.filter(|weight| weight.dtype() != x.dtype()) {
         return composed_rms_norm(x, normalized, weight, eps);
     }
-    let _op = context::op("_fused_rms_norm");
+    let op = context::op("_fused_rms_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let rstd = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -213,6 +213,8 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
         out: rows.of(&y)?.operand(),
         rstd: rstd.operand(),
     })?;
+    drop((w, input));
+    drop(op);
     let (inputs, slots) = present(x, &[weight, None]);
     record(y, &inputs, |saved| {
         saved.save("input", x.array())?;

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 /// [`Error::Shape`] when the windows do not fit; those of the device.
 pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims("max_pool2d", x, geometry)?;
-    let _op = context::op("max_pool2d>max_pool2d_with_indices");
+    let _outer = context::op("max_pool2d");
+    let op = context::op("max_pool2d_with_indices");
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let indices = Array::empty(x.device(), &dims, DType::I64)?;
     let input = x.array().contiguous()?;
@@ -29,6 +30,7 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
         indices: Some(indices.operand()),
     })?;
     drop(input);
+    drop(op);
     record(y, &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("indices", &indices)?;
