@@ -235,9 +235,6 @@ fn fused(
         logsumexp: logsumexp.as_ref().map(Array::operand),
     })?;
     partial.into_iter().for_each(drop);
-    drop(inner);
-    drop(op);
-    let _outer = context::op("scaled_dot_product_attention");
     let result = record(y.clone(), &[q, k, v], |saved| {
         for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in)] {
             saved.save(role, array)?;
@@ -254,7 +251,10 @@ fn fused(
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
     });
+    drop(inner);
+    drop(op);
     // Where nobody saved them they go in the order of their making.
+    let _outer = context::op("scaled_dot_product_attention");
     drop(logsumexp);
     if algorithm == Algorithm::Efficient {
         extras.reverse();
@@ -336,7 +336,11 @@ impl Function for AttentionBackward {
         let copied = (!Arc::ptr_eq(result.storage(), out.storage())).then_some(result);
         drop((bias, k, q, v, logsumexp, out));
         saved.done();
-        drop(copied);
+        let by_kernel = if self.algorithm == Algorithm::Flash { self.algorithm.gradient_op() } else { "" };
+        context::within(by_kernel, || {
+            drop(copied);
+            drop(grad);
+        });
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }
 }

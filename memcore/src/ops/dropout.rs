@@ -36,12 +36,13 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     };
     x.device().launch(Dropout { p, seed, offset, x: input.operand(), mask: kept.operand(), out: out.operand() })?;
     drop((input, kept, out));
-    drop(op);
-    record(y, &[x], |saved| {
+    let y = record(y, &[x], |saved| {
         saved.save("mask", &mask)?;
         let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
         Ok(Box::new(NativeDropoutBackward { scale }))
-    })
+    });
+    drop(op);
+    y
 }
 
 struct NativeDropoutBackward {

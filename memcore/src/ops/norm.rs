@@ -214,16 +214,19 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
         rstd: rstd.operand(),
     })?;
     drop((w, input));
-    drop(op);
     let (inputs, slots) = present(x, &[weight, None]);
-    record(y, &inputs, |saved| {
+    let y = record(y, &inputs, |saved| {
         saved.save("input", x.array())?;
         saved.save("rstd", &rstd)?;
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
         Ok(Box::new(RmsNormBackward { rows, slots, normalized: normalized.into() }))
-    })
+    });
+    // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
+    drop(op);
+    drop(rstd);
+    y
 }
 
 /// RMS normalisation by operators, with the mean of the squares shifted by `eps` in place.

@@ -30,13 +30,14 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
         indices: Some(indices.operand()),
     })?;
     drop(input);
-    drop(op);
-    record(y, &[x], |saved| {
+    let y = record(y, &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("indices", &indices)?;
         let (name, op) = ("MaxPool2DWithIndicesBackward0", PoolOp::Max);
         Ok(Box::new(PoolBackward { name, op, geometry }))
-    })
+    });
+    drop(op);
+    y
 }
 
 /// The mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only
