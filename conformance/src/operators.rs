@@ -254,6 +254,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("addmm", &[of(&[4]), of(&[3, 5]), of(&[5, 4])], |x| ops::addmm(&x[0], &x[1], &x[2])),
     case("linear", &[of(&[3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
     case("linear.sequence", &[of(&[2, 3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
+    case("alias", X, |x| ops::alias(&x[0])),
     case("linear.no_bias", &[of(&[2, 3, 5]), of(&[4, 5])], |x| ops::linear(&x[0], &x[1], None)),
     case("matmul.broadcast", &[of(&[2, 1, 3, 5]), of(&[4, 5, 2])], |x| ops::matmul(&x[0], &x[1])),
     case("matmul.folded", &[of(&[2, 3, 5]), of(&[5, 4])], |x| ops::matmul(&x[0], &x[1])),

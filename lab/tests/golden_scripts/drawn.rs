@@ -93,5 +93,6 @@ scripts! {
     recomputed_flash => check;
     recomputed_mish => check;
     recomputed_norm => check;
+    rmsprop_loop => check;
     upsample_autocast => check;
 }
