@@ -23,7 +23,7 @@ struct AttentionArgs {
     Heads grad, dq, dk, dv;
     const void* mask;
     i64 mask_strides[4];
-    // [batch, head, query]
+    // [batch, head, query]; forward writes it where it is not null
     float* logsumexp;
     float* delta;
     u32 batches, heads, key_heads;
@@ -161,6 +161,7 @@ DEVICE void attention(const AttentionArgs& a) {
     float factors[ROWS];
     UNROLL for (int r = 0; r < ROWS; r++) factors[r] = sum[r] > 0.0f ? 1.0f / sum[r] : sum[r] == 0.0f ? 0.0f : sum[r];
     store_rows<T, ROWS, COLUMNS>(a.out, p.batch, p.head, p.first, a.queries, a.value_depth, sums, factors);
+    if (a.logsumexp == nullptr) return;
     UNROLL for (int r = 0; r < ROWS; r++) {
         if (lane() == 0 && p.first + r < a.queries) {
             const u64 at = (static_cast<u64>(p.batch) * a.heads + p.head) * a.queries + p.first + r;

@@ -88,7 +88,7 @@ fn common(
     ctx: &Context<'_>,
     [q, k, v, out]: [&Operand; 4],
     mask: &Option<Operand>,
-    logsumexp: &Operand,
+    logsumexp: &Option<Operand>,
     scale: f64,
     causal: bool,
 ) -> Result<AttentionArgs> {
@@ -105,7 +105,7 @@ fn common(
         dv: none,
         mask: ctx.at_optional(mask)?,
         mask_strides: mask.as_ref().map_or([0; 4], strides),
-        logsumexp: ctx.at(logsumexp)?,
+        logsumexp: ctx.at_optional(logsumexp)?,
         delta: 0,
         batches: qd[0] as u32,
         heads: qd[1] as u32,
@@ -146,7 +146,7 @@ fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floa
 /// `out = softmax(scale·q @ kᵀ + mask) @ v`.
 pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &k.logsumexp, k.scale, k.causal)?;
-    if k.logsumexp.numel() == 0 {
+    if args.batches * args.heads * args.queries == 0 {
         return Ok(());
     }
     let form = form(&args);
@@ -162,7 +162,7 @@ pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()>
         dk: heads(ctx, &k.dk)?,
         dv: heads(ctx, &k.dv)?,
         delta: ctx.at(&k.delta)?,
-        ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &k.logsumexp, k.scale, k.causal)?
+        ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &Some(k.logsumexp), k.scale, k.causal)?
     };
     let (tag, form) = (Tag::of(k.q.dtype), form(&args));
     let (rows, floats) = (BACKWARD_ROWS[form], args.depth + args.value_depth);

@@ -82,16 +82,19 @@ pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
     let problem = Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal };
     problem.check_rounds(cx, k.k.dims()[2], 1)?;
     let mut job = cx.job();
-    job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref()).bind(&k.out).bind(&k.logsumexp);
+    job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref()).bind(&k.out);
+    job.bind_opt(k.logsumexp.as_ref());
     problem.push(&mut job, &k.out, &k.out);
     let q = k.q.dims();
-    cx.run(&job, problem.variant().key("attention"), Problem::groups(q[0] * q[1], q[2]), || {
+    let variant = problem.variant().with(1, k.logsumexp.is_some().into());
+    cx.run(&job, variant.key("attention"), Problem::groups(q[0] * q[1], q[2]), || {
         let mut slots = problem.slots().to_vec();
         slots.push(Slot::write("out", Elem::of(k.q.dtype)));
         slots.push(Slot::write("logsumexp", Elem::F32));
+        let wanted = if k.logsumexp.is_some() { "lane == 0u" } else { "false" };
         declare(&slots, FIELDS)
             + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
-            + include_str!("attention/forward.wgsl")
+            + &fill_in(include_str!("attention/forward.wgsl"), &[("$DENOMINATORS", wanted)])
     })
 }
 

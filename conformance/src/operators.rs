@@ -255,6 +255,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("addmm", &[of(&[4]), of(&[3, 5]), of(&[5, 4])], |x| ops::addmm(&x[0], &x[1], &x[2])),
     case("linear", &[of(&[3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
     case("linear.sequence", &[of(&[2, 3, 5]), of(&[4, 5]), of(&[4])], |x| ops::linear(&x[0], &x[1], Some(&x[2]))),
+    case("alias", X, |x| ops::alias(&x[0])),
     case("linear.no_bias", &[of(&[2, 3, 5]), of(&[4, 5])], |x| ops::linear(&x[0], &x[1], None)),
     case("matmul.broadcast", &[of(&[2, 1, 3, 5]), of(&[4, 5, 2])], |x| ops::matmul(&x[0], &x[1])),
     case("matmul.folded", &[of(&[2, 3, 5]), of(&[5, 4])], |x| ops::matmul(&x[0], &x[1])),
@@ -273,6 +274,10 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("pad", CUBE, |x| ops::pad(&x[0], &[[0, 1], [2, 0], [1, 3]], 0.5)),
     // Normalisation.
     case("group_norm", CHANNELS, |x| ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)),
+    case("group_norm.one_position", &[of(&[3, 4]), positive(&[4]), of(&[4])], |x| {
+        ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)
+    }),
+    case("group_norm.one_position_plain", &[of(&[3, 6, 1])], |x| ops::group_norm(&x[0], 2, None, None, 1e-5)),
     case("group_norm.plain", CUBE, |x| ops::group_norm(&x[0], 3, None, None, 1e-5)),
     case("group_norm.transposed", &[of(&[4, 3, 2, 3]), positive(&[4])], |x| {
         ops::group_norm(&ops::transpose(&x[0], 0, 1)?, 1, Some(&x[1]), None, 1e-5)

@@ -157,7 +157,7 @@ fn vit() {
 
 #[test]
 fn unusual() {
-    family("unusual", 58);
+    family("unusual", 61);
 }
 
 /// Later architectures and scaled frequencies.
@@ -171,7 +171,7 @@ fn further() {
 fn defaults_are_the_librarys() {
     let runs = [recorded("unusual"), recorded("further")].concat();
     let written: Vec<&Value> = runs.iter().filter(|run| run["given"].is_object()).collect();
-    assert_eq!(written.len(), 91);
+    assert_eq!(written.len(), 94);
     for run in written {
         let mut config = run["given"].clone();
         if run["options"]["use_cache"] == false {

@@ -59,8 +59,9 @@ pub struct Profile {
     pub sorts_needed_digits: bool,
     /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
     pub masks_extremum_first: bool,
-    /// Whether group normalisation brings its input and its gradient into order inside of its kernels' operator, once in either pass, or before it.
-    pub group_norm_copies_inside: bool,
+    /// Whether group normalisation is that of 2.15: it brings its input and its gradient into order inside of its kernels' operator, once in either
+    /// pass, and not before it; it has kernels for channels that lie innermost; and it rounds the statistics of 16-bit inputs at the end.
+    pub newer_group_norm: bool,
     /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
     pub autocasts_rms_norm: bool,
     /// Whether the norms of a list of tensors have a partial sum for each chunk of each, with a list of where each tensor's begin, or for as many
@@ -98,7 +99,7 @@ impl Profile {
             attention_seeds: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
-            group_norm_copies_inside: false,
+            newer_group_norm: false,
             autocasts_rms_norm: true,
             norms_have_offsets: false,
             convolution: Convolution::Backend,
@@ -119,7 +120,7 @@ impl Profile {
             attention_seeds: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
-            group_norm_copies_inside: false,
+            newer_group_norm: false,
             autocasts_rms_norm: false,
             norms_have_offsets: false,
             convolution: Convolution::Native,
@@ -135,7 +136,7 @@ impl Profile {
 
     /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
     /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of
-    /// its operator; that autocast knows root-mean-square normalisation; and that the norms of a list of tensors take offsets. Measured with the unmodified wheel: of the recorded phases of
+    /// its operator and has further kernels; that autocast knows root-mean-square normalisation; and that the norms of a list of tensors take offsets. Measured with the unmodified wheel: of the recorded phases of
     /// single operators no other one differs.
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
@@ -144,7 +145,7 @@ impl Profile {
             attention_seeds: true,
             sorts_needed_digits: true,
             masks_extremum_first: true,
-            group_norm_copies_inside: true,
+            newer_group_norm: true,
             autocasts_rms_norm: true,
             norms_have_offsets: true,
             ..Self::torch_2_11(sm)

@@ -342,8 +342,11 @@ fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
         let affine = !name.contains("plain");
         let wants = !name.ends_with("data");
         let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
+        // What is turned has its channels in front.
+        let count = if name.ends_with("_turned") { dims[0] } else { dims[1] };
         let mut row = row(name, dtype, input, |_| unreachable!());
-        row.parameters = Box::new(|d, _| channels(d, 16));
+        let parameter = if row.autocast { F32 } else { dtype };
+        row.parameters = Box::new(move |d, _| vec![leaf(d, &[count], parameter), leaf(d, &[count], parameter)]);
         row.run = Box::new(move |p, t| {
             let (weight, bias) = (affine.then_some(&p[0]), affine.then_some(&p[1]));
             after(&ops::group_norm(&before(&t[0])?, groups, weight, bias, 1e-5)?)
@@ -361,6 +364,28 @@ fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
     }
     for (form, dims) in [("3d", &[8, 16, 50][..]), ("small", &[8, 16, 2, 2]), ("many", &[1024, 16, 20, 20])] {
         add(format!("group_norm_{form}"), F32, dims, 4, plain, plain);
+    }
+    let turn_back: One = |x| ops::contiguous(&ops::transpose(x, 0, 1)?);
+    for (n, dtype) in HALVES {
+        for (name, groups) in [("", 4), ("_1", 1), ("_channels", 16)] {
+            add(format!("group_norm{name}_{n}"), dtype, PLANES, groups, plain, plain);
+            add(format!("group_norm{name}_{n}_no_grad"), dtype, PLANES, groups, plain, plain);
+        }
+        add(format!("group_norm_{n}_turned"), dtype, &[16, 8, 20, 20], 4, turn, plain);
+        add(format!("group_norm_{n}_turned_grad"), dtype, PLANES, 4, plain, turn_back);
+    }
+    let one_position: [(&str, &[usize]); 4] =
+        [("2d", &[8, 16]), ("3d", &[8, 16, 1]), ("4d", &[8, 16, 1, 1]), ("5d", &[8, 16, 1, 1, 1])];
+    for (form, dims) in one_position {
+        for (name, groups) in [("", 4), ("_plain", 4), ("_channels", 16)] {
+            add(format!("group_norm_one_{form}{name}"), F32, dims, groups, plain, plain);
+            add(format!("group_norm_one_{form}{name}_no_grad"), F32, dims, groups, plain, plain);
+        }
+    }
+    add("group_norm_one_4d_data".into(), F32, &[8, 16, 1, 1], 4, plain, plain);
+    for name in ["", "_plain"] {
+        add(format!("group_norm_channel{name}"), F32, &[8, 1, 20, 20], 1, plain, plain);
+        add(format!("group_norm_channel_3d{name}"), F32, &[8, 1, 50], 1, plain, plain);
     }
     let border = |borders: &'static [[usize; 2]]| move |t: &[Tensor]| ops::pad(&t[0], borders, 1.0);
     rows.extend([

@@ -4,6 +4,8 @@
 //! tables below, under the name that it has there; inputs and arguments are those of the recording.
 
 mod common;
+#[path = "common/ones.rs"]
+mod ones;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use memcore::autograd::{Autocast, checkpoint};
 use memcore::backend::Meta;
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
+use ones::ones_like;
 
 /// One operator: its parameters and inputs, which exist before it is watched, and what is watched.
 struct Row {
@@ -391,16 +394,6 @@ fn observe(row: &Row) -> Result<Phases> {
     Ok([input, forward, seed, backward, watch.since()])
 }
 
-/// Ones laid out as `y`: fused attention gives its result position by position.
-fn ones_like(y: &Array) -> Result<Array> {
-    if y.layout().is_contiguous() || y.rank() != 4 {
-        return Array::ones(y.device(), y.dims(), y.dtype());
-    }
-    let by_position = y.transpose(1, 2)?;
-    assert!(by_position.layout().is_contiguous(), "{y:?}");
-    Array::ones(y.device(), by_position.dims(), y.dtype())?.transpose(1, 2)
-}
-
 /// The libraries' workspaces are there before the first row, as in the recording.
 fn warm_up(device: &Device) -> Result<()> {
     let (a, w, b) = (leaf(device, &[8, 8]), leaf(device, &[8, 8]), leaf(device, &[8]));
@@ -408,13 +401,9 @@ fn warm_up(device: &Device) -> Result<()> {
     y.backward_with(Array::ones(device, &[8, 8], DType::F32)?, false)
 }
 
-/// Where a leaf's gradient is a view of a gradient that somebody else holds, PyTorch's leaf takes the view, and shares the memory from then
-/// on; ours takes a copy. What backward allocates here instead of nothing, and what goes in the end.
-const COPIED_BY_LEAVES: [(&str, &[i64], &[i64]); 3] = [
-    ("stack", &[65536, 65536], &[-3, -4, -6, -2, -5, -1]),
-    ("view", &[65536], &[-2, -3, -1]),
-    ("permute", &[2048], &[-2, -3, -1]),
-];
+/// Two leaves whose gradients are parts of one: PyTorch's keep these parts, ours keeps the first and copies the other, so that no two leaves' gradients
+/// overlap. What backward allocates here instead of nothing, and what goes in the end.
+const STACK: (&[i64], &[i64]) = (&[65536], &[-3, -5, -2, -4, -1]);
 
 /// Recorded operators that are not here.
 const UNSUPPORTED: [&str; 17] = [
@@ -443,9 +432,9 @@ const UNSUPPORTED: [&str; 17] = [
 fn check(name: &str) {
     let row = rows().into_iter().find(|row| row.name == name).unwrap();
     let mut want = recorded().remove(name).unwrap();
-    if let Some((_, copies, teardown)) = COPIED_BY_LEAVES.iter().find(|(copied, ..)| *copied == name) {
+    if name == "stack" {
         assert!(want[3].is_empty());
-        (want[3], want[4]) = (copies.to_vec(), teardown.to_vec());
+        (want[3], want[4]) = (STACK.0.to_vec(), STACK.1.to_vec());
     }
     let found = observe(&row).unwrap();
     let phases = ["input", "forward", "gradient of the output", "backward", "teardown"];

@@ -10,7 +10,7 @@ use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and each row's logsumexp.
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and each row's logsumexp where it is wanted.
 pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     float_type!(k.q.dtype, T => run::<T>(ctx, k), else Ok(()))
 }
@@ -22,7 +22,7 @@ struct Forward<T: Float> {
     k: Rows<T>,
     v: Rows<T>,
     out: Rows<T>,
-    logsumexp: SharedMut<T::Compute>,
+    logsumexp: Option<SharedMut<T::Compute>>,
 }
 
 fn run<T: Float>(ctx: &Context<'_>, k: &Attention) -> Result<()> {
@@ -34,7 +34,7 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Attention) -> Result<()> {
         k: Rows::new(ctx, &k.k)?,
         v: Rows::new(ctx, &k.v)?,
         out: Rows::new(ctx, &k.out)?,
-        logsumexp: SharedMut::from_ptr(ctx.ptr(&k.logsumexp)?),
+        logsumexp: k.logsumexp.as_ref().map(|x| ctx.ptr(x).map(SharedMut::from_ptr)).transpose()?,
     };
     let tiles = sizes.t.div_ceil(sizes.tiles.queries);
     sizes.for_tiles(ctx, sizes.b * sizes.h * tiles, [sizes.tiles.queries, sizes.s], |task, room| {
@@ -96,18 +96,18 @@ impl<T: Float> Forward<T> {
         total: &[T::Compute],
     ) {
         let (at, value_row) = (self.sizes.heads(head).0, self.sizes.value_row());
-        // SAFETY: the rows of these queries exist, and are this task's alone.
-        let logsumexp = unsafe { self.logsumexp.part(head * self.sizes.t + first, n) };
-        for (i, to) in logsumexp.iter_mut().enumerate() {
-            let (zero, one) = (T::Compute::default(), T::Compute::from_f64(1.0));
-            let unseen = total[i] == zero;
-            let factor = if unseen { zero } else { one / total[i] };
-            *to = T::Compute::from_f64(max[i].to_f64() + total[i].to_f64().ln());
-            if unseen {
-                *to = T::Compute::LOWEST;
-            }
-            // SAFETY: as above.
+        let (zero, one) = (T::Compute::default(), T::Compute::from_f64(1.0));
+        for (i, &total) in total[..n].iter().enumerate() {
+            let factor = if total == zero { zero } else { one / total };
+            // SAFETY: the rows of these queries exist, and are this task's alone.
             unsafe { self.out.write(at, first + i, &sums[i * value_row..], factor) };
+        }
+        let Some(logsumexp) = &self.logsumexp else { return };
+        // SAFETY: as above.
+        let logsumexp = unsafe { logsumexp.part(head * self.sizes.t + first, n) };
+        for (to, (max, total)) in logsumexp.iter_mut().zip(max.iter().zip(total)) {
+            let unseen = *total == zero;
+            *to = if unseen { T::Compute::LOWEST } else { T::Compute::from_f64(max.to_f64() + total.to_f64().ln()) };
         }
     }
 }

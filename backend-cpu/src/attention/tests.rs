@@ -67,7 +67,7 @@ fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 6] {
     mask.layout = mask.layout.broadcast_to(&[b, h, t, s]).unwrap();
     let mask = p.masked.then_some(mask);
     let (out, logsumexp) = (fresh(cpu, &[b, h, t, dv]), fresh(cpu, &[b, h, t]));
-    launch(cpu, Attention { scale: SCALE, causal: p.causal, q, k, v, mask, out, logsumexp });
+    launch(cpu, Attention { scale: SCALE, causal: p.causal, q, k, v, mask, out, logsumexp: Some(logsumexp) });
     let [dq, dk, dv, delta] = [q.dims(), k.dims(), v.dims(), &[b, h, t]].map(|dims| fresh(cpu, dims));
     launch(
         cpu,

@@ -98,7 +98,7 @@ fn main(grid: Grid) {
         for (var e = lane; e < p.dv; e += 64u) {
             out_put(place(b, h, i0 + r, e, p.e_strides), select(0.0, sums[e][r] / totals[r], seen));
         }
-        if (lane == 0u) {
+        if ($DENOMINATORS) {
             logsumexp_put(head * p.t + i0 + r, select(-infinity(), largest[r] + log(totals[r]), seen));
         }
     }

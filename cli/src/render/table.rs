@@ -1,5 +1,7 @@
 //! Tables on a terminal.
 
+use std::collections::HashSet;
+
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use lab::experiments::{Cell, Table};
 use lab::figures::number;
@@ -22,22 +24,34 @@ pub(crate) fn text(table: &Table) -> String {
     let rendered = [Exact::All, Exact::FirstColumn, Exact::None].map(|exact| cells(table, exact));
     let fits = |rows: &&Vec<Vec<String>>| natural_width(table, rows) <= WIDTH;
     let rows = rendered.iter().find(fits).unwrap_or(&rendered[2]);
+    let usual = arranged(table, rows, &[]);
+    if breaks_words(table, rows, &usual) { arranged(table, rows, &whole_words(table, rows)) } else { usual }
+}
+
+/// The columns as wide as their contents want, within the line, but no narrower than so.
+fn arranged(table: &Table, rows: &[Vec<String>], at_least: &[u16]) -> String {
     let mut out = comfy_table::Table::new();
     out.load_style(presets::UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH as u16)
         .set_header(&table.columns)
         .add_rows(rows);
-    let whole = whole_words(table, rows);
     for (i, column) in out.column_iter_mut().enumerate() {
         if is_numeric(table, i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        if let Some(width) = whole.get(i) {
+        if let Some(width) = at_least.get(i) {
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + PADDING)));
         }
     }
     format!("{out}\n")
+}
+
+/// Whether a word of the table is not in what became of it.
+fn breaks_words(table: &Table, rows: &[Vec<String>], rendered: &str) -> bool {
+    let there: HashSet<&str> = rendered.split_whitespace().collect();
+    let mut words = table.columns.iter().chain(rows.iter().flatten()).flat_map(|text| text.split_whitespace());
+    words.any(|word| !there.contains(word))
 }
 
 /// With its title above.

@@ -56,7 +56,7 @@ fn sizes(q: &Operand) -> [usize; 4] {
 pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
     let scores = Scores::new(m, [&k.q, &k.k, &k.v], &k.mask, k.scale, k.causal)?;
     let (v, dv) = (m.floats(&k.v)?, scores.dv);
-    let rows = k.logsumexp.numel();
+    let rows = scores.b * scores.h * scores.t;
     let mut logsumexp = vec![f64::NEG_INFINITY; rows];
     if scores.s > 0 {
         for (lse, row) in logsumexp.iter_mut().zip(scores.values.chunks(scores.s)) {
@@ -72,7 +72,7 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
         (0..dv).for_each(|e| out[row * dv + e] += p * v[key * dv + e]);
     });
     m.write(&k.out, &out)?;
-    m.write(&k.logsumexp, &logsumexp)
+    m.write_optional(&k.logsumexp, &logsumexp)
 }
 
 /// `e^(score − logsumexp)`; 0 in a row that sees nothing.
@@ -132,7 +132,7 @@ mod tests {
         let [n, h, t, _] = sizes(&q);
         let out = b.fresh(DType::F64, &[n, h, t, v.dims()[3]]);
         let logsumexp = b.fresh(DType::F64, &[n, h, t]);
-        b.run(Attention { scale: 1.0, causal, q, k, v, mask, out, logsumexp });
+        b.run(Attention { scale: 1.0, causal, q, k, v, mask, out, logsumexp: Some(logsumexp) });
         [b.get(&out), b.get(&logsumexp)]
     }
 

@@ -234,20 +234,16 @@ impl Architecture for Pretrained {
     }
 
     fn defaults(&self) -> Defaults {
-        // One image is not represented.
+        // Images come in batches; one text already fills its context.
         let batch = if matches!(self.kind, Kind::Vit(_)) { 8 } else { 1 };
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
     /// Not represented: fused attention in a 16-bit type with wide heads, or with a mask of narrow ones; token types of one position for several
-    /// examples; one image.
+    /// examples.
     fn check(&self, batch: usize, half: bool) -> Result<()> {
         if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
             return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
-        }
-        if matches!(self.kind, Kind::Vit(_)) && batch == 1 {
-            let problem = "one image: PyTorch keeps the gradient of the class token as a part of a larger one, which is not represented";
-            return Err(Error::usage("--batch", problem));
         }
         if !half || self.options.attention == Attention::Eager {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Decoder-only transformers: a small one by default, GPT-2 small as `gpt2`.
 
 use memcore::context;
-use memcore::memory::{Category, ScopeId};
+use memcore::memory::ScopeId;
 use memcore::nn::{
     AttentionOptions, Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, MultiHeadAttention, Parameter,
     Sequential,
@@ -249,13 +249,13 @@ impl Gpt {
 }
 
 pub(crate) fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
-    let _op = context::op("to>_to_copy");
-    let mask = Array::empty_as(init.device(), &[length, length], DType::Bool, Category::Buffer)?;
-    if init.device().computes() {
+    init.constant(&[length, length], DType::Bool, |mask| {
+        if !mask.device().computes() {
+            return Ok(());
+        }
         let values: Vec<u8> = (0..length * length).map(|i| u8::from(i % length > i / length)).collect();
-        mask.write(&values)?;
-    }
-    Ok(mask)
+        mask.write(&values)
+    })
 }
 
 impl Module for Gpt {

@@ -18,7 +18,7 @@ pub(crate) use gpt::causal_mask;
 pub(crate) use pieces::{Measured, measured};
 pub use recompute::Recompute;
 
-use memcore::nn::{Init, ListSlot, Module, Parameter, Training, VariableSlot};
+use memcore::nn::{Converted, Init, ListSlot, Module, Parameter, Training, VariableSlot};
 use memcore::{Array, DType, Device};
 use serde::Serialize;
 
@@ -76,6 +76,8 @@ pub struct Task {
 
 /// A network on a device, with its parameters in the order of their creation.
 pub struct Model {
+    /// Masks and the like, neither trained nor saved. They are the module's own, and go with it.
+    pub constants: Vec<Array>,
     /// Tensors that are part of it and not trained, with their paths: running statistics. They are the module's own, and go with it.
     pub buffers: Vec<(String, Array)>,
     /// The network.
@@ -259,19 +261,18 @@ impl Model {
     pub(crate) fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
         let (parameters, training) = (init.parameters(), init.training());
         let (buffers, variables, lists) = (init.buffers(), init.variables(), init.lists());
-        Self { buffers, module, parameters, training, variables, lists, task }
+        Self { constants: init.constants(), buffers, module, parameters, training, variables, lists, task }
     }
 
-    /// The same network in another type: its parameters are converted one by one, each old one let go when the new one is there, as
+    /// The same network in another type: its parameters and buffers are converted one by one, each old one let go when the new one is there, as
     /// `model.to(dtype)` does.
     ///
     /// # Errors
     /// Those of the device.
     pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
-        let Self { buffers, module, parameters, .. } = self;
-        drop(buffers);
+        let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);
-        let init = Init::converting(device, dtype, seed, parameters);
+        let init = Init::converting(device, dtype, seed, Converted { parameters, buffers, constants });
         let module = architecture.build(&init)?;
         Ok(Self::made(module, &init, architecture.task()))
     }

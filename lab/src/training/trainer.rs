@@ -267,7 +267,7 @@ impl Trainer {
     /// the parameters until it goes itself. What stays allocated are the libraries' workspaces. Returns the rows, with a last one.
     pub fn finish(self, label: Option<&str>) -> Vec<Row> {
         let Self { model, update, held, mut rows, .. } = self;
-        drop(model.buffers);
+        drop((model.constants, model.buffers));
         drop(model.module);
         drop(model.parameters);
         drop(update);

@@ -72,11 +72,17 @@ scripts! {
     dilated_input_grad => check;
     eager_without_graph => check;
     efficient_one_head => check;
+    efficient_without_graph => check;
+    efficient_without_graph_2_15 => check;
     flash_narrow_heads => check;
     fused_with_scaler => check;
+    group_norm_bf16 => check;
+    group_norm_fp16 => check;
+    group_norm_fp16_2_15 => check;
     loop_maximize => check;
     loop_maximize_2_15 => check;
     norm_offsets_2_15 => check;
+    one_value => check;
     out_of_memory => check;
     out_of_memory_expandable => check;
     packed_leaves => check;
@@ -87,5 +93,6 @@ scripts! {
     recomputed_flash => check;
     recomputed_mish => check;
     recomputed_norm => check;
+    rmsprop_loop => check;
     upsample_autocast => check;
 }

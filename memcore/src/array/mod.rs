@@ -33,8 +33,8 @@ pub struct Array {
     layout: Layout,
     /// First element of the view, in elements from the start of the storage.
     offset: usize,
-    /// Whether PyTorch would make this a view that holds on to the tensor it is a view of.
-    keeps_base: bool,
+    /// Where PyTorch would make this a view that holds on to the tensor it is a view of: which tensor it is. Clones are the same one.
+    view: Option<Arc<()>>,
 }
 
 impl Array {
@@ -53,7 +53,7 @@ impl Array {
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
-        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
+        Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
     /// Sizes and a type, and memory that is there only between [`Storage::acquire`] and [`Storage::release`]: what a sharded parameter is
@@ -64,7 +64,7 @@ impl Array {
     pub fn unbacked(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = Storage::resizable(device.clone(), layout.numel() as u64 * dtype.size(), category);
-        Ok(Self { storage: Arc::new(storage), dtype, layout, offset: 0, keeps_base: false })
+        Ok(Self { storage: Arc::new(storage), dtype, layout, offset: 0, view: None })
     }
 
     /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
@@ -74,7 +74,7 @@ impl Array {
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
         let layout = Layout::elementwise(dims, operands)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
-        Ok(Self { storage, dtype, layout, offset: 0, keeps_base: false })
+        Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
@@ -263,12 +263,19 @@ impl Array {
     /// Marks what a view operator gave. In PyTorch such a tensor holds on to its base, so that its memory never counts as unshared, not even when
     /// nobody else holds the base.
     pub(crate) fn keeping_base(self) -> Self {
-        Self { keeps_base: true, ..self }
+        Self { view: Some(Arc::new(())), ..self }
+    }
+
+    /// Whether a leaf may keep it as its gradient: nobody else holds the memory, or this is a view that nobody else holds, which PyTorch keeps whoever
+    /// holds its base. (Not where the base is another leaf's gradient already: PyTorch lets the two overlap.)
+    pub(crate) fn is_for_keeping(&self) -> bool {
+        let alone = |tensor: &Arc<()>| Arc::strong_count(tensor) == 1 && self.storage.category() != Category::Gradient;
+        self.is_unshared() || self.view.as_ref().is_some_and(alone)
     }
 
     /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.
     pub(crate) fn takes_sum_in_place(&self) -> bool {
-        self.is_unshared() && !self.keeps_base && self.layout.is_dense()
+        self.is_unshared() && self.view.is_none() && self.layout.is_dense()
     }
 
     /// The array as a kernel's operand.

@@ -14,7 +14,7 @@ impl Array {
             dtype: self.dtype,
             layout,
             offset: self.offset + offset,
-            keeps_base: self.keeps_base,
+            view: self.view.clone(),
         }
     }
 

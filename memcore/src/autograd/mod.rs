@@ -25,6 +25,7 @@ pub use checkpoint::checkpoint;
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};
 pub use mode::{NoGrad, is_grad_enabled};
+pub(crate) use node::records;
 pub use node::{Edge, Function, GradHook, Grads, Leaf, Needs, Node, Recorder, record, record_inputs, record_many};
 pub use saved::{Saved, SavedValue};
 pub use tensor::Tensor;

@@ -235,14 +235,14 @@ impl Leaf {
         self.hook.get().map_or(Ok(()), |hook| hook(self))
     }
 
-    /// Adds a gradient, as PyTorch's `AccumulateGrad`: the first one is kept as it is when nobody else holds its memory and it is laid
+    /// Adds a gradient, as PyTorch's `AccumulateGrad`: the first one is kept as it is when nobody else holds it and it is laid
     /// out as the leaf, copied otherwise; a later one is added in place.
     pub(super) fn accumulate(&self, grad: Array) -> Result<()> {
         let mut slot = self.slot();
         match &*slot {
             Some(sum) => sum.add_(&grad),
             None => {
-                let grad = if grad.is_unshared() && grad.layout().is_contiguous() {
+                let grad = if grad.is_for_keeping() && grad.layout().is_contiguous() {
                     grad
                 } else {
                     context::within("new_empty_strided", || grad.copied())?
@@ -306,7 +306,7 @@ pub fn record_inputs(
 }
 
 /// Whether an operation on `inputs` is recorded.
-fn records(inputs: &[&Tensor]) -> bool {
+pub(crate) fn records(inputs: &[&Tensor]) -> bool {
     is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
 }
 

@@ -174,35 +174,50 @@ struct Shared {
     streams: Cell<u64>,
     parameters: RefCell<Vec<Parameter>>,
     buffers: RefCell<Vec<(String, Array)>>,
+    constants: RefCell<Vec<Array>>,
     copies: RefCell<Vec<Copied>>,
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
     lists: RefCell<Vec<ListSlot>>,
-    /// Parameters of the same model in another type, which the new ones are converted from, last one first.
-    converted: RefCell<Vec<Parameter>>,
+    /// What the same model in another type had, last one first: what is made is converted from it.
+    before: RefCell<Converted>,
+}
+
+/// What a model holds that is converted to another type, each list in the order of making.
+#[derive(Default)]
+pub struct Converted {
+    /// [`Init::parameters`]
+    pub parameters: Vec<Parameter>,
+    /// [`Init::buffers`]
+    pub buffers: Vec<(String, Array)>,
+    /// [`Init::constants`]
+    pub constants: Vec<Array>,
 }
 
 impl Init {
     /// Parameters of type `dtype` on `device`; equal seeds give equal values on every device.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
-        Self::converting(device, dtype, seed, Vec::new())
+        Self::converting(device, dtype, seed, Converted::default())
     }
 
-    /// The parameters of a model that was built before, converted to `dtype` one by one, each old one let go when the new one is there: PyTorch's
-    /// `model.to(dtype)`. The same model must be built once more with this, and the old one dropped before.
-    pub fn converting(device: &Device, dtype: DType, seed: u64, mut parameters: Vec<Parameter>) -> Self {
-        parameters.reverse();
+    /// The parameters and buffers of a model that was built before, converted to `dtype` one by one, each old one let go when the new one is there:
+    /// PyTorch's `model.to(dtype)`. What is no float stays. The same model must be built once more with this, and the old one dropped before.
+    pub fn converting(device: &Device, dtype: DType, seed: u64, mut before: Converted) -> Self {
+        before.parameters.reverse();
+        before.buffers.reverse();
+        before.constants.reverse();
         let shared = Shared {
             dtype,
             seed,
             streams: Cell::new(0),
             parameters: RefCell::default(),
             buffers: RefCell::default(),
+            constants: RefCell::default(),
             copies: RefCell::default(),
             training: Training(Arc::new(AtomicBool::new(true))),
             variables: RefCell::default(),
             lists: RefCell::default(),
-            converted: RefCell::new(parameters),
+            before: RefCell::new(before),
         };
         Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), flats: None }
     }
@@ -284,7 +299,7 @@ impl Init {
             Some(flats) => flats.part(&Layout::contiguous(dims)?)?,
             None => Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?,
         };
-        let before = self.shared.converted.borrow_mut().pop();
+        let before = self.shared.before.borrow_mut().parameters.pop();
         match &before {
             Some(before) if before.array().dims() == dims => array.copy_(before.array())?,
             Some(before) => {
@@ -327,10 +342,46 @@ impl Init {
     /// # Errors
     /// Those of the device.
     pub fn buffer(&self, name: &str, dims: &[usize], dtype: DType, value: f64) -> Result<Array> {
-        let (_scope, _op) = (context::scope(self.scope()), context::op("to>_to_copy"));
-        let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
-        array.fill_(value)?;
+        let _scope = context::scope(self.scope());
+        let before = self.shared.before.borrow_mut().buffers.pop();
+        let array = match before {
+            Some((path, before)) if before.dims() != dims => {
+                let detail = format!("{path} has sizes {:?}, its conversion {dims:?}", before.dims());
+                return Err(crate::Error::shape("buffer", detail));
+            }
+            Some((_, before)) if before.dtype() == dtype => before,
+            before => {
+                let op = context::op("to>_to_copy");
+                let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
+                match &before {
+                    Some((_, before)) => array.copy_(before)?,
+                    None => array.fill_(value)?,
+                }
+                drop(op);
+                drop(before);
+                array
+            }
+        };
         self.shared.buffers.borrow_mut().push((self.join(&name), array.clone()));
+        Ok(array)
+    }
+
+    /// A new tensor that is part of the model, neither trained nor saved, and of a type that no conversion changes; `fill` writes it.
+    ///
+    /// # Errors
+    /// Those of the device and of `fill`.
+    pub fn constant(&self, dims: &[usize], dtype: DType, fill: impl FnOnce(&Array) -> Result<()>) -> Result<Array> {
+        let before = self.shared.before.borrow_mut().constants.pop();
+        let array = match before {
+            Some(before) => before,
+            None => {
+                let _op = context::op("to>_to_copy");
+                let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
+                fill(&array)?;
+                array
+            }
+        };
+        self.shared.constants.borrow_mut().push(array.clone());
         Ok(array)
     }
 
@@ -342,6 +393,11 @@ impl Init {
     /// All buffers made so far, in the order of their creation, with their paths.
     pub fn buffers(&self) -> Vec<(String, Array)> {
         self.shared.buffers.borrow().clone()
+    }
+
+    /// All constants made so far, in the order of their creation.
+    pub fn constants(&self) -> Vec<Array> {
+        self.shared.constants.borrow().clone()
     }
 
     fn fill(&self, array: &Array, fill: Fill) -> Result<()> {

@@ -14,7 +14,7 @@ mod sequential;
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
-pub use init::{Copied, Fill, Init, ListSlot, Parameter, Training, VariableSlot, write_f32};
+pub use init::{Converted, Copied, Fill, Init, ListSlot, Parameter, Training, VariableSlot, write_f32};
 pub use linear::Linear;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};

@@ -17,7 +17,7 @@ use super::matmul_nd::matmul;
 use super::shape::{Dims, expand, narrow, reshape, transpose, unsqueeze};
 use super::softmax::softmax;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, records};
 use crate::backend::kernel::{Attention, AttentionGrad};
 use crate::context;
 use crate::device::Device;
@@ -133,7 +133,7 @@ pub struct AttentionOptions {
 const FLASH_MULTIPLE: usize = 8;
 
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
-/// row's denominator, in f32.
+/// row's denominator, in f32; without a graph only flash attention makes those.
 ///
 /// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
 /// numbers that are added to the scores. It gets no gradient.
@@ -166,7 +166,9 @@ pub fn scaled_dot_product_attention(
             context::within("scaled_dot_product_attention", || pad_last(x, width))
         };
         let (q, k, padded) = (wide(q)?, wide(k)?, wide(v)?);
-        return narrow(&fused(algorithm, [&q, &k, &padded], None, scale, options)?, 3, 0, v.dims()[3]);
+        let y = narrow(&fused(algorithm, [&q, &k, &padded], None, scale, options)?, 3, 0, v.dims()[3]);
+        context::within("scaled_dot_product_attention", || drop((padded, k, q)));
+        return y;
     }
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
     if algorithm.written_out(q.array(), heads.groups) {
@@ -212,12 +214,12 @@ fn fused(
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    let _op = context::op(algorithm.forward_op());
+    let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device())?;
-    let _result = context::op(algorithm.result_op());
+    let inner = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
-    let logsumexp = algorithm.logsumexp(&q_in)?;
+    let logsumexp = algorithm.logsumexp(&q_in, records(&[q, k, v]))?;
     let partial = algorithm.partial_results(&q_in, &k_in, options.dropout > 0.0)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
@@ -230,14 +232,17 @@ fn fused(
         v: v_in.operand(),
         mask: seen.as_ref().map(Array::operand),
         out: y.operand(),
-        logsumexp: logsumexp.operand(),
+        logsumexp: logsumexp.as_ref().map(Array::operand),
     })?;
     partial.into_iter().for_each(drop);
     let result = record(y.clone(), &[q, k, v], |saved| {
-        let values = [("query", &q_in), ("key", &k_in), ("value", &v_in), ("logsumexp", &logsumexp), ("output", &y)];
-        for (role, array) in values {
+        for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in)] {
             saved.save(role, array)?;
         }
+        if let Some(logsumexp) = &logsumexp {
+            saved.save("logsumexp", logsumexp)?;
+        }
+        saved.save("output", &y)?;
         for extra in &extras {
             saved.save("philox_state", extra)?;
         }
@@ -246,7 +251,10 @@ fn fused(
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
     });
+    drop(inner);
+    drop(op);
     // Where nobody saved them they go in the order of their making.
+    let _outer = context::op("scaled_dot_product_attention");
     drop(logsumexp);
     if algorithm == Algorithm::Efficient {
         extras.reverse();
@@ -328,7 +336,11 @@ impl Function for AttentionBackward {
         let copied = (!Arc::ptr_eq(result.storage(), out.storage())).then_some(result);
         drop((bias, k, q, v, logsumexp, out));
         saved.done();
-        drop(copied);
+        let by_kernel = if self.algorithm == Algorithm::Flash { self.algorithm.gradient_op() } else { "" };
+        context::within(by_kernel, || {
+            drop(copied);
+            drop(grad);
+        });
         Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
     }
 }

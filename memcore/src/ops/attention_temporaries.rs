@@ -122,9 +122,13 @@ impl Algorithm {
         Array::empty(like.device(), &[b, t, h, d], like.dtype())?.transpose(1, 2)
     }
 
-    /// Memory for the logarithms of the denominators, `[b, h, t]`; the efficient kernel pads the rows of each head to a multiple of 32.
-    pub(super) fn logsumexp(self, q: &Array) -> Result<Array> {
-        row_statistic(q, if self == Self::Efficient { 32 } else { 1 })
+    /// Memory for the logarithms of the denominators, `[b, h, t]`, where they are made: for a gradient, `recorded`, and by flash attention always.
+    /// The efficient kernel pads the rows of each head to a multiple of 32.
+    pub(super) fn logsumexp(self, q: &Array, recorded: bool) -> Result<Option<Array>> {
+        if !recorded && self != Self::Flash {
+            return Ok(None);
+        }
+        row_statistic(q, if self == Self::Efficient { 32 } else { 1 }).map(Some)
     }
 
     /// What memory-efficient attention returns beside its results, where it does: the state of the generator, made before them; in the order in

@@ -74,7 +74,6 @@ pub fn batch_norm(
     })?;
     let (inputs, slots) = present(x, &[weight, bias]);
     let parameter = weight.or(bias).map_or(x.dtype(), Tensor::dtype);
-    drop(op);
     let y = record(y, &inputs, |saved| {
         if let (false, Some(running)) = (options.training, running) {
             mean.copy_(running.mean)?;
@@ -89,9 +88,11 @@ pub fn batch_norm(
             saved.save("weight", weight.array())?;
         }
         Ok(Box::new(BatchNormBackward { slots, training: options.training, parameter }))
-    })?;
+    });
+    // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
+    drop(op);
     drop((mean, invstd));
-    Ok(y)
+    y
 }
 
 /// [`Error::Shape`] unless `x` has channels and each of `parameters` one value for each.

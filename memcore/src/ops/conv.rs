@@ -30,10 +30,11 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
         return Err(Error::shape("conv2d", detail));
     }
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
+    let _outer = context::op("conv2d");
     let bias = bias.map(lower).transpose()?;
     let (weight, x) = (&lower(weight)?, &lower(x)?);
     let bias = bias.as_ref();
-    let _op = context::op("conv2d>convolution");
+    let _op = context::op("convolution");
     let inputs = [Some(x), Some(weight), bias];
     let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
     let describe = |saved: &mut Recorder| {
@@ -92,7 +93,7 @@ fn convolve(
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     context::within(operator, || drop(buffer));
-    drop(parts);
+    context::within("_convolution", || drop(parts));
     Ok(y)
 }
 
@@ -291,7 +292,9 @@ impl Pass {
         let device = self.x.device();
         let columns = || context::within("resize_", || Array::empty(device, &[len], self.x.dtype()));
         // The library takes one for each sample's product.
-        let workspaces = || device.product_workspaces(WorkspaceKind::Gemm, self.x.dims()[0]);
+        let library = "_slow_conv2d_backward";
+        let workspaces =
+            || context::within(library, || device.product_workspaces(WorkspaceKind::Gemm, self.x.dims()[0]));
         let part = |dims: &[usize]| context::within("resize_", || Array::empty(device, dims, self.x.dtype()));
         let mut weight_dims = self.weight.dims().to_vec();
         weight_dims[0] /= groups;
@@ -318,7 +321,7 @@ impl Pass {
                 }
                 workspaces()?;
             }
-            drop(unfolded);
+            context::within(library, || drop(unfolded));
         }
         Ok(parts)
     }
@@ -415,12 +418,18 @@ impl NativeAlgorithm {
             return Ok(parts);
         };
         let makers = if dilated { ["slow_conv_dilated2d", "resize_"] } else { ["resize_", "_slow_conv2d_forward"] };
+        let library = if dilated { makers[0] } else { makers[1] };
         for _ in 0..groups {
-            let _x = group_copy(x, groups)?;
+            let copy = group_copy(x, groups)?;
             let empty = |maker, dims: &[usize]| context::within(maker, || Array::empty(x.device(), dims, x.dtype()));
             parts.push(empty(makers[0], &[x.dims()[0], o / groups, oh, ow])?);
-            let _columns = if len > 0 { Some(empty(makers[1], &[len])?) } else { None };
-            x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
+            let columns = if len > 0 { Some(empty(makers[1], &[len])?) } else { None };
+            context::within(library, || {
+                x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
+                drop(columns);
+                Ok::<_, Error>(())
+            })?;
+            context::within("_convolution", || drop(copy));
         }
         Ok(parts)
     }

@@ -21,7 +21,8 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     if !training || p == 0.0 {
         return Ok(x.clone());
     }
-    let _op = context::op("dropout>native_dropout");
+    let _outer = context::op("dropout");
+    let op = context::op("native_dropout");
     let empty = |dtype| Array::empty_for(x.device(), x.dims(), &[x.array().layout()], dtype);
     let (mask, y) = (empty(DType::Bool)?, empty(x.dtype())?);
     let (seed, offset) = x.device().draw(x.numel());
@@ -35,11 +36,13 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     };
     x.device().launch(Dropout { p, seed, offset, x: input.operand(), mask: kept.operand(), out: out.operand() })?;
     drop((input, kept, out));
-    record(y, &[x], |saved| {
+    let y = record(y, &[x], |saved| {
         saved.save("mask", &mask)?;
         let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
         Ok(Box::new(NativeDropoutBackward { scale }))
-    })
+    });
+    drop(op);
+    y
 }
 
 struct NativeDropoutBackward {

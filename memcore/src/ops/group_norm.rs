@@ -16,10 +16,11 @@ use crate::error::{Error, Result};
 /// input, the
 /// weight, and mean and reciprocal deviation of each group.
 ///
-/// In float32 or float64, to which autocast brings a 16-bit input; an example has more than one position.
+/// Autocast brings a 16-bit input to float32. Where it does not, mean and reciprocal deviation are kept in 16 bits too, as PyTorch keeps them.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::DType`] for 16-bit floats and for parameters of another type; those of the device.
+/// [`Error::Shape`] when the shapes do not fit; [`Error::DType`] for parameters of another type; [`Error::Invalid`] for 16-bit floats without
+/// parameters or of one position where PyTorch 2.11 is followed, which has no memory there that ours could compute in; those of the device.
 pub fn group_norm(
     x: &Tensor,
     groups: usize,
@@ -33,37 +34,36 @@ pub fn group_norm(
     let weight = weight.map(full).transpose()?;
     let x = &full(x)?;
     let shape = GroupShape::new(x, groups, [weight.as_ref(), bias.as_ref()])?;
-    let inside = x.device().profile().group_norm_copies_inside;
-    let x = &if inside { x.clone() } else { shape::contiguous(x)? };
+    let x = &if shape.newer { x.clone() } else { shape::contiguous(x)? };
     let (weight, bias) = (weight.as_ref(), bias.as_ref());
     let op = context::op("native_group_norm");
     let y = Array::empty(x.device(), x.dims(), x.dtype())?;
     let statistic = || Array::empty(x.device(), &[shape.n * groups], x.dtype());
     let (mean, rstd) = (statistic()?, statistic()?);
     let input = ordered(x.array())?;
-    let affine = weight.is_some() || bias.is_some();
-    // PyTorch has a factor and a summand for each channel of each example.
-    let factors =
-        if affine && shape.torch(x.array()) { Some([shape.channels(&y)?, shape.channels(&y)?]) } else { None };
+    let scratch = ForwardScratch::new(&shape, x.array(), weight.is_some() || bias.is_some())?;
     let rows = [shape.n * groups, shape.per_group * shape.positions];
+    let [exact_mean, exact_rstd] = scratch.statistics(&mean, &rstd)?;
     x.device().launch(LayerNorm {
         eps,
         x: input.view(&rows)?.operand(),
         weight: None,
         bias: None,
         out: y.view(&rows)?.operand(),
-        mean: mean.operand(),
-        rstd: rstd.operand(),
+        mean: exact_mean.operand(),
+        rstd: exact_rstd.operand(),
     })?;
+    for (kept, exact) in [(&mean, exact_mean), (&rstd, exact_rstd)] {
+        if kept.dtype() != exact.dtype() {
+            kept.copy_(&exact)?;
+        }
+    }
     for (op, parameter) in [(BinaryOp::Mul, weight), (BinaryOp::ADD, bias)] {
         if let Some(parameter) = parameter {
             y.view(&shape.planes())?.binary_(op, &parameter.array().reshape(&[shape.c, 1])?)?;
         }
     }
-    if let Some([scale, shift]) = factors {
-        drop(shift);
-        drop(scale);
-    }
+    scratch.release();
     drop(input);
     drop(op);
     let (inputs, slots) = present(x, &[weight, bias]);
@@ -85,6 +85,17 @@ fn ordered(x: &Array) -> Result<Array> {
     if x.layout().is_contiguous() { Ok(x.clone()) } else { context::within("clone", || x.copied()) }
 }
 
+/// Which of PyTorch's kernels compute it. They differ in what they need besides their results.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    /// Those for channels whose positions lie together.
+    Planes,
+    /// Those for channels that lie innermost, in 2.15: pictures and volumes of one channel or one position lie so too.
+    Innermost,
+    /// Those for examples of one position.
+    OnePosition,
+}
+
 /// `[n, groups·per_group, positions]`
 #[derive(Clone, Copy)]
 struct GroupShape {
@@ -93,6 +104,11 @@ struct GroupShape {
     groups: usize,
     per_group: usize,
     positions: usize,
+    kernels: Kernels,
+    /// Whether the kernels are those of 2.15.
+    newer: bool,
+    /// Whether PyTorch's temporaries are made.
+    torch: bool,
 }
 
 impl GroupShape {
@@ -102,20 +118,36 @@ impl GroupShape {
         if groups == 0 || !c.is_multiple_of(groups) {
             return Err(Error::shape("group_norm", format!("{c} channels in {groups} groups")));
         }
-        if positions < 2 {
-            let detail = format!("{:?}: an example of one position is not supported", x.dims());
-            return Err(Error::shape("group_norm", detail));
+        if positions == 0 {
+            return Err(Error::shape("group_norm", format!("{:?}: examples without positions", x.dims())));
         }
-        let wide = |t: &&Tensor| t.dtype() != x.dtype() || t.dtype() != t.dtype().accumulator();
-        if let Some(other) = [Some(x), parameters[0], parameters[1]].into_iter().flatten().find(wide) {
-            let (op, operand, expected) = ("group_norm", "operand", x.dtype().accumulator().name());
+        if let Some(other) = parameters.into_iter().flatten().find(|parameter| parameter.dtype() != x.dtype()) {
+            let (op, operand, expected) = ("group_norm", "operand", x.dtype().name());
             return Err(Error::DType { op, operand, found: other.dtype(), expected });
         }
-        Ok(Self { n, c, groups, per_group: c / groups, positions })
+        let profile = x.device().profile();
+        let (newer, torch) = (profile.newer_group_norm, profile.torch_temporaries);
+        let kernels = match positions {
+            _ if newer && matches!(x.rank(), 4 | 5) && (positions == 1 || c == 1) => Kernels::Innermost,
+            1 => Kernels::OnePosition,
+            _ => Kernels::Planes,
+        };
+        let shape = Self { n, c, groups, per_group: c / groups, positions, kernels, newer, torch };
+        let affine = parameters.iter().any(Option::is_some);
+        if x.dtype().is_half() && torch && !newer && !shape.has_factors(affine) {
+            let problem = "16-bit floats without parameters, or of one position, are not represented as PyTorch 2.11 computes them";
+            return Err(Error::invalid("group_norm", problem));
+        }
+        Ok(shape)
     }
 
-    fn torch(&self, x: &Array) -> bool {
-        x.device().profile().torch_temporaries
+    /// Whether forward has a factor and a summand for each channel of each example.
+    fn has_factors(&self, affine: bool) -> bool {
+        match self.kernels {
+            Kernels::Planes => affine,
+            Kernels::Innermost => true,
+            Kernels::OnePosition => false,
+        }
     }
 
     fn planes(&self) -> [usize; 3] {
@@ -127,14 +159,53 @@ impl GroupShape {
         [self.n, self.groups, self.per_group, self.positions]
     }
 
-    /// A number for each channel of each example: `[n, groups, per_group, 1]`.
+    /// A number for each channel of each example, never of 16 bits: `[n, groups, per_group, 1]`.
     fn channels(&self, x: &Array) -> Result<Array> {
-        Array::empty(x.device(), &[self.n, self.groups, self.per_group, 1], x.dtype())
+        Array::empty(x.device(), &[self.n, self.groups, self.per_group, 1], x.dtype().accumulator())
     }
 
-    /// A number for each group of each example: `[n, groups, 1, 1]`.
+    /// A number for each group of each example, `[n, groups, 1, 1]`, in memory for numbers of at least 32 bits.
     fn group(&self, x: &Array) -> Result<Array> {
-        Array::empty(x.device(), &[self.n, self.groups, 1, 1], x.dtype())
+        let numbers = self.n * self.groups;
+        let room = numbers * (x.dtype().accumulator().size() / x.dtype().size()) as usize;
+        Array::empty(x.device(), &[room], x.dtype())?.narrow(0, 0, numbers)?.view(&[self.n, self.groups, 1, 1])
+    }
+}
+
+/// What forward makes besides its results, in this order.
+struct ForwardScratch {
+    /// Mean and reciprocal deviation of each group before they are rounded to 16 bits.
+    exact: Option<[Array; 2]>,
+    /// A factor and a summand for each channel of each example.
+    factors: Option<[Array; 2]>,
+}
+
+impl ForwardScratch {
+    fn new(s: &GroupShape, x: &Array, affine: bool) -> Result<Self> {
+        let make = |n: usize| Array::empty(x.device(), &[n], x.dtype().accumulator());
+        let pair = |n: usize| Ok::<_, Error>([make(n)?, make(n)?]);
+        let rounded = x.dtype().is_half() && (s.newer || !s.torch);
+        let exact = rounded.then(|| pair(s.n * s.groups)).transpose()?;
+        let factors = (s.torch && s.has_factors(affine)).then(|| pair(s.n * s.c)).transpose()?;
+        Ok(Self { exact, factors })
+    }
+
+    /// Where the kernel may put its statistics, which are not of 16 bits: where they are kept, or here.
+    fn statistics(&self, mean: &Array, rstd: &Array) -> Result<[Array; 2]> {
+        let groups = mean.numel();
+        match self.exact.as_ref().or(self.factors.as_ref()) {
+            Some([first, second]) if mean.dtype().is_half() => {
+                Ok([first.narrow(0, 0, groups)?, second.narrow(0, 0, groups)?])
+            }
+            _ => Ok([mean.clone(), rstd.clone()]),
+        }
+    }
+
+    fn release(self) {
+        for [first, second] in [self.factors, self.exact].into_iter().flatten() {
+            drop(second);
+            drop(first);
+        }
     }
 }
 
@@ -143,120 +214,188 @@ struct GroupNormBackward {
     slots: [Option<usize>; 2],
 }
 
-/// What the pass for the input's gradient multiplies and adds, in PyTorch's order of making.
-struct Factors {
-    /// Of the input, of nothing: `[n, groups, 1, 1]`.
-    slope: Array,
-    shift: Array,
-    /// Of the gradient, where there is a weight: `[n, groups, per_group, 1]`.
+/// What backward makes besides the gradients, in this order.
+struct Scratch {
+    /// `Σ grad·x` and `Σ grad` of each channel of each example: `[n, groups, per_group, 1]`.
+    sums: Option<[Array; 2]>,
+    /// For the input's gradient, numbers of each group: `[n, groups, 1, 1]`.
+    groups: Option<[Array; 2]>,
+    /// For the input's gradient where there is a weight, a number for each channel of each example: `[n, groups, per_group, 1]`.
     scale: Option<Array>,
 }
 
-impl GroupNormBackward {
-    /// `Σ grad·x` and `Σ grad` of each channel of each example.
-    fn sums(&self, grad: &Array, x: &Array) -> Result<[Array; 2]> {
-        let s = &self.shape;
-        let (products, sums) = (s.channels(x)?, s.channels(x)?);
-        let (rows, columns) = ([s.n * s.c, 1, s.positions], [s.n * s.c, s.positions, 1]);
-        x.device().launch(Matmul {
-            alpha: 1.0,
-            beta: 0.0,
-            a: grad.view(&rows)?.operand(),
-            b: x.view(&columns)?.operand(),
-            bias: None,
-            out: products.view(&[s.n * s.c, 1, 1])?.operand(),
-            workspace: None,
-        })?;
-        grad.view(&[s.n * s.c, s.positions])?.reduce_axes_into(ReduceOp::Sum, &sums.view(&[s.n * s.c, 1])?)?;
-        Ok([products, sums])
+impl Scratch {
+    fn new(s: &GroupShape, x: &Array, input_wanted: bool, weighted: bool) -> Result<Self> {
+        let pair = |make: &dyn Fn() -> Result<Array>| Ok::<_, Error>([make()?, make()?]);
+        let without_sums = s.kernels == Kernels::OnePosition && s.newer;
+        let sums = (!without_sums).then(|| pair(&|| s.channels(x))).transpose()?;
+        let groups = input_wanted.then(|| pair(&|| s.group(x))).transpose()?;
+        let scaled = input_wanted && weighted && s.kernels == Kernels::Planes;
+        let scale = scaled.then(|| context::within("resize_", || s.channels(x))).transpose()?;
+        Ok(Self { sums, groups, scale })
     }
 
-    /// With `A = Σ w·Σ grad·x` and `B = Σ w·Σ grad` over a group of `m` elements: the input is multiplied by `(B·mean − A)·rstd³/m`, and
-    /// `−slope·mean − B·rstd/m` is added to `grad·w·rstd`.
-    fn factors(
-        &self,
-        [products, sums]: &[Array; 2],
-        mean: &Array,
-        rstd: &Array,
-        weight: Option<&Array>,
-    ) -> Result<Factors> {
-        let s = &self.shape;
-        let count = (s.per_group * s.positions) as f64;
-        let (slope, shift) = (s.group(mean)?, s.group(mean)?);
-        let scale = weight.map(|_| context::within("resize_", || s.channels(mean))).transpose()?;
-        for (of_channels, of_groups) in [(products, &slope), (sums, &shift)] {
-            match (&scale, weight) {
-                (Some(scratch), Some(weight)) => {
-                    of_channels.binary_into(BinaryOp::Mul, weight, scratch)?;
-                    self.over_groups(scratch, of_groups)?;
-                }
-                _ => self.over_groups(of_channels, of_groups)?,
-            }
+    fn release(self) {
+        if let Some([slope, shift]) = self.groups {
+            drop(shift);
+            drop(slope);
         }
-        let times = |x: &Array, mul| x.unary_(UnaryOp::Affine { mul, add: 0.0 });
-        times(&slope, -1.0)?;
-        slope.ternary_(TernaryOp::Addcmul { value: 1.0 }, &shift, mean)?;
-        for _ in 0..3 {
-            slope.binary_(BinaryOp::Mul, rstd)?;
+        drop(self.scale);
+        if let Some([products, plain]) = self.sums {
+            drop(plain);
+            drop(products);
         }
-        times(&slope, 1.0 / count)?;
-        shift.binary_(BinaryOp::Mul, rstd)?;
-        times(&shift, -1.0 / count)?;
-        shift.ternary_(TernaryOp::Addcmul { value: -1.0 }, &slope, mean)?;
-        if let (Some(scale), Some(weight)) = (&scale, weight) {
-            rstd.binary_into(BinaryOp::Mul, weight, scale)?;
-        }
-        Ok(Factors { slope, shift, scale })
     }
+}
 
-    /// Fills `out` with the gradient of the input; what it needed is returned, to be let go in PyTorch's order.
-    fn input_gradient(
+/// What the gradients are made of: the input and its gradient in order, `[n, groups, 1, 1]` of mean and reciprocal deviation, the weight
+/// `[groups, per_group, 1]`.
+struct Given<'a> {
+    x: &'a Array,
+    grad: &'a Array,
+    mean: &'a Array,
+    rstd: &'a Array,
+    weight: Option<&'a Array>,
+}
+
+/// The gradients of weight and bias, `[c]` each, where they are wanted.
+type ParameterGradients = [Option<Array>; 2];
+
+impl GroupShape {
+    /// By sums over the positions of each channel, from which everything follows but one pass over the input's gradient.
+    fn gradients_by_channels(
         &self,
-        out: &Array,
-        input: &Array,
-        grad: &Array,
+        given: &Given<'_>,
+        out: Option<&Array>,
+        parameters: &ParameterGradients,
+        scratch: &Scratch,
         sums: &[Array; 2],
-        [mean, rstd]: [&Array; 2],
-        weight: Option<&Array>,
-    ) -> Result<Factors> {
-        let factors = self.factors(sums, mean, rstd, weight)?;
-        let dims = self.shape.grouped();
-        let out = out.view(&dims)?;
-        input.view(&dims)?.binary_into(BinaryOp::Mul, &factors.slope, &out)?;
-        let scale = factors.scale.as_ref().unwrap_or(rstd);
-        out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &grad.view(&dims)?, scale)?;
-        out.binary_(BinaryOp::ADD, &factors.shift)?;
-        Ok(factors)
-    }
-
-    /// Fills the gradients of weight and bias: `Σ (Σ grad·x − mean·Σ grad)·rstd` and `Σ grad` over the examples. Overwrites the products.
-    fn parameter_gradients(
-        &self,
-        parameters: &[Option<Array>; 2],
-        [products, plain]: &[Array; 2],
-        [mean, rstd]: [&Array; 2],
     ) -> Result<()> {
+        self.sum_channels(given, sums)?;
+        if let (Some(out), Some(groups)) = (out, &scratch.groups) {
+            self.input_gradient(given, out, sums, groups, scratch.scale.as_ref())?;
+        }
+        let [products, plain] = sums;
         if let Some(out) = &parameters[0] {
-            products.ternary_(TernaryOp::Addcmul { value: -1.0 }, plain, mean)?;
-            products.binary_(BinaryOp::Mul, rstd)?;
-            self.over_examples(products, out)?;
+            products.ternary_(TernaryOp::Addcmul { value: -1.0 }, plain, given.mean)?;
+            products.binary_(BinaryOp::Mul, given.rstd)?;
+            self.over_examples(products, 1, out)?;
         }
         if let Some(out) = &parameters[1] {
-            self.over_examples(plain, out)?;
+            self.over_examples(plain, 1, out)?;
         }
         Ok(())
     }
 
-    /// The sum over the channels of a group.
-    fn over_groups(&self, channels: &Array, out: &Array) -> Result<()> {
-        let rows = self.shape.n * self.shape.groups;
-        channels.view(&[rows, self.shape.per_group])?.reduce_axes_into(ReduceOp::Sum, &out.view(&[rows, 1])?)
+    /// `Σ grad·x` and `Σ grad` of each channel of each example.
+    fn sum_channels(&self, given: &Given<'_>, [products, plain]: &[Array; 2]) -> Result<()> {
+        let (rows, columns) = ([self.n * self.c, 1, self.positions], [self.n * self.c, self.positions, 1]);
+        given.x.device().launch(Matmul {
+            alpha: 1.0,
+            beta: 0.0,
+            a: given.grad.view(&rows)?.operand(),
+            b: given.x.view(&columns)?.operand(),
+            bias: None,
+            out: products.view(&[self.n * self.c, 1, 1])?.operand(),
+            workspace: None,
+        })?;
+        let grad = given.grad.view(&[self.n * self.c, self.positions])?;
+        grad.reduce_axes_into(ReduceOp::Sum, &plain.view(&[self.n * self.c, 1])?)
     }
 
-    /// The sum over the examples.
-    fn over_examples(&self, channels: &Array, out: &Array) -> Result<()> {
-        let s = &self.shape;
-        channels.view(&[s.n, s.c])?.reduce_axes_into(ReduceOp::Sum, &out.view(&[1, s.c])?)
+    /// With `A = Σ w·Σ grad·x` and `B = Σ w·Σ grad` over a group of `m` elements: the input is multiplied by `slope = (B·mean − A)·rstd³/m`, and
+    /// `−slope·mean − B·rstd/m` is added to `grad·w·rstd`.
+    fn input_gradient(
+        &self,
+        given: &Given<'_>,
+        out: &Array,
+        [products, plain]: &[Array; 2],
+        [slope, shift]: &[Array; 2],
+        scale: Option<&Array>,
+    ) -> Result<()> {
+        let Given { mean, rstd, .. } = *given;
+        let count = (self.per_group * self.positions) as f64;
+        for (of_channels, of_groups) in [(products, slope), (plain, shift)] {
+            match (scale, given.weight) {
+                (Some(scratch), Some(weight)) => {
+                    of_channels.binary_into(BinaryOp::Mul, weight, scratch)?;
+                    self.over_groups(ReduceOp::Sum, scratch, 1, of_groups)?;
+                }
+                _ => self.over_groups(ReduceOp::Sum, of_channels, 1, of_groups)?,
+            }
+        }
+        let times = |x: &Array, mul| x.unary_(UnaryOp::Affine { mul, add: 0.0 });
+        times(slope, -1.0)?;
+        slope.ternary_(TernaryOp::Addcmul { value: 1.0 }, shift, mean)?;
+        for _ in 0..3 {
+            slope.binary_(BinaryOp::Mul, rstd)?;
+        }
+        times(slope, 1.0 / count)?;
+        shift.binary_(BinaryOp::Mul, rstd)?;
+        times(shift, -1.0 / count)?;
+        shift.ternary_(TernaryOp::Addcmul { value: -1.0 }, slope, mean)?;
+        if let (Some(scale), Some(weight)) = (scale, given.weight) {
+            rstd.binary_into(BinaryOp::Mul, weight, scale)?;
+        }
+        let dims = self.grouped();
+        let out = out.view(&dims)?;
+        given.x.view(&dims)?.binary_into(BinaryOp::Mul, slope, &out)?;
+        out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &given.grad.view(&dims)?, scale.unwrap_or(rstd))?;
+        out.binary_(BinaryOp::ADD, shift)
+    }
+
+    /// Element by element in the memory of the input's gradient, `room`, in the input's type: with `x̂ = (x − mean)·rstd` and `g = grad·w`, sums of
+    /// `grad·x̂` and `grad`, and `rstd·(g − mean(g) − x̂·mean(g·x̂))`.
+    fn gradients_by_elements(
+        &self,
+        given: &Given<'_>,
+        room: &Array,
+        parameters: &ParameterGradients,
+        groups: Option<&[Array; 2]>,
+    ) -> Result<()> {
+        let dims = self.grouped();
+        let (out, x, grad) = (room.view(&dims)?, given.x.view(&dims)?, given.grad.view(&dims)?);
+        let normalise = || {
+            x.binary_into(BinaryOp::Sub, given.mean, &out)?;
+            out.binary_(BinaryOp::Mul, given.rstd)
+        };
+        normalise()?;
+        out.binary_(BinaryOp::Mul, &grad)?;
+        for (values, parameter) in [(&out, &parameters[0]), (&grad, &parameters[1])] {
+            if let Some(parameter) = parameter {
+                self.over_examples(values, self.positions, parameter)?;
+            }
+        }
+        let Some([along, across]) = groups else { return Ok(()) };
+        if let Some(weight) = given.weight {
+            out.binary_(BinaryOp::Mul, weight)?;
+        }
+        self.over_groups(ReduceOp::Mean, &out, self.positions, along)?;
+        match given.weight {
+            Some(weight) => grad.binary_into(BinaryOp::Mul, weight, &out)?,
+            None => out.copy_(&grad)?,
+        }
+        self.over_groups(ReduceOp::Mean, &out, self.positions, across)?;
+        along.unary_(UnaryOp::Neg)?;
+        normalise()?;
+        out.binary_(BinaryOp::Mul, along)?;
+        match given.weight {
+            Some(weight) => out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &grad, weight)?,
+            None => out.binary_(BinaryOp::ADD, &grad)?,
+        }
+        out.binary_(BinaryOp::Sub, across)?;
+        out.binary_(BinaryOp::Mul, given.rstd)
+    }
+
+    /// Over the channels of a group, of which each has `positions` numbers in `x`.
+    fn over_groups(&self, op: ReduceOp, x: &Array, positions: usize, out: &Array) -> Result<()> {
+        let rows = self.n * self.groups;
+        x.view(&[rows, self.per_group * positions])?.reduce_axes_into(op, &out.view(&[rows, 1])?)
+    }
+
+    /// The sum over the examples, and over `positions` numbers of each channel in `x`.
+    fn over_examples(&self, x: &Array, positions: usize, out: &Array) -> Result<()> {
+        x.view(&[self.n, self.c, positions])?.reduce_axes_into(ReduceOp::Sum, &out.view(&[1, self.c, 1])?)
     }
 }
 
@@ -271,8 +410,7 @@ impl Function for GroupNormBackward {
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let weight = weight.map(|w| w.reshape(&[s.groups, s.per_group, 1])).transpose()?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let inside = x.device().profile().group_norm_copies_inside;
-        let grad = if inside { grad.clone() } else { grad.contiguous()? };
+        let grad = if s.newer { grad.clone() } else { grad.contiguous()? };
         let op = context::op("native_group_norm_backward");
         let (input, ordered_grad) = (ordered(&x)?, ordered(&grad)?);
         let wanted = |slot: Option<usize>| slot.is_some_and(|slot| needs.input(slot));
@@ -283,22 +421,18 @@ impl Function for GroupNormBackward {
         let parameters = [parameter(self.slots[0])?, parameter(self.slots[1])?];
         let [mean, rstd] = [mean, rstd].map(|statistic| statistic.view(&[s.n, s.groups, 1, 1]));
         let (mean, rstd) = (mean?, rstd?);
-        let sums = self.sums(&ordered_grad, &input)?;
-        let factors = match &out {
-            Some(out) => {
-                Some(self.input_gradient(out, &input, &ordered_grad, &sums, [&mean, &rstd], weight.as_ref())?)
+        let scratch = Scratch::new(s, &x, out.is_some(), weight.is_some())?;
+        let given = Given { x: &input, grad: &ordered_grad, mean: &mean, rstd: &rstd, weight: weight.as_ref() };
+        let planes = s.kernels == Kernels::Planes || out.is_none();
+        match (&scratch.sums, &out) {
+            (Some(sums), out) if planes && !x.dtype().is_half() => {
+                s.gradients_by_channels(&given, out.as_ref(), &parameters, &scratch, sums)?;
             }
-            None => None,
-        };
-        self.parameter_gradients(&parameters, &sums, [&mean, &rstd])?;
-        if let Some(Factors { slope, shift, scale }) = factors {
-            drop(shift);
-            drop(slope);
-            drop(scale);
+            (_, Some(out)) => s.gradients_by_elements(&given, out, &parameters, scratch.groups.as_ref())?,
+            // Where PyTorch has no memory of the input's size, this is ours.
+            (_, None) => s.gradients_by_elements(&given, &x.empty_like()?, &parameters, None)?,
         }
-        let [products, plain] = sums;
-        drop(plain);
-        drop(products);
+        scratch.release();
         drop(ordered_grad);
         drop(input);
         drop(op);

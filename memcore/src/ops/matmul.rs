@@ -124,13 +124,13 @@ impl Function for ProductBackward {
 
 /// Gradient of the left operand, `grad @ bᵀ`; laid out as the operand was, as the right one's is.
 fn lhs_grad(grad: &Array, b: &Array, column_major: bool) -> Result<Array> {
-    if column_major { b.matmul(&grad.t()?)?.t() } else { grad.matmul(&b.t()?) }
+    if column_major { Ok(b.matmul(&grad.t()?)?.t()?.keeping_base()) } else { grad.matmul(&b.t()?) }
 }
 
 /// Gradient of the right operand, `aᵀ @ grad`; laid out column by column when the operand was, so that the gradient
 /// of a transposed weight comes out contiguous.
 fn rhs_grad(a: &Array, grad: &Array, column_major: bool) -> Result<Array> {
-    if column_major { grad.t()?.matmul(a)?.t() } else { a.t()?.matmul(grad) }
+    if column_major { Ok(grad.t()?.matmul(a)?.t()?.keeping_base()) } else { a.t()?.matmul(grad) }
 }
 
 /// `bias + a @ b`: `[n] + [m, k] @ [k, n]`, in one product with an epilogue.

@@ -201,7 +201,7 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     if let Some(weight) = weight.filter(|weight| weight.dtype() != x.dtype()) {
         return composed_rms_norm(x, normalized, weight, eps);
     }
-    let _op = context::op("_fused_rms_norm");
+    let op = context::op("_fused_rms_norm");
     let input = x.array().contiguous()?;
     let y = input.empty_like()?;
     let rstd = Array::empty(x.device(), &[rows.count], x.dtype().accumulator())?;
@@ -213,15 +213,20 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
         out: rows.of(&y)?.operand(),
         rstd: rstd.operand(),
     })?;
+    drop((w, input));
     let (inputs, slots) = present(x, &[weight, None]);
-    record(y, &inputs, |saved| {
+    let y = record(y, &inputs, |saved| {
         saved.save("input", x.array())?;
         saved.save("rstd", &rstd)?;
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
         Ok(Box::new(RmsNormBackward { rows, slots, normalized: normalized.into() }))
-    })
+    });
+    // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
+    drop(op);
+    drop(rstd);
+    y
 }
 
 /// RMS normalisation by operators, with the mean of the squares shifted by `eps` in place.

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 /// [`Error::Shape`] when the windows do not fit; those of the device.
 pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims("max_pool2d", x, geometry)?;
-    let _op = context::op("max_pool2d>max_pool2d_with_indices");
+    let _outer = context::op("max_pool2d");
+    let op = context::op("max_pool2d_with_indices");
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let indices = Array::empty(x.device(), &dims, DType::I64)?;
     let input = x.array().contiguous()?;
@@ -29,12 +30,14 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
         indices: Some(indices.operand()),
     })?;
     drop(input);
-    record(y, &[x], |saved| {
+    let y = record(y, &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("indices", &indices)?;
         let (name, op) = ("MaxPool2DWithIndicesBackward0", PoolOp::Max);
         Ok(Box::new(PoolBackward { name, op, geometry }))
-    })
+    });
+    drop(op);
+    y
 }
 
 /// The mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only

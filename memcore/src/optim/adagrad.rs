@@ -87,11 +87,12 @@ impl Adagrad {
         for (i, grad) in gradients {
             let lr = self.advance(i);
             let (p, sum) = (self.parameters[i].array(), &self.sums[i]);
-            let mut grad = if o.maximize { grad.unary(UnaryOp::Neg)? } else { grad };
+            let mut grad = if o.maximize { context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad };
             if o.weight_decay != 0.0 {
-                grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+                grad = context::within("add", || grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p))?;
             }
-            let root = o.accumulate(sum, &grad)?.unary(UnaryOp::Sqrt)?;
+            let sum = o.accumulate(sum, &grad)?;
+            let root = context::within("sqrt", || sum.unary(UnaryOp::Sqrt))?;
             root.unary_(UnaryOp::Affine { mul: 1.0, add: o.eps })?;
             let previous = deviation.replace(root);
             drop(previous);

@@ -120,7 +120,7 @@ impl Adam {
                 if o.decoupled {
                     p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
                 } else {
-                    grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+                    grad = context::within("add", || grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p))?;
                 }
             }
             let grad = &*held.insert(grad);

@@ -89,12 +89,12 @@ impl RmsProp {
         let mut average: Option<Array> = None;
         for (i, grad) in gradients {
             let (p, Some(s)) = (self.parameters[i].array(), &self.states[i]) else { continue };
-            let mut grad = if o.maximize { grad.unary(UnaryOp::Neg)? } else { grad };
+            let mut grad = if o.maximize { context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad };
             if o.weight_decay != 0.0 {
-                grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+                grad = context::within("add", || grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p))?;
             }
             o.update_averages(s, &grad)?;
-            let root = o.root(s)?;
+            let root = context::within(if o.centered { "" } else { "sqrt" }, || o.root(s))?;
             let previous = average.replace(root);
             drop(previous);
             if let Some(root) = &average {

@@ -75,7 +75,7 @@ impl Sgd {
             let p = self.parameters[i].array();
             let mut grad = negated_in_place_of(&mut held, grad, o.maximize)?;
             if o.weight_decay != 0.0 {
-                grad = grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p)?;
+                grad = context::within("add", || grad.binary(BinaryOp::Add { alpha: o.weight_decay }, p))?;
             }
             if o.momentum != 0.0 {
                 let buffer = match &self.buffers[i] {

@@ -1,5 +1,8 @@
 //! Recorded operators with the names of who made and freed what, and the same operators here.
 
+#[path = "ones.rs"]
+mod ones;
+
 use std::sync::Arc;
 
 use memcore::autograd::{Autocast, NoGrad};
@@ -8,6 +11,7 @@ use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 use serde_json::Value;
 
 use super::common::{Events, Watch};
+use ones::ones_like;
 
 const F32: DType = DType::F32;
 
@@ -74,16 +78,6 @@ fn warm_up(device: &Device) -> Result<()> {
     let (a, w, b) = (leaf(device, &[8, 8], F32), leaf(device, &[8, 8], F32), leaf(device, &[8], F32));
     let y = ops::linear(&a, &w, Some(&b))?;
     y.backward_with(Array::ones(device, &[8, 8], F32)?, false)
-}
-
-/// Ones with the strides of `y`, which has no gaps.
-fn ones_like(y: &Array) -> Result<Array> {
-    let mut order: Vec<usize> = (0..y.rank()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse(y.layout().strides()[axis]));
-    let dims: Vec<usize> = order.iter().map(|&axis| y.dims()[axis]).collect();
-    let mut back = vec![0; y.rank()];
-    order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
-    Array::ones(y.device(), &dims, y.dtype())?.permute(&back)
 }
 
 /// The rows of a recording that a release of PyTorch ran.

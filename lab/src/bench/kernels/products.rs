@@ -82,7 +82,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         build: |o, d| {
             let [q, k, v] = [o.read(d)?, o.read(d)?, o.read(d)?];
             let (out, logsumexp) = (o.write(d)?, o.write_as(o.dtype.accumulator(), &d[..3])?);
-            Ok(Attention { scale: scale(d), causal: true, q, k, v, mask: None, out, logsumexp }.into())
+            Ok(Attention { scale: scale(d), causal: true, q, k, v, mask: None, out, logsumexp: Some(logsumexp) }.into())
         },
     },
     Kernel { family: "attention", name: "attention_grad", sizes: HEADS, dtypes: F32, build: attention_grad },

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 
 /// Scaled dot-product attention without the score matrix:
-/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and the logarithm of each row's denominator.
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and the logarithm of each row's denominator where it is wanted.
 ///
 /// `q` is `[b, h, t, d]`, `k` `[b, hk, s, d]`, `v` `[b, hk, s, dv]`, `out` `[b, h, t, dv]`, all with any strides whose last one is 1 (or
 /// whose last size is 1). Query head `i` reads key/value head `i / (h/hk)` (grouped queries). With `causal`, position `i` sees keys `j ≤ i`
@@ -27,8 +27,8 @@ pub struct Attention {
     pub mask: Option<Operand>,
     /// `[b, h, t, dv]`
     pub out: Operand,
-    /// f32, `[b, h, t]`, contiguous (f64 for f64 inputs).
-    pub logsumexp: Operand,
+    /// f32, `[b, h, t]`, contiguous (f64 for f64 inputs); what [`AttentionGrad`] needs, and nothing else does.
+    pub logsumexp: Option<Operand>,
 }
 kernel!(Attention, "attention", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
 impl Attention {
@@ -37,7 +37,8 @@ impl Attention {
         let (q, v) = (self.q.dims(), self.v.dims());
         like(c, "out", &self.out, &self.q, &[q[0], q[1], q[2], v[3]])?;
         check_mask(c, &self.mask, &self.q, &self.k)?;
-        check_rows(c, "logsumexp", &self.logsumexp, &self.q)
+        let Some(logsumexp) = &self.logsumexp else { return Ok(()) };
+        check_rows(c, "logsumexp", logsumexp, &self.q)
     }
 }
 
