@@ -198,3 +198,53 @@ impl Yarn {
         divided / self.factor + (1.0 - divided)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Frequencies of heads of 16 elements, 256 positions now and 64 at first, and the factor of cosines and sines, as release 5.23 computes them.
+    fn compare(given: &Value, long: bool, expected: [f64; 8], attention: f64) {
+        let map = serde_json::Map::new();
+        let keys = Keys::new("config.json", &map).unwrap();
+        let positions = Positions { now: 256, original: 64 };
+        let scaling = Scaling::read(&keys, "rope_scaling", given, positions).unwrap();
+        let ours = scaling.frequencies(10_000.0, 16, long);
+        assert_eq!(ours.len(), expected.len());
+        for (i, (ours, expected)) in ours.iter().zip(expected).enumerate() {
+            assert!(
+                (f64::from(*ours) / expected - 1.0).abs() < 1e-5,
+                "{given} pair {i}: {ours}, the library {expected}"
+            );
+        }
+        assert!((scaling.attention() - attention).abs() < 1e-12, "{given}: {}", scaling.attention());
+    }
+
+    #[test]
+    fn frequencies_are_the_librarys() {
+        let yarn = json!({ "rope_type": "yarn", "factor": 4.0 });
+        let expected = [1.0, 0.237_170_8, 0.05, 0.007_905_695, 0.002_5, 0.000_790_569_5, 0.000_25, 7.905_695e-5];
+        compare(&yarn, false, expected, 1.138_629_436_111_989);
+        let yarn =
+            json!({ "rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.7, "truncate": false });
+        let expected = [1.0, 0.163_290_3, 0.003_273_824, 0.000_790_569_5, 0.000_25, 7.905_695e-5, 2.5e-5, 7.905_694e-6];
+        compare(&yarn, false, expected, 1.087_954_607_506_612_2);
+        let llama3 = json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0 });
+        let expected =
+            [1.0, 0.244_384_6, 0.013_042_26, 0.003_952_847, 0.001_25, 0.000_395_284_7, 0.000_125, 3.952_847e-5];
+        compare(&llama3, false, expected, 1.0);
+    }
+
+    #[test]
+    fn long_sequences_have_frequencies_of_their_own() {
+        let rope = json!({ "rope_type": "longrope", "short_factor": [1, 1.5, 1, 1, 1, 2, 1, 1],
+            "long_factor": [1, 2, 3, 4, 5, 6, 7, 8] });
+        let short = [1.0, 0.210_818_5, 0.1, 0.031_622_78, 0.01, 0.001_581_139, 0.001, 0.000_316_227_8];
+        let long =
+            [1.0, 0.158_113_9, 0.033_333_34, 0.007_905_695, 0.002, 0.000_527_046_3, 0.000_142_857_1, 3.952_847e-5];
+        compare(&rope, false, short, 1.154_700_538_379_251_7);
+        compare(&rope, true, long, 1.154_700_538_379_251_7);
+    }
+}
