@@ -10,8 +10,11 @@ use lab::experiments::{ALL, Experiment, Outcome, Setup};
 use memcore::backend::Backend;
 use memcore::{Device, Profile};
 
+/// Names of sizes, with their values.
+type Sizes = [(&'static str, &'static [usize])];
+
 /// Sizes under which an experiment takes a second or two on such a device and still has something to compare.
-const SMALL: &[(&str, &[(&str, &[usize])])] = &[
+const SMALL: &[(&str, &Sizes)] = &[
     ("batch-size", &[("steps", &[2]), ("batch", &[4, 2]), ("largest", &[8])]),
     ("steady-state", &[("steps", &[4]), ("batch", &[2])]),
     ("leak", &[("batch", &[2]), ("steps", &[4]), ("memory_mib", &[4])]),
