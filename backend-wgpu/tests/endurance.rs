@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use backend_wgpu::Wgpu;
 use lab::models::{ModelOptions, architecture};
-use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
+use lab::training::{Source, Trainer};
 use memcore::Device;
 use memcore::backend::Backend;
+
+#[path = "../../lab/tests/runs/mod.rs"]
+mod runs;
 
 /// Steps of a run.
 const STEPS: usize = 1_000;
@@ -29,9 +32,7 @@ fn ten_thousand_steps_leak_nothing() {
     let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)).map(Arc::new) else { return };
     let options = ModelOptions { layers: Some(3), width: Some(24), features: Some(16), ..ModelOptions::default() };
     let architecture = architecture("mlp", &options).unwrap();
-    let kind = OptimizerKind::parse(architecture.defaults().optimizer).unwrap();
-    let optimizer = OptimizerSettings::new(kind, architecture.defaults().lr);
-    let settings = RunSettings { seed: 3, ..RunSettings::new(2, STEPS, optimizer) };
+    let settings = runs::settings("mlp", &options, None, STEPS).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
     // A trainer keeps a row of figures for each step, which is no leak: so one after the other, on one device.
     let run = || {

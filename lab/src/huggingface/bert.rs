@@ -10,7 +10,7 @@ use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::Activation;
 use super::mask;
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, Front, MaskedHead, Parts, Variables};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -112,7 +112,7 @@ impl Config {
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let head = Head::new(&at(1 + self.layers), self, &embeddings.word.weight)?;
+        let head = head(&at(1 + self.layers), self, &embeddings.word.weight)?;
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
@@ -133,7 +133,7 @@ impl Config {
 /// module that holds the rest of the head, so the optimizer sees it first.
 pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> {
     if let Some(bias) = parameters.pop() {
-        let place = parameters.len().saturating_sub(Head::BEFORE_BIAS);
+        let place = parameters.len().saturating_sub(BEFORE_BIAS);
         parameters.insert(place, bias);
     }
     parameters
@@ -259,36 +259,25 @@ impl Front for Embeddings {
     }
 }
 
+/// Parameters of the head's transform, which the optimizer sees after its bias.
+const BEFORE_BIAS: usize = 4;
+
 /// `BertOnlyMLMHead`, `RobertaLMHead`
-struct Head {
-    scope: ScopeId,
-    activation: Activation,
-    dense: Linear,
-    norm: LayerNorm,
-    decoder: Parameter,
-    bias: Parameter,
-}
-
-impl Head {
-    /// Parameters of the transform, which the optimizer sees after the bias.
-    const BEFORE_BIAS: usize = 4;
-
-    fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
-        let (init, transform, norm, activation) = if c.family == Family::Bert {
-            let init = init.at("cls").at("predictions");
-            (init.clone(), init.at("transform"), "LayerNorm", c.activation)
-        } else {
-            (init.at("lm_head"), init.at("lm_head"), "layer_norm", Activation::Gelu)
-        };
-        let init = &init;
-        let dense = Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?;
-        let norm = LayerNorm::new(&transform.at(norm), c.width, c.eps)?;
-        let decoder = init.shared(table)?;
-        let untied = if c.options.built_on_device { Some(untied_bias(init, c)?) } else { None };
-        let bias = init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
-        drop(untied);
-        Ok(Self { scope: init.scope(), activation, dense, norm, decoder, bias })
-    }
+fn head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
+    let (init, transform, norm, activation) = if c.family == Family::Bert {
+        let init = init.at("cls").at("predictions");
+        (init.clone(), init.at("transform"), "LayerNorm", c.activation)
+    } else {
+        (init.at("lm_head"), init.at("lm_head"), "layer_norm", Activation::Gelu)
+    };
+    let init = &init;
+    let dense = Linear::with_fill(&transform.at("dense"), c.width, c.width, true, SMALL)?;
+    let norm = LayerNorm::new(&transform.at(norm), c.width, c.eps)?;
+    let decoder = init.shared(table)?;
+    let untied = if c.options.built_on_device { Some(untied_bias(init, c)?) } else { None };
+    let bias = init.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
+    drop(untied);
+    Ok(MaskedHead { scope: init.scope(), activation, dense, norm, decoder, bias })
 }
 
 /// Made on the device, the output layer has weights and a bias of its own until they are tied, and tying pads either bias by nothing, which copies
@@ -302,20 +291,6 @@ fn untied_bias(init: &Init, c: &Config) -> Result<Array> {
     let _padded = array(&[c.vocabulary])?;
     drop(layers);
     Ok(own)
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        Ok(hidden)
-    }
-
-    fn scores(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let mut hidden = self.dense.forward(x)?;
-        hidden = self.activation.apply(&hidden)?;
-        hidden = self.norm.forward(&hidden)?;
-        ops::linear(&hidden, self.decoder.tensor(), Some(self.bias.tensor()))
-    }
 }
 
 struct Layer {

@@ -9,7 +9,7 @@ use super::blocks::{self, Context};
 use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::Activation;
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, Front, MaskedHead, Parts, Variables};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -84,7 +84,7 @@ impl Config {
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let head = Head::new(&at(1 + self.layers), self, &embeddings.word.weight)?;
+        let head = head(&at(1 + self.layers), self, &embeddings.word.weight)?;
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
@@ -150,39 +150,13 @@ impl Front for Embeddings {
 }
 
 /// From hidden states to the scores of tokens.
-struct Head {
-    scope: ScopeId,
-    activation: Activation,
-    transform: Linear,
-    norm: LayerNorm,
-    projector: Parameter,
-    bias: Parameter,
-}
-
-impl Head {
-    fn new(init: &Init, c: &Config, table: &Parameter) -> Result<Self> {
-        let transform = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
-        let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, EPS)?;
-        let last = init.at("vocab_projector");
-        let projector =
-            if c.tied { last.shared(table)? } else { last.parameter("weight", &[c.vocabulary, c.width], SMALL)? };
-        let bias = last.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
-        Ok(Self { scope: init.scope(), activation: c.activation, transform, norm, projector, bias })
-    }
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        Ok(hidden)
-    }
-
-    fn scores(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let mut hidden = self.transform.forward(x)?;
-        hidden = self.activation.apply(&hidden)?;
-        hidden = self.norm.forward(&hidden)?;
-        ops::linear(&hidden, self.projector.tensor(), Some(self.bias.tensor()))
-    }
+fn head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
+    let dense = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
+    let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, EPS)?;
+    let last = init.at("vocab_projector");
+    let decoder = if c.tied { last.shared(table)? } else { last.parameter("weight", &[c.vocabulary, c.width], SMALL)? };
+    let bias = last.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
+    Ok(MaskedHead { scope: init.scope(), activation: c.activation, dense, norm, decoder, bias })
 }
 
 struct Layer {

@@ -10,6 +10,7 @@ use super::blocks::Context;
 use super::cache::DynamicCache;
 use super::mask;
 use super::rotary::RotaryEmbedding;
+use super::windows::Windows;
 
 /// Makes what all blocks are given, once per forward pass; on each device anew, where a network is split.
 pub(super) struct Guide {
@@ -42,10 +43,10 @@ impl Guide {
         Self { options: options.clone(), decoder: Some(decoder) }
     }
 
-    /// The same where some blocks have a window; `masks_all`: whether the masks of the others are made.
-    pub(super) fn windowed(mut self, window: Option<usize>, masks_all: bool) -> Self {
+    /// The same where some blocks may have a window.
+    pub(super) fn windowed(mut self, windows: &Windows) -> Self {
         if let Some(decoder) = &mut self.decoder {
-            (decoder.window, decoder.masks_all) = (window, masks_all);
+            (decoder.window, decoder.masks_all) = (windows.used(), windows.masks_all());
         }
         self
     }

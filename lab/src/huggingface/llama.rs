@@ -9,7 +9,7 @@ use super::blocks::{self, Context};
 use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, DecoderHead, Front, Parts, Variables};
 use super::rms;
 use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
@@ -213,15 +213,18 @@ impl Config {
         let norm = self.norm(&body(last).at("norm"), self.width)?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
-            || {
-                Guide::decoder(&self.options, self.use_cache, true)
-                    .windowed(self.windows.used(), self.windows.masks_all())
-            },
+            || Guide::decoder(&self.options, self.use_cache, true).windowed(&self.windows),
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
         let sizes = [self.width, self.vocabulary];
         let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens.table, self.tied, sizes, &self.options)?;
-        Ok(Parts { front: Box::new(embed_tokens), blocks, back: Box::new(Head { norm, lm_head }), guides, body: BODY })
+        Ok(Parts {
+            front: Box::new(embed_tokens),
+            blocks,
+            back: Box::new(DecoderHead { norm, lm_head }),
+            guides,
+            body: BODY,
+        })
     }
 
     fn norm(&self, init: &Init, width: usize) -> Result<rms::Norm> {
@@ -268,21 +271,6 @@ impl Front for Embeddings {
             None => Context::default(),
         };
         Ok(Begun { hidden: embeds.clone(), context, variables: Variables(vec![embeds]) })
-    }
-}
-
-pub(super) struct Head {
-    pub(super) norm: rms::Norm,
-    pub(super) lm_head: Linear,
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        self.norm.forward(&hidden)
-    }
-
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.lm_head.forward(hidden)
     }
 }
 

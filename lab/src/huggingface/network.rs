@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Init, LayerNorm, Linear, Module};
-use memcore::{Result, Tensor, context};
+use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter};
+use memcore::{Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, Context};
 use super::cache::LayerCache;
 use super::guide::Guide;
+use super::layers::Activation;
 use crate::models::{Loss, Places};
 use crate::training;
 
@@ -77,19 +78,43 @@ pub(super) trait Back: Send + Sync + 'static {
     fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
 }
 
-/// The usual end of a decoder: a layer norm, and a layer that gives the scores.
-pub(super) struct DecoderHead {
-    pub(super) norm: LayerNorm,
+/// The usual end of a decoder: a norm, and a layer that gives the scores.
+pub(super) struct DecoderHead<N> {
+    pub(super) norm: N,
     pub(super) lm_head: Linear,
 }
 
-impl Back for DecoderHead {
+impl<N: Module + 'static> Back for DecoderHead<N> {
     fn norm(&self, hidden: Tensor) -> Result<Tensor> {
         self.norm.forward(&hidden)
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
         self.lm_head.forward(hidden)
+    }
+}
+
+/// The end of an encoder that guesses hidden tokens: a transform, a norm, and the scores of all tokens.
+pub(super) struct MaskedHead {
+    pub(super) scope: ScopeId,
+    pub(super) activation: Activation,
+    pub(super) dense: Linear,
+    pub(super) norm: LayerNorm,
+    pub(super) decoder: Parameter,
+    pub(super) bias: Parameter,
+}
+
+impl Back for MaskedHead {
+    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
+        Ok(hidden)
+    }
+
+    fn scores(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut hidden = self.dense.forward(x)?;
+        hidden = self.activation.apply(&hidden)?;
+        hidden = self.norm.forward(&hidden)?;
+        ops::linear(&hidden, self.decoder.tensor(), Some(self.bias.tensor()))
     }
 }
 

@@ -9,8 +9,8 @@ use super::blocks::{self, Context};
 use super::guide::Guide;
 use super::keys::Keys;
 use super::layers::{self, Activation};
-use super::llama::{Embeddings, Head};
-use super::network::Parts;
+use super::llama::Embeddings;
+use super::network::{DecoderHead, Parts};
 use super::rms;
 use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
@@ -116,10 +116,7 @@ impl Config {
         let norm = self.norm(&body(last).at("norm"))?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
-            || {
-                Guide::decoder(&self.options, self.use_cache, true)
-                    .windowed(self.windows.used(), self.windows.masks_all())
-            },
+            || Guide::decoder(&self.options, self.use_cache, true).windowed(&self.windows),
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
         )?;
         let sizes = [self.width, self.vocabulary];
@@ -127,7 +124,7 @@ impl Config {
         Ok(Parts {
             front: Box::new(Embeddings { table, scale: None }),
             blocks,
-            back: Box::new(Head { norm, lm_head }),
+            back: Box::new(DecoderHead { norm, lm_head }),
             guides,
             body: BODY,
         })

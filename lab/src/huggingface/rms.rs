@@ -1,7 +1,7 @@
 //! Root-mean-square norms, written out as the library does.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Fill, Init, Parameter};
+use memcore::nn::{Fill, Init, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
 /// In what the families differ.
@@ -30,16 +30,6 @@ impl Norm {
         let first = if form == Form::Weight { 1.0 } else { 0.0 };
         let weight = init.parameter("weight", &[width], Fill::Constant(first))?;
         Ok(Self { scope: init.scope(), weight, eps, form })
-    }
-
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        match self.form {
-            Form::Weight => self.times_weight(x),
-            Form::OnePlusWeight => self.times_one_plus_weight(x),
-        }
     }
 
     fn times_weight(&self, x: &Tensor) -> Result<Tensor> {
@@ -82,5 +72,15 @@ impl Norm {
             ops::mul(&output, &factor)?
         };
         ops::cast(&output, x.dtype())
+    }
+}
+
+impl Module for Norm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        match self.form {
+            Form::Weight => self.times_weight(x),
+            Form::OnePlusWeight => self.times_one_plus_weight(x),
+        }
     }
 }

@@ -7,7 +7,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Activation, BatchNorm2d, Conv2d, Dropout, Init, Linear, Module, Sequential};
 use memcore::ops;
 
-use super::recompute::Blocks;
+use super::recompute::{Blocks, Middle};
 use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
 use crate::error::Result;
 
@@ -133,7 +133,11 @@ impl Architecture for MobileNetV2 {
         let blocks = Blocks::pieces(&self.recompute, 1, plans.len(), |piece, block| {
             Block::new(&at(piece).at("features").at(1 + block), plans[block])
         })?;
-        pieces.extend(blocks.into_iter().map(|blocks| -> Box<dyn Module> { Box::new(Middle(blocks)) }));
+        pieces.extend(
+            blocks
+                .into_iter()
+                .map(|blocks| -> Box<dyn Module> { Box::new(Middle::new(blocks, |block, x, _| block.forward(x))) }),
+        );
         pieces.push(Box::new(self.head(&at(pieces.len()), &plans)?));
         Ok(pieces)
     }
@@ -152,15 +156,6 @@ impl Module for Network {
         let x = self.stem.forward(x)?;
         let x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
         self.head.of(x)
-    }
-}
-
-/// Blocks on one device.
-struct Middle(Blocks<Block>);
-
-impl Module for Middle {
-    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.0.forward(x.clone(), &[], |block, x, _| block.forward(x))
     }
 }
 

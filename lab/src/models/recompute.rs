@@ -202,6 +202,24 @@ impl<B: Send + Sync + 'static> Blocks<B> {
     }
 }
 
+/// The blocks of one device of a split network.
+pub(super) struct Middle<B> {
+    blocks: Blocks<B>,
+    forward: Forward<B>,
+}
+
+impl<B> Middle<B> {
+    pub(super) fn new(blocks: Blocks<B>, forward: Forward<B>) -> Self {
+        Self { blocks, forward }
+    }
+}
+
+impl<B: Send + Sync + 'static> Module for Middle<B> {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.blocks.forward(x.clone(), &[], self.forward)
+    }
+}
+
 fn through<B>(blocks: &[B], mut x: Tensor, given: &[Tensor], forward: Forward<B>) -> memcore::Result<Tensor> {
     for block in blocks {
         x = forward(block, &x, given)?;

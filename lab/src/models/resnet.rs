@@ -7,7 +7,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{BatchNorm2d, Conv2d, Init, Linear, MaxPool2d, Module};
 use memcore::ops;
 
-use super::recompute::Blocks;
+use super::recompute::{Blocks, Middle};
 use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
 use crate::error::Result;
 
@@ -88,7 +88,11 @@ impl Architecture for ResNet {
         let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(Stem::new(&at(0), self.width)?)];
         let blocks =
             Blocks::pieces(&self.recompute, 1, self.block_count(), |piece, block| self.block(&at(piece), block))?;
-        pieces.extend(blocks.into_iter().map(|blocks| -> Box<dyn Module> { Box::new(Middle(blocks)) }));
+        pieces.extend(
+            blocks
+                .into_iter()
+                .map(|blocks| -> Box<dyn Module> { Box::new(Middle::new(blocks, |block, x, _| block.forward(x))) }),
+        );
         let channels = self.channels(self.depth.blocks.len() - 1);
         pieces.push(Box::new(Head::new(&at(pieces.len()), channels, self.classes)?));
         Ok(pieces)
@@ -160,15 +164,6 @@ impl Module for Stem {
         let _scope = context::scope(self.scope);
         let x = ops::relu_(&self.conv.forward(x)?)?;
         self.pool.forward(&x)
-    }
-}
-
-/// Blocks on one device.
-struct Middle(Blocks<Block>);
-
-impl Module for Middle {
-    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.0.forward(x.clone(), &[], |block, x, _| block.forward(x))
     }
 }
 
