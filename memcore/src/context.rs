@@ -4,9 +4,10 @@
 //! allocation, no lock and no string work per operator.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::memory::{AllocId, Origin, PhaseId, ScopeId};
@@ -110,7 +111,7 @@ pub fn label(node: Option<&str>, op: &str) -> String {
 
 thread_local! {
     /// Paths by the addresses and lengths of their parts.
-    static PATHS: RefCell<HashMap<[usize; 4], &'static str>> = RefCell::default();
+    static PATHS: RefCell<FxHashMap<[usize; 4], &'static str>> = RefCell::default();
 }
 
 /// `outer>inner`. A program has few such pairs: each is made once and kept.

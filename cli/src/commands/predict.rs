@@ -29,7 +29,12 @@ pub(crate) struct Prediction {
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     let plan = Plan::predict(&args.paper, &args.record)?.with_history().for_page(&args.page);
-    let report = train::measured(&plan, &args.output, ui)?;
+    let (report, techniques) = std::thread::scope(|scope| {
+        let techniques = scope.spawn(|| techniques::all(&args.paper, &plan));
+        (train::measured(&plan, &args.output, ui), techniques.join())
+    });
+    let report = report?;
+    let techniques = techniques.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let needs = match &report.outcome {
         Ok(outcome) => Figures {
             allocated_bytes: outcome.result.peak.allocated_bytes,
@@ -38,12 +43,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
         },
         Err(_) => techniques::figures(&args.paper)?,
     };
-    let prediction = Prediction {
-        gpu: args.paper.gpu,
-        budget_bytes: plan.opening.budget_bytes()?,
-        needs,
-        techniques: techniques::all(&args.paper, &plan)?,
-    };
+    let prediction = Prediction { gpu: args.paper.gpu, budget_bytes: plan.opening.budget_bytes()?, needs, techniques };
     let table: Table = render::techniques(&prediction);
     let text = render::text(&prediction, report.outcome.as_ref().ok(), ui.style);
     let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };

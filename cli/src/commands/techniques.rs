@@ -93,7 +93,7 @@ fn plan(paper: &PaperArgs) -> Result<Plan> {
 /// # Errors
 /// Anything but a technique that this network cannot have.
 pub(super) fn all(paper: &PaperArgs, plan: &Plan) -> Result<Vec<Technique>> {
-    let mut options = Options::of(paper, plan);
+    let mut options = Options::of(paper, plan, tensors(paper)?);
     // For as many steps as the others, so that they can be compared: what is reserved may grow a little with each.
     let mut variants = vec![(AS_IT_IS.to_string(), paper.clone())];
     variants.extend(options.singles().map(|single| with(paper, &[single])));
@@ -104,8 +104,10 @@ pub(super) fn all(paper: &PaperArgs, plan: &Plan) -> Result<Vec<Technique>> {
     Ok(found)
 }
 
-/// A run for each, side by side.
+/// A run for each, side by side; those of many parts, which take longest, begin first.
 fn predicted(variants: Vec<(String, PaperArgs)>) -> Result<Vec<Technique>> {
+    let mut order: Vec<usize> = (0..variants.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
@@ -113,8 +115,9 @@ fn predicted(variants: Vec<(String, PaperArgs)>) -> Result<Vec<Technique>> {
         for _ in 0..threads.min(variants.len()) {
             scope.spawn(|| {
                 loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((name, variant)) = variants.get(i).filter(|_| !interrupt::asked()) else { break };
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&i) = order.get(turn).filter(|_| !interrupt::asked()) else { break };
+                    let (name, variant) = &variants[i];
                     let technique = attempt(name, variant);
                     found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
                 }
@@ -162,7 +165,8 @@ struct Options {
 }
 
 impl Options {
-    fn of(paper: &PaperArgs, plan: &Plan) -> Self {
+    /// `tensors`: how many the network has before its first step.
+    fn of(paper: &PaperArgs, plan: &Plan, tensors: u64) -> Self {
         let run = &plan.run;
         // Networks of transformers are fused unless said, ours are written out unless said.
         let written_out = match paper.model.attention {
@@ -176,8 +180,7 @@ impl Options {
             attention: written_out
                 .then(|| change("fused attention", |args| args.model.attention = Some(AttentionName::Sdpa))),
             halves: micro_batches(run.batch, run.accumulate, 2),
-            smallest: micro_batches(run.batch, run.accumulate, most_parts(run.batch))
-                .filter(|_| most_parts(run.batch) > 2),
+            smallest: most_parts(run.batch, tensors).and_then(|parts| micro_batches(run.batch, run.accumulate, parts)),
             fused: (run.optimizer.implementation != Implementation::Fused).then(|| {
                 change("fused optimizer", |args| args.training.optimizer_impl = Some(ImplementationName::Fused))
             }),
@@ -203,7 +206,8 @@ impl Options {
         let pairs = [[amp, checkpoint], [amp, attention], [attention, checkpoint], [checkpoint, halves], [amp, halves]];
         let pairs = pairs.iter().filter_map(|[a, b]| Some([a.as_ref()?, b.as_ref()?]));
         let mut combinations: Vec<(String, PaperArgs)> = pairs.map(|pair| with(paper, &pair)).collect();
-        let everything: Vec<&Change> = [amp, attention, checkpoint, smallest, fused].into_iter().flatten().collect();
+        let parts = if smallest.is_some() { smallest } else { halves };
+        let everything: Vec<&Change> = [amp, attention, checkpoint, parts, fused].into_iter().flatten().collect();
         if everything.len() > 2 {
             combinations.push(("all of these, the optimizer kept".into(), with(paper, &everything).1));
         }
@@ -232,12 +236,24 @@ fn amp(paper: &PaperArgs) -> Change {
     change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
 }
 
-/// So many parts at most: each is a forward and a backward more to go through, and after the second all are alike.
+/// So many parts at most.
 const MOST_PARTS: usize = 32;
 
-/// The number of the smallest parts that a batch has: single examples, unless they are too many.
-fn most_parts(batch: usize) -> usize {
-    (1..=MOST_PARTS).rev().find(|&parts| batch.is_multiple_of(parts)).unwrap_or(1)
+/// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
+const MOST_TENSORS: u64 = 2000;
+
+/// The number of the smallest parts that a batch has, of more than two: single examples, unless that is too much to go through.
+fn most_parts(batch: usize, tensors: u64) -> Option<usize> {
+    let most = usize::try_from(MOST_TENSORS / tensors.max(1)).unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    (3..=most).rev().find(|&parts| batch.is_multiple_of(parts))
+}
+
+/// How many tensors the network has before its first step.
+fn tensors(paper: &PaperArgs) -> Result<u64> {
+    let plan = self::plan(&paper.endless())?.at_most(0);
+    let device = plan.opening.open()?;
+    plan.train_on(&device)?;
+    Ok(device.usage().n_alloc())
 }
 
 /// The same examples per step in `parts` parts.

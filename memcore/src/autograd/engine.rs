@@ -23,7 +23,13 @@ use crate::error::Result;
 /// The first thing that fails; what was accumulated until then stays, and everything else is released.
 pub fn backward(root: &Edge, grad: Array, retain_graph: bool) -> Result<()> {
     let _no_grad = NoGrad::new();
-    let mut pass = Pass { waiting: FxHashMap::default(), ready: BinaryHeap::new(), arrivals: 0, retain_graph };
+    let mut pass = Pass {
+        waiting: FxHashMap::default(),
+        arrived: Arrived::default(),
+        ready: BinaryHeap::new(),
+        arrivals: 0,
+        retain_graph,
+    };
     pass.count_consumers(root);
     pass.deliver(root, &mut Some(grad.clone()))?;
     while let Some(task) = pass.ready.pop() {
@@ -36,15 +42,39 @@ pub fn backward(root: &Edge, grad: Array, retain_graph: bool) -> Result<()> {
 struct Pass {
     /// Targets that still wait for gradients, by address.
     waiting: FxHashMap<usize, Waiting>,
+    arrived: Arrived,
     ready: BinaryHeap<Task>,
     arrivals: u64,
     retain_graph: bool,
 }
 
+/// A target: there is one for every node, so it is small.
 #[derive(Default)]
 struct Waiting {
     consumers: u32,
-    grads: Grads,
+    /// Where in [`Arrived`] its gradients are, once there is news.
+    place: Option<u32>,
+}
+
+/// Gradients of the few targets that some have reached and not all; their places are used again.
+#[derive(Default)]
+struct Arrived {
+    grads: Vec<Grads>,
+    free: Vec<u32>,
+}
+
+impl Arrived {
+    fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.grads.push(Grads::new());
+            self.grads.len() as u32 - 1
+        })
+    }
+
+    fn take(&mut self, place: u32) -> Grads {
+        self.free.push(place);
+        std::mem::take(&mut self.grads[place as usize])
+    }
 }
 
 enum Target {
@@ -58,7 +88,8 @@ struct Task {
     /// Order of becoming ready, for ties.
     arrival: u64,
     target: Target,
-    grads: Grads,
+    /// Where in [`Arrived`] its gradients are.
+    place: u32,
 }
 
 impl Ord for Task {
@@ -117,33 +148,36 @@ impl Pass {
             Edge::Node(node, slot) => (node.outputs(), *slot as usize),
             Edge::Leaf(_) => (1, 0),
         };
-        waiting.grads.resize(slots, None);
-        meet(&mut waiting.grads[slot], grad)?;
+        let place = *waiting.place.get_or_insert_with(|| self.arrived.place());
+        let grads = &mut self.arrived.grads[place as usize];
+        grads.resize(slots, None);
+        meet(&mut grads[slot], grad)?;
         waiting.consumers -= 1;
         if waiting.consumers == 0 {
-            let grads = self.waiting.remove(&key).unwrap_or_default().grads;
+            self.waiting.remove(&key);
             let (priority, target) = match edge {
                 Edge::Node(node, _) => (node.seq(), Target::Node(node.clone())),
                 Edge::Leaf(leaf) => (u64::MAX, Target::Leaf(leaf.clone())),
             };
             self.arrivals += 1;
-            self.ready.push(Task { priority, arrival: self.arrivals, target, grads });
+            self.ready.push(Task { priority, arrival: self.arrivals, target, place });
         }
         Ok(())
     }
 
     fn run(&mut self, task: Task) -> Result<()> {
+        let grads = self.arrived.take(task.place);
         match task.target {
             Target::Leaf(leaf) => {
                 let _context = context::node("AccumulateGrad", leaf.scope());
                 let mut any = false;
-                for grad in task.grads.into_iter().flatten() {
+                for grad in grads.into_iter().flatten() {
                     leaf.accumulate(grad)?;
                     any = true;
                 }
                 if any { leaf.accumulated() } else { Ok(()) }
             }
-            Target::Node(node) => self.run_node(&node, task.grads),
+            Target::Node(node) => self.run_node(&node, grads),
         }
     }
 

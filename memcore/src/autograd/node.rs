@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// Its saved values; `None` once released.
-    pub fn saved(&self) -> MutexGuard<'_, Option<SmallVec<[SavedValue; 3]>>> {
+    pub fn saved(&self) -> MutexGuard<'_, Option<Vec<SavedValue>>> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -257,7 +257,7 @@ impl Leaf {
 /// Collects what an operation saves.
 #[derive(Default)]
 pub struct Recorder {
-    saved: SmallVec<[SavedValue; 3]>,
+    saved: Vec<SavedValue>,
 }
 
 impl Recorder {

@@ -83,8 +83,8 @@ impl Drop for SavedValue {
     }
 }
 
-/// The saved values of a node; `None` once they were released.
-pub(super) type Slots = Option<SmallVec<[SavedValue; 3]>>;
+/// The saved values of a node; `None` once they were released. Not inside the node: a value is large, most nodes have few, and all are moved when they go.
+pub(super) type Slots = Option<Vec<SavedValue>>;
 
 /// A node's saved values, as its backward sees them. Each is unpacked when it is asked for.
 pub struct Saved<'a> {
