@@ -150,21 +150,22 @@ fn way<T>(job: &Job<T, T>) -> Way {
 
 /// Rows and columns of an output tile.
 fn tile_sizes(way: Way, batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
-    // Largest tile, least multiply-adds in one, and what its sides are multiples of.
-    let (mut tile, least, unit) = match way {
-        Way::Dots => ([m.min(TILE), n.min(TILE)], 32 << 10, [8, 8]),
-        Way::Rows => ([m.min(TILE), n.min(8 * TILE)], 128 << 10, [8, 256]),
-        Way::Gemm => ([m.min(TILE), n.min(TILE)], 4 << 20, [8, 16]),
+    // Largest tile, least multiply-adds in one, what its sides are multiples of, and in which proportion they are best: the library is 2 to 5% faster on
+    // tall tiles than on square or wide ones.
+    let (mut tile, least, unit, best) = match way {
+        Way::Dots => ([m.min(TILE), n.min(TILE)], 32 << 10, [8, 8], [1, 1]),
+        Way::Rows => ([m.min(TILE), n.min(8 * TILE)], 128 << 10, [8, 256], [1, 32]),
+        Way::Gemm => ([m.min(TILE), n.min(TILE)], 4 << 20, [8, 16], [4, 1]),
     };
     let count = |t: [usize; 2]| batch * m.div_ceil(t[0]) * n.div_ceil(t[1]);
     // Enough tiles for many threads where each is worth it, and for a few in any case.
     let wanted = |t: [usize; 2]| match t[0] * t[1] * k {
-        macs if macs >= 2 * least => 32,
+        macs if macs > 2 * least => 32,
         macs if macs >= 2 * INLINE_MACS.max(least / 16) => 4,
         _ => 0,
     };
     while count(tile) < wanted(tile) {
-        let side = if tile[1] / unit[1] >= tile[0] / unit[0] { 1 } else { 0 };
+        let side = if tile[1] * best[0] >= tile[0] * best[1] { 1 } else { 0 };
         let half = tile[side].div_ceil(2).next_multiple_of(unit[side]);
         if half >= tile[side] {
             break;
