@@ -53,8 +53,9 @@ pub struct Profile {
     pub gemm_epilogue_workspace_bytes: u64,
     /// Whether these are kept for the life of the process, one for each role that ever needed it, or taken for each product and freed behind it.
     pub keeps_workspaces: bool,
-    /// Whether memory-efficient attention returns the state of a generator that it does not use, as two words.
-    pub attention_seeds: bool,
+    /// Whether memory-efficient attention is that of 2.15: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
+    /// does not use, as two words.
+    pub newer_efficient_attention: bool,
     /// Whether the sort in an embedding's gradient counts only the digits that the rows' numbers have.
     pub sorts_needed_digits: bool,
     /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
@@ -74,6 +75,8 @@ pub struct Profile {
     pub torch_temporaries: bool,
     /// The GPU whose grids decide how much memory PyTorch's reductions take; `None`: ours take none.
     pub multiprocessors: Option<Multiprocessors>,
+    /// Ten times the compute capability that it stands for: which kernels of fused attention there are.
+    pub compute_capability: Option<u32>,
 }
 
 impl Profile {
@@ -96,7 +99,7 @@ impl Profile {
             asks_gemm_workspace: true,
             gemm_epilogue_workspace_bytes: 0,
             keeps_workspaces: true,
-            attention_seeds: false,
+            newer_efficient_attention: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
             newer_group_norm: false,
@@ -105,6 +108,7 @@ impl Profile {
             convolution: Convolution::Backend,
             torch_temporaries: false,
             multiprocessors: None,
+            compute_capability: None,
         }
     }
 
@@ -117,7 +121,7 @@ impl Profile {
             asks_gemm_workspace: false,
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
-            attention_seeds: false,
+            newer_efficient_attention: false,
             sorts_needed_digits: false,
             masks_extremum_first: false,
             newer_group_norm: false,
@@ -126,6 +130,7 @@ impl Profile {
             convolution: Convolution::Native,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
+            compute_capability: Some(sm),
         }
     }
 
@@ -142,7 +147,7 @@ impl Profile {
         Self {
             name: format!("torch-2.15-sm{sm}"),
             keeps_workspaces: false,
-            attention_seeds: true,
+            newer_efficient_attention: true,
             sorts_needed_digits: true,
             masks_extremum_first: true,
             newer_group_norm: true,

@@ -138,9 +138,8 @@ const FLASH_MULTIPLE: usize = 8;
 /// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
 /// numbers that are added to the scores. It gets no gradient.
 ///
-/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `attention_temporaries.rs`): flash for 16-bit
-/// types without a mask, else the memory-efficient one. PyTorch has no fused kernel for fewer key heads in f32 and writes the scores out there: so
-/// do we, under its profiles; with a mask as well, where ours is fused nonetheless.
+/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): flash for 16-bit
+/// types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`, or one that wants a gradient; those of the
@@ -158,7 +157,7 @@ pub fn scaled_dot_product_attention(
         let problem = "a mask gets no gradient here and excludes `causal`: write the attention out";
         return Err(Error::invalid("scaled_dot_product_attention", problem));
     }
-    let algorithm = Algorithm::of(q.array(), mask.is_some());
+    let algorithm = Algorithm::of(q.array(), heads.groups, mask.is_some());
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
         let wide = |x: &Tensor| {
@@ -171,7 +170,7 @@ pub fn scaled_dot_product_attention(
         return y;
     }
     let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
-    if algorithm.written_out(q.array(), heads.groups) {
+    if algorithm == Algorithm::WrittenOut {
         return attention_math([q, k, v], bias.as_ref(), scale, options);
     }
     let bias = match bias {
@@ -216,11 +215,11 @@ fn fused(
 ) -> Result<Tensor> {
     let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
-    let seeds = algorithm.seeds(q.device())?;
+    let seeds = algorithm.seeds(q.device(), options.dropout > 0.0)?;
     let inner = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
     let logsumexp = algorithm.logsumexp(&q_in, records(&[q, k, v]))?;
-    let partial = algorithm.partial_results(&q_in, &k_in, options.dropout > 0.0)?;
+    let partial = algorithm.partial_results(&q_in, &k_in, &v_in, options.dropout > 0.0)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
     let seen = bias.map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
@@ -236,7 +235,10 @@ fn fused(
     })?;
     partial.into_iter().for_each(drop);
     let result = record(y.clone(), &[q, k, v], |saved| {
-        for (role, array) in [("query", &q_in), ("key", &k_in), ("value", &v_in)] {
+        if let Some(bias) = bias {
+            saved.save("attn_bias", bias)?;
+        }
+        for (role, array) in [("key", &k_in), ("query", &q_in), ("value", &v_in)] {
             saved.save(role, array)?;
         }
         if let Some(logsumexp) = &logsumexp {
@@ -245,9 +247,6 @@ fn fused(
         saved.save("output", &y)?;
         for extra in &extras {
             saved.save("philox_state", extra)?;
-        }
-        if let Some(bias) = bias {
-            saved.save("attn_bias", bias)?;
         }
         Ok(Box::new(AttentionBackward { algorithm, scale, causal: options.causal, masked: bias.is_some() }))
     });
@@ -299,9 +298,11 @@ impl Function for AttentionBackward {
     /// One kernel for the three gradients, whichever are wanted.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         // In PyTorch's order, which is that of their names.
-        let bias = if self.masked { Some(saved.get(saved.len() - 1)?) } else { None };
-        let [k, q, v, logsumexp, out] = [saved.get(1)?, saved.get(0)?, saved.get(2)?, saved.get(3)?, saved.get(4)?];
-        for state in 5..saved.len() - usize::from(self.masked) {
+        let bias = if self.masked { Some(saved.get(0)?) } else { None };
+        let key = usize::from(self.masked);
+        let [k, q, v] = [saved.get(key)?, saved.get(key + 1)?, saved.get(key + 2)?];
+        let [logsumexp, out] = [saved.get(key + 3)?, saved.get(key + 4)?];
+        for state in key + 5..saved.len() {
             saved.get(state)?;
         }
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };

@@ -1,8 +1,9 @@
 //! Attention as PyTorch writes it out where none of its fused kernels applies: its *math* algorithm.
 
 use super::attention::AttentionOptions;
+use super::cast::cast;
 use super::dropout::dropout;
-use super::elementwise::mul_scalar;
+use super::elementwise::mul_by_scalar;
 use super::matmul_nd::matmul;
 use super::shape::{clone, expand, transpose, unsqueeze, view};
 use super::softmax::safe_softmax;
@@ -23,27 +24,38 @@ pub(super) fn attention_math(
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    let _op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
+    let op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
+    // 16-bit types are computed with in f32.
+    let (dtype, compute) = (q.dtype(), q.dtype().accumulator());
+    let wide = [cast(q, compute)?, cast(k, compute)?, cast(v, compute)?];
+    let [q, k, v] = wide.each_ref();
     let groups = q.dims()[1] / k.dims()[1].max(1);
     let root = scale.sqrt();
-    let q = mul_scalar(q, root)?;
+    let q = mul_by_scalar(q, root)?;
     let triangle = if options.causal { Some(causal_bias(q.array(), k.dims()[2])?) } else { None };
     let bias = triangle.as_ref().or(bias);
     let (k, v) = (repeat_interleave(k, groups)?, repeat_interleave(v, groups)?);
     let scores = {
-        let k_t = mul_scalar(&transpose(&k, 2, 3)?, root)?;
+        let k_t = mul_by_scalar(&transpose(&k, 2, 3)?, root)?;
         matmul(&q, &k_t)?
     };
-    if let Some(bias) = bias {
-        scores.array().add_(bias)?;
-    }
-    let weights = safe_softmax(&scores)?;
+    let weights = safe_softmax(&scores, bias)?;
     drop(scores);
     let dropped = dropout(&weights, options.dropout, true)?;
     drop(weights);
-    let y = matmul(&dropped, &v)?;
+    // Both are returned, in the type of the operands.
+    let returned = cast(&dropped, dtype)?;
+    let y = cast(&matmul(&dropped, &v)?, dtype)?;
+    drop(dropped);
     drop((k, v));
     drop(q);
+    drop(triangle);
+    let [q, k, v] = wide;
+    drop(v);
+    drop(k);
+    drop(q);
+    drop(op);
+    context::within("scaled_dot_product_attention", || drop(returned));
     Ok(y)
 }
 
@@ -51,17 +63,18 @@ pub(super) fn attention_math(
 fn causal_bias(q: &Array, s: usize) -> Result<Array> {
     let (device, t) = (q.device(), q.dims()[2]);
     let seen = {
-        let _ones = Array::empty(device, &[t, s], DType::Bool)?;
-        Array::empty(device, &[t, s], DType::Bool)?
+        let _ones = context::within("ones", || Array::empty(device, &[t, s], DType::Bool))?;
+        context::within("tril", || Array::empty(device, &[t, s], DType::Bool))?
     };
     if device.computes() {
         seen.write(&(0..t * s).map(|i| u8::from(i % s <= i / s)).collect::<Vec<u8>>())?;
     }
     // Both of what the triangle chooses from.
-    let _hidden = Array::full(device, &[], q.dtype(), f64::NEG_INFINITY)?;
-    let _open = Array::full(device, &[], q.dtype(), 0.0)?;
-    let bias = Array::full(device, &[t, s], q.dtype(), f64::NEG_INFINITY)?;
+    let scalar = |value| context::within("scalar_tensor", || Array::full(device, &[], q.dtype(), value));
+    let (_hidden, open) = (scalar(f64::NEG_INFINITY)?, scalar(0.0)?);
+    let bias = context::within("where>resize_", || Array::full(device, &[t, s], q.dtype(), f64::NEG_INFINITY))?;
     bias.masked_fill_(&seen, 0.0)?;
+    context::within("where", || drop(open));
     Ok(bias)
 }
 

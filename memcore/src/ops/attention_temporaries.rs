@@ -1,8 +1,8 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
-//! The sizes are those of PyTorch 2.11's kernels for compute capability 8.0 and up, derived from how they tile their work; those of head
-//! sizes up to 256 were also seen in recordings. Not modelled: 16-bit heads of more than 256 elements (128 with a mask), and cuDNN's kernel, which
-//! PyTorch prefers for 16-bit types on capability 9.0 with a recent cuDNN.
+//! The sizes are those of the kernels of PyTorch 2.11 and 2.15, derived from how they tile their work, and compared with recordings for compute
+//! capability 7.5, 8.0 and 9.0 and heads of up to 320 elements. Not modelled: cuDNN's kernel, which PyTorch prefers for 16-bit types on capability
+//! 9.0 with a recent cuDNN.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -24,7 +24,15 @@ pub(super) enum Algorithm {
     Efficient,
     /// PyTorch's flash attention.
     Flash,
+    /// None: PyTorch writes the scores out.
+    WrittenOut,
 }
+
+/// Elements that a head has in flash attention at most.
+const WIDEST_FLASH: usize = 256;
+
+/// Elements of a 16-bit head that the memory-efficient kernels sum in registers.
+const WIDEST_IN_REGISTERS: usize = 128;
 
 /// Scratch of one backward.
 pub(super) struct Scratch {
@@ -45,25 +53,32 @@ impl Scratch {
 }
 
 impl Algorithm {
-    /// The one that PyTorch takes, under one of its profiles.
-    pub(super) fn of(q: &Array, masked: bool) -> Self {
-        match (q.device().profile().torch_temporaries, q.dtype().is_half() && !masked) {
-            (false, _) => Self::Native,
-            (true, false) => Self::Efficient,
-            (true, true) => Self::Flash,
+    /// The one that PyTorch takes, under one of its profiles, where each key head serves `groups` query heads.
+    ///
+    /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
+    /// [padded](super::attention)). The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
+    /// cores can load: of 16 bytes, except for f32 before 8.0.
+    pub(super) fn of(q: &Array, groups: usize, masked: bool) -> Self {
+        let profile = q.device().profile();
+        if !profile.torch_temporaries {
+            return Self::Native;
         }
-    }
-
-    /// Whether PyTorch has no fused kernel for this: in the memory-efficient one keys have as many heads as queries, and rows of heads are
-    /// aligned to 16 bytes. (16-bit heads that are not are [padded](super::attention) for flash; with a mask ours stays fused.)
-    pub(super) fn written_out(self, q: &Array, groups: usize) -> bool {
-        let aligned = q.dims()[3].is_multiple_of(4);
-        self == Self::Efficient && q.dtype() == DType::F32 && (groups > 1 || !aligned)
+        let (d, half) = (q.dims()[3], q.dtype().is_half());
+        let recent = is_recent(q);
+        let aligned = if half { d.is_multiple_of(8) } else { d.is_multiple_of(4) || !recent };
+        let grouped = groups > 1 && !profile.newer_efficient_attention;
+        if half && recent && !masked && d <= WIDEST_FLASH {
+            Self::Flash
+        } else if !grouped && aligned && (recent || q.dtype() != DType::BF16) {
+            Self::Efficient
+        } else {
+            Self::WrittenOut
+        }
     }
 
     pub(super) fn forward_op(self) -> &'static str {
         match self {
-            Self::Native => "scaled_dot_product_attention",
+            Self::Native | Self::WrittenOut => "scaled_dot_product_attention",
             Self::Efficient => "scaled_dot_product_attention>_scaled_dot_product_efficient_attention",
             Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention",
         }
@@ -72,7 +87,7 @@ impl Algorithm {
     /// What makes the result inside of [`Self::forward_op`].
     pub(super) fn result_op(self) -> &'static str {
         match self {
-            Self::Native => "",
+            Self::Native | Self::WrittenOut => "",
             Self::Efficient => "_efficient_attention_forward",
             Self::Flash => "_flash_attention_forward",
         }
@@ -80,7 +95,7 @@ impl Algorithm {
 
     pub(super) fn backward_op(self) -> &'static str {
         match self {
-            Self::Native => "scaled_dot_product_attention_backward",
+            Self::Native | Self::WrittenOut => "scaled_dot_product_attention_backward",
             Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
             Self::Flash => "_scaled_dot_product_flash_attention_backward",
         }
@@ -89,7 +104,7 @@ impl Algorithm {
     /// What makes the gradients inside of [`Self::backward_op`].
     pub(super) fn gradient_op(self) -> &'static str {
         match self {
-            Self::Native => "",
+            Self::Native | Self::WrittenOut => "",
             Self::Efficient => "_efficient_attention_backward",
             Self::Flash => "_flash_attention_backward",
         }
@@ -97,7 +112,7 @@ impl Algorithm {
 
     pub(super) fn node_name(self) -> &'static str {
         match self {
-            Self::Native | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
+            Self::Native | Self::WrittenOut | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
             Self::Flash => "ScaledDotProductFlashAttentionBackward0",
         }
     }
@@ -133,8 +148,8 @@ impl Algorithm {
 
     /// What memory-efficient attention returns beside its results, where it does: the state of the generator, made before them; in the order in
     /// which it goes.
-    pub(super) fn seeds(self, device: &Device) -> Result<SmallVec<[Array; 2]>> {
-        if self != Self::Efficient || !device.profile().attention_seeds {
+    pub(super) fn seeds(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
+        if self != Self::Efficient || dropout || !device.profile().newer_efficient_attention {
             return Ok(SmallVec::new());
         }
         let word = || Array::empty(device, &[], DType::I64);
@@ -142,9 +157,19 @@ impl Algorithm {
         Ok(smallvec![offset, seed])
     }
 
-    /// What flash attention computes its result from where queries are too few for the card: of each of several parts of the keys the logarithms of
-    /// the denominators and the result, in f32. Dropout knows no parts.
-    pub(super) fn partial_results(self, q: &Array, k: &Array, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
+    /// What a result is computed from. Flash attention, where queries are too few for the card: of each of several parts of the keys the logarithms of
+    /// the denominators and the result, in f32; dropout knows no parts. The memory-efficient one sums wide 16-bit heads in f32.
+    pub(super) fn partial_results(
+        self,
+        q: &Array,
+        k: &Array,
+        v: &Array,
+        dropout: bool,
+    ) -> Result<SmallVec<[Array; 2]>> {
+        if self == Self::Efficient && q.dtype().is_half() && v.dims()[3] > WIDEST_IN_REGISTERS {
+            let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
+            return Ok(smallvec![Array::empty(q.device(), &[b, t, h, v.dims()[3]], DType::F32)?]);
+        }
         let (Self::Flash, Some(card), false) = (self, q.device().profile().multiprocessors, dropout) else {
             return Ok(SmallVec::new());
         };
@@ -193,8 +218,10 @@ impl Algorithm {
 
     pub(super) fn scratch(self, q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
         match self {
-            Self::Native => Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None }),
-            Self::Efficient => efficient(q, v),
+            Self::Native | Self::WrittenOut => {
+                Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None })
+            }
+            Self::Efficient => efficient(q, k, v),
             Self::Flash => flash(q, k, v),
         }
     }
@@ -219,11 +246,44 @@ fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
     padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
 }
 
-/// `delta` by a product, a sum and a copy (16-bit kernels compute it themselves), then per head and tile of queries 16 bytes of locks and
-/// a tile of the query gradient in f32.
-fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
-    let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
+/// Whether the card is one of compute capability 8.0 or later.
+fn is_recent(q: &Array) -> bool {
+    q.device().profile().compute_capability.is_none_or(|sm| sm >= 80)
+}
+
+/// Queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width (PyTorch's `generate_kernels.py`).
+fn efficient_tile(q: &Array, width: usize) -> [usize; 2] {
+    match (q.dtype().is_half(), is_recent(q), width) {
+        (_, _, ..=64) | (false, false, _) => [64, 64],
+        (true, true, ..=WIDEST_IN_REGISTERS) => [128, 128],
+        _ => [128, 64],
+    }
+}
+
+/// What each head of queries has: per tile of them 16 bytes of locks and a tile of their gradient in f32; gradients of keys and values in f32, where 16-bit
+/// ones are too wide for registers.
+fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
+    let [t, d, s, dv] = [q.dims()[2], q.dims()[3], k.dims()[2], v.dims()[3]];
+    let [queries, elements] = efficient_tile(q, d.max(dv));
+    let own = t.div_ceil(queries) * d.div_ceil(elements) * (16 + queries * elements * 4);
+    if !q.dtype().is_half() || d.max(dv) <= WIDEST_IN_REGISTERS {
+        return own;
+    }
+    own + s.next_multiple_of(64) * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
+}
+
+/// The gradients of keys and values for every query head, where there are fewer heads of these; `delta` by a product, a sum and a copy (16-bit kernels
+/// compute it themselves); then the [workspace](efficient_workspace).
+fn efficient(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
+    let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
     let dv = v.dims()[3];
+    let mut spread: SmallVec<[Array; 2]> = SmallVec::new();
+    if k.dims()[1] != h {
+        let _op = context::op(Algorithm::Efficient.gradient_op());
+        for x in [k, v] {
+            spread.insert(0, Array::empty(q.device(), &[b, x.dims()[2], h, x.dims()[3]], q.dtype())?);
+        }
+    }
     let product = if q.dtype().is_half() {
         None
     } else {
@@ -238,11 +298,11 @@ fn efficient(q: &Array, v: &Array) -> Result<Scratch> {
         None => (context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?, (None, None)),
     };
     context::within(Algorithm::Efficient.gradient_op(), || drop(product));
-    let tile = if d.max(dv) <= 64 { 64 } else { 128 };
-    let bytes = b * h * t.div_ceil(tile) * d.div_ceil(64) * (16 + tile * 64 * 4);
-    let make = || Array::empty(q.device(), &[bytes], DType::U8);
+    let make = || Array::empty(q.device(), &[b * h * efficient_workspace(q, k, v)], DType::U8);
     let workspace = context::within(Algorithm::Efficient.gradient_op(), make)?;
-    Ok(Scratch { delta: delta.clone(), held: smallvec![delta, workspace.clone()], workspace: Some(workspace) })
+    let mut held: SmallVec<[Array; 4]> = smallvec![delta.clone(), workspace.clone()];
+    held.extend(spread);
+    Ok(Scratch { delta, held, workspace: Some(workspace) })
 }
 
 /// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes [rounded](flash_width), and for grouped queries the

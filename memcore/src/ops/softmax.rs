@@ -79,7 +79,8 @@ fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) ->
     drop(input);
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { axis, log, input: x.dtype() }))
+        let name = if log { "LogSoftmaxBackward0" } else { "SoftmaxBackward0" };
+        Ok(Box::new(SoftmaxBackward { name, axis, log, input: x.dtype() }))
     })
 }
 
@@ -90,30 +91,40 @@ fn around(x: &Array, axis: usize) -> Result<Operand> {
 }
 
 /// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
-/// is a mask of the scores' size, and one of the rows'.
+/// is a mask of the scores' size, and one of the rows'. `bias`, of any float type, is added to `x` in place first.
 ///
 /// # Errors
 /// As [`softmax`].
-pub(super) fn safe_softmax(x: &Tensor) -> Result<Tensor> {
+pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Array>) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
     let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;
     let input = x.array().contiguous()?;
     let device = x.device();
-    let y = input.empty_like()?;
+    let y = context::within("_softmax", || input.empty_like())?;
+    match bias {
+        Some(bias) if bias.dtype() == input.dtype() => input.add_(bias)?,
+        Some(bias) => {
+            // Converted where the result will be.
+            y.copy_(bias)?;
+            input.add_(&y)?;
+        }
+        None => {}
+    }
     {
-        let _masked = Array::empty(device, x.dims(), DType::Bool)?;
+        let _masked = context::within("isneginf", || Array::empty(device, x.dims(), DType::Bool))?;
         let rows = x.dims()[..last].iter().product();
-        let _masked_rows = Array::empty(device, &[rows], DType::Bool)?;
-        let _zero = Array::empty(device, &[], x.dtype())?;
+        let _masked_rows = context::within("all", || Array::empty(device, &[rows], DType::Bool))?;
+        let _zero = context::within("scalar_tensor", || Array::empty(device, &[], x.dtype()))?;
     }
     device.launch(Softmax { log: false, x: around(&input, last)?, out: around(&y, last)? })?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
-        Ok(Box::new(SoftmaxBackward { axis: last, log: false, input: x.dtype() }))
+        Ok(Box::new(SoftmaxBackward { name: "SafeSoftmaxBackward0", axis: last, log: false, input: x.dtype() }))
     })
 }
 
 struct SoftmaxBackward {
+    name: &'static str,
     axis: usize,
     log: bool,
     /// Type of the input, and so of its gradient.
@@ -140,7 +151,7 @@ impl SoftmaxBackward {
 
 impl Function for SoftmaxBackward {
     fn name(&self) -> &'static str {
-        if self.log { "LogSoftmaxBackward0" } else { "SoftmaxBackward0" }
+        self.name
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {

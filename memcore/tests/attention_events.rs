@@ -1,0 +1,91 @@
+//! Fused attention on cards of three compute capabilities: which of PyTorch's kernels it stands for, what that allocates and frees, in which order, and who did it.
+//!
+//! The expectation is `golden/attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
+
+mod common;
+#[path = "common/labelled.rs"]
+mod labelled;
+
+use labelled::{Row, assert_same, data, leaf};
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
+
+const RECORDED: &str = include_str!("golden/attention_events.json");
+
+/// Batch, heads of queries, heads of keys, queries, keys, width of a head.
+const SIZES: [[usize; 6]; 14] = [
+    [2, 4, 4, 64, 64, 32],
+    [2, 4, 4, 100, 100, 64],
+    [2, 4, 4, 64, 64, 20],
+    [2, 4, 4, 64, 64, 12],
+    [2, 4, 4, 64, 64, 18],
+    [2, 4, 2, 64, 64, 32],
+    [2, 4, 4, 64, 64, 72],
+    [2, 4, 4, 64, 64, 128],
+    [1, 4, 4, 200, 200, 160],
+    [2, 4, 4, 33, 80, 64],
+    [2, 4, 4, 1, 40, 64],
+    [3, 1, 1, 64, 64, 32],
+    [1, 2, 2, 64, 64, 256],
+    [1, 2, 2, 64, 64, 320],
+];
+
+/// Queries, keys and values as projections give them, position by position; a mask of numbers.
+fn inputs(device: &Device, dtype: DType, [b, h, hk, t, s, d]: [usize; 6], masked: bool) -> Vec<Tensor> {
+    let mut inputs = vec![
+        leaf(device, &[b, t, h, d], dtype),
+        leaf(device, &[b, s, hk, d], dtype),
+        leaf(device, &[b, s, hk, d], dtype),
+    ];
+    inputs.extend(masked.then(|| data(device, &[b, 1, t, s], dtype)));
+    inputs
+}
+
+fn attention(x: &[Tensor], options: ops::AttentionOptions) -> Result<Tensor> {
+    let heads = |x: &Tensor| ops::transpose(x, 1, 2);
+    ops::scaled_dot_product_attention(&heads(&x[0])?, &heads(&x[1])?, &heads(&x[2])?, x.get(3), options)
+}
+
+fn rows() -> Vec<Row> {
+    let types = [("f32", DType::F32), ("f16", DType::F16), ("bf16", DType::BF16)];
+    let forms = ["causal", "plain", "mask", "nograd", "drop"];
+    let each =
+        types.into_iter().flat_map(|t| SIZES.into_iter().flat_map(move |sizes| forms.map(|form| (t, sizes, form))));
+    each.filter(|(_, [_, _, _, t, s, _], form)| t == s || *form != "causal")
+        .map(|((name, dtype), sizes, form)| {
+            let [b, h, hk, t, s, d] = sizes;
+            let options = ops::AttentionOptions {
+                causal: form == "causal",
+                dropout: if form == "drop" { 0.1 } else { 0.0 },
+                ..ops::AttentionOptions::default()
+            };
+            Row {
+                name: format!("{name}_{b}x{h}x{hk}x{t}x{s}x{d}_{form}"),
+                dtype,
+                autocast: false,
+                records: form != "nograd",
+                parameters: Box::new(|_, _| Vec::new()),
+                inputs: Box::new(move |device, dtype| inputs(device, dtype, sizes, form == "mask")),
+                run: Box::new(move |_, x| attention(x, options)),
+            }
+        })
+        .collect()
+}
+
+/// A test for each release and compute capability.
+macro_rules! cards {
+    ($($name:ident: $recording:literal, $profile:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            assert_same(&rows(), RECORDED, $recording, &$profile);
+        })+
+    };
+}
+
+cards! {
+    as_pytorch_2_11_before_8_0: "2.11-sm75", Profile::torch_2_11(75);
+    as_pytorch_2_11_on_8_0: "2.11-sm80", Profile::torch_2_11(80);
+    as_pytorch_2_11_on_9_0: "2.11-sm80", Profile::torch_2_11(90);
+    as_pytorch_2_15_before_8_0: "2.15-sm75", Profile::torch_2_15(75);
+    as_pytorch_2_15_on_8_0: "2.15-sm80", Profile::torch_2_15(80);
+    as_pytorch_2_15_on_9_0: "2.15-sm90", Profile::torch_2_15(90);
+}
