@@ -82,7 +82,7 @@ impl Tape {
         self.len() == 0
     }
 
-    /// Host memory of the graph itself: its nodes, without functions' attributes and without tensors.
+    /// Host memory of the graph itself: its nodes, without functions' attributes, and without what they save.
     pub fn host_bytes(&self) -> u64 {
         self.slab().host_bytes
     }

@@ -6,10 +6,8 @@ mod common;
 #[path = "common/labelled.rs"]
 mod labelled;
 
-use labelled::{Row, assert_same, data, leaf};
+use labelled::{Row, against_recordings, assert_same, data, leaf};
 use memcore::{DType, Device, Profile, Result, Tensor, ops};
-
-const RECORDED: &str = include_str!("golden/attention_events.json");
 
 /// Batch, heads of queries, heads of keys, queries, keys, width of a head.
 const SIZES: [[usize; 6]; 14] = [
@@ -71,17 +69,8 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// A test for each release and compute capability.
-macro_rules! cards {
-    ($($name:ident: $recording:literal, $profile:expr;)+) => {
-        $(#[test]
-        fn $name() {
-            assert_same(&rows(), RECORDED, $recording, &$profile);
-        })+
-    };
-}
-
-cards! {
+against_recordings! {
+    "golden/attention_events.json", rows();
     as_pytorch_2_11_before_8_0: "2.11-sm75", Profile::torch_2_11(75);
     as_pytorch_2_11_on_8_0: "2.11-sm80", Profile::torch_2_11(80);
     as_pytorch_2_11_on_9_0: "2.11-sm80", Profile::torch_2_11(90);

@@ -7,9 +7,9 @@ mod common;
 #[path = "common/labelled.rs"]
 mod labelled;
 
-use labelled::{Row, against_both_releases, assert_same, data, leaf};
+use labelled::{Row, against_recordings, assert_same, data, leaf};
 use memcore::backend::kernel::Reduction;
-use memcore::{DType, Device, Result, Tensor, ops};
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
 const F32: DType = DType::F32;
 const HALVES: [(&str, DType); 2] = [("f16", DType::F16), ("bf16", DType::BF16)];
@@ -409,4 +409,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-against_both_releases!("golden/further_events.json", rows());
+against_recordings! {
+    "golden/further_events.json", rows();
+    every_row_is_as_pytorch_2_11_ran_it: "2.11", Profile::torch_2_11(90);
+    every_row_is_as_pytorch_2_15_ran_it: "2.15", Profile::torch_2_15(90);
+}

@@ -136,20 +136,15 @@ fn parts(name: &str, found: &Phases, want: &Phases) -> Vec<String> {
     out
 }
 
-/// Tests of rows against a recording of both releases of PyTorch.
-macro_rules! against_both_releases {
-    ($recording:literal, $rows:expr) => {
+/// A test for each release (and card) that a recording has: its name, what the recording calls it, and the profile.
+macro_rules! against_recordings {
+    ($recording:literal, $rows:expr; $($name:ident: $release:literal, $profile:expr;)+) => {
         const RECORDED: &str = include_str!($recording);
 
-        #[test]
-        fn every_row_is_as_pytorch_2_11_ran_it() {
-            assert_same(&$rows, RECORDED, "2.11", &memcore::Profile::torch_2_11(90));
-        }
-
-        #[test]
-        fn every_row_is_as_pytorch_2_15_ran_it() {
-            assert_same(&$rows, RECORDED, "2.15", &memcore::Profile::torch_2_15(90));
-        }
+        $(#[test]
+        fn $name() {
+            assert_same(&$rows, RECORDED, $release, &$profile);
+        })+
     };
 }
-pub(crate) use against_both_releases;
+pub(crate) use against_recordings;
