@@ -85,6 +85,7 @@ fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 6] {
             dq,
             dk,
             dv,
+            dmask: None,
             workspace: None,
         },
     );

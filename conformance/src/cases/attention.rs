@@ -194,6 +194,7 @@ fn backward(dtype: DType, p: Problem) -> Case {
         dq: o.at("dq"),
         dk: o.at("dk"),
         dv: o.at("dv"),
+        dmask: o.get("dmask"),
         workspace: None,
     };
     case.call(tolerance, call)

@@ -212,6 +212,7 @@ mod tests {
             dq,
             dk,
             dv,
+            dmask: None,
             workspace: None,
         });
         for (which, d) in [dq, dk, dv].iter().enumerate() {

@@ -326,6 +326,7 @@ impl Function for AttentionBackward {
             dq: dq.operand(),
             dk: dk.operand(),
             dv: dv.operand(),
+            dmask: None,
             workspace: None,
         };
         let workspace = self.algorithm.workspace(&scratch, &call)?;

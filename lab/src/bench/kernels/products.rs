@@ -158,5 +158,6 @@ fn attention_grad(o: &mut Operands, d: &[usize]) -> Result<KernelCall> {
     let delta = o.write_as(statistic, &d[..3])?;
     let [dq, dk, dv]: [Operand; 3] = [o.write(d)?, o.write(d)?, o.write(d)?];
     let (scale, causal, mask, workspace) = (scale(d), true, None, None);
-    Ok(AttentionGrad { scale, causal, q, k, v, mask, out, logsumexp, grad, delta, dq, dk, dv, workspace }.into())
+    Ok(AttentionGrad { scale, causal, q, k, v, mask, out, logsumexp, grad, delta, dq, dk, dv, dmask: None, workspace }
+        .into())
 }

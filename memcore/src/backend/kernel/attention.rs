@@ -36,14 +36,14 @@ impl Attention {
         check_qkv(c, &self.q, &self.k, &self.v)?;
         let (q, v) = (self.q.dims(), self.v.dims());
         like(c, "out", &self.out, &self.q, &[q[0], q[1], q[2], v[3]])?;
-        check_mask(c, &self.mask, &self.q, &self.k)?;
+        check_mask(c, "mask", &self.mask, &self.q, &self.k)?;
         let Some(logsumexp) = &self.logsumexp else { return Ok(()) };
         check_rows(c, "logsumexp", logsumexp, &self.q)
     }
 }
 
 /// Gradients of [`Attention`], recomputing the scores. With `p = e^(scores − logsumexp)` and `delta = Σ grad·out` per row:
-/// `dv = pᵀ @ grad`, `ds = p·(grad @ vᵀ − delta)`, `dq = scale·ds @ k`, `dk = scale·dsᵀ @ q`, summed over the queries of a group.
+/// `dv = pᵀ @ grad`, `ds = p·(grad @ vᵀ − delta)`, `dq = scale·ds @ k`, `dk = scale·dsᵀ @ q`, summed over the queries of a group; `dmask = ds`.
 #[derive(Clone, Debug)]
 pub struct AttentionGrad {
     /// Factor of the scores.
@@ -72,10 +72,12 @@ pub struct AttentionGrad {
     pub dk: Operand,
     /// Gradient of `v`.
     pub dv: Operand,
+    /// Gradient of what is added to each score, `[b, h, t, s]`, any strides that keep its elements apart; where a mask is there and it is wanted.
+    pub dmask: Option<Operand>,
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(AttentionGrad, "attention_grad", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
+kernel!(AttentionGrad, "attention_grad", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
 impl AttentionGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_qkv(c, &self.q, &self.k, &self.v)?;
@@ -86,7 +88,9 @@ impl AttentionGrad {
         for (name, x, of) in [("dq", &self.dq, &self.q), ("dk", &self.dk, &self.k), ("dv", &self.dv, &self.v)] {
             like(c, name, x, &self.q, of.dims())?;
         }
-        check_mask(c, &self.mask, &self.q, &self.k)?;
+        check_mask(c, "mask", &self.mask, &self.q, &self.k)?;
+        check_mask(c, "dmask", &self.dmask, &self.q, &self.k)?;
+        c.that(self.mask.is_some() || self.dmask.is_none(), "dmask", || "a gradient of no mask".to_string())?;
         check_rows(c, "logsumexp", &self.logsumexp, &self.q)?;
         check_rows(c, "delta", &self.delta, &self.q)
     }
@@ -150,11 +154,11 @@ fn like(c: &Check, name: &'static str, x: &Operand, q: &Operand, dims: &[usize])
     })
 }
 
-fn check_mask(c: &Check, mask: &Option<Operand>, q: &Operand, k: &Operand) -> Result<()> {
+fn check_mask(c: &Check, name: &'static str, mask: &Option<Operand>, q: &Operand, k: &Operand) -> Result<()> {
     let Some(mask) = mask else { return Ok(()) };
     let (q_dims, k_dims) = (q.dims(), k.dims());
-    c.dtype("mask", mask, q.dtype)?;
-    c.dims("mask", mask, &[q_dims[0], q_dims[1], q_dims[2], k_dims[2]])
+    c.dtype(name, mask, q.dtype)?;
+    c.dims(name, mask, &[q_dims[0], q_dims[1], q_dims[2], k_dims[2]])
 }
 
 fn check_rows(c: &Check, name: &'static str, x: &Operand, q: &Operand) -> Result<()> {
