@@ -136,6 +136,16 @@ fn pythia() {
 }
 
 #[test]
+fn t5() {
+    family("t5", 24);
+}
+
+#[test]
+fn wide_heads() {
+    family("wide_heads", 12);
+}
+
+#[test]
 fn bert() {
     family("bert", 3);
 }

@@ -28,6 +28,42 @@ pub struct Multiprocessors {
     pub threads: usize,
 }
 
+/// How CUB sorts indices and finds the runs of equal ones: what its scratch is counted by. Measured with the unmodified wheels, each tile as the largest
+/// number of indices that take no more scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexSort {
+    /// Whether only the digits are counted that the rows' numbers have, or all of a word.
+    pub needed_digits: bool,
+    /// Indices that a block sorts at a time.
+    pub sort_tile: usize,
+    /// Indices in which a block looks for runs at a time.
+    pub unique_tile: usize,
+}
+
+impl IndexSort {
+    /// As torch 2.11 has it for a compute capability.
+    pub fn of_torch_2_11(sm: u32) -> Self {
+        let (sort_tile, unique_tile) = match sm {
+            90.. => (4608, 4480),
+            81.. => (3840, 320),
+            80 => (3840, 1792),
+            _ => (2816, 320),
+        };
+        Self { needed_digits: false, sort_tile, unique_tile }
+    }
+
+    /// As torch 2.15 has it.
+    pub fn of_torch_2_15(sm: u32) -> Self {
+        let older = Self::of_torch_2_11(sm);
+        let unique_tile = match sm {
+            90.. => 4928,
+            80 => 1344,
+            _ => older.unique_tile,
+        };
+        Self { needed_digits: true, unique_tile, ..older }
+    }
+}
+
 impl Multiprocessors {
     /// Of the best-known card of that compute capability: H100 (90), A100 (80), T4 (75).
     pub fn of_compute_capability(sm: u32) -> Self {
@@ -56,8 +92,8 @@ pub struct Profile {
     /// Whether memory-efficient attention is that of 2.15: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
     /// does not use, as two words.
     pub newer_efficient_attention: bool,
-    /// Whether the sort in an embedding's gradient counts only the digits that the rows' numbers have.
-    pub sorts_needed_digits: bool,
+    /// The sort in an embedding's gradient.
+    pub index_sort: IndexSort,
     /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
     pub masks_extremum_first: bool,
     /// Whether group normalisation is that of 2.15: it brings its input and its gradient into order inside of its kernels' operator, once in either
@@ -100,7 +136,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 0,
             keeps_workspaces: true,
             newer_efficient_attention: false,
-            sorts_needed_digits: false,
+            index_sort: IndexSort::of_torch_2_11(90),
             masks_extremum_first: false,
             newer_group_norm: false,
             autocasts_rms_norm: true,
@@ -122,7 +158,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
             newer_efficient_attention: false,
-            sorts_needed_digits: false,
+            index_sort: IndexSort::of_torch_2_11(sm),
             masks_extremum_first: false,
             newer_group_norm: false,
             autocasts_rms_norm: false,
@@ -148,7 +184,7 @@ impl Profile {
             name: format!("torch-2.15-sm{sm}"),
             keeps_workspaces: false,
             newer_efficient_attention: true,
-            sorts_needed_digits: true,
+            index_sort: IndexSort::of_torch_2_15(sm),
             masks_extremum_first: true,
             newer_group_norm: true,
             autocasts_rms_norm: true,

@@ -1,6 +1,8 @@
 //! The attention functions that a configuration's `attn_implementation` chooses from.
 
-use memcore::{DType, Result, Tensor, ops};
+use memcore::{Array, DType, Result, Tensor, ops};
+
+use super::mask;
 
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub(super) enum Softmax {
     /// In f32, then converted to the queries' type.
     F32ThenQueries,
 }
+
+/// Elements of a head with which the fused kernel is given groups of queries.
+const WIDEST_GROUPED: usize = 256;
 
 /// Batch, time and width of hidden states.
 ///
@@ -48,6 +53,8 @@ pub(super) type Weights = Option<Tensor>;
 pub(super) struct Call<'a> {
     /// Which function.
     pub(super) kind: Attention,
+    /// What is added to the scores of every example before a mask: a learned bias, `[1, h, t, s]`.
+    pub(super) bias: Option<&'a Tensor>,
     /// The mask, for `eager` added to the scores; none where the kernel's own causal form does.
     pub(super) mask: Option<&'a Tensor>,
     /// Whether position `i` sees positions up to `i` only.
@@ -66,7 +73,16 @@ impl Call<'_> {
     /// The usual one for heads of `head` elements: every position sees all, scores divided by √head, weights computed in f32.
     pub(super) fn new(kind: Attention, head: usize, dropout: f64) -> Self {
         let scale = (head as f64).powf(-0.5);
-        Self { kind, mask: None, causal: false, scale, dropout, softmax: Softmax::F32ThenQueries, contiguous: true }
+        Self {
+            kind,
+            bias: None,
+            mask: None,
+            causal: false,
+            scale,
+            dropout,
+            softmax: Softmax::F32ThenQueries,
+            contiguous: true,
+        }
     }
 
     /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
@@ -89,8 +105,8 @@ impl Call<'_> {
             ops::matmul(q, &k_t)?
         };
         weights = ops::mul_scalar(&weights, self.scale)?;
-        if let Some(mask) = self.mask {
-            weights = ops::add(&weights, mask)?;
+        for added in self.bias.iter().chain(&self.mask) {
+            weights = ops::add(&weights, added)?;
         }
         weights = match self.softmax {
             Softmax::OwnType => ops::softmax(&weights, 3)?,
@@ -109,19 +125,46 @@ impl Call<'_> {
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
-        let causal = self.causal && self.mask.is_none();
-        // The kernel knows groups of queries only without a mask.
-        let repeated = match (self.mask, q.dims()[1] / k.dims()[1].max(1)) {
-            (Some(_), groups) if groups > 1 => Some((repeat_kv(k, groups)?, repeat_kv(v, groups)?)),
+        let biased = self.bias.map(|bias| self.position_bias_mask(bias)).transpose()?;
+        let causal = self.causal && self.mask.is_none() && biased.is_none();
+        // The library leaves groups of queries to the kernel only without a mask, and where heads are not too wide for it.
+        let by_kernel = self.mask.is_none() && q.dims()[3] <= WIDEST_GROUPED;
+        let repeated = match q.dims()[1] / k.dims()[1].max(1) {
+            groups if groups > 1 && !by_kernel => Some((repeat_kv(k, groups)?, repeat_kv(v, groups)?)),
             _ => None,
         };
         let (k, v) = repeated.as_ref().map_or((k, v), |(k, v)| (k, v));
         let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
-        let y = ops::scaled_dot_product_attention(q, k, v, self.mask, options)?;
+        let y = ops::scaled_dot_product_attention(q, k, v, biased.as_ref().or(self.mask), options)?;
         let dims = y.dims().to_vec();
         let turned = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
         drop(y);
         ops::contiguous(&turned)
+    }
+
+    /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where a causal form hides a key.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn position_bias_mask(&self, bias: &Tensor) -> Result<Tensor> {
+        let (device, dtype, time) = (bias.device(), bias.dtype(), bias.dims()[2]);
+        if !self.causal || time == 1 {
+            return ops::contiguous(bias);
+        }
+        let seen = {
+            let (queries, keys) = (mask::range(device, time)?, mask::range(device, bias.dims()[3])?);
+            let seen = mask::past(device, [queries.numel(), keys.numel()])?;
+            drop(queries);
+            drop(keys);
+            Tensor::from_array(seen)
+        };
+        let hidden = Tensor::from_array(Array::full(device, &[], dtype, mask::least(dtype))?);
+        let masked = ops::where_(&seen, bias, &hidden)?;
+        drop(hidden);
+        let together = ops::contiguous(&masked);
+        drop(seen);
+        drop(masked);
+        together
     }
 }
 

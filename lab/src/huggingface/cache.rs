@@ -41,6 +41,8 @@ impl DynamicCache {
         };
         let all_keys = ops::cat(&[&nothing, &keys], 2)?;
         let all_values = ops::cat(&[&nothing, &values], 2)?;
+        drop(keys);
+        drop(values);
         let all = LayerCache { keys: all_keys.clone(), values: all_values.clone(), window };
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(all);
         Ok((all_keys, all_values))
@@ -51,8 +53,10 @@ impl DynamicCache {
         (use_cache && !options.checkpoint).then(Arc::default)
     }
 
-    /// What it holds.
+    /// What it holds, the last layer first: the order in which Python lets go of a list.
     pub(super) fn take(&self) -> Vec<LayerCache> {
-        std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut layers = std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner));
+        layers.reverse();
+        layers
     }
 }

@@ -74,17 +74,21 @@ pub(super) struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// Of a configuration in `file`.
+    pub(super) fn new(file: &'a str, map: &'a Map<String, Value>) -> Self {
+        Self { file, map, asked: RefCell::default() }
+    }
+
+    /// Refuses what no network here does, but for the keys that this one reads by itself.
     ///
     /// # Errors
-    /// [`Error::Usage`] for one that asks for what no network here does.
-    pub(super) fn new(file: &'a str, map: &'a Map<String, Value>) -> Result<Self> {
-        let keys = Self { file, map, asked: RefCell::default() };
-        for (key, reason) in REFUSED {
-            if keys.map.get(*key).is_some_and(|value| !is_nothing(value)) {
-                return Err(keys.error(key, *reason));
+    /// [`Error::Usage`] with the reason.
+    pub(super) fn check_represented(&self, read: &[&str]) -> Result<()> {
+        for (key, reason) in REFUSED.iter().filter(|(key, _)| !read.contains(key)) {
+            if self.map.get(*key).is_some_and(|value| !is_nothing(value)) {
+                return Err(self.error(key, *reason));
             }
         }
-        Ok(keys)
+        Ok(())
     }
 
     /// The file's name.

@@ -123,5 +123,7 @@ fn new_gelu(x: &Tensor) -> Result<Tensor> {
     inner = ops::mul_scalar(&inner, (2.0 / std::f64::consts::PI).sqrt())?;
     inner = ops::tanh(&inner)?;
     inner = ops::add_scalar(&inner, 1.0)?;
-    ops::mul(&half, &inner)
+    let y = ops::mul(&half, &inner)?;
+    drop(half);
+    Ok(y)
 }

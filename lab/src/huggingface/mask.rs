@@ -14,7 +14,10 @@ pub(super) fn positions(device: &Device, n: usize) -> Result<Array> {
 }
 
 /// `torch.arange(n)`, i64 `[n]`.
-fn range(device: &Device, n: usize) -> Result<Array> {
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn range(device: &Device, n: usize) -> Result<Array> {
     let out = Array::empty(device, &[n], DType::I64)?;
     if device.computes() {
         out.write(&(0..n as i64).collect::<Vec<_>>())?;
@@ -111,8 +114,8 @@ impl Request<'_> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
         let square = || Array::empty(device, &[1, 1, time, time], DType::Bool);
-        let _ranges = (range(device, batch)?, range(device, 1)?);
-        let _positions = (positions(device, time)?, positions(device, time)?);
+        let ranges = (range(device, batch)?, range(device, 1)?);
+        let positions = (positions(device, time)?, positions(device, time)?);
         let seen = match window {
             None => square()?,
             Some(_) => {
@@ -136,6 +139,8 @@ impl Request<'_> {
             let values: Vec<u8> = (0..time * time).map(|i| u8::from(visible(i / time, i % time))).collect();
             seen.write(&values)?;
         }
+        // In the order of the library's variables.
+        drop((ranges, positions));
         Ok(seen)
     }
 
@@ -184,8 +189,20 @@ fn look_for_padding(mask: &Tensor) -> Result<()> {
     Ok(())
 }
 
+/// Which keys a position sees that sees those up to its own, a bool `[queries, keys]`.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn past(device: &Device, [queries, keys]: [usize; 2]) -> Result<Array> {
+    let seen = Array::empty(device, &[queries, keys], DType::Bool)?;
+    if device.computes() {
+        seen.write(&(0..queries * keys).map(|at| u8::from(at % keys <= at / keys)).collect::<Vec<_>>())?;
+    }
+    Ok(seen)
+}
+
 /// The most negative finite number.
-fn least(dtype: DType) -> f64 {
+pub(super) fn least(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65504.0,
         DType::BF16 => f64::from(half_bf16_min()),

@@ -23,19 +23,21 @@ mod pieces;
 mod rms;
 mod rotary;
 mod scaling;
+mod t5;
 mod trainer;
 mod vit;
 mod windows;
 
 use std::path::Path;
 
+use memcore::DType;
 use memcore::nn::{Init, Module, Parameter, Sequential};
 use serde_json::Value;
 
 pub use attention::Attention;
 pub use cache::LayerCache;
 use keys::Keys;
-use network::Parts;
+use network::{Body, Chain, Parts};
 pub use network::{Inputs, Network, Output};
 pub use trainer::{Keep, Trainer, train, train_from};
 
@@ -63,6 +65,9 @@ pub struct Options {
     /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
     pub built_on_device: bool,
 }
+
+/// Why an encoder with a decoder is no chain.
+const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
 
 /// The sizes that one line about a network says.
 struct Sizes {
@@ -92,11 +97,12 @@ enum Kind {
     Llama(llama::Config),
     Opt(opt::Config),
     Phi3(phi3::Config),
+    T5(t5::Config),
     Vit(vit::Config),
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 13] = [
+pub const MODEL_TYPES: [&str; 14] = [
     "bert",
     "distilbert",
     "gemma",
@@ -109,6 +115,7 @@ pub const MODEL_TYPES: [&str; 13] = [
     "qwen2",
     "qwen3",
     "roberta",
+    "t5",
     "vit",
 ];
 
@@ -133,10 +140,11 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         let problem = "written-out attention with a mask of the batch's is not represented";
         return Err(Error::usage("attention_mask", problem));
     }
-    let keys = Keys::new(file, map)?;
+    let keys = Keys::new(file, map);
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
     keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
+    keys.check_represented(if model_type == "t5" { &["is_encoder_decoder"] } else { &[] })?;
     let kind = match model_type {
         "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, options)?),
         "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
@@ -149,6 +157,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
         "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
+        "t5" => Kind::T5(t5::Config::read(&keys, options)?),
         "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {
             let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
@@ -173,6 +182,7 @@ impl Pretrained {
             Kind::Llama(config) => config.sizes(),
             Kind::Opt(config) => config.sizes(),
             Kind::Phi3(config) => config.sizes(),
+            Kind::T5(config) => config.sizes(),
             Kind::Vit(config) => config.sizes(),
         }
     }
@@ -192,6 +202,7 @@ impl Pretrained {
             Kind::Llama(config) => config.parts(at),
             Kind::Opt(config) => config.parts(at),
             Kind::Phi3(config) => config.parts(at),
+            Kind::T5(_) => Err(memcore::Error::invalid("t5", TWO_STACKS)),
             Kind::Vit(config) => config.parts(at),
         }
     }
@@ -201,9 +212,15 @@ impl Pretrained {
     /// # Errors
     /// Those of the device.
     pub fn network(&self, init: &Init) -> memcore::Result<Network> {
-        let parts = self.parts(&|_| init.clone())?;
-        let without_blocks = || memcore::Error::invalid("network", "it has no blocks");
-        Network::new(parts, init, self.task().loss).ok_or_else(without_blocks)
+        let body: Box<dyn Body> = match &self.kind {
+            Kind::T5(config) => config.body(init)?,
+            _ => {
+                let parts = self.parts(&|_| init.clone())?;
+                let without_blocks = || memcore::Error::invalid("network", "it has no blocks");
+                Box::new(Chain::new(parts, init).ok_or_else(without_blocks)?)
+            }
+        };
+        Ok(Network::new(body, self.task().loss))
     }
 }
 
@@ -227,7 +244,7 @@ impl Architecture for Pretrained {
         let s = self.sizes();
         let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
         let loss = match &self.kind {
-            Kind::Bert(_) | Kind::Distilbert(_) => Loss::CrossEntropy { classes: vocabulary },
+            Kind::Bert(_) | Kind::Distilbert(_) | Kind::T5(_) => Loss::CrossEntropy { classes: vocabulary },
             _ => Loss::NextToken { classes: vocabulary },
         };
         Task { input: Input::Tokens { length, vocabulary }, loss }
@@ -239,26 +256,17 @@ impl Architecture for Pretrained {
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
-    /// Not represented: fused attention in a 16-bit type with wide heads, or with a mask of narrow ones; token types of one position for several
-    /// examples.
-    fn check(&self, batch: usize, half: bool) -> Result<()> {
+    /// Not represented: token types of one position for several examples; weights that the library clamps for or keeps in another type.
+    fn check(&self, batch: usize, weights: DType) -> Result<()> {
         if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
             return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
         }
-        if !half || self.options.attention == Attention::Eager {
-            return Ok(());
+        if matches!(self.kind, Kind::T5(_)) && weights == DType::F16 {
+            let problem = "t5 in float16 is not represented: the library clamps its hidden states and keeps some weights in \
+                           float32; bf16 and autocast-fp16 are";
+            return Err(Error::usage("--precision", problem));
         }
-        let (head, masked) = match &self.kind {
-            Kind::Llama(config) => config.head_and_mask(),
-            Kind::Phi3(config) => config.head_and_mask(),
-            _ => (self.sizes().width / self.sizes().heads, false),
-        };
-        if head <= 128 && (!masked || head.is_multiple_of(8)) || head <= 256 && !masked {
-            return Ok(());
-        }
-        let with = if masked { " with a window that the sequence reaches" } else { "" };
-        let problem = format!("sdpa in 16 bits with heads of {head} elements{with} is not represented; eager is");
-        Err(Error::usage("--precision", problem))
+        Ok(())
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
@@ -266,6 +274,9 @@ impl Architecture for Pretrained {
     }
 
     fn indivisible(&self) -> Option<&'static str> {
+        if matches!(self.kind, Kind::T5(_)) {
+            return Some(TWO_STACKS);
+        }
         self.options.attention_mask.then_some("its blocks are given a mask that comes with the batch")
     }
 
@@ -282,6 +293,7 @@ impl Architecture for Pretrained {
             Kind::Llama(config) => config.tied(),
             Kind::Opt(config) => config.tied(),
             Kind::Phi3(config) => config.tied(),
+            Kind::T5(_) => true,
             Kind::Vit(_) => false,
         }
     }
@@ -290,9 +302,7 @@ impl Architecture for Pretrained {
         match &self.kind {
             Kind::Bert(_) => bert::optimizer_order(parameters),
             Kind::Vit(_) => vit::optimizer_order(parameters),
-            Kind::Distilbert(_) | Kind::Gpt2(_) | Kind::GptNeox(_) | Kind::Llama(_) | Kind::Opt(_) | Kind::Phi3(_) => {
-                parameters
-            }
+            _ => parameters,
         }
     }
 }

@@ -7,7 +7,7 @@ use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter};
 use memcore::{Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, Context};
-use super::cache::LayerCache;
+use super::cache::{DynamicCache, LayerCache};
 use super::guide::Guide;
 use super::layers::Activation;
 use crate::models::{Loss, Places};
@@ -30,8 +30,35 @@ pub struct Output {
     pub loss: Tensor,
     /// Scores before the softmax.
     pub logits: Tensor,
-    /// Keys and values of each layer, with `use_cache`.
+    /// Keys and values of each layer, the last one first, with `use_cache`.
     pub past_key_values: Vec<LayerCache>,
+    /// What an encoder gave to the decoder behind it.
+    pub encoder_last_hidden_state: Option<Tensor>,
+}
+
+/// All of a network but its output layer and loss.
+pub(super) trait Body: Send + Sync + 'static {
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn forward(&self, inputs: &Inputs) -> Result<Hidden>;
+
+    /// The output layer: scores of the last hidden states.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
+}
+
+/// What a body returns.
+pub(super) struct Hidden {
+    /// The last hidden states.
+    pub(super) last: Tensor,
+    /// What was cached, in the order of letting go.
+    pub(super) caches: Vec<Arc<DynamicCache>>,
+    /// The last hidden states of the encoder, where there is one beside the decoder.
+    pub(super) encoder: Option<Tensor>,
+    /// What the library's function holds until the loss is there.
+    pub(super) variables: Variables,
 }
 
 /// What comes before the blocks: embeddings.
@@ -144,20 +171,14 @@ impl Parts {
 
 /// A network on one device, with its loss.
 pub struct Network {
-    scope: ScopeId,
-    front: Box<dyn Front>,
-    blocks: Vec<Arc<dyn Block>>,
-    back: Box<dyn Back>,
-    guide: Guide,
+    body: Box<dyn Body>,
     loss: Loss,
 }
 
 impl Network {
-    /// Of parts that were made through `init`. `None` for a network without blocks.
-    pub(super) fn new(parts: Parts, init: &Init, loss: Loss) -> Option<Self> {
-        let Parts { front, blocks, back, guides, body } = parts;
-        let guide = guides.into_iter().next()?;
-        Some(Self { scope: init.at(body).scope(), front, blocks, back, guide, loss })
+    /// Of a body that was made.
+    pub(super) fn new(body: Box<dyn Body>, loss: Loss) -> Self {
+        Self { body, loss }
     }
 
     /// One forward pass.
@@ -165,15 +186,36 @@ impl Network {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let (hidden, past_key_values) = self.body(inputs)?;
-        let logits = self.back.scores(&hidden)?;
+        let Hidden { last, caches, encoder, variables } = self.body.forward(inputs)?;
+        let logits = self.body.scores(&last)?;
         let loss = training::loss(&self.loss, &logits, &inputs.labels)?;
-        let past_key_values = past_key_values.map_or_else(Vec::new, |cache| cache.take());
-        Ok(Output { loss, logits, past_key_values })
+        drop(last);
+        drop(variables);
+        let past_key_values = caches.iter().flat_map(|cache| cache.take()).collect();
+        Ok(Output { loss, logits, past_key_values, encoder_last_hidden_state: encoder })
     }
+}
 
-    /// The hidden states, and the cache.
-    fn body(&self, inputs: &Inputs) -> Result<(Tensor, Option<Arc<super::cache::DynamicCache>>)> {
+/// The body of a network that is a chain of blocks.
+pub(super) struct Chain {
+    scope: ScopeId,
+    front: Box<dyn Front>,
+    blocks: Vec<Arc<dyn Block>>,
+    back: Box<dyn Back>,
+    guide: Guide,
+}
+
+impl Chain {
+    /// Of parts that were made through `init`. `None` for a network without blocks.
+    pub(super) fn new(parts: Parts, init: &Init) -> Option<Self> {
+        let Parts { front, blocks, back, guides, body } = parts;
+        let guide = guides.into_iter().next()?;
+        Some(Self { scope: init.at(body).scope(), front, blocks, back, guide })
+    }
+}
+
+impl Body for Chain {
+    fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
         let _scope = context::scope(self.scope);
         let begun = self.front.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.guide))?;
         let Begun { mut hidden, context, variables } = begun;
@@ -181,9 +223,13 @@ impl Network {
             hidden = blocks::through(block, hidden, &context, self.guide.options.checkpoint)?;
         }
         hidden = self.back.norm(hidden)?;
-        let cache = context.cache.clone();
+        let caches = context.cache.iter().cloned().collect();
         drop(context);
         drop(variables);
-        Ok((hidden, cache))
+        Ok(Hidden { last: hidden, caches, encoder: None, variables: Variables::default() })
+    }
+
+    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.back.scores(hidden)
     }
 }

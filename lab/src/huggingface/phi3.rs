@@ -96,11 +96,6 @@ impl Config {
         (self.head as f64 * self.rope.share) as usize
     }
 
-    /// Elements of a head, and whether the fused attention is given a mask.
-    pub(super) fn head_and_mask(&self) -> (usize, bool) {
-        (self.head, self.windows.reached_by(self.options.sequence.unwrap_or(self.positions)))
-    }
-
     pub(super) fn sizes(&self) -> Sizes {
         let (layers, width, heads) = (self.layers, self.width, self.heads);
         Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }

@@ -9,6 +9,8 @@ use memcore::{DType, Result, Tensor, context, ops};
 pub(super) enum Form {
     /// `LlamaRMSNorm`: normalised in f32, converted back, then times the weight.
     Weight,
+    /// `T5LayerNorm`: the root in f32, the product with it in the type that comes of that, converted only to a narrow weight's.
+    WideRoot,
     /// `GemmaRMSNorm`: normalised in f32, times one more than the weight in f32, then converted back.
     OnePlusWeight,
 }
@@ -27,7 +29,7 @@ impl Norm {
     /// # Errors
     /// Those of the device.
     pub(super) fn new(init: &Init, width: usize, eps: f64, form: Form) -> Result<Self> {
-        let first = if form == Form::Weight { 1.0 } else { 0.0 };
+        let first = if form == Form::OnePlusWeight { 0.0 } else { 1.0 };
         let weight = init.parameter("weight", &[width], Fill::Constant(first))?;
         Ok(Self { scope: init.scope(), weight, eps, form })
     }
@@ -47,6 +49,28 @@ impl Norm {
         };
         let narrow = ops::cast(&hidden, x.dtype())?;
         ops::mul(self.weight.tensor(), &narrow)
+    }
+
+    fn times_wide_root(&self, x: &Tensor) -> Result<Tensor> {
+        let variance = {
+            let squares = {
+                let wide = ops::cast(x, DType::F32)?;
+                ops::pow(&wide, 2.0)?
+            };
+            ops::mean_axes(&squares, &[x.rank() - 1], true)?
+        };
+        let mut hidden = {
+            let root = {
+                let shifted = ops::add_scalar(&variance, self.eps)?;
+                ops::rsqrt(&shifted)?
+            };
+            ops::mul(x, &root)?
+        };
+        let weight = self.weight.tensor();
+        if weight.dtype().is_half() {
+            hidden = ops::cast(&hidden, weight.dtype())?;
+        }
+        ops::mul(weight, &hidden)
     }
 
     fn times_one_plus_weight(&self, x: &Tensor) -> Result<Tensor> {
@@ -80,6 +104,7 @@ impl Module for Norm {
         let _scope = context::scope(self.scope);
         match self.form {
             Form::Weight => self.times_weight(x),
+            Form::WideRoot => self.times_wide_root(x),
             Form::OnePlusWeight => self.times_one_plus_weight(x),
         }
     }

@@ -141,11 +141,11 @@ pub trait Architecture: Send + Sync {
     /// The optimizer, batch and learning rate that it comes with.
     fn defaults(&self) -> Defaults;
 
-    /// Whether it can be trained in batches of so many examples, `half`: in a 16-bit type.
+    /// Whether it can be trained in batches of so many examples, with weights of this type.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is not represented, with the reason.
-    fn check(&self, _batch: usize, _half: bool) -> Result<()> {
+    fn check(&self, _batch: usize, _weights: DType) -> Result<()> {
         Ok(())
     }
 

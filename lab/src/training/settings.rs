@@ -130,7 +130,6 @@ impl RunSettings {
     /// # Errors
     /// [`Error::Usage`] for what is not represented.
     pub(crate) fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
-        let half = self.precision.autocast().unwrap_or(self.precision.dtype()).is_half();
-        architecture.check(batch, half)
+        architecture.check(batch, self.precision.dtype())
     }
 }

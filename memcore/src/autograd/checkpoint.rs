@@ -18,7 +18,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The body of a checkpointed block: must compute the same for the same inputs.
-type Body = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
+type Body = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
 /// Runs `body` on `inputs`, keeping the inputs instead of what the body saves.
 ///
@@ -28,6 +28,18 @@ pub fn checkpoint(
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<Tensor> {
+    let one = move |inputs: &[Tensor]| body(inputs).map(|output| vec![output]);
+    checkpoint_all(inputs, one)?.pop().ok_or_else(|| Error::invalid("checkpoint", "the block gave nothing"))
+}
+
+/// The same for a block with several results.
+///
+/// # Errors
+/// As [`checkpoint`].
+pub fn checkpoint_all(
+    inputs: &[Tensor],
+    body: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+) -> Result<Vec<Tensor>> {
     let Some(first) = inputs.first() else { return body(inputs) };
     let frame = Arc::new(Frame {
         body: Box::new(body),
@@ -43,10 +55,11 @@ pub fn checkpoint(
 
 /// One checkpointed call.
 struct Frame {
-    body: Box<Body>,
     /// The inputs are what the graph keeps for backward here, and count as that.
     _kept: Vec<SavedValue>,
     inputs: Vec<Tensor>,
+    /// What else it is given goes after the inputs.
+    body: Box<Body>,
     random_offset: u64,
     /// The type that autocast computed products in.
     autocast: Option<DType>,

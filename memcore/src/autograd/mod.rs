@@ -21,7 +21,7 @@ mod tensor;
 
 pub use autocast::{Autocast, autocast_dtype};
 pub(crate) use autocast::{cache_cast, cached_cast};
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, checkpoint_all};
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};
 pub use mode::{NoGrad, is_grad_enabled};

@@ -136,14 +136,13 @@ const FLASH_MULTIPLE: usize = 8;
 /// row's denominator, in f32; without a graph only flash attention makes those.
 ///
 /// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
-/// numbers that are added to the scores. It gets no gradient.
+/// numbers that are added to the scores, which may want a gradient (a learned bias).
 ///
 /// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): flash for 16-bit
 /// types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`, or one that wants a gradient; those of the
-/// device.
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`; those of the device.
 pub fn scaled_dot_product_attention(
     q: &Tensor,
     k: &Tensor,
@@ -151,13 +150,16 @@ pub fn scaled_dot_product_attention(
     mask: Option<&Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    // A mask in autocast's type lives until the end.
+    let lowered =
+        mask.map(|mask| if mask.dtype() == DType::Bool { Ok(mask.clone()) } else { lower(mask) }).transpose()?;
+    let mask = lowered.as_ref();
     let (v, k, q) = (&lower(v)?, &lower(k)?, &lower(q)?);
     let heads = Heads::new("scaled_dot_product_attention", q, k, v)?;
-    if mask.is_some_and(Tensor::requires_grad) || (mask.is_some() && options.causal) {
-        let problem = "a mask gets no gradient here and excludes `causal`: write the attention out";
-        return Err(Error::invalid("scaled_dot_product_attention", problem));
+    if mask.is_some() && options.causal {
+        return Err(Error::invalid("scaled_dot_product_attention", "a mask excludes `causal`"));
     }
-    let algorithm = Algorithm::of(q.array(), heads.groups, mask.is_some());
+    let algorithm = Algorithm::of(q.array(), heads.groups, mask.map(Tensor::array));
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
         let wide = |x: &Tensor| {
@@ -169,12 +171,19 @@ pub fn scaled_dot_product_attention(
         context::within("scaled_dot_product_attention", || drop((padded, k, q)));
         return y;
     }
-    let bias = mask.map(|mask| additive(mask.array(), q.dtype())).transpose()?;
+    let bias = mask.map(|mask| additive(mask, q.dtype())).transpose()?;
     if algorithm == Algorithm::WrittenOut {
         return attention_math([q, k, v], bias.as_ref(), scale, options);
     }
     let bias = match bias {
-        Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(&bias)?),
+        Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(bias)?),
+        other => other,
+    };
+    // A gradient is that of each score, which is summed where the mask was repeated.
+    let bias = match bias {
+        Some(bias) if bias.requires_grad() => {
+            Some(expand(&bias, &[q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]])?)
+        }
         other => other,
     };
     fused(algorithm, [q, k, v], bias.as_ref(), scale, options)
@@ -190,39 +199,35 @@ fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
 }
 
 /// A bias as PyTorch's memory-efficient kernel wants it: rows a multiple of 8 elements apart, a copy where they are not.
-fn with_aligned_rows(bias: &Array) -> Result<Array> {
-    let keys = bias.dims()[bias.rank() - 1];
+fn with_aligned_rows(bias: Tensor) -> Result<Tensor> {
+    let last = bias.rank() - 1;
+    let keys = bias.dims()[last];
     if keys.is_multiple_of(8) {
-        return Ok(bias.clone());
+        return Ok(bias);
     }
-    let _op = context::op("scaled_dot_product_attention>pad>constant_pad_nd");
-    let mut dims: Dims = bias.dims().into();
-    let last = dims.len() - 1;
-    dims[last] = keys.next_multiple_of(8);
-    let wide = Array::full(bias.device(), &dims, bias.dtype(), 0.0)?;
-    let part = wide.narrow(last, 0, keys)?;
-    part.copy_(bias)?;
-    Ok(part)
+    let wide = context::within("scaled_dot_product_attention", || pad_last(&bias, keys.next_multiple_of(8)))?;
+    narrow(&wide, last, 0, keys)
 }
 
 /// By one kernel, which `algorithm` stands for.
 fn fused(
     algorithm: Algorithm,
     [q, k, v]: [&Tensor; 3],
-    bias: Option<&Array>,
+    bias: Option<&Tensor>,
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    let inputs: SmallVec<[&Tensor; 4]> = [q, k, v].into_iter().chain(bias).collect();
     let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
     let seeds = algorithm.seeds(q.device(), options.dropout > 0.0)?;
     let inner = context::op(algorithm.result_op());
     let y = algorithm.output(&q_in, v_in.dims()[3])?;
-    let logsumexp = algorithm.logsumexp(&q_in, records(&[q, k, v]))?;
+    let logsumexp = algorithm.logsumexp(&q_in, records(&inputs))?;
     let partial = algorithm.partial_results(&q_in, &k_in, &v_in, options.dropout > 0.0)?;
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
-    let seen = bias.map(|bias| scores_shaped(bias, &q_in, &k_in)).transpose()?;
+    let seen = bias.map(|bias| scores_shaped(bias.array(), &q_in, &k_in)).transpose()?;
     y.device().launch(Attention {
         scale,
         causal: options.causal,
@@ -234,9 +239,9 @@ fn fused(
         logsumexp: logsumexp.as_ref().map(Array::operand),
     })?;
     partial.into_iter().for_each(drop);
-    let result = record(y.clone(), &[q, k, v], |saved| {
+    let result = record(y.clone(), &inputs, |saved| {
         if let Some(bias) = bias {
-            saved.save("attn_bias", bias)?;
+            saved.save("attn_bias", bias.array())?;
         }
         for (role, array) in [("key", &k_in), ("query", &q_in), ("value", &v_in)] {
             saved.save(role, array)?;
@@ -263,13 +268,13 @@ fn fused(
 }
 
 /// A mask as numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
-fn additive(mask: &Array, dtype: DType) -> Result<Array> {
+fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     if mask.dtype() != DType::Bool {
         return Ok(mask.clone());
     }
     let seen = Array::full(mask.device(), &[], dtype, 0.0)?;
     let hidden = Array::full(mask.device(), &[], dtype, f64::NEG_INFINITY)?;
-    seen.select_by(mask, &hidden)
+    seen.select_by(mask.array(), &hidden).map(Tensor::from_array)
 }
 
 /// This very array where its last dimension lies together, a copy where not.
@@ -295,7 +300,7 @@ impl Function for AttentionBackward {
         self.algorithm.node_name()
     }
 
-    /// One kernel for the three gradients, whichever are wanted.
+    /// One kernel for the gradients, whichever are wanted; that of the mask only where it is.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         // In PyTorch's order, which is that of their names.
         let bias = if self.masked { Some(saved.get(0)?) } else { None };
@@ -310,6 +315,7 @@ impl Function for AttentionBackward {
         let grad = self.algorithm.incoming(&with_rows(grad)?)?;
         let result = self.algorithm.result_again(&out)?;
         let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
+        let dmask = needs.input(3).then(|| self.algorithm.mask_gradient(&q, &k)).transpose()?;
         let scratch = self.algorithm.scratch(&q, &k, &v)?;
         let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
         let mut call = AttentionGrad {
@@ -326,7 +332,7 @@ impl Function for AttentionBackward {
             dq: dq.operand(),
             dk: dk.operand(),
             dv: dv.operand(),
-            dmask: None,
+            dmask: dmask.as_ref().map(Array::operand),
             workspace: None,
         };
         let workspace = self.algorithm.workspace(&scratch, &call)?;
@@ -343,6 +349,10 @@ impl Function for AttentionBackward {
             drop(copied);
             drop(grad);
         });
-        Ok(smallvec![keep(0, dq), keep(1, dk), keep(2, dv)])
+        let mut all: Grads = smallvec![keep(0, dq), keep(1, dk), keep(2, dv)];
+        if self.masked {
+            all.push(dmask);
+        }
+        Ok(all)
     }
 }

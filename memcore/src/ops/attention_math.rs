@@ -8,7 +8,7 @@ use super::matmul_nd::matmul;
 use super::shape::{clone, expand, transpose, unsqueeze, view};
 use super::softmax::safe_softmax;
 use crate::array::Array;
-use crate::autograd::Tensor;
+use crate::autograd::{Autocast, Tensor};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -20,11 +20,13 @@ use crate::error::{Error, Result};
 /// Shapes that do not fit; those of the device.
 pub(super) fn attention_math(
     [q, k, v]: [&Tensor; 3],
-    bias: Option<&Array>,
+    bias: Option<&Tensor>,
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
     let op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
+    // Autocast has chosen the type of the whole already.
+    let _chosen = Autocast::enter(None);
     // 16-bit types are computed with in f32.
     let (dtype, compute) = (q.dtype(), q.dtype().accumulator());
     let wide = [cast(q, compute)?, cast(k, compute)?, cast(v, compute)?];
@@ -32,7 +34,7 @@ pub(super) fn attention_math(
     let groups = q.dims()[1] / k.dims()[1].max(1);
     let root = scale.sqrt();
     let q = mul_by_scalar(q, root)?;
-    let triangle = if options.causal { Some(causal_bias(q.array(), k.dims()[2])?) } else { None };
+    let triangle = if options.causal { Some(Tensor::from_array(causal_bias(q.array(), k.dims()[2])?)) } else { None };
     let bias = triangle.as_ref().or(bias);
     let (k, v) = (repeat_interleave(k, groups)?, repeat_interleave(v, groups)?);
     let scores = {

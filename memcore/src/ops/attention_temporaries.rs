@@ -57,8 +57,8 @@ impl Algorithm {
     ///
     /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
     /// [padded](super::attention)). The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
-    /// cores can load: of 16 bytes, except for f32 before 8.0.
-    pub(super) fn of(q: &Array, groups: usize, masked: bool) -> Self {
+    /// cores can load: of 16 bytes, except for f32 before 8.0; and keys of a mask next to each other, even where there is one.
+    pub(super) fn of(q: &Array, groups: usize, mask: Option<&Array>) -> Self {
         let profile = q.device().profile();
         if !profile.torch_temporaries {
             return Self::Native;
@@ -67,9 +67,10 @@ impl Algorithm {
         let recent = is_recent(q);
         let aligned = if half { d.is_multiple_of(8) } else { d.is_multiple_of(4) || !recent };
         let grouped = groups > 1 && !profile.newer_efficient_attention;
-        if half && recent && !masked && d <= WIDEST_FLASH {
+        let together = mask.is_none_or(|mask| mask.layout().strides().last().is_none_or(|&stride| stride == 1));
+        if half && recent && mask.is_none() && d <= WIDEST_FLASH {
             Self::Flash
-        } else if !grouped && aligned && (recent || q.dtype() != DType::BF16) {
+        } else if !grouped && aligned && together && (recent || q.dtype() != DType::BF16) {
             Self::Efficient
         } else {
             Self::WrittenOut
@@ -127,6 +128,14 @@ impl Algorithm {
     pub(super) fn gradient(self, x: &Array) -> Result<Array> {
         let _op = context::op(self.gradient_op());
         self.laid_out([x.dims()[0], x.dims()[1], x.dims()[2], x.dims()[3]], x)
+    }
+
+    /// Memory for the gradient of what is added to the scores, `[b, h, t, s]`; in PyTorch's kernels rows begin at multiples of 16 elements.
+    pub(super) fn mask_gradient(self, q: &Array, k: &Array) -> Result<Array> {
+        let _op = context::op(self.gradient_op());
+        let [b, h, t, s] = [q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]];
+        let row = if self == Self::Efficient { s.next_multiple_of(16) } else { s };
+        Array::empty(q.device(), &[b, h, t, row], q.dtype())?.narrow(3, 0, s)
     }
 
     fn laid_out(self, [b, h, t, d]: [usize; 4], like: &Array) -> Result<Array> {

@@ -34,6 +34,14 @@ pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add_");
     a.may_change_in_place("add_")?;
     a.array().add_(&b.array().cast(a.dtype())?)?;
+    added_in_place(a, b)
+}
+
+/// The history of `a += b`, which whoever calls this computes in the memory of `a`.
+///
+/// # Errors
+/// Those of recording.
+pub(super) fn added_in_place(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let y = a.array().clone();
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }

@@ -2,7 +2,7 @@
 //!
 //! The sizes follow from the algorithm: with N indices of a table of R rows, `S = min(N, R)` runs at most, cut into at most
 //! `P = ⌊N/10⌋ + S` pieces of ten. Sizes of CUB's scratch follow its allocation rule (parts aligned to 256 bytes, and 255 bytes to
-//! align the whole) with the tile sizes of compute capability 9.0; a few hundred bytes of them may differ elsewhere.
+//! align the whole) with the tile sizes that the profile says.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,6 +10,7 @@ use crate::array::Array;
 use crate::context;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::profile::IndexSort;
 
 /// Up to so many indices PyTorch uses a kernel without temporaries.
 pub(super) const UNSORTED_INDICES: usize = 3072;
@@ -17,11 +18,8 @@ pub(super) const UNSORTED_INDICES: usize = 3072;
 /// Rows summed by one warp: the length of a piece.
 const ROWS_PER_PIECE: usize = 10;
 
-/// Keys that one block of CUB's one-sweep radix sort takes (384 threads, 11 pairs of 8-byte words each).
-const SORT_TILE: usize = 4224;
-
-/// Elements that the scan and unique kernels' descriptors are counted by: one of 16 bytes per tile, and 32 more.
-const SCAN_TILE: usize = 2048;
+/// Runs that a block of the scan over their pieces takes, whatever the card.
+const RUNS_TILE: usize = 896;
 
 /// Arrays that live until the gradient is done, dropped last to first.
 pub(super) struct Held(SmallVec<[Array; 8]>);
@@ -38,7 +36,7 @@ pub(super) fn sort(indices: &Array, rows: usize) -> Result<Held> {
     let sorted = indices.empty_like()?;
     let origins = indices.empty_like()?;
     let range = indices.empty_like()?;
-    let scratch = bytes(indices, radix_sort_bytes(n, rows, indices.device().profile().sorts_needed_digits))?;
+    let scratch = bytes(indices, radix_sort_bytes(n, rows, indices.device().profile().index_sort))?;
     drop(scratch);
     drop(range);
     Ok(Held(smallvec![sorted, origins]))
@@ -51,12 +49,12 @@ pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     let words = |len: usize| Array::empty(indices.device(), &[len], DType::I64);
     let mut held = Held(smallvec![words(n)?, words(1)?]);
     let unique_keys = words(n)?;
-    let scratch = bytes(indices, scan_bytes(n))?;
+    let scratch = bytes(indices, scan_bytes(n, indices.device().profile().index_sort.unique_tile))?;
     drop(scratch);
     drop(unique_keys);
     held.0.push(words(runs)?);
     held.0.push(words(runs)?);
-    drop(bytes(indices, scan_bytes(runs))?);
+    drop(bytes(indices, scan_bytes(runs, RUNS_TILE))?);
     let pieces = n / ROWS_PER_PIECE + runs;
     held.0.push(words(1)?);
     held.0.push(words(pieces)?);
@@ -90,17 +88,17 @@ fn aligned(bytes: usize) -> usize {
 
 /// A histogram of 256 bins for each digit of 8 bits (of all 8 digits of a word, or of those that the rows' numbers have), a look-back word per tile
 /// and bin, second buffers of keys and values where there is more than one digit, and a counter per digit.
-fn radix_sort_bytes(n: usize, rows: usize, needed_digits: bool) -> usize {
+fn radix_sort_bytes(n: usize, rows: usize, sort: IndexSort) -> usize {
     let bits = rows.max(1).ilog2() as usize + 1;
-    let digits = if needed_digits { bits.div_ceil(8) } else { 8 };
-    let lookback = n.div_ceil(SORT_TILE) * 256 * 4;
+    let digits = if sort.needed_digits { bits.div_ceil(8) } else { 8 };
+    let lookback = n.div_ceil(sort.sort_tile) * 256 * 4;
     let buffers = if digits > 1 { 2 * aligned(8 * n) } else { 0 };
     aligned(digits * 256 * 8) + aligned(lookback) + buffers + aligned(8 * 4) + 255
 }
 
-/// A descriptor per tile, and a second part of at most 256 bytes.
-fn scan_bytes(n: usize) -> usize {
-    aligned(16 * (n.div_ceil(SCAN_TILE) + 32)) + 256 + 255
+/// A descriptor of 16 bytes per tile and for 32 more, and a second part of at most 256 bytes.
+fn scan_bytes(n: usize, tile: usize) -> usize {
+    aligned(16 * (n.div_ceil(tile) + 32)) + 256 + 255
 }
 
 #[cfg(test)]
@@ -113,7 +111,28 @@ mod tests {
         for (rows, [old, new]) in
             [(200, [83_455, 3583]), (256, [83_455, 71_167]), (50_257, [83_455, 71_167]), (65_536, [83_455, 73_215])]
         {
-            assert_eq!([false, true].map(|needed| radix_sort_bytes(4096, rows, needed)), [old, new], "{rows} rows");
+            let releases = [IndexSort::of_torch_2_11(90), IndexSort::of_torch_2_15(90)];
+            assert_eq!(releases.map(|sort| radix_sort_bytes(4096, rows, sort)), [old, new], "{rows} rows");
+        }
+    }
+
+    /// Sort, runs and pieces of indices into 50,000 rows; torch 2.11.
+    #[test]
+    fn scratch_follows_the_tiles_of_the_card() {
+        for (sm, n, recorded) in [
+            (75, 8449, [156_671, 1535, 1279]),
+            (75, 131_072, [2_162_175, 7679, 2047]),
+            (80, 4096, [84_479, 1279, 1279]),
+            (80, 32_768, [550_399, 1535, 1791]),
+            (80, 131_072, [2_149_887, 2303, 2047]),
+            (90, 14_337, [250_879, 1279, 1535]),
+            (90, 32_257, [541_695, 1279, 1791]),
+        ] {
+            let sort = IndexSort::of_torch_2_11(sm);
+            let runs = n.min(50_000);
+            let ours =
+                [radix_sort_bytes(n, 50_000, sort), scan_bytes(n, sort.unique_tile), scan_bytes(runs, RUNS_TILE)];
+            assert_eq!(ours, recorded, "{n} indices on {sm}");
         }
     }
 }

@@ -216,22 +216,24 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let _op = context::op("linear");
     let bias = bias.map(lower).transpose()?;
     let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let product = |x: &Tensor| {
-        let weight = t(weight)?;
-        match &bias {
-            Some(bias) => addmm(bias, x, &weight),
-            None => {
-                let _op = context::op("matmul");
-                mm(x, &weight)
-            }
-        }
-    };
-    if x.rank() == 2 {
-        return product(x);
-    }
     let rows = lead.iter().product();
     let mut dims: SmallVec<[usize; 6]> = lead.into();
     dims.push(out);
-    let y = product(&super::shape::reshape(x, &[rows, inner])?)?;
+    let matrix = || if x.rank() == 2 { Ok(x.clone()) } else { super::shape::reshape(x, &[rows, inner]) };
+    // Which of the two views is made first decides which gradient is further on its way first.
+    let y = match &bias {
+        Some(bias) => {
+            let x = matrix()?;
+            addmm(bias, &x, &t(weight)?)?
+        }
+        None => {
+            let weight = t(weight)?;
+            let _op = context::op("matmul");
+            mm(&matrix()?, &weight)?
+        }
+    };
+    if x.rank() == 2 {
+        return Ok(y);
+    }
     if bias.is_some() { super::shape::view(&y, &dims) } else { super::shape::unsafe_view(&y, &dims) }
 }

@@ -3,6 +3,7 @@
 use smallvec::smallvec;
 
 use super::autocast::{full, full_type};
+use super::binary::added_in_place;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::Operand;
@@ -95,13 +96,14 @@ fn around(x: &Array, axis: usize) -> Result<Operand> {
 ///
 /// # Errors
 /// As [`softmax`].
-pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Array>) -> Result<Tensor> {
+pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
     let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;
     let input = x.array().contiguous()?;
     let device = x.device();
+    let summed = bias.map_or_else(|| Ok(x.clone()), |bias| added_in_place(x, bias))?;
     let y = context::within("_softmax", || input.empty_like())?;
-    match bias {
+    match bias.map(Tensor::array) {
         Some(bias) if bias.dtype() == input.dtype() => input.add_(bias)?,
         Some(bias) => {
             // Converted where the result will be.
@@ -117,7 +119,7 @@ pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Array>) -> Result<Tensor> {
         let _zero = context::within("scalar_tensor", || Array::empty(device, &[], x.dtype()))?;
     }
     device.launch(Softmax { log: false, x: around(&input, last)?, out: around(&y, last)? })?;
-    record(y.clone(), &[x], |saved| {
+    record(y.clone(), &[&summed], |saved| {
         saved.save("result", &y)?;
         Ok(Box::new(SoftmaxBackward { name: "SafeSoftmaxBackward0", axis: last, log: false, input: x.dtype() }))
     })

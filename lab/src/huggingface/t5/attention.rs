@@ -1,0 +1,135 @@
+//! Attention whose scores are not scaled, with something added by position.
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Init, Linear, Module};
+use memcore::{Array, Result, Tensor, context, ops};
+
+use super::super::attention::{self, Call, Softmax, Weights};
+use super::super::cache::DynamicCache;
+use super::Config;
+use super::bias::RelativePositions;
+
+/// Where keys and values come from, and where they go.
+pub(super) struct Keys<'a> {
+    /// Other hidden states than those that ask.
+    pub(super) of: Option<&'a Tensor>,
+    pub(super) cache: Option<&'a DynamicCache>,
+}
+
+/// What attention gives.
+pub(super) struct Attended {
+    /// `[batch, time, width]`
+    pub(super) output: Tensor,
+    /// What was added to the scores, `[1, heads, time, keys]`, for the next block.
+    pub(super) bias: Tensor,
+    pub(super) weights: Weights,
+}
+
+pub(super) struct Attention {
+    scope: ScopeId,
+    kind: attention::Attention,
+    heads: usize,
+    head: usize,
+    dropout: f64,
+    causal: bool,
+    /// Whether a bias of zeros is trained, as the library has it in checkpointed blocks.
+    trained_zeros: bool,
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    relative: Option<RelativePositions>,
+}
+
+impl Attention {
+    /// Of a block's own tokens. The first block has the table of relative positions.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn own(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
+        let mut attention = Self::cross(init, c)?;
+        attention.causal = decoder;
+        let relative = || RelativePositions::new(&init.at("relative_attention_bias"), c, !decoder);
+        attention.relative = first.then(relative).transpose()?;
+        Ok(attention)
+    }
+
+    /// Of the encoder's tokens.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn cross(init: &Init, c: &Config) -> Result<Self> {
+        let (width, inner) = (c.width, c.heads * c.head);
+        let spread = |n: usize| c.normal((n as f64).powf(-0.5));
+        let into = |name: &str, n: usize| Linear::with_fill(&init.at(name), width, inner, false, spread(n));
+        Ok(Self {
+            scope: init.scope(),
+            kind: c.options.attention,
+            heads: c.heads,
+            head: c.head,
+            dropout: c.dropout,
+            causal: false,
+            trained_zeros: c.options.checkpoint,
+            q: into("q", width * c.head)?,
+            k: into("k", width)?,
+            v: into("v", width)?,
+            o: Linear::with_fill(&init.at("o"), inner, width, false, spread(inner))?,
+            relative: None,
+        })
+    }
+
+    /// `hidden` `[batch, time, width]`; `bias` is there but in the first block.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn forward(
+        &self,
+        hidden: &Tensor,
+        bias: Option<Tensor>,
+        mask: Option<&Tensor>,
+        keys: Keys<'_>,
+    ) -> Result<Attended> {
+        let _scope = context::scope(self.scope);
+        let [batch, time, _] = attention::sizes(hidden)?;
+        let q = attention::heads(&self.q.forward(hidden)?, self.heads)?;
+        let from = keys.of.unwrap_or(hidden);
+        let k = attention::heads(&self.k.forward(from)?, self.heads)?;
+        let v = attention::heads(&self.v.forward(from)?, self.heads)?;
+        let (k, v) = match keys.cache {
+            Some(cache) => cache.update(k, v, None)?,
+            None => (k, v),
+        };
+        let bias = match bias {
+            Some(bias) => bias,
+            None => self.bias(&q, &k)?,
+        };
+        let call = Call {
+            bias: Some(&bias),
+            mask,
+            causal: self.causal,
+            scale: 1.0,
+            softmax: Softmax::OwnType,
+            ..Call::new(self.kind, self.head, self.dropout)
+        };
+        let (mut y, weights) = call.attend(&q, &k, &v)?;
+        y = ops::reshape(&y, &[batch, time, self.heads * self.head])?;
+        let output = self.o.forward(&y)?;
+        drop(y);
+        drop(q);
+        drop(k);
+        drop(v);
+        Ok(Attended { output, bias, weights })
+    }
+
+    /// By relative position, where this block has their table, or zeros.
+    fn bias(&self, q: &Tensor, k: &Tensor) -> Result<Tensor> {
+        let [time, keys] = [q.dims()[2], k.dims()[2]];
+        if let Some(relative) = &self.relative {
+            return relative.forward([time, keys]);
+        }
+        let dims = [1, self.heads, time, keys];
+        let _op = context::op("zeros");
+        let zeros = Array::zeros(q.device(), &dims, q.dtype())?;
+        Ok(if self.trained_zeros { Tensor::leaf(zeros) } else { Tensor::from_array(zeros) })
+    }
+}

@@ -1,0 +1,215 @@
+//! A block: attention to its own tokens, in a decoder attention to the encoder's, a feed-forward layer.
+
+use std::sync::Arc;
+
+use memcore::autograd::checkpoint_all;
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Init, Linear, Module};
+use memcore::{Result, Tensor, context, ops};
+
+use super::super::attention::Weights;
+use super::super::cache::DynamicCache;
+use super::super::layers::Activation;
+use super::super::rms::{Form, Norm};
+use super::Config;
+use super::attention::{Attended, Attention, Keys};
+
+/// What every block of one forward pass is given besides hidden states and biases.
+#[derive(Clone)]
+pub(super) struct Given {
+    /// Added to the scores of a written-out attention of a decoder.
+    pub(super) mask: Option<Tensor>,
+    /// The encoder's last hidden states, in a decoder.
+    pub(super) encoded: Option<Tensor>,
+    /// Where keys and values go: a block's own, and those of the encoder's tokens.
+    pub(super) caches: Option<[Arc<DynamicCache>; 2]>,
+}
+
+/// What is added to the scores by position, which the first block makes for all: of its own tokens, of the encoder's.
+#[derive(Clone, Default)]
+pub(super) struct Biases {
+    own: Option<Tensor>,
+    cross: Option<Tensor>,
+}
+
+/// The hidden states after a block, and the biases. `checkpointed`, it computes itself again for its gradient.
+///
+/// # Errors
+/// Those of the block.
+pub(super) fn through(
+    block: &Arc<Block>,
+    hidden: Tensor,
+    biases: Biases,
+    given: &Given,
+    checkpointed: bool,
+) -> Result<(Tensor, Biases)> {
+    if !checkpointed {
+        return block.forward(&hidden, &biases, given);
+    }
+    let (block, given) = (block.clone(), given.clone());
+    let body = move |inputs: &[Tensor]| {
+        let (hidden, biases) = block.forward(&inputs[0], &biases, &given)?;
+        Ok([Some(hidden), biases.own, biases.cross].into_iter().flatten().collect())
+    };
+    let mut results = checkpoint_all(&[hidden], body)?.into_iter();
+    let hidden = results.next().ok_or_else(|| memcore::Error::invalid("t5", "a block gave nothing"))?;
+    Ok((hidden, Biases { own: results.next(), cross: results.next() }))
+}
+
+pub(super) struct Block {
+    own: Attending,
+    cross: Option<Attending>,
+    feed: Feed,
+}
+
+impl Block {
+    /// `first` has the table of relative positions.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn new(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
+        let layer = |i: usize| init.at("layer").at(i);
+        let own = Attention::own(&layer(0).at("SelfAttention"), c, decoder, first)?;
+        let own = Attending::new(&layer(0), own, c, false)?;
+        let cross = || Attending::new(&layer(1), Attention::cross(&layer(1).at("EncDecAttention"), c)?, c, true);
+        let cross = decoder.then(cross).transpose()?;
+        Ok(Self { own, feed: Feed::new(&layer(if decoder { 2 } else { 1 }), c)?, cross })
+    }
+
+    fn forward(&self, hidden: &Tensor, biases: &Biases, given: &Given) -> Result<(Tensor, Biases)> {
+        let caches = given.caches.as_ref();
+        let keys = Keys { of: None, cache: caches.map(|caches| &*caches[0]) };
+        let (mut hidden, own, mut weights) = self.own.forward(hidden, biases.own.clone(), given.mask.as_ref(), keys)?;
+        let mut bias = None;
+        if let Some(cross) = &self.cross {
+            let keys = Keys { of: given.encoded.as_ref(), cache: caches.map(|caches| &*caches[1]) };
+            let (next, made, next_weights) = cross.forward(&hidden, biases.cross.clone(), None, keys)?;
+            hidden = next;
+            bias = Some(made);
+            weights = next_weights;
+        }
+        hidden = self.feed.forward(&hidden)?;
+        // The library's name for what it does not use lives until the block ends.
+        drop(weights);
+        Ok((hidden, Biases { own: Some(own), cross: bias }))
+    }
+}
+
+/// Attention with its norm and its residual.
+struct Attending {
+    scope: ScopeId,
+    /// Whether it is to the encoder's tokens.
+    cross: bool,
+    attention: Attention,
+    norm: Norm,
+    dropout: Dropout,
+}
+
+impl Attending {
+    fn new(init: &Init, attention: Attention, c: &Config, cross: bool) -> Result<Self> {
+        Ok(Self {
+            scope: init.scope(),
+            cross,
+            attention,
+            norm: Norm::new(&init.at("layer_norm"), c.width, c.eps, Form::WideRoot)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
+        })
+    }
+
+    fn forward(
+        &self,
+        hidden: &Tensor,
+        bias: Option<Tensor>,
+        mask: Option<&Tensor>,
+        keys: Keys<'_>,
+    ) -> Result<(Tensor, Tensor, Weights)> {
+        let _scope = context::scope(self.scope);
+        let normed = self.norm.forward(hidden)?;
+        let Attended { output, bias, weights } = self.attention.forward(&normed, bias, mask, keys)?;
+        let sum = {
+            let dropped = self.dropout.forward(&output)?;
+            ops::add(hidden, &dropped)?
+        };
+        // Attention to the encoder has another name for its result, and lets go of what it was made of in the end.
+        if self.cross {
+            drop(normed);
+            drop(output);
+        } else {
+            drop(output);
+            drop(normed);
+        }
+        Ok((sum, bias, weights))
+    }
+}
+
+/// `T5LayerFF`, plain or gated.
+struct Feed {
+    scope: ScopeId,
+    inner_scope: ScopeId,
+    activation: Activation,
+    wi: Linear,
+    /// What is multiplied with the activation, where it gates.
+    linear: Option<Linear>,
+    wo: Linear,
+    inner_dropout: Dropout,
+    norm: Norm,
+    dropout: Dropout,
+}
+
+impl Feed {
+    fn new(init: &Init, c: &Config) -> Result<Self> {
+        let inner = init.at("DenseReluDense");
+        let (narrow, wide) = ((c.width as f64).powf(-0.5), (c.inner as f64).powf(-0.5));
+        let up = |name: &str| Linear::with_fill(&inner.at(name), c.width, c.inner, false, c.normal(narrow));
+        Ok(Self {
+            scope: init.scope(),
+            inner_scope: inner.scope(),
+            activation: c.activation,
+            wi: up(if c.gated { "wi_0" } else { "wi" })?,
+            linear: c.gated.then(|| up("wi_1")).transpose()?,
+            wo: Linear::with_fill(&inner.at("wo"), c.inner, c.width, false, c.normal(wide))?,
+            inner_dropout: Dropout::new(&inner.at("dropout"), c.dropout)?,
+            norm: Norm::new(&init.at("layer_norm"), c.width, c.eps, Form::WideRoot)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
+        })
+    }
+
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        let mut forwarded = self.norm.forward(input)?;
+        forwarded = self.inner(&forwarded)?;
+        let dropped = self.dropout.forward(&forwarded)?;
+        let sum = ops::add(input, &dropped)?;
+        drop(dropped);
+        drop(forwarded);
+        Ok(sum)
+    }
+
+    fn inner(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.inner_scope);
+        let mut gate = self.activation.apply(&self.wi.forward(x)?)?;
+        let product = match &self.linear {
+            Some(linear) => {
+                let linear = linear.forward(x)?;
+                let product = ops::mul(&gate, &linear)?;
+                let dropped = self.inner_dropout.forward(&product)?;
+                drop(product);
+                let y = self.down(dropped)?;
+                drop(gate);
+                drop(linear);
+                return Ok(y);
+            }
+            None => {
+                gate = self.inner_dropout.forward(&gate)?;
+                gate
+            }
+        };
+        self.down(product)
+    }
+
+    /// The second product; autocast's 16-bit operand is widened to the weight's type first, and narrowed again.
+    fn down(&self, mut hidden: Tensor) -> Result<Tensor> {
+        hidden = ops::cast(&hidden, self.wo.weight.tensor().dtype())?;
+        self.wo.forward(&hidden)
+    }
+}

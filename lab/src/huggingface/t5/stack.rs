@@ -1,0 +1,92 @@
+//! The encoder, or the decoder: embeddings, blocks, a norm.
+
+use std::sync::Arc;
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Embedding, Init, Module, Parameter};
+use memcore::{Result, Tensor, context, ops};
+
+use super::super::attention::Attention;
+use super::super::cache::DynamicCache;
+use super::super::mask;
+use super::super::rms::{Form, Norm};
+use super::Config;
+use super::block::{self, Biases, Block, Given};
+
+pub(super) struct Stack {
+    scope: ScopeId,
+    embed_tokens: Parameter,
+    embed_scope: ScopeId,
+    blocks: Vec<Arc<Block>>,
+    final_layer_norm: Norm,
+    dropout: Dropout,
+    attention: Attention,
+    checkpoint: bool,
+    /// Whether keys and values are kept.
+    cached: bool,
+}
+
+impl Stack {
+    /// With the token table that `shared` has.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
+        let embed = init.at("embed_tokens");
+        let count = if decoder { c.decoder_layers } else { c.layers };
+        let block = |i: usize| Ok(Arc::new(Block::new(&init.at("block").at(i), c, decoder, i == 0)?));
+        Ok(Self {
+            scope: init.scope(),
+            embed_tokens: embed.shared(&shared.weight)?,
+            embed_scope: embed.scope(),
+            blocks: (0..count).map(block).collect::<Result<_>>()?,
+            final_layer_norm: Norm::new(&init.at("final_layer_norm"), c.width, c.eps, Form::WideRoot)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
+            attention: c.options.attention,
+            checkpoint: c.options.checkpoint,
+            cached: decoder && c.use_cache,
+        })
+    }
+
+    /// The last hidden states of tokens `[batch, time]`, and what was cached of their own and of the encoder's. A decoder is given what the encoder
+    /// gave.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn forward(
+        &self,
+        ids: &Tensor,
+        attention_mask: Option<&Tensor>,
+        encoded: Option<&Tensor>,
+    ) -> Result<(Tensor, Vec<Arc<DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let embeds = {
+            let _scope = context::scope(self.embed_scope);
+            ops::embedding(ids, self.embed_tokens.tensor(), None)?
+        };
+        let caches = (self.cached && !self.checkpoint).then(<[Arc<DynamicCache>; 2]>::default);
+        let request = |attention_mask| mask::Request {
+            attention: self.attention,
+            embeds: &embeds,
+            attention_mask,
+            cached: self.cached,
+            positions: false,
+        };
+        // What the decoder reads has no mask of the batch's; what it looks at has the encoder's.
+        let mask = if encoded.is_some() { request(None).causal()? } else { None };
+        request(attention_mask).bidirectional()?;
+        let given = Given { mask, encoded: encoded.cloned(), caches: caches.clone() };
+        let mut hidden = self.dropout.forward(&embeds)?;
+        let mut biases = Biases::default();
+        for block in &self.blocks {
+            (hidden, biases) = block::through(block, hidden, biases, &given, self.checkpoint)?;
+        }
+        hidden = self.final_layer_norm.forward(&hidden)?;
+        hidden = self.dropout.forward(&hidden)?;
+        // In the order of the library's variables.
+        drop(given);
+        drop(embeds);
+        drop(biases);
+        Ok((hidden, caches.map_or_else(Vec::new, Vec::from)))
+    }
+}
