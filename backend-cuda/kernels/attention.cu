@@ -23,6 +23,9 @@ struct AttentionArgs {
     Heads grad, dq, dk, dv;
     const void* mask;
     i64 mask_strides[4];
+    // The gradient of what is added to each score, where it is not null.
+    void* dmask;
+    i64 dmask_strides[4];
     // [batch, head, query]; forward writes it where it is not null
     float* logsumexp;
     float* delta;
@@ -188,6 +191,17 @@ DEVICE void attention_delta(const AttentionArgs& a) {
 // e^(score − logsumexp); 0 where the score is hidden.
 DEVICE float probability(float value, float logsumexp) { return value == -infinity() ? 0.0f : expf(value - logsumexp); }
 
+// Writes what belongs to a warp's rows and key j, which the lane has.
+template <typename T, int ROWS>
+DEVICE void store_pairs(const AttentionArgs& a, const Place& p, u32 j, const float* values) {
+    if (j >= a.keys) return;
+    const i64* s = a.dmask_strides;
+    T* column = static_cast<T*>(a.dmask) + p.batch * s[0] + p.head * s[1] + j * s[3];
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        if (p.first + r < a.queries) column[(p.first + r) * s[2]] = narrow<T>(values[r]);
+    }
+}
+
 template <typename T, int ROWS, int COLUMNS>
 DEVICE void attention_dq(const AttentionArgs& a) {
     DYNAMIC_SHARED(float, shared);
@@ -210,7 +224,8 @@ DEVICE void attention_dq(const AttentionArgs& a) {
     const bool busy = p.first < a.queries;
     const u32 block_end = p.block_first + blockDim.x / WARP * ROWS;
     const u32 end = a.causal ? least(a.keys, block_end) : a.keys;
-    for (u32 j = 0; j < end; j += TILE) {
+    u32 j = 0;
+    for (; j < end; j += TILE) {
         float w[ROWS], through[ROWS];
         load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
         if (busy) {
@@ -225,7 +240,15 @@ DEVICE void attention_dq(const AttentionArgs& a) {
             UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - delta[r];
         }
         load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
-        if (busy) add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.depth);
+        if (busy) {
+            add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.depth);
+            if (a.dmask != nullptr) store_pairs<T, ROWS>(a, p, j + lane(), w);
+        }
+    }
+    if (busy && a.dmask != nullptr) {
+        // Keys that none of the block's rows sees.
+        const float zeros[ROWS] = {};
+        for (; j < a.keys; j += TILE) store_pairs<T, ROWS>(a, p, j + lane(), zeros);
     }
     store_rows<T, ROWS, COLUMNS>(a.dq, p.batch, p.head, p.first, a.queries, a.depth, sums, factors);
 }

@@ -31,6 +31,8 @@ pub(crate) struct AttentionArgs {
     dv: Heads,
     mask: u64,
     mask_strides: [i64; 4],
+    dmask: u64,
+    dmask_strides: [i64; 4],
     logsumexp: u64,
     delta: u64,
     batches: u32,
@@ -105,6 +107,8 @@ fn common(
         dv: none,
         mask: ctx.at_optional(mask)?,
         mask_strides: mask.as_ref().map_or([0; 4], strides),
+        dmask: 0,
+        dmask_strides: [0; 4],
         logsumexp: ctx.at_optional(logsumexp)?,
         delta: 0,
         batches: qd[0] as u32,
@@ -162,6 +166,8 @@ pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()>
         dk: heads(ctx, &k.dk)?,
         dv: heads(ctx, &k.dv)?,
         delta: ctx.at(&k.delta)?,
+        dmask: ctx.at_optional(&k.dmask)?,
+        dmask_strides: k.dmask.as_ref().map_or([0; 4], strides),
         ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &Some(k.logsumexp), k.scale, k.causal)?
     };
     let (tag, form) = (Tag::of(k.q.dtype), form(&args));

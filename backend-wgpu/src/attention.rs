@@ -1,7 +1,8 @@
 //! Fused attention, its gradients, and rotary embedding.
 //!
 //! A workgroup makes a few rows of a result: four queries against all keys, 64 at a time, or four keys against all queries of
-//! their group. Scores live in workgroup memory only, so that nothing of the size of the score matrix exists.
+//! their group. Scores live in workgroup memory only, so that nothing of the size of the score matrix exists but the gradient of a
+//! mask, where it is wanted.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
@@ -30,7 +31,8 @@ struct Problem<'a> {
     causal: bool,
 }
 
-/// Sizes, and the strides of q, k, v, mask, and of two more operands; all but the mask have a last stride of 1.
+/// Sizes, and the strides of q, k, v, mask, and of two more operands; all but the mask and its gradient
+/// have a last stride of 1.
 const FIELDS: &str = "b: u32, h: u32, hk: u32, t: u32, s: u32, d: u32, dv: u32, scale: f32, \
      q_strides: vec4<u32>, k_strides: vec4<u32>, v_strides: vec4<u32>, mask_strides: vec4<u32>, \
      e_strides: vec4<u32>, f_strides: vec4<u32>, half: u32";
@@ -105,6 +107,7 @@ pub(crate) fn attention_grad(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<
     }
     delta(cx, k)?;
     queries(cx, k)?;
+    mask(cx, k)?;
     keys(cx, k, false)?;
     keys(cx, k, true)
 }
@@ -135,21 +138,39 @@ fn delta(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
 
 /// The gradient of q.
 fn queries(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
+    let q = k.q.dims();
+    by_queries(cx, k, &k.dq, "attention_dq", Problem::groups(q[0] * q[1], q[2]), include_str!("attention/queries.wgsl"))
+}
+
+/// The gradient of what is added to the scores, if it is wanted: with that of q it would have more operands than every device binds.
+fn mask(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
+    let Some(dmask) = &k.dmask else { return Ok(()) };
+    let (q, blocks) = (k.q.dims(), k.k.dims()[2].div_ceil(64) as u64);
+    let groups = Problem::groups(q[0] * q[1], q[2]) * blocks;
+    by_queries(cx, k, dmask, "attention_dmask", groups, include_str!("attention/mask.wgsl"))
+}
+
+/// A pass whose workgroups have four queries each.
+fn by_queries(
+    cx: &mut Context<'_>,
+    k: &AttentionGrad,
+    out: &Operand,
+    name: &'static str,
+    groups: u64,
+    source: &str,
+) -> Result<()> {
     let (problem, elem) = (problem_of(k), Elem::of(k.q.dtype));
     let mut job = cx.job();
     job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref());
-    job.bind(&k.grad).bind(&k.logsumexp).bind(&k.delta).bind(&k.dq);
-    problem.push(&mut job, &k.grad, &k.dq);
-    let q = k.q.dims();
-    cx.run(&job, problem.variant().key("attention_dq"), Problem::groups(q[0] * q[1], q[2]), || {
+    job.bind(&k.grad).bind(&k.logsumexp).bind(&k.delta).bind(out);
+    problem.push(&mut job, &k.grad, out);
+    cx.run(&job, problem.variant().key(name), groups, || {
         let mut slots = problem.slots().to_vec();
         slots.push(Slot::read("grad", elem));
         slots.push(Slot::read("logsumexp", Elem::F32));
         slots.push(Slot::read("delta", Elem::F32));
         slots.push(Slot::write("out", elem));
-        declare(&slots, FIELDS)
-            + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
-            + include_str!("attention/queries.wgsl")
+        declare(&slots, FIELDS) + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts()) + source
     })
 }
 

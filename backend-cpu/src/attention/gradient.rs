@@ -1,16 +1,16 @@
 //! The gradient of attention, from probabilities that are computed again. Two passes compute them twice, and in return
-//! need no sums between tasks: one by tiles of keys, for `dk` and `dv`, and one by tiles of queries, for `dq`.
+//! need no sums between tasks: one by tiles of keys, for `dk` and `dv`, and one by tiles of queries, for `dq` and `dmask`.
 
 use memcore::backend::kernel::AttentionGrad;
 use memcore::error::Result;
 
 use super::tile::{Left, dot, product};
-use super::{Rows, Scores, Sizes, TASK, take};
+use super::{Pairs, Rows, Scores, Sizes, TASK, take};
 use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Gradients of q, k and v, and `delta`.
+/// Gradients of q, k and v, `delta`, and the gradient of the mask where it is wanted.
 pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
     float_type!(k.q.dtype, T => run::<T>(ctx, k), else Ok(()))
 }
@@ -27,6 +27,7 @@ struct Backward<'a, T: Float> {
     dq: Rows<T>,
     dk: Rows<T>,
     dv: Rows<T>,
+    dmask: Option<Pairs<T>>,
 }
 
 fn run<T: Float>(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
@@ -47,6 +48,7 @@ fn run<T: Float>(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
         dq: Rows::new(ctx, &k.dq)?,
         dk: Rows::new(ctx, &k.dk)?,
         dv: Rows::new(ctx, &k.dv)?,
+        dmask: k.dmask.as_ref().map(|dmask| Pairs::new(ctx, dmask)).transpose()?,
     };
     let Sizes { b, h, hk, t, s, tiles, .. } = sizes;
     let n = s.div_ceil(tiles.keys);
@@ -111,7 +113,7 @@ impl<T: Float> Backward<'_, T> {
                 unsafe { self.scores.finish(p, width, at, queries.clone(), keys.clone(), false) };
                 let rows = head * z.t + queries.start..head * z.t + queries.end;
                 let (logsumexp, delta) = (&self.logsumexp[rows.clone()], &self.delta[rows]);
-                gradients_by_row(p, ds, width, keys.len(), logsumexp, delta, self.scores.scale);
+                gradients_by_row(p, ds, width, keys.len(), logsumexp, delta);
                 let left = |data| Left { data, row: 1, column: width };
                 product(left(p), grad, value_row, dv, value_row, [keys.len(), z.dv, n], true);
                 product(left(ds), q, key_row, dk, key_row, [keys.len(), z.d, n], true);
@@ -120,13 +122,13 @@ impl<T: Float> Backward<'_, T> {
         for (at, key) in keys.enumerate() {
             // SAFETY: the rows exist, and are this task's alone.
             unsafe {
-                self.dk.write(key_at, key, &dk[at * key_row..], T::Compute::from_f64(1.0));
+                self.dk.write(key_at, key, &dk[at * key_row..], self.scores.scale);
                 self.dv.write(key_at, key, &dv[at * value_row..], T::Compute::from_f64(1.0));
             }
         }
     }
 
-    /// `dq` of a tile of queries of one head, beginning with `first`. Tiles of scores have a row per key.
+    /// `dq` and `dmask` of a tile of queries of one head, beginning with `first`. Tiles of scores have a row per key.
     fn queries(&self, head: usize, first: usize, mut room: &mut [T::Compute]) {
         let z = &self.sizes;
         let (width, key_row, value_row) = (z.tiles.queries, z.key_row(), z.value_row());
@@ -158,51 +160,52 @@ impl<T: Float> Backward<'_, T> {
             product(left, grad, width, ds, width, [keys.len(), n, z.dv], false);
             // SAFETY: the head, the queries and the keys exist.
             unsafe { self.scores.finish(p, width, at, queries.clone(), keys.clone(), true) };
-            gradients_by_column(p, ds, width, keys.len(), logsumexp, delta, self.scores.scale);
+            gradients_by_column(p, ds, width, keys.len(), logsumexp, delta);
+            if let Some(dmask) = &self.dmask {
+                // SAFETY: the head, the queries and the keys exist, and these queries are this task's alone.
+                unsafe { dmask.write(at, queries.clone(), keys.clone(), |i, j| ds[j * width + i]) };
+            }
             let left = Left { data: ds, row: 1, column: width };
             product(left, k, key_row, dq, key_row, [n, z.d, keys.len()], true);
         }
+        if let Some(dmask) = &self.dmask {
+            // Keys that none of these queries sees have no part in the result.
+            // SAFETY: as above.
+            unsafe { dmask.write(at, queries.clone(), visible..z.s, |_, _| T::Compute::default()) };
+        }
         for (row, query) in queries.enumerate() {
             // SAFETY: the row exists, and is this task's alone.
-            unsafe { self.dq.write(at, query, &dq[row * key_row..], T::Compute::from_f64(1.0)) };
+            unsafe { self.dq.write(at, query, &dq[row * key_row..], self.scores.scale) };
         }
     }
 }
 
 simd! {
-    /// Turns scores into probabilities, and `grad @ vᵀ` into `scale·p·(it − delta)`; a row for each query.
+    /// Turns scores into probabilities, and `grad @ vᵀ` into `p·(it − delta)`; a row for each query.
     fn gradients_by_row<R: Real>(
-        p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R], scale: R,
+        p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R],
     ) = by_row_body;
     /// The same with a row for each key.
     fn gradients_by_column<R: Real>(
-        p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R], scale: R,
+        p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R],
     ) = by_column_body;
 }
 
 /// `(p, ds)` of one score; zero where nothing is seen.
 #[inline(always)]
-fn gradient<S: Isa, R: Real>(score: R, through: R, logsumexp: R, delta: R, scale: R) -> (R, R) {
+fn gradient<S: Isa, R: Real>(score: R, through: R, logsumexp: R, delta: R) -> (R, R) {
     let p = (score - logsumexp).exp::<S>();
     let hidden = (score == R::LOWEST) | (logsumexp == R::LOWEST);
     let p = if hidden { R::default() } else { p };
-    (p, p * (through - delta) * scale)
+    (p, p * (through - delta))
 }
 
 #[inline(always)]
-fn by_row_body<S: Isa, R: Real>(
-    p: &mut [R],
-    ds: &mut [R],
-    stride: usize,
-    keys: usize,
-    logsumexp: &[R],
-    delta: &[R],
-    scale: R,
-) {
+fn by_row_body<S: Isa, R: Real>(p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R]) {
     for (row, (&logsumexp, &delta)) in logsumexp.iter().zip(delta).enumerate() {
         let (p, ds) = (&mut p[row * stride..][..keys], &mut ds[row * stride..][..keys]);
         for (p, ds) in p.iter_mut().zip(ds) {
-            (*p, *ds) = gradient::<S, R>(*p, *ds, logsumexp, delta, scale);
+            (*p, *ds) = gradient::<S, R>(*p, *ds, logsumexp, delta);
         }
     }
 }
@@ -215,14 +218,13 @@ fn by_column_body<S: Isa, R: Real>(
     keys: usize,
     logsumexp: &[R],
     delta: &[R],
-    scale: R,
 ) {
     let n = logsumexp.len();
     let delta = &delta[..n];
     for key in 0..keys {
         let (p, ds) = (&mut p[key * stride..][..n], &mut ds[key * stride..][..n]);
         for i in 0..n {
-            (p[i], ds[i]) = gradient::<S, R>(p[i], ds[i], logsumexp[i], delta[i], scale);
+            (p[i], ds[i]) = gradient::<S, R>(p[i], ds[i], logsumexp[i], delta[i]);
         }
     }
 }

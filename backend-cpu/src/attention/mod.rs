@@ -184,23 +184,55 @@ impl<T: Float> Rows<T> {
     }
 }
 
+/// An operand `[b, h, t, s]` with an element for every score, of any strides.
+struct Pairs<T> {
+    ptr: SharedMut<T>,
+    strides: [usize; 4],
+}
+
+impl<T: Float> Pairs<T> {
+    fn new(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
+        let s = operand.layout.strides();
+        Ok(Self { ptr: SharedMut::from_ptr(ctx.ptr::<T>(operand)?), strides: [s[0], s[1], s[2], s[3]] })
+    }
+
+    fn offset(&self, [b, h]: [usize; 2], query: usize, key: usize) -> usize {
+        b * self.strides[0] + h * self.strides[1] + query * self.strides[2] + key * self.strides[3]
+    }
+
+    /// Writes `value(i, j)` for the `i`-th of these queries and the `j`-th of these keys.
+    ///
+    /// # Safety
+    /// The head, the queries and the keys exist, of an operand that the call writes, and their elements are the
+    /// caller's alone.
+    unsafe fn write(
+        &self,
+        head: [usize; 2],
+        queries: Range<usize>,
+        keys: Range<usize>,
+        value: impl Fn(usize, usize) -> T::Compute,
+    ) {
+        for (i, query) in queries.enumerate() {
+            let first = self.offset(head, query, keys.start);
+            for j in 0..keys.len() {
+                // SAFETY: the caller asserts it; `ptr` checked the operand's extent. Only these elements are touched, not
+                // what lies between them, which may be another task's.
+                unsafe { *self.ptr.get().add(first + j * self.strides[3]) = T::put(value(i, j)) };
+            }
+        }
+    }
+}
+
 /// What turns products of queries and keys into scores.
 struct Scores<T: Element> {
     scale: T::Compute,
     causal: bool,
-    /// Address and strides of the mask.
-    mask: Option<(SharedMut<T>, [usize; 4])>,
+    mask: Option<Pairs<T>>,
 }
 
 impl<T: Float + Stored> Scores<T> {
     fn new(ctx: &Context<'_>, scale: f64, causal: bool, mask: &Option<Operand>) -> Result<Self> {
-        let mask = match mask {
-            Some(mask) => {
-                let s = mask.layout.strides();
-                Some((SharedMut::from_ptr(ctx.ptr::<T>(mask)?), [s[0], s[1], s[2], s[3]]))
-            }
-            None => None,
-        };
+        let mask = mask.as_ref().map(|mask| Pairs::new(ctx, mask)).transpose()?;
         Ok(Self { scale: T::Compute::from_f64(scale), causal, mask })
     }
 
@@ -222,11 +254,10 @@ impl<T: Float + Stored> Scores<T> {
         scale_rows(tile, stride, [rows.len(), columns.len()], self.scale);
         for (at, row) in rows.clone().enumerate() {
             let line = &mut tile[at * stride..][..columns.len()];
-            if let Some((mask, s)) = &self.mask {
-                let (row_stride, step) = if keys_are_rows { (s[3], s[2]) } else { (s[2], s[3]) };
-                let first = head[0] * s[0] + head[1] * s[1] + row * row_stride + columns.start * step;
+            if let Some(mask) = &self.mask {
+                let (query, key, along) = if keys_are_rows { (columns.start, row, 2) } else { (row, columns.start, 3) };
                 // SAFETY: these positions are the mask's, says the caller; nobody writes it.
-                unsafe { add_mask(line, *mask, first, step) };
+                unsafe { add_mask(line, mask.ptr, mask.offset(head, query, key), mask.strides[along]) };
             }
             if self.causal && keys_are_rows {
                 let hidden = row.saturating_sub(columns.start).min(line.len());

@@ -57,8 +57,11 @@ fn inputs(p: &Problem) -> [Vec<f64>; 5] {
     [wave(b * h * t * d, 0.1), wave(b * hk * s * d, 0.9), wave(b * hk * s * dv, 2.0), wave(b * h * t * dv, 3.0), mask]
 }
 
-/// out, logsumexp, delta, dq, dk, dv by the kernels.
-fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 6] {
+/// Elements between the rows of the mask's gradient.
+const GAP: usize = 3;
+
+/// out, logsumexp, delta, dq, dk, dv and, where there is a mask, dmask by the kernels.
+fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 7] {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let [q, k, v, grad, mask] = inputs(p);
     let (q, k) = (operand(cpu, &q, &[b, h, t, d]), operand(cpu, &k, &[b, hk, s, d]));
@@ -68,7 +71,9 @@ fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 6] {
     let mask = p.masked.then_some(mask);
     let (out, logsumexp) = (fresh(cpu, &[b, h, t, dv]), fresh(cpu, &[b, h, t]));
     launch(cpu, Attention { scale: SCALE, causal: p.causal, q, k, v, mask, out, logsumexp: Some(logsumexp) });
-    let [dq, dk, dv, delta] = [q.dims(), k.dims(), v.dims(), &[b, h, t]].map(|dims| fresh(cpu, dims));
+    let [dq, dk, dv, delta, wide] =
+        [q.dims(), k.dims(), v.dims(), &[b, h, t], &[b, h, t, s + GAP]].map(|dims| fresh(cpu, dims));
+    let dmask = p.masked.then(|| Operand { layout: wide.layout.narrowed(3, 0, s).0, ..wide });
     launch(
         cpu,
         AttentionGrad {
@@ -85,19 +90,24 @@ fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 6] {
             dq,
             dk,
             dv,
-            dmask: None,
+            dmask,
             workspace: None,
         },
     );
-    [out, logsumexp, delta, dq, dk, dv].map(|x| values(cpu, &x))
+    let [out, logsumexp, delta, dq, dk, dv, wide] = [out, logsumexp, delta, dq, dk, dv, wide].map(|x| values(cpu, &x));
+    let rows = || wide.chunks(s + GAP).map(|row| row.split_at(s));
+    assert!(rows().all(|(_, gap)| gap.iter().all(|x| x.is_nan())), "{:?}: written between rows", p.sizes);
+    let dmask = if p.masked { rows().flat_map(|(row, _)| row).copied().collect() } else { Vec::new() };
+    [out, logsumexp, delta, dq, dk, dv, dmask]
 }
 
 /// The same by the definition.
-fn by_loops(p: &Problem) -> [Vec<f64>; 6] {
+fn by_loops(p: &Problem) -> [Vec<f64>; 7] {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let [q, k, v, grad, mask] = inputs(p);
     let [mut out, mut logsumexp, mut delta] = [b * h * t * dv, b * h * t, b * h * t].map(|n| vec![0.0; n]);
     let [mut dq, mut dk, mut d_v] = [q.len(), k.len(), v.len()].map(|n| vec![0.0; n]);
+    let mut dmask = Vec::new();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let add = |to: &mut [f64], x: &[f64], factor: f64| to.iter_mut().zip(x).for_each(|(to, x)| *to += factor * x);
     for row in 0..b * h * t {
@@ -113,19 +123,20 @@ fn by_loops(p: &Problem) -> [Vec<f64>; 6] {
         let scores: Vec<f64> = (0..s).map(score).collect();
         let sum: f64 = scores.iter().map(|x| x.exp()).sum();
         logsumexp[row] = sum.ln();
-        let p: Vec<f64> = scores.iter().map(|x| if sum == 0.0 { 0.0 } else { x.exp() / sum }).collect();
-        (0..s).for_each(|j| add(&mut out[of_out.clone()], &v[keys(j).1], p[j]));
+        let weights: Vec<f64> = scores.iter().map(|x| if sum == 0.0 { 0.0 } else { x.exp() / sum }).collect();
+        (0..s).for_each(|j| add(&mut out[of_out.clone()], &v[keys(j).1], weights[j]));
         let g = &grad[of_out.clone()];
         delta[row] = dot(g, &out[of_out]);
-        for (j, p) in p.iter().enumerate() {
+        for (j, weight) in weights.iter().enumerate() {
             let (of_k, of_v) = keys(j);
-            let ds = SCALE * p * (dot(g, &v[of_v.clone()]) - delta[row]);
-            add(&mut d_v[of_v], g, *p);
-            add(&mut dq[of_q.clone()], &k[of_k.clone()], ds);
-            add(&mut dk[of_k], &q[of_q.clone()], ds);
+            let ds = weight * (dot(g, &v[of_v.clone()]) - delta[row]);
+            add(&mut d_v[of_v], g, *weight);
+            add(&mut dq[of_q.clone()], &k[of_k.clone()], SCALE * ds);
+            add(&mut dk[of_k], &q[of_q.clone()], SCALE * ds);
+            dmask.extend(p.masked.then_some(ds));
         }
     }
-    [out, logsumexp, delta, dq, dk, d_v]
+    [out, logsumexp, delta, dq, dk, d_v, dmask]
 }
 
 #[test]
@@ -143,7 +154,9 @@ fn tiles_in_both_directions_give_the_definition_whatever_the_threads() {
     for p in &problems {
         let got = by_kernels(&one, p);
         assert!(got == by_kernels(&four, p), "{:?} differs between threads", p.sizes);
-        for ((got, want), name) in got.iter().zip(by_loops(p)).zip(["out", "logsumexp", "delta", "dq", "dk", "dv"]) {
+        let names = ["out", "logsumexp", "delta", "dq", "dk", "dv", "dmask"];
+        for ((got, want), name) in got.iter().zip(by_loops(p)).zip(names) {
+            assert_eq!(got.len(), want.len(), "{:?} {name}", p.sizes);
             for (at, (&got, want)) in got.iter().zip(want).enumerate() {
                 let close = got == want || (got - want).abs() < 1e-11 * (1.0 + want.abs());
                 assert!(close, "{:?} {name}[{at}]: {got} not {want}", p.sizes);

@@ -17,6 +17,8 @@ struct Problem {
     causal: bool,
     mask: Mask,
     view: View,
+    /// Where the gradient of the mask goes, if backward gives it.
+    mask_grad: Option<Pairs>,
     /// Whether forward is asked for the logarithms of the denominators. Backward needs them.
     denominators: bool,
 }
@@ -42,13 +44,33 @@ enum View {
     Packed,
 }
 
-fn problems() -> Vec<Problem> {
+/// How an operand with an element for every score lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pairs {
+    Contiguous,
+    Offset,
+    /// Stored `[b, t, h, s]`.
+    HeadsInside,
+    /// Stored `[b, h, s, t]`.
+    KeysOutside,
+    /// An odd number of elements from row to row, two of them between the rows.
+    Gapped,
+    /// Rows that begin at multiples of 16 elements, where PyTorch has them.
+    Aligned,
+}
+
+const BASE: [usize; 7] = [2, 4, 2, 5, 7, 6, 3];
+
+fn problem(name: &'static str, sizes: [usize; 7]) -> Problem {
     let (mask, view) = (Mask::None, View::Contiguous);
-    let problem = |name, sizes| Problem { name, sizes, causal: false, mask, view, denominators: true };
-    let base = [2, 4, 2, 5, 7, 6, 3];
+    Problem { name, sizes, causal: false, mask, view, mask_grad: None, denominators: true }
+}
+
+fn problems() -> Vec<Problem> {
+    let base = BASE;
     let square = [2, 3, 3, 5, 5, 4, 4];
     vec![
-        Problem { mask: Mask::Full, ..problem("contiguous", base) },
+        Problem { mask: Mask::Full, mask_grad: Some(Pairs::Contiguous), ..problem("contiguous", base) },
         problem("plain", base),
         Problem { causal: true, ..problem("causal", base) },
         Problem { causal: true, ..problem("causal_square", [1, 2, 2, 33, 33, 8, 8]) },
@@ -76,15 +98,51 @@ fn problems() -> Vec<Problem> {
     ]
 }
 
+/// Backward with the gradient of the mask; forward does not know of it.
+fn mask_grads() -> Vec<Problem> {
+    let with = |name, sizes| Problem { mask: Mask::Full, mask_grad: Some(Pairs::Contiguous), ..problem(name, sizes) };
+    let lying = |name, pairs| Problem { mask_grad: Some(pairs), ..with(name, BASE) };
+    let causal = |name, sizes| Problem { causal: true, ..with(name, sizes) };
+    vec![
+        Problem { mask: Mask::Broadcast, ..with("mask_grad_broadcast", BASE) },
+        Problem { mask: Mask::Hides, ..with("mask_grad_hides", BASE) },
+        Problem { mask: Mask::Hides, ..causal("mask_grad_hides_causal", BASE) },
+        causal("mask_grad_causal", BASE),
+        causal("mask_grad_causal_square", [1, 2, 2, 97, 97, 8, 8]),
+        // Whole tiles that no query sees.
+        causal("mask_grad_causal_length_257", [1, 2, 1, 3, 257, 8, 8]),
+        causal("mask_grad_causal_more_queries", [1, 1, 1, 70, 33, 4, 4]),
+        with("mask_grad_one", [1; 7]),
+        with("mask_grad_empty_batch", [0, 2, 1, 3, 4, 2, 2]),
+        with("mask_grad_no_queries", [1, 2, 1, 0, 4, 2, 2]),
+        with("mask_grad_no_keys", [1, 2, 1, 3, 0, 2, 2]),
+        with("mask_grad_length_257", [1, 1, 1, 3, 257, 8, 8]),
+        with("mask_grad_queries_257", [1, 1, 1, 257, 3, 8, 8]),
+        with("mask_grad_one_key_head", [1, 4, 1, 3, 5, 4, 4]),
+        with("mask_grad_wide_heads", [1, 2, 1, 4, 5, 128, 128]),
+        with("mask_grad_widest_heads", [1, 2, 1, 4, 5, 256, 200]),
+        with("mask_grad_many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
+        lying("mask_grad_offset", Pairs::Offset),
+        lying("mask_grad_heads_inside", Pairs::HeadsInside),
+        lying("mask_grad_keys_outside", Pairs::KeysOutside),
+        lying("mask_grad_gapped", Pairs::Gapped),
+        lying("mask_grad_aligned", Pairs::Aligned),
+        Problem { causal: true, ..lying("mask_grad_aligned_causal", Pairs::Aligned) },
+        Problem { view: View::HeadsInside, ..lying("mask_grad_of_inner_heads", Pairs::Aligned) },
+    ]
+}
+
 pub(super) fn cases() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in FLOATS {
-        for problem in problems().into_iter().filter(|p| dtype == DType::F32 || p.sizes.iter().all(|&s| s < MANY)) {
+        let fits = |p: &Problem| dtype == DType::F32 || p.sizes.iter().all(|&s| s < MANY);
+        for problem in problems().into_iter().filter(fits) {
             out.push(forward(dtype, problem));
             if problem.denominators {
                 out.push(backward(dtype, problem));
             }
         }
+        out.extend(mask_grads().into_iter().filter(fits).map(|problem| backward(dtype, problem)));
         out.extend(ropes(dtype));
     }
     out
@@ -134,6 +192,21 @@ fn viewed(case: CaseBuilder, view: View) -> CaseBuilder {
     }
 }
 
+/// Adds the gradient of the mask, poison until it is written.
+fn mask_gradient(case: CaseBuilder, p: Problem) -> CaseBuilder {
+    let [b, h, _, t, s, ..] = p.sizes;
+    let Some(pairs) = p.mask_grad else { return case };
+    let case = case.write("dmask", &[b, h, t, s]);
+    match pairs {
+        Pairs::Contiguous => case,
+        Pairs::Offset => case.offset(3),
+        Pairs::HeadsInside => case.transposed(1, 2),
+        Pairs::KeysOutside => case.transposed(2, 3),
+        Pairs::Gapped => case.gapped(2),
+        Pairs::Aligned => case.gapped(s.next_multiple_of(16) - s),
+    }
+}
+
 /// Every third key hidden, and all of them from the first query.
 fn hiding(t: usize, s: usize) -> Data {
     let hidden = |at: usize| at < s || at % 3 == 1;
@@ -177,6 +250,7 @@ fn backward(dtype: DType, p: Problem) -> Case {
     for (name, dims) in [("dq", [b, h, t, d]), ("dk", [b, hk, s, d]), ("dv", [b, hk, s, dv])] {
         case = viewed(case.write(name, &dims), p.view);
     }
+    case = mask_gradient(case, p);
     // Sums over keys, over the queries of a group, and over the head: products up to dv.
     let terms = (s.max(t * h / hk.max(1)) + d + dv).min(4096);
     let tolerance = Tolerance::sum(terms + 32, 2.0, "sums over keys, queries and heads").half_intermediates(2.0, 2.0);

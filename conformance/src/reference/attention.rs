@@ -88,10 +88,12 @@ pub(super) fn attention_grad(m: &mut Memory, k: &AttentionGrad) -> Result<()> {
     let delta: Vec<f64> =
         (0..logsumexp.len()).map(|row| (row * dv..(row + 1) * dv).map(|at| grad[at] * out[at]).sum()).collect();
     let (mut d_q, mut d_k, mut d_v) = (vec![0.0; q.len()], vec![0.0; key.len()], vec![0.0; v.len()]);
+    let mut d_mask = Vec::with_capacity(scores.values.len());
     scores.each_pair(|row, col, _, j| {
         let p = probability(scores.values[row * scores.s + j], logsumexp[row]);
         let through: f64 = (0..dv).map(|e| grad[row * dv + e] * v[col * dv + e]).sum();
         let ds = p * (through - delta[row]);
+        d_mask.push(ds);
         (0..dv).for_each(|e| d_v[col * dv + e] += p * grad[row * dv + e]);
         for e in 0..d {
             d_q[row * d + e] += k.scale * ds * key[col * d + e];
@@ -101,7 +103,8 @@ pub(super) fn attention_grad(m: &mut Memory, k: &AttentionGrad) -> Result<()> {
     m.write(&k.delta, &delta)?;
     m.write(&k.dq, &d_q)?;
     m.write(&k.dk, &d_k)?;
-    m.write(&k.dv, &d_v)
+    m.write(&k.dv, &d_v)?;
+    m.write_optional(&k.dmask, &d_mask)
 }
 
 pub(super) fn rope(m: &mut Memory, k: &Rope) -> Result<()> {
@@ -179,15 +182,16 @@ mod tests {
     #[test]
     fn gradients_are_central_differences() {
         let wave = |n: usize, phase: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * 1.7 + phase).sin()).collect() };
-        let inputs = [wave(2 * 3 * 2, 0.1), wave(3 * 2, 0.9), wave(3 * 2, 2.0)];
-        let (grad, bias) = (wave(2 * 3 * 2, 3.0), wave(9, 0.4));
-        let place = |b: &Bench, inputs: &[Vec<f64>; 3]| {
-            let mut mask = b.f64(&[1, 1, 3, 3], &bias);
-            mask.layout = mask.layout.broadcast_to(&[1, 2, 3, 3]).unwrap();
-            let q = b.f64(&[1, 2, 3, 2], &inputs[0]);
+        let mut bias = wave(2 * 3 * 3, 0.4);
+        // Hides the first key from the last query of the second head.
+        bias[15] = f64::NEG_INFINITY;
+        let inputs = [wave(2 * 3 * 2, 0.1), wave(3 * 2, 0.9), wave(3 * 2, 2.0), bias];
+        let grad = wave(2 * 3 * 2, 3.0);
+        let place = |b: &Bench, inputs: &[Vec<f64>; 4]| {
+            let (q, mask) = (b.f64(&[1, 2, 3, 2], &inputs[0]), b.f64(&[1, 2, 3, 3], &inputs[3]));
             (q, b.f64(&[1, 1, 3, 2], &inputs[1]), b.f64(&[1, 1, 3, 2], &inputs[2]), Some(mask))
         };
-        let loss = |inputs: &[Vec<f64>; 3]| {
+        let loss = |inputs: &[Vec<f64>; 4]| {
             let b = Bench::new();
             let (q, k, v, mask) = place(&b, inputs);
             let [out, _] = attend(&b, true, q, k, v, mask);
@@ -196,8 +200,7 @@ mod tests {
         let b = Bench::new();
         let (q, k, v, mask) = place(&b, &inputs);
         let [out, lse] = attend(&b, true, q, k, v, mask);
-        let (dq, dk, dv) =
-            (b.fresh(DType::F64, q.dims()), b.fresh(DType::F64, k.dims()), b.fresh(DType::F64, v.dims()));
+        let [dq, dk, dv, dmask] = [q.dims(), k.dims(), v.dims(), &[1, 2, 3, 3]].map(|dims| b.fresh(DType::F64, dims));
         b.run(AttentionGrad {
             scale: 1.0,
             causal: true,
@@ -212,10 +215,10 @@ mod tests {
             dq,
             dk,
             dv,
-            dmask: None,
+            dmask: Some(dmask),
             workspace: None,
         });
-        for (which, d) in [dq, dk, dv].iter().enumerate() {
+        for (which, d) in [dq, dk, dv, dmask].iter().enumerate() {
             for (i, got) in b.get(d).into_iter().enumerate() {
                 let (mut up, mut down) = (inputs.clone(), inputs.clone());
                 up[which][i] += 1e-6;
