@@ -42,7 +42,7 @@ fn chains() -> impl Iterator<Item = &'static str> {
 fn an_encoder_with_a_decoder_is_not_split() {
     let model = network("t5", &Options::default());
     let go_on = &mut |_| ControlFlow::Continue(());
-    let two = pipeline::train(&model, &[meta(), meta()], &pipelined(settings(2, 1), 1), go_on);
+    let two = pipeline::train(&model, &[meta(), meta()], &pipelined(settings(2, 1), 1), SOURCE, go_on);
     let refused = two.unwrap_err().to_string();
     assert!(refused.contains("--devices") && refused.contains("its decoder reads the labels"), "{refused}");
 }
