@@ -1,5 +1,6 @@
 //! The attention functions that a configuration's `attn_implementation` chooses from.
 
+use memcore::nn::{Linear, Module};
 use memcore::{Array, DType, Result, Tensor, ops};
 
 use super::mask;
@@ -97,6 +98,19 @@ impl Call<'_> {
         }
     }
 
+    /// The same with the heads of each position joined and given to `output`: `[b, t, width]`. Lets go in the order of the library's variables.
+    ///
+    /// # Errors
+    /// As [`Self::attend`].
+    pub(super) fn project(&self, [q, k, v]: [Tensor; 3], output: &Linear) -> Result<(Tensor, Weights)> {
+        let (y, weights) = self.attend(&q, &k, &v)?;
+        let joined = join(&y)?;
+        drop(y);
+        let projected = output.forward(&joined)?;
+        drop((joined, q, k, v));
+        Ok((projected, weights))
+    }
+
     fn eager(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
         let groups = q.dims()[1] / k.dims()[1].max(1);
         let (k, v) = (repeat_kv(k, groups)?, repeat_kv(v, groups)?);
@@ -118,10 +132,13 @@ impl Call<'_> {
         };
         weights = ops::dropout(&weights, self.dropout, true)?;
         let y = ops::matmul(&weights, &v)?;
-        let turned = ops::transpose(&y, 1, 2)?;
+        let mut turned = ops::transpose(&y, 1, 2)?;
         drop(y);
-        let y = if self.contiguous { ops::contiguous(&turned)? } else { turned };
-        Ok((y, weights))
+        if self.contiguous {
+            turned = ops::contiguous(&turned)?;
+        }
+        drop((k, v));
+        Ok((turned, weights))
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
@@ -166,6 +183,17 @@ impl Call<'_> {
         drop(masked);
         together
     }
+}
+
+/// `[b, t, h, d]` as `[b, t, h·d]`.
+///
+/// # Errors
+/// Shapes that do not fit; those of the device.
+pub(super) fn join(y: &Tensor) -> Result<Tensor> {
+    let [batch, time, heads, head] = *y.dims() else {
+        return Err(memcore::Error::shape("attention", format!("{:?}: expected four dimensions", y.dims())));
+    };
+    ops::reshape(y, &[batch, time, heads * head])
 }
 
 /// The weights from scores of any type, computed in f32 and converted to `to`.

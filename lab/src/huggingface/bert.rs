@@ -198,7 +198,10 @@ impl Embeddings {
         let positions = self.position.forward(&position_ids)?;
         sum = ops::add(&sum, &positions)?;
         sum = self.norm.forward(&sum)?;
-        self.dropout.forward(&sum)
+        sum = self.dropout.forward(&sum)?;
+        // In the order of the library's variables.
+        drop((words, token_types, positions));
+        Ok(sum)
     }
 }
 
@@ -322,13 +325,14 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
         let call = Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, head, c.attention_dropout) };
         let (y, weights) = call.attend(&q, &k, &v)?;
-        Ok((ops::reshape(&y, &[batch, time, width])?, weights))
+        drop((q, k, v));
+        Ok((attention::join(&y)?, weights))
     }
 }
 

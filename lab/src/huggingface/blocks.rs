@@ -6,10 +6,13 @@ use memcore::autograd::checkpoint;
 use memcore::{Result, Tensor};
 
 use super::cache::DynamicCache;
+use super::rotary::Angles;
 
 /// What every block of one forward pass is given besides the hidden states.
 #[derive(Clone, Default)]
 pub(super) struct Context {
+    /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
+    pub(super) _positions: Option<Tensor>,
     /// The mask to add to the scores, or of what is seen; none where the kernel's own causal form does.
     pub(super) mask: Option<Tensor>,
     /// The same for blocks with a window.
@@ -18,10 +21,8 @@ pub(super) struct Context {
     pub(super) window: Option<usize>,
     /// Where keys and values go.
     pub(super) cache: Option<Arc<DynamicCache>>,
-    /// Cosines and sines of the positions' angles, `[batch or 1, time, rotated]`.
-    pub(super) rotary: Option<(Tensor, Tensor)>,
-    /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
-    pub(super) _positions: Option<Tensor>,
+    /// Of the positions, `[batch or 1, time, rotated]`.
+    pub(super) rotary: Option<Angles>,
 }
 
 impl Context {

@@ -136,7 +136,9 @@ impl Embeddings {
         let positions = self.position.forward(&position_ids)?;
         let mut sum = ops::add(&words, &positions)?;
         sum = self.norm.forward(&sum)?;
-        self.dropout.forward(&sum)
+        sum = self.dropout.forward(&sum)?;
+        drop((words, positions));
+        Ok(sum)
     }
 }
 
@@ -195,14 +197,12 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_lin)?, heads(&self.k_lin)?, heads(&self.v_lin)?);
         let call =
             Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, width / c.heads, c.attention_dropout) };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, width])?;
-        Ok((self.out_lin.forward(&y)?, weights))
+        call.project([q, k, v], &self.out_lin)
     }
 
     fn fed(&self, hidden: &Tensor) -> Result<Tensor> {

@@ -187,7 +187,7 @@ impl Block {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let heads = |part: &Tensor| attention::heads(part, c.heads);
         let (q, k, v) = {
             let qkv = self.c_attn.forward(hidden)?;
@@ -206,9 +206,11 @@ impl Block {
             ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, width])?;
+        y = attention::join(&y)?;
         y = self.attn_proj.forward(&y)?;
-        Ok((self.resid_dropout.forward(&y)?, weights))
+        let dropped = self.resid_dropout.forward(&y)?;
+        drop((y, q, k, v));
+        Ok((dropped, weights))
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
@@ -223,11 +225,14 @@ impl blocks::Block for Block {
     fn forward(&self, residual: &Tensor, context: &Context) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.ln_1.forward(residual)?;
-        let (attended, _weights) = self.attention(&hidden, context)?;
+        let (attended, weights) = self.attention(&hidden, context)?;
         hidden = ops::add(&attended, residual)?;
         let residual = hidden.clone();
         hidden = self.ln_2.forward(&hidden)?;
         let fed = self.mlp(&hidden)?;
-        ops::add(&residual, &fed)
+        let y = ops::add(&residual, &fed)?;
+        // In the order of the library's variables.
+        drop((hidden, residual, attended, weights, fed));
+        Ok(y)
     }
 }

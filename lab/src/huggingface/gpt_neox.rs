@@ -10,7 +10,7 @@ use super::guide::{self, Guide};
 use super::keys::Keys;
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
-use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
+use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -177,7 +177,7 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         // Kept until the end, as the library's local variable is.
         let qkv = {
@@ -188,7 +188,7 @@ impl Layer {
         let missing = || memcore::Error::shape("attention", "a missing part of queries, keys and values");
         let mut part = || parts.next().ok_or_else(missing);
         let (q, k, v) = (part()?, part()?, part()?);
-        let (cos, sin) = context.rotary.as_ref().ok_or_else(missing)?;
+        let Angles { sin, cos } = context.rotary.as_ref().ok_or_else(missing)?;
         let (q, k) = partly_turned(q, k, cos, sin)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
@@ -196,9 +196,7 @@ impl Layer {
             causal: true,
             ..Call::new(c.options.attention, head, c.attention_dropout)
         };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, width])?;
-        Ok((self.dense.forward(&y)?, weights))
+        call.project([q, k, v], &self.dense)
     }
 
     /// The input lives as long as the call, as an argument of a module does.
@@ -236,12 +234,16 @@ impl blocks::Block for Layer {
         if self.config.parallel_residual {
             let mut fed = self.mlp(&self.post_attention_layernorm.forward(hidden)?)?;
             fed = self.dropout.forward(&fed)?;
-            let sum = ops::add(&fed, &attended)?;
-            return ops::add(&sum, hidden);
+            let mut sum = ops::add(&fed, &attended)?;
+            sum = ops::add(&sum, hidden)?;
+            drop((attended, fed));
+            return Ok(sum);
         }
         attended = ops::add(&attended, hidden)?;
         let mut fed = self.mlp(&self.post_attention_layernorm.forward(&attended)?)?;
         fed = self.dropout.forward(&fed)?;
-        ops::add(&fed, &attended)
+        let sum = ops::add(&fed, &attended)?;
+        drop((attended, fed));
+        Ok(sum)
     }
 }

@@ -9,7 +9,7 @@ use super::Options;
 use super::blocks::Context;
 use super::cache::DynamicCache;
 use super::mask;
-use super::rotary::RotaryEmbedding;
+use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 
 /// Makes what all blocks are given, once per forward pass; on each device anew, where a network is split.
@@ -119,7 +119,7 @@ impl Guide {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<(Tensor, Tensor)>> {
+    pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<Angles>> {
         let rotary = self.decoder.as_ref().and_then(|decoder| decoder.rotary.as_ref());
         rotary.map(|rotary| rotary.forward(positions, dtype)).transpose()
     }

@@ -11,7 +11,7 @@ use super::keys::Keys;
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
 use super::rms;
-use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
+use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
 use super::{Options, Sizes};
 use crate::error;
@@ -330,9 +330,7 @@ impl Layer {
             causal: true,
             ..Call::new(c.options.attention, c.head, c.attention_dropout)
         };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;
-        Ok((self.o_proj.forward(&y)?, weights))
+        call.project([q, k, v], &self.o_proj)
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
@@ -342,7 +340,9 @@ impl Layer {
                 self.config.activation.apply(&gate)?
             };
             let up = self.up_proj.forward(hidden)?;
-            ops::mul(&gate, &up)?
+            let product = ops::mul(&gate, &up)?;
+            drop((gate, up));
+            product
         };
         self.down_proj.forward(&product)
     }
@@ -350,11 +350,13 @@ impl Layer {
 
 /// Queries and keys turned by their positions' angles.
 fn turned(q: Tensor, k: Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
-    let Some((cos, sin)) = &context.rotary else {
+    let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
-    Ok((rotary::turned(&q, &cos, &sin)?, rotary::turned(&k, &cos, &sin)?))
+    let both = (rotary::turned(&q, &cos, &sin)?, rotary::turned(&k, &cos, &sin)?);
+    drop((q, k));
+    Ok(both)
 }
 
 impl blocks::Block for Layer {
@@ -371,6 +373,8 @@ impl blocks::Block for Layer {
         let residual = hidden.clone();
         hidden = self.post_attention_layernorm.forward(&hidden)?;
         hidden = self.mlp(&hidden)?;
-        ops::add(&residual, &hidden)
+        let sum = ops::add(&residual, &hidden)?;
+        drop((hidden, residual));
+        Ok(sum)
     }
 }

@@ -92,20 +92,22 @@ impl Request<'_> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
         let words = |n: usize| Array::empty(device, &[n], DType::I64);
-        let _first = words(batch)?;
-        let _differences = {
+        let first = words(batch)?;
+        let differences = {
             let _joined = words(batch * (time + 1))?;
             words(batch * time)?
         };
-        let _sums = {
+        let sums = {
             let _unequal = Array::empty(device, &[batch * time], DType::Bool)?;
             let sums = words(batch * time)?;
             let _converted = words(batch * time)?;
             scan(&sums, [batch, time])?;
             sums
         };
-        let _none = Array::empty(device, &[batch], DType::Bool)?;
-        Array::empty(device, &[], DType::Bool)?;
+        let none = Array::empty(device, &[batch], DType::Bool)?;
+        let all = Array::empty(device, &[], DType::Bool)?;
+        // In the order of the library's variables.
+        drop((none, all, first, differences, sums));
         Ok(())
     }
 
@@ -128,8 +130,9 @@ impl Request<'_> {
                     };
                     square()?
                 };
-                let _condition = square()?;
+                let condition = square()?;
                 let both = square()?;
+                drop(condition);
                 drop(recent);
                 both
             }
@@ -180,12 +183,13 @@ fn as_bool(mask: &Tensor) -> Result<Array> {
 /// `fast_all`: a sum in i64, for which the mask is converted, compared with the number of elements.
 fn look_for_padding(mask: &Tensor) -> Result<()> {
     let device = mask.device();
-    let _sum = {
+    let sum = {
         let sum = Array::empty(device, &[], DType::I64)?;
         let _converted = Array::empty(device, mask.dims(), DType::I64)?;
         sum
     };
-    Array::empty(device, &[], DType::Bool)?;
+    let equal = Array::empty(device, &[], DType::Bool)?;
+    drop((sum, equal));
     Ok(())
 }
 

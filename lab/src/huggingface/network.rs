@@ -80,15 +80,9 @@ pub(super) struct Begun {
     pub(super) variables: Variables,
 }
 
-/// Tensors that are let go from the last to the first.
+/// Tensors that are let go from the first to the last.
 #[derive(Default)]
-pub(super) struct Variables(pub(super) Vec<Tensor>);
-
-impl Drop for Variables {
-    fn drop(&mut self) {
-        while self.0.pop().is_some() {}
-    }
-}
+pub(super) struct Variables(#[expect(dead_code, reason = "it holds them, no more")] pub(super) Vec<Tensor>);
 
 /// What comes after the blocks.
 pub(super) trait Back: Send + Sync + 'static {
@@ -218,14 +212,15 @@ impl Body for Chain {
     fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
         let _scope = context::scope(self.scope);
         let begun = self.front.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.guide))?;
-        let Begun { mut hidden, context, variables } = begun;
+        let Begun { mut hidden, mut context, variables } = begun;
         for block in &self.blocks {
             hidden = blocks::through(block, hidden, &context, self.guide.options.checkpoint)?;
         }
         hidden = self.back.norm(hidden)?;
         let caches = context.cache.iter().cloned().collect();
-        drop(context);
+        drop(context._positions.take());
         drop(variables);
+        drop(context);
         Ok(Hidden { last: hidden, caches, encoder: None, variables: Variables::default() })
     }
 

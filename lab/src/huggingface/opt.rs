@@ -176,7 +176,7 @@ impl Front for Embeddings {
             embeds = project_in.forward(&embeds)?;
         }
         let hidden = ops::add(&embeds, &position_embeds)?;
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds, mask, positions, position_embeds]) })
+        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, mask, position_embeds]) })
     }
 }
 
@@ -237,7 +237,7 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         let q = {
             let q = self.q_proj.forward(hidden)?;
@@ -257,9 +257,7 @@ impl Layer {
             scale: 1.0,
             ..Call::new(c.options.attention, head, c.attention_dropout)
         };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, width])?;
-        Ok((self.out_proj.forward(&y)?, weights))
+        call.project([q, k, v], &self.out_proj)
     }
 }
 

@@ -12,7 +12,7 @@ use super::layers::{self, Activation};
 use super::llama::Embeddings;
 use super::network::{DecoderHead, Parts};
 use super::rms;
-use super::rotary::{self, Rope, RopeKeys, RotaryEmbedding};
+use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
 use super::{Options, Sizes};
 use crate::error;
@@ -171,7 +171,6 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, _] = attention::sizes(hidden)?;
         let qkv = self.qkv_proj.forward(hidden)?;
         // All three are cut out before any is seen as heads: backward goes the other way.
         let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.head, heads * c.head);
@@ -186,9 +185,7 @@ impl Layer {
             causal: true,
             ..Call::new(c.options.attention, c.head, c.attention_dropout)
         };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, c.heads * c.head])?;
-        Ok((self.o_proj.forward(&y)?, weights))
+        call.project([q, k, v], &self.o_proj)
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
@@ -206,7 +203,7 @@ impl Layer {
 
 /// Queries and keys, of which the first elements are turned by their positions' angles.
 fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
-    let Some((cos, sin)) = &context.rotary else {
+    let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
@@ -244,6 +241,8 @@ impl blocks::Block for Layer {
         hidden = self.post_attention_layernorm.forward(&hidden)?;
         hidden = self.mlp(&hidden)?;
         let dropped = dropout(&hidden)?;
-        ops::add(&residual, &dropped)
+        let sum = ops::add(&residual, &dropped)?;
+        drop((dropped, hidden, residual));
+        Ok(sum)
     }
 }

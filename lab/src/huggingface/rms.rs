@@ -48,7 +48,9 @@ impl Norm {
             ops::mul(&hidden, &root)?
         };
         let narrow = ops::cast(&hidden, x.dtype())?;
-        ops::mul(self.weight.tensor(), &narrow)
+        let y = ops::mul(self.weight.tensor(), &narrow)?;
+        drop((narrow, hidden, variance));
+        Ok(y)
     }
 
     fn times_wide_root(&self, x: &Tensor) -> Result<Tensor> {

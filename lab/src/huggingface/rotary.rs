@@ -86,6 +86,13 @@ impl Rope {
     }
 }
 
+/// Sines and cosines of positions' angles. Python lets go of a pair from its end.
+#[derive(Clone)]
+pub(super) struct Angles {
+    pub(super) sin: Tensor,
+    pub(super) cos: Tensor,
+}
+
 /// The module: two equal buffers of frequencies, one for each pair of turned elements, in f32.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
@@ -119,11 +126,11 @@ impl RotaryEmbedding {
         Ok(Self { scope, rope, turned, frequencies, original, long: Mutex::default() })
     }
 
-    /// Cosines and sines for positions `[1, time]`, `[1, time, turned]` each in `dtype`.
+    /// Those of positions `[1, time]`, `[1, time, turned]` each in `dtype`.
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<(Tensor, Tensor)> {
+    pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<Angles> {
         let _scope = context::scope(self.scope);
         match &self.rope.scaling {
             Scaling::Dynamic => look_for_growth(positions.device())?,
@@ -141,7 +148,10 @@ impl RotaryEmbedding {
             ops::mul_scalar(&raw, self.rope.scaling.attention())
         };
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
-        Ok((ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?))
+        let (narrow_cos, narrow_sin) = (ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?);
+        // In the order of the library's variables.
+        drop((angles, both, cos, sin));
+        Ok(Angles { sin: narrow_sin, cos: narrow_cos })
     }
 
     /// `longrope_frequency_update`: the frequencies of this sequence, chosen on the device and copied over those there are.
@@ -194,7 +204,7 @@ impl RotaryEmbedding {
     }
 }
 
-/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the power and its reciprocal.
+/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the reciprocal of the power, and the power.
 ///
 /// # Errors
 /// Those of the device.
@@ -209,7 +219,7 @@ fn temporaries(device: &Device, turned: usize) -> Result<[Array; 2]> {
         drop(share);
         power
     };
-    Ok([power, floats()?])
+    Ok([floats()?, power])
 }
 
 /// A number to the power of a tensor of `len` elements: the result, and meanwhile the number as a scalar on the device.
@@ -244,7 +254,9 @@ pub(super) fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let direct = ops::mul(x, cos)?;
     let mut crossed = rotate_half(x)?;
     crossed = ops::mul(&crossed, sin)?;
-    ops::add(&direct, &crossed)
+    let y = ops::add(&direct, &crossed)?;
+    drop((direct, crossed));
+    Ok(y)
 }
 
 /// The second half of the last dimension negated, then the first.

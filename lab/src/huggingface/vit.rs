@@ -208,14 +208,12 @@ impl Layer {
 
     fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
         let c = &self.config;
-        let [batch, time, width] = attention::sizes(hidden)?;
+        let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_proj)?, heads(&self.k_proj)?, heads(&self.v_proj)?);
         let call = Call::new(c.options.attention, head, c.attention_dropout);
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, width])?;
-        Ok((self.o_proj.forward(&y)?, weights))
+        call.project([q, k, v], &self.o_proj)
     }
 
     fn mlp(&self, input: &Tensor) -> Result<Tensor> {

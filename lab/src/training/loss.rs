@@ -34,7 +34,10 @@ fn next_token(logits: &Tensor, labels: &Tensor, classes: usize) -> Result<Tensor
     let padded = padded(labels)?;
     let time = padded.dims()[1];
     let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
-    flat_cross_entropy(&logits, &shifted, classes)
+    let loss = flat_cross_entropy(&logits, &shifted, classes)?;
+    // In the order of the library's variables.
+    drop((logits, padded, shifted));
+    Ok(loss)
 }
 
 /// Labels `[batch, time]` with one more position that does not count.

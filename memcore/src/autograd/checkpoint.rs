@@ -55,11 +55,10 @@ pub fn checkpoint_all(
 
 /// One checkpointed call.
 struct Frame {
+    body: Box<Body>,
     /// The inputs are what the graph keeps for backward here, and count as that.
     _kept: Vec<SavedValue>,
     inputs: Vec<Tensor>,
-    /// What else it is given goes after the inputs.
-    body: Box<Body>,
     random_offset: u64,
     /// The type that autocast computed products in.
     autocast: Option<DType>,

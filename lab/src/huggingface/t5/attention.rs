@@ -2,7 +2,7 @@
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Init, Linear, Module};
-use memcore::{Array, Result, Tensor, context, ops};
+use memcore::{Array, Result, Tensor, context};
 
 use super::super::attention::{self, Call, Softmax, Weights};
 use super::super::cache::DynamicCache;
@@ -90,7 +90,6 @@ impl Attention {
         keys: Keys<'_>,
     ) -> Result<Attended> {
         let _scope = context::scope(self.scope);
-        let [batch, time, _] = attention::sizes(hidden)?;
         let q = attention::heads(&self.q.forward(hidden)?, self.heads)?;
         let from = keys.of.unwrap_or(hidden);
         let k = attention::heads(&self.k.forward(from)?, self.heads)?;
@@ -111,13 +110,7 @@ impl Attention {
             softmax: Softmax::OwnType,
             ..Call::new(self.kind, self.head, self.dropout)
         };
-        let (mut y, weights) = call.attend(&q, &k, &v)?;
-        y = ops::reshape(&y, &[batch, time, self.heads * self.head])?;
-        let output = self.o.forward(&y)?;
-        drop(y);
-        drop(q);
-        drop(k);
-        drop(v);
+        let (output, weights) = call.project([q, k, v], &self.o)?;
         Ok(Attended { output, bias, weights })
     }
 

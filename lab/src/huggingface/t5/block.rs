@@ -46,12 +46,20 @@ pub(super) fn through(
     if !checkpointed {
         return block.forward(&hidden, &biases, given);
     }
-    let (block, given) = (block.clone(), given.clone());
+    // What a block is given by its place is kept in that order.
+    let Given { mask, encoded, caches } = given.clone();
+    let others = [mask, biases.own, encoded, biases.cross];
+    let there = others.each_ref().map(Option::is_some);
+    let inputs: Vec<Tensor> = std::iter::once(hidden).chain(others.into_iter().flatten()).collect();
+    let block = block.clone();
     let body = move |inputs: &[Tensor]| {
-        let (hidden, biases) = block.forward(&inputs[0], &biases, &given)?;
+        let mut others = inputs[1..].iter().cloned();
+        let [mask, own, encoded, cross] = there.map(|there| if there { others.next() } else { None });
+        let given = Given { mask, encoded, caches: caches.clone() };
+        let (hidden, biases) = block.forward(&inputs[0], &Biases { own, cross }, &given)?;
         Ok([Some(hidden), biases.own, biases.cross].into_iter().flatten().collect())
     };
-    let mut results = checkpoint_all(&[hidden], body)?.into_iter();
+    let mut results = checkpoint_all(&inputs, body)?.into_iter();
     let hidden = results.next().ok_or_else(|| memcore::Error::invalid("t5", "a block gave nothing"))?;
     Ok((hidden, Biases { own: results.next(), cross: results.next() }))
 }

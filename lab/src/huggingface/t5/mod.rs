@@ -188,7 +188,7 @@ impl Body for Model {
         let (last, caches) = self.decoder.forward(&ids, mask, Some(&encoded))?;
         let scaled = self.scale.map(|scale| ops::mul_scalar(&last, scale)).transpose()?;
         let output = scaled.clone().unwrap_or_else(|| last.clone());
-        let variables = Variables(scaled.into_iter().chain([last, ids]).collect());
+        let variables = Variables([ids, last].into_iter().chain(scaled).collect());
         Ok(Hidden { last: output, caches, encoder: Some(encoded), variables })
     }
 
