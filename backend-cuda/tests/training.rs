@@ -53,6 +53,7 @@ fn trial(name: String, run: impl Fn() -> Result<(), String> + Send + 'static) ->
 /// Networks whose smallest form is still too much for the emulator.
 fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "densenet121"].contains(&name)
+        || name.starts_with("convnext-")
 }
 
 /// A device with PyTorch's temporaries and workspaces.

@@ -49,6 +49,7 @@ fn blocks_of_our_own_networks_are_computed_again() {
         &["--model", "resnet18", "--image", "64"],
         &["--model", "vgg16"],
         &["--model", "mobilenet_v2", "--image", "64"],
+        &["--model", "convnext-tiny", "--image", "64"],
     ] {
         let of = |checkpoint: &'static str| {
             let run = predict(&[model, &["--checkpoint", checkpoint]].concat());
@@ -65,6 +66,7 @@ fn blocks_of_our_own_networks_are_computed_again() {
         ("two-layer", "sqrt", "model two-layer has no blocks"),
         ("gpt", "0,2", "gpt has no block 2; its blocks are 0 to 1"),
         ("resnet50", "16", "resnet50 has no block 16"),
+        ("convnext-tiny", "17,18", "convnext-tiny has no block 18"),
         ("densenet121", "sqrt", "none and blocks"),
         ("gpt", "every", "numbers of blocks"),
     ] {

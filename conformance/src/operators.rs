@@ -174,6 +174,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("add", SAME, |x| ops::add(&x[0], &x[1])),
     case("add.broadcast", BROADCAST, |x| ops::add(&x[0], &x[1])),
     case("add_", SAME, |x| ops::add_(&ops::mul_scalar(&x[0], 2.0)?, &x[1])),
+    case("mul_add_", SAME, |x| ops::mul_add_(&x[0], &ops::mul_scalar(&x[0], 2.0)?, &x[1])),
     case("add.itself", X, |x| ops::add(&x[0], &x[0])),
     case("sub.broadcast", BROADCAST, |x| ops::sub(&x[0], &x[1])),
     case("sub.scalar", SCALAR, |x| ops::sub(&x[0], &x[1])),

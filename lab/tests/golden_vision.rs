@@ -1,4 +1,4 @@
-//! ResNets, VGG, MobileNetV2 and DenseNet beside what torchvision's take in the real PyTorch, row by row and column by column.
+//! ResNets, VGG, MobileNetV2, DenseNet and ConvNeXt beside what torchvision's take in the real PyTorch, row by row and column by column.
 //!
 //! `golden/vision.json` holds the runs: full-size ones recorded with torchvision 0.26, a small script with ten classes, and runs of unusual sizes and
 //! settings (`checkpoint`: each block, or DenseNet's `memory_efficient`).
@@ -28,7 +28,7 @@ fn number(run: &Value, key: &str) -> Option<usize> {
 
 fn device(run: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
-    let mut profile = Profile::torch_2_11(90);
+    let mut profile = Profile::torch_2_11(number(run, "sm").unwrap_or(90) as u32);
     if let Some(bytes) = number(run, "cudnn_workspace") {
         profile.convolution = Convolution::Cudnn { workspace_bytes: bytes as u64 };
     }
@@ -167,6 +167,59 @@ fn densenet121_with_dropout_in_float16() {
 #[test]
 fn densenet121_that_saves_memory_with_cudnn() {
     compare("densenet121_memory_efficient_cudnn", WITH_LOSS);
+}
+
+#[test]
+fn convnext_tiny_with_batch_4() {
+    compare("convnext_tiny_b4_fp32_adam", WITH_LOSS);
+}
+
+/// The first stage's rows are so many that normalisation sums in two steps, and blocks add the 16-bit results of convolutions.
+#[test]
+fn convnext_tiny_with_batch_32_under_autocast() {
+    compare("convnext_tiny_b32_autocast_sgdm", WITH_LOSS);
+}
+
+#[test]
+fn convnext_tiny_of_odd_sides() {
+    compare("convnext_tiny_odd_side", WITH_LOSS);
+}
+
+/// Pictures of one example that end as one position lie in both orders at once.
+#[test]
+fn convnext_tiny_of_one_example_in_bfloat16() {
+    compare("convnext_tiny_one_example_bf16", WITH_LOSS);
+}
+
+#[test]
+fn convnext_tiny_down_to_one_position() {
+    compare("convnext_tiny_one_position", WITH_LOSS);
+}
+
+#[test]
+fn convnext_tiny_whose_blocks_are_computed_again() {
+    compare("convnext_tiny_checkpointed_autocast", WITH_LOSS);
+}
+
+/// 67,416 rows in the first stage, no multiple of what a partial sum is of; another card; no block is ever left out.
+#[test]
+fn convnext_tiny_narrow_with_many_rows() {
+    compare("convnext_tiny_many_rows_sm80", WITH_LOSS);
+}
+
+#[test]
+fn convnext_small_narrow() {
+    compare("convnext_small_narrow", WITH_LOSS);
+}
+
+#[test]
+fn convnext_base_with_batch_2() {
+    compare("convnext_base_b2", WITH_LOSS);
+}
+
+#[test]
+fn convnext_large_under_autocast() {
+    compare("convnext_large_b2", WITH_LOSS);
 }
 
 #[test]

@@ -211,6 +211,20 @@ impl Layout {
         (self, offset)
     }
 
+    /// Whether the strides of `[n, c, h, w]` suggest that channels lie innermost (PyTorch's `suggest_memory_format`): gaps are allowed, and where sizes
+    /// of 1 leave it open they do not.
+    pub fn is_channels_last(&self) -> bool {
+        let (&[n, c, h, w], &[outer, channel, row, column]) = (self.dims(), self.strides()) else { return false };
+        let mut least = 0;
+        for (size, stride) in [(c, channel), (w, column), (h, row)] {
+            if size == 0 || stride < least {
+                return false;
+            }
+            least = stride * size;
+        }
+        channel != 0 && n != 0 && outer >= least && least != channel
+    }
+
     /// The layout of an elementwise result of `dims`, from its operands broadcast to them: without gaps, the dimensions in the order that the
     /// operands' strides suggest, the first operand's word first (PyTorch's `TensorIterator`).
     ///
@@ -218,7 +232,8 @@ impl Layout {
     /// As [`Layout::contiguous`].
     pub fn elementwise(dims: &[usize], operands: &[&Layout]) -> Result<Self> {
         let out = Self::contiguous(dims)?;
-        if operands.iter().all(|operand| operand.is_contiguous()) {
+        // Operands of one shape that lie in order say so for dimensions of size 1 as well; a broadcast one, which has strides of 0, does not.
+        if operands.iter().all(|operand| operand.is_contiguous() && !operand.strides().contains(&0)) {
             return Ok(out);
         }
         // Dimensions from the innermost out, sorted by insertion; the order may be ambiguous, so no other sort gives the same.
@@ -335,6 +350,27 @@ mod tests {
         assert!(l.is_broadcast() && !l.is_dense());
         assert!(Layout::contiguous(&[3]).unwrap().broadcast_to(&[4]).is_err());
         assert_eq!(broadcast_dims(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
+    }
+
+    #[test]
+    fn channels_lie_innermost_where_strides_say_so() {
+        let last = |dims: [usize; 4]| {
+            let [n, c, h, w] = dims;
+            Layout::contiguous(&[n, h, w, c]).unwrap().permuted(&[0, 3, 1, 2]).unwrap()
+        };
+        for dims in [[2, 3, 4, 5], [1, 3, 1, 1], [2, 3, 1, 1], [1, 3, 4, 1]] {
+            assert!(last(dims).is_channels_last(), "{dims:?}");
+            assert!(!Layout::contiguous(&dims).unwrap().is_channels_last(), "{dims:?}");
+        }
+        for dims in [[2, 1, 1, 1], [0, 3, 4, 5], [2, 3, 0, 5]] {
+            assert!(!last(dims).is_channels_last(), "{dims:?}");
+        }
+        assert!(!Layout::contiguous(&[3, 4, 5]).unwrap().is_channels_last());
+        // An operand of another rank keeps the first ones from deciding: dimensions of size 1 lie as the picture's do.
+        let (picture, scale) = (last([1, 3, 1, 1]), Layout::contiguous(&[3, 1, 1]).unwrap());
+        let scale = scale.broadcast_to(picture.dims()).unwrap();
+        assert!(Layout::elementwise(&[1, 3, 1, 1], &[&scale, &picture]).unwrap().is_channels_last());
+        assert!(!Layout::elementwise(&[1, 3, 1, 1], &[&picture, &picture]).unwrap().is_channels_last());
     }
 
     #[test]

@@ -168,3 +168,15 @@ fn operators_in_place_take_no_memory_and_refuse_what_backward_needs() {
     loss_of(&ops::relu_(&y).unwrap()).backward(false).unwrap();
     assert_eq!(x.grad().unwrap().dims(), [64]);
 }
+
+#[test]
+fn a_product_takes_a_sum_of_another_type_into_its_own_memory() {
+    let d = device();
+    let (x, y) = (parameter(&d, &[64, 8]), parameter(&d, &[8]));
+    let half = ops::cast(&x, DType::BF16).unwrap();
+    let before = allocated(&d);
+    let z = ops::mul_add_(&x, &y, &half).unwrap();
+    assert_eq!((z.dtype(), allocated(&d) - before), (DType::F32, 64 * 8 * 4));
+    loss_of(&z).backward(false).unwrap();
+    assert_eq!((x.grad().unwrap().dims(), y.grad().unwrap().dims()), (&[64, 8][..], &[8][..]));
+}

@@ -22,7 +22,8 @@ pub(crate) struct ModelArgs {
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N", value_parser = values::layer_count())]
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt, seq2seq-attention: embedding; resnet, vgg16, mobilenet_v2, densenet121: channels of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt, seq2seq-attention: embedding; resnet, vgg16, mobilenet_v2, densenet121, convnext: channels of the
+    /// first stage).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub width: Option<usize>,
     /// Attention heads.
@@ -37,21 +38,21 @@ pub(crate) struct ModelArgs {
     /// Features per example (mlp).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub features: Option<usize>,
-    /// Side of the pictures in pixels (resnet, vgg16, mobilenet_v2, densenet121) [default: 224].
+    /// Side of the pictures in pixels (resnet, vgg16, mobilenet_v2, densenet121, convnext) [default: 224].
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub image: Option<usize>,
-    /// Classes (mlp, resnet, vgg16, mobilenet_v2, densenet121).
+    /// Classes (mlp, resnet, vgg16, mobilenet_v2, densenet121, convnext).
     #[arg(long, value_name = "N", value_parser = values::size())]
     pub classes: Option<usize>,
-    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121).
+    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or the last block for an example (convnext; it rises up to there).
     #[arg(long, value_name = "P", value_parser = values::fraction)]
     pub dropout: Option<f64>,
     /// Attention written out, or as the fused kernel (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_enum)]
     pub attention: Option<AttentionName>,
     /// Compute again in backward instead of keeping: none, blocks (each for itself), sqrt (in segments of about √n blocks), or numbers of blocks
-    /// from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2: a residual block; vgg16: one of the
-    /// five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block [default: none].
+    /// from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block
+    /// (convnext: segments lie within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block [default: none].
     #[arg(long, value_name = "WHAT", value_parser = values::recompute)]
     pub checkpoint: Option<Recompute>,
     /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].

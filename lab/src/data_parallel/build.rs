@@ -53,6 +53,7 @@ fn replicated(
 ) -> Result<Built> {
     let run = &settings.run;
     let mut model = Model::build(architecture, device, run.precision.dtype(), run.seed)?;
+    model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
     let optimizer: Box<dyn Optimizer> = if settings.master_weights {
         let copies: memcore::Result<Vec<Parameter>> =
             model.parameters.iter().map(|parameter| master(parameter.path(), parameter.array())).collect();

@@ -1,5 +1,6 @@
 //! What one can train: small files that read whole, one per network, and one list of all.
 
+mod convnext;
 mod densenet;
 mod gpt;
 mod keeping;
@@ -74,7 +75,7 @@ pub struct Task {
     pub loss: Loss,
 }
 
-/// A network on a device, with its parameters in the order of their creation.
+/// A network on a device, with its parameters.
 pub struct Model {
     /// Masks and the like, neither trained nor saved. They are the module's own, and go with it.
     pub constants: Vec<Array>,
@@ -82,7 +83,7 @@ pub struct Model {
     pub buffers: Vec<(String, Array)>,
     /// The network.
     pub module: Box<dyn Module>,
-    /// Its parameters.
+    /// Its parameters, in the order of their creation until a trainer has put them into the optimizer's.
     pub parameters: Vec<Parameter>,
     /// Switches between training and evaluation.
     pub training: Training,
@@ -99,8 +100,8 @@ pub struct Model {
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg, mobilenet_v2, densenet121: channels
-    /// of the first stage).
+    /// Width (mlp: neurons per hidden layer; gpt: embedding; seq2seq-attention: embedding and state; resnet, vgg, mobilenet_v2, densenet121, convnext:
+    /// channels of the first stage).
     pub width: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
@@ -110,11 +111,11 @@ pub struct ModelOptions {
     pub vocabulary: Option<usize>,
     /// Features per example (mlp).
     pub features: Option<usize>,
-    /// Side of the pictures (resnet, vgg, mobilenet_v2, densenet121).
+    /// Side of the pictures (resnet, vgg, mobilenet_v2, densenet121, convnext).
     pub image: Option<usize>,
     /// Classes.
     pub classes: Option<usize>,
-    /// Probability of dropping.
+    /// Probability of dropping (convnext: the last block for an example).
     pub dropout: Option<f64>,
     /// The fused attention kernel instead of the written-out form.
     pub fused_attention: bool,
@@ -215,6 +216,10 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("vgg16", vgg::vgg16),
     ("mobilenet_v2", mobilenet::mobilenet_v2),
     ("densenet121", densenet::densenet121),
+    ("convnext-tiny", convnext::convnext_tiny),
+    ("convnext-small", convnext::convnext_small),
+    ("convnext-base", convnext::convnext_base),
+    ("convnext-large", convnext::convnext_large),
     ("seq2seq-attention", seq2seq::seq2seq_attention),
 ];
 
@@ -302,6 +307,9 @@ impl ModelOptions {
             }
             "mobilenet_v2" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
             "densenet121" => ModelOptions { width: Some(2), image: Some(32), classes: Some(5), ..default },
+            "convnext-tiny" | "convnext-small" | "convnext-base" | "convnext-large" => {
+                ModelOptions { width: Some(4), image: Some(32), classes: Some(5), ..default }
+            }
             "seq2seq-attention" => ModelOptions { width: Some(16), sequence: Some(4), vocabulary: Some(6), ..default },
             "vgg16" => ModelOptions { width: Some(1), classes: Some(5), ..default },
             _ => default,

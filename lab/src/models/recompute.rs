@@ -76,6 +76,17 @@ impl Recompute {
         }
     }
 
+    /// What is computed again of `n` blocks from the one numbered `first` on, numbered from 0 themselves: where they are a chain of their own.
+    pub(super) fn part(&self, first: usize, n: usize) -> Self {
+        match self {
+            Self::These(these) => {
+                let inside = these.iter().filter(|block| (first..first + n).contains(block));
+                Self::These(inside.map(|block| block - first).collect())
+            }
+            whole => whole.clone(),
+        }
+    }
+
     /// `n` blocks, cut into what is computed again at once and what is kept.
     fn segments(&self, n: usize) -> Vec<Segment> {
         let each = |again: &dyn Fn(usize) -> bool| (0..n).map(|i| Segment { blocks: 1, again: again(i) }).collect();
@@ -254,6 +265,8 @@ mod tests {
         assert_eq!(lengths("sqrt", 1), [(1, true)]);
         assert_eq!(lengths("blocks", 2), [(1, true); 2]);
         assert_eq!(lengths("1", 3), [(1, false), (1, true), (1, false)]);
+        let part = Recompute::parse("1,3,4,7").unwrap().part(3, 4);
+        assert_eq!((part, Recompute::Sqrt.part(3, 4)), (Recompute::These(vec![0, 1]), Recompute::Sqrt));
         for n in 0..200 {
             assert_eq!(lengths("sqrt", n).iter().map(|(blocks, _)| blocks).sum::<usize>(), n);
         }

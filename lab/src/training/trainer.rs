@@ -95,6 +95,7 @@ impl Trainer {
             model = model.cast(architecture, device, dtype, settings.seed)?;
             rows.take("cast");
         }
+        model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
         let update = Update::new(settings, steps.then(|| model.parameters.clone()))?;
         let (settings, held) = (settings.clone(), Held::default());

@@ -18,6 +18,7 @@ pub(crate) struct Case {
 /// Whether the reference's plain loops take too long for it.
 pub(crate) fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "densenet121"].contains(&name)
+        || name.starts_with("convnext-")
 }
 
 /// The settings that a network comes with, on two examples.

@@ -49,7 +49,7 @@ fn compare(name: &str, options: ModelOptions, precision: Precision) {
 fn gradients_of_checkpointed_networks_are_the_same_to_the_bit() {
     let mlp = ModelOptions { layers: Some(5), width: Some(24), ..ModelOptions::default() };
     compare("mlp", mlp, Precision::Fp32);
-    for name in ["resnet18", "resnet50", "mobilenet_v2", "densenet121"] {
+    for name in ["resnet18", "resnet50", "mobilenet_v2", "densenet121", "convnext-tiny"] {
         compare(name, ModelOptions::small(name), Precision::Fp32);
     }
     compare("vgg16", ModelOptions { dropout: Some(0.5), ..ModelOptions::small("vgg16") }, Precision::Fp32);

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::shape::Dims;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
-use crate::backend::kernel::{BinaryOp, UnaryOp};
+use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -160,6 +160,11 @@ impl Function for SumBackward {
 /// # Errors
 /// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    multiplied(a, b, || promoted(BinaryOp::Mul, a.array(), b.array()))
+}
+
+/// The node of a product that `compute` makes.
+fn multiplied(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<Array>) -> Result<Tensor> {
     let _op = context::op("mul");
     let describe = |saved: &mut Recorder| {
         if a.requires_grad() {
@@ -170,7 +175,29 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         }
         Ok::<Box<dyn Function>, Error>(Box::new(MulBackward { operands: like(a, b) }))
     };
-    record_inputs(&[a, b], describe, || promoted(BinaryOp::Mul, a.array(), b.array()))
+    record_inputs(&[a, b], describe, compute)
+}
+
+/// `a · b + c` as PyTorch makes it of `y = a * b; y += c`: in the memory of the product, with the nodes of both. `c` may have another type: in PyTorch the
+/// addition converts as it reads, here `c` is converted into the result before the product is added to it.
+///
+/// # Errors
+/// As [`add`].
+pub fn mul_add_(a: &Tensor, b: &Tensor, c: &Tensor) -> Result<Tensor> {
+    let dims = broadcast_dims(a.dims(), b.dims())?;
+    if c.dtype() == a.dtype() || a.dtype() != b.dtype() || c.dims() != &dims[..] {
+        return add_(&mul(a, b)?, c);
+    }
+    let y = multiplied(a, b, || {
+        let (a, b) = (a.array().broadcast_to(&dims)?, b.array().broadcast_to(&dims)?);
+        let out = Array::empty_for(a.device(), &dims, &[a.layout(), b.layout()], a.dtype())?;
+        out.copy_(c.array())?;
+        out.ternary_(TernaryOp::Addcmul { value: 1.0 }, &a, &b)?;
+        Ok(out)
+    })?;
+    let _op = context::op("add_");
+    let sum = y.array().clone();
+    record(sum, &[&y, c], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(&y, c) })))
 }
 
 struct MulBackward {

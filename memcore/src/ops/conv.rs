@@ -93,7 +93,7 @@ fn convolve(
     call.workspace = buffer.operand();
     x.device().launch(call)?;
     context::within(operator, || drop(buffer));
-    context::within("_convolution", || drop(parts));
+    context::within("_convolution", || drop((parts, filter, input)));
     Ok(y)
 }
 
@@ -112,13 +112,16 @@ impl Function for ConvolutionBackward {
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
         let library = library_of(&x, weight.dims(), self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
+        let incoming = grad.clone();
+        // The kernel of single channels brings the gradient into order before the input, the product with columns behind it.
+        let single = self.geometry.groups > 1 && self.geometry.groups == x.dims()[1];
+        let early = if single { None } else { Some(x.contiguous()?) };
         // With cuDNN each gradient makes its own copy of what does not lie in order.
         let grad = if cudnn { grad } else { grad.contiguous()? };
-        let mut out: Grads = smallvec![None, None, None];
         let mut pass = Pass {
             geometry: self.geometry,
             library,
-            x: x.contiguous()?,
+            x: early.map_or_else(|| x.contiguous(), Ok)?,
             weight: weight.contiguous()?,
             grad,
             kept: None,
@@ -131,30 +134,10 @@ impl Function for ConvolutionBackward {
             saved.done();
             return Ok(out);
         }
-        let parts = if native { pass.parts_of_groups(needs)? } else { [const { Vec::new() }; 3] };
-        let weight_first = native && pass.algorithm() == NativeAlgorithm::Depthwise;
-        if needs.input(1) && weight_first {
-            out[1] = Some(pass.weight_grad()?);
-        }
-        if needs.input(0) {
-            out[0] = Some(pass.input_grad()?);
-        }
-        // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last, and where the groups' are joined.
-        let grouped = native && matches!(pass.algorithm(), NativeAlgorithm::Grouped { .. });
-        let bias_last = grouped || cudnn;
-        if needs.input(2) && !bias_last {
-            out[2] = Some(pass.bias_grad()?);
-        }
-        if needs.input(1) && !weight_first {
-            out[1] = Some(pass.weight_grad()?);
-        }
-        if needs.input(2) && bias_last {
-            out[2] = Some(pass.bias_grad()?);
-        }
-        drop(parts);
+        let out = pass.gradients(&x, &incoming, needs)?;
         let Pass { x: input, weight: filter, grad: ordered, kept, .. } = pass;
-        drop((input, filter, ordered));
-        context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop(kept));
+        context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop((kept, ordered)));
+        drop((filter, input));
         // What a recomputation gave goes before the incoming gradient does.
         drop((x, weight));
         saved.done();
@@ -173,6 +156,40 @@ struct Pass {
 }
 
 impl Pass {
+    /// The gradients in PyTorch's order. `x` and `incoming` are the input and the gradient as they lie, of which the pass may have copies.
+    fn gradients(&mut self, x: &Array, incoming: &Array, needs: Needs<'_>) -> Result<Grads> {
+        let native = self.library == Convolution::Native;
+        let parts = if native { self.parts_of_groups(needs)? } else { [const { Vec::new() }; 3] };
+        let weight_first = native && self.algorithm() == NativeAlgorithm::Depthwise;
+        let mut out: Grads = smallvec![None, None, None];
+        if needs.input(1) && weight_first {
+            out[1] = Some(self.weight_grad()?);
+            // A copy of the input goes as soon as the weight's gradient is there.
+            self.x = x.clone();
+        }
+        if needs.input(0) {
+            out[0] = Some(self.input_grad()?);
+        }
+        if weight_first {
+            // The bias's gradient sums what came in, as it lies.
+            self.grad = incoming.clone();
+        }
+        // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last, and where the groups' are joined.
+        let grouped = native && matches!(self.algorithm(), NativeAlgorithm::Grouped { .. });
+        let bias_last = grouped || matches!(self.library, Convolution::Cudnn { .. });
+        if needs.input(2) && !bias_last {
+            out[2] = Some(self.bias_grad()?);
+        }
+        if needs.input(1) && !weight_first {
+            out[1] = Some(self.weight_grad()?);
+        }
+        if needs.input(2) && bias_last {
+            out[2] = Some(self.bias_grad()?);
+        }
+        drop(parts);
+        Ok(out)
+    }
+
     fn buffer(&mut self, call: &KernelCall) -> Result<Buffer> {
         let device = self.x.device();
         let maker = if self.result_maker().is_empty() { "" } else { "resize_" };

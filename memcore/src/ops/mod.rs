@@ -45,7 +45,7 @@ pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
 pub use batch_norm::{BatchNormOptions, RunningStats, batch_norm};
-pub use binary::{add, add_, div, maximum, minimum, mul, sub};
+pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};

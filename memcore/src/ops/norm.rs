@@ -7,8 +7,9 @@ use super::cast::cast;
 use super::{binary, elementwise, reduce};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, UnaryOp};
+use crate::backend::kernel::{LayerNorm, LayerNormGrad, ReduceOp, RmsNorm, RmsNormGrad, UnaryOp};
 use crate::context;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -61,6 +62,12 @@ pub fn layer_norm(
     y
 }
 
+/// From more rows than these on, PyTorch's layer norm sums the parameters' gradients in two steps.
+const MANY_ROWS: usize = 64 * 1024;
+
+/// Threads side by side, which is also how many rows a partial sum is of.
+const WARP: usize = 32;
+
 /// An input seen as rows.
 #[derive(Clone, Copy)]
 struct Rows {
@@ -78,6 +85,12 @@ impl Rows {
             return Err(Error::shape(op, detail));
         };
         Ok(Self { count: x.dims()[..lead].iter().product(), len: normalized.iter().product() })
+    }
+
+    /// Whether PyTorch's kernel gives the parameters' gradients as sums over parts of the rows: there are many short ones for the card.
+    fn has_partial_sums(&self, device: &Device) -> bool {
+        let card = device.profile().multiprocessors.filter(|_| device.profile().torch_temporaries);
+        card.is_some_and(|card| self.count > MANY_ROWS && self.len / WARP < card.count / 2)
     }
 
     /// `x` as `[rows, n]`.
@@ -126,6 +139,26 @@ impl NormGrads {
         Ok(Self { x: input, parameters })
     }
 
+    /// What PyTorch makes of the parameters' gradients that are wanted: one of each part of the rows, whose sum takes the place of what was there
+    /// before. Our kernel sums all rows at once, into that place.
+    fn by_partial_sums(&mut self, rows: Rows) -> Result<()> {
+        let part = |gradient: &Array| {
+            Array::empty(gradient.device(), &[rows.count.div_ceil(WARP), rows.len], gradient.dtype())
+        };
+        let of = |gradient: &Option<Array>| gradient.as_ref().map(part).transpose();
+        let parts = [of(&self.parameters[0])?, of(&self.parameters[1])?];
+        for (gradient, part) in self.parameters.iter_mut().zip(&parts) {
+            if let Some(part) = part {
+                let sum = context::within("sum", || part.reduce(ReduceOp::Sum, &[0], false))?;
+                *gradient = Some(sum);
+            }
+        }
+        let [weight, bias] = parts;
+        drop(bias);
+        drop(weight);
+        Ok(())
+    }
+
     fn none_wanted(&self) -> bool {
         self.x.is_none() && self.parameters.iter().all(Option::is_none)
     }
@@ -153,18 +186,21 @@ impl Function for LayerNormBackward {
         "NativeLayerNormBackward0"
     }
 
-    /// One kernel for all three gradients. (PyTorch makes partial sums in temporaries beyond 65 536 rows; not modelled.)
+    /// One kernel for all three gradients.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let (x, mean, rstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_layer_norm_backward");
         let x = x.contiguous()?;
-        let out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
+        let mut out = NormGrads::new(&x, &self.normalized, x.dtype(), self.slots, needs)?;
         if out.none_wanted() {
             return Ok(out.into_grads(self.slots));
         }
         let grad = grad.contiguous()?;
+        if self.rows.has_partial_sums(x.device()) {
+            out.by_partial_sums(self.rows)?;
+        }
         let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
         let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
         let (weight, dw, db) = (row(&weight)?, row(&out.parameters[0])?, row(&out.parameters[1])?);

@@ -51,7 +51,8 @@ pub fn avg_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
 
 /// The mean of equal parts, as many as `output` says (height, width): `[n, c, h, w]` gives `[n, c, output]`.
 ///
-/// To `[1, 1]` this is a mean over the picture, as in PyTorch, and saves nothing; otherwise the input is saved.
+/// To `[1, 1]` this is a mean over the picture, as in PyTorch, and saves nothing; otherwise the input is saved. The mean of a picture whose channels
+/// lie innermost is seen through a view whose gradient is a copy.
 ///
 /// # Errors
 /// [`Error::Shape`] where the parts are not of equal size (`h` and `w` must be multiples of `output`); those of the device.
@@ -65,11 +66,36 @@ pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
     }
     if output == [1, 1] {
         let _op = context::op("adaptive_avg_pool2d");
-        return mean_axes(x, &[2, 3], true);
+        let y = mean_axes(x, &[2, 3], true)?;
+        return if x.array().layout().is_channels_last() { as_strided(&y) } else { Ok(y) };
     }
     let window = [h / output[0], w / output[1]];
     let geometry = Pool2dGeometry { window, stride: window, padding: [0, 0] };
     averaged("adaptive_avg_pool2d>_adaptive_avg_pool2d", ADAPTIVE, x, geometry)
+}
+
+/// A mean in channels-last strides, which of one position per channel are those that it has.
+fn as_strided(x: &Tensor) -> Result<Tensor> {
+    record(x.array().clone(), &[x], |_| Ok(Box::new(AsStridedBackward)))
+}
+
+struct AsStridedBackward;
+
+impl Function for AsStridedBackward {
+    fn name(&self) -> &'static str {
+        "AsStridedBackward1"
+    }
+
+    /// PyTorch scatters the gradient into new memory of the base's size.
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        if !grad.device().profile().torch_temporaries {
+            return Ok(smallvec![Some(grad.clone())]);
+        }
+        let out = context::within("new_zeros>new_empty", || grad.empty_like())?;
+        out.copy_(grad)?;
+        Ok(smallvec![Some(out)])
+    }
 }
 
 fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<[usize; 4]> {
