@@ -208,7 +208,7 @@ mod tests {
     /// Frequencies of heads of 16 elements, 256 positions now and 64 at first, and the factor of cosines and sines, as release 5.23 computes them.
     fn compare(given: &Value, long: bool, expected: [f64; 8], attention: f64) {
         let map = serde_json::Map::new();
-        let keys = Keys::new("config.json", &map).unwrap();
+        let keys = Keys::new("config.json", &map);
         let positions = Positions { now: 256, original: 64 };
         let scaling = Scaling::read(&keys, "rope_scaling", given, positions).unwrap();
         let ours = scaling.frequencies(10_000.0, 16, long);

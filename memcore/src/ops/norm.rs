@@ -68,6 +68,9 @@ const MANY_ROWS: usize = 64 * 1024;
 /// Threads side by side, which is also how many rows a partial sum is of.
 const WARP: usize = 32;
 
+/// Blocks of threads that the first of these steps has at most.
+const MOST_BLOCKS: usize = 32 * 1024;
+
 /// An input seen as rows.
 #[derive(Clone, Copy)]
 struct Rows {
@@ -142,9 +145,9 @@ impl NormGrads {
     /// What PyTorch makes of the parameters' gradients that are wanted: one of each part of the rows, whose sum takes the place of what was there
     /// before. Our kernel sums all rows at once, into that place.
     fn by_partial_sums(&mut self, rows: Rows) -> Result<()> {
-        let part = |gradient: &Array| {
-            Array::empty(gradient.device(), &[rows.count.div_ceil(WARP), rows.len], gradient.dtype())
-        };
+        // As many parts as the grid has blocks for each column of threads.
+        let parts = rows.count.div_ceil(WARP).min(MOST_BLOCKS / rows.len.div_ceil(WARP).max(1));
+        let part = |gradient: &Array| Array::empty(gradient.device(), &[parts, rows.len], gradient.dtype());
         let of = |gradient: &Option<Array>| gradient.as_ref().map(part).transpose();
         let parts = [of(&self.parameters[0])?, of(&self.parameters[1])?];
         for (gradient, part) in self.parameters.iter_mut().zip(&parts) {
