@@ -193,31 +193,21 @@ impl Feed {
         Ok(sum)
     }
 
+    /// The second product widens autocast's 16-bit operand to the weight's type first, and narrows it again.
     fn inner(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.inner_scope);
-        let mut gate = self.activation.apply(&self.wi.forward(x)?)?;
-        let product = match &self.linear {
-            Some(linear) => {
-                let linear = linear.forward(x)?;
-                let product = ops::mul(&gate, &linear)?;
-                let dropped = self.inner_dropout.forward(&product)?;
-                drop(product);
-                let y = self.down(dropped)?;
-                drop(gate);
-                drop(linear);
-                return Ok(y);
-            }
-            None => {
-                gate = self.inner_dropout.forward(&gate)?;
-                gate
-            }
-        };
-        self.down(product)
-    }
-
-    /// The second product; autocast's 16-bit operand is widened to the weight's type first, and narrowed again.
-    fn down(&self, mut hidden: Tensor) -> Result<Tensor> {
+        let mut hidden = self.activation.apply(&self.wi.forward(x)?)?;
+        // What was multiplied lives until the end.
+        let mut factors = None;
+        if let Some(linear) = &self.linear {
+            let linear = linear.forward(x)?;
+            let product = ops::mul(&hidden, &linear)?;
+            factors = Some((std::mem::replace(&mut hidden, product), linear));
+        }
+        hidden = self.inner_dropout.forward(&hidden)?;
         hidden = ops::cast(&hidden, self.wo.weight.tensor().dtype())?;
-        self.wo.forward(&hidden)
+        hidden = self.wo.forward(&hidden)?;
+        drop(factors);
+        Ok(hidden)
     }
 }
