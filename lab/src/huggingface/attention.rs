@@ -4,16 +4,7 @@ use memcore::nn::{Linear, Module};
 use memcore::{Array, DType, Result, Tensor, ops};
 
 use super::mask;
-
-/// How attention is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attention {
-    /// `eager`: written out, the scores are kept.
-    Eager,
-    /// `sdpa`: one kernel, the library's default.
-    #[default]
-    Sdpa,
-}
+use super::options::Attention;
 
 /// In which type a model's written-out attention computes its weights, and what it converts them to.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
 use super::network::{Begun, Front, MaskedHead, Parts, Variables};
-use super::{Options, Sizes};
+use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -91,11 +91,11 @@ impl Config {
         if !config.tied {
             return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
         }
-        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
         if config.positions <= family.unused_positions() {
             return Err(keys.error("max_position_embeddings", "leaves no position behind the one of padding"));
         }
-        super::fits(keys, options.sequence, config.sizes().positions)?;
+        keys::fits(keys, options.sequence, config.sizes().positions)?;
         Ok(config)
     }
 

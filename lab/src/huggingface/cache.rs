@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memcore::{Array, DType, Result, Tensor, ops};
 
-use super::Options;
+use super::options::Options;
 
 /// What the cache holds of one layer.
 #[derive(Clone)]

@@ -7,10 +7,10 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::network::{Begun, Front, MaskedHead, Parts, Variables};
-use super::{Options, Sizes};
+use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -67,8 +67,8 @@ impl Config {
         if options.built_on_device {
             return Err(keys.error("model_type", "this model made on the device itself is not represented"));
         }
-        super::divides(keys, "n_heads", config.heads, config.width)?;
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::divides(keys, "n_heads", config.heads, config.width)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
 

@@ -4,13 +4,13 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Result, Tensor, context, ops};
 
-use super::attention::{self, Attention, Call, Softmax, Weights};
+use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
-use super::{Options, Sizes};
+use super::options::{Attention, Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -78,8 +78,8 @@ impl Config {
             }
         }
         keys.check_no_window()?;
-        super::divides(keys, "n_head", config.heads, config.width)?;
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::divides(keys, "n_head", config.heads, config.width)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
 

@@ -7,11 +7,11 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
+use super::options::{Options, Sizes};
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
-use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -72,9 +72,9 @@ impl Config {
         // Says what the model is, not how it computes.
         keys.get("is_decoder");
         keys.check_no_window()?;
-        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
         config.rope.check(keys, config.turned())?;
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
 

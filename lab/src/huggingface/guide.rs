@@ -5,10 +5,10 @@ use std::sync::Arc;
 use memcore::nn::Init;
 use memcore::{DType, Result, Tensor, ops};
 
-use super::Options;
 use super::blocks::Context;
 use super::cache::DynamicCache;
 use super::mask;
+use super::options::Options;
 use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 

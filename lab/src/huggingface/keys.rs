@@ -233,3 +233,21 @@ fn is_nothing(value: &Value) -> bool {
         Value::Object(o) => o.is_empty(),
     }
 }
+
+/// [`Error::Usage`] unless `parts` divides `whole`.
+pub(super) fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()> {
+    if whole.is_multiple_of(parts) {
+        return Ok(());
+    }
+    Err(keys.error(key, format!("{parts} does not divide {whole}")))
+}
+
+/// [`Error::Usage`] for more tokens than there are positions.
+pub(super) fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
+    match sequence {
+        Some(n) if n > positions => {
+            Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file())))
+        }
+        _ => Ok(()),
+    }
+}

@@ -4,7 +4,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
 use memcore::{Array, Result, Tensor, context, ops};
 
-use super::Options;
+use super::options::Options;
 use crate::error::Error;
 
 /// `Conv1D`: `bias + x @ weight` with the weight `[in, out]`, the other way round than a linear layer's.

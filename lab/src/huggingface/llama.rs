@@ -7,13 +7,13 @@ use memcore::{Array, Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{Begun, DecoderHead, Front, Parts, Variables};
+use super::options::{Options, Sizes};
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
-use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -179,16 +179,16 @@ impl Config {
             windows: family.windows(keys, layers)?,
             options: options.clone(),
         };
-        super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
+        keys::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
         if head.is_none() {
-            super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+            keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
         }
-        super::divides(keys, "head_dim", 2, config.head)?;
+        keys::divides(keys, "head_dim", 2, config.head)?;
         config.rope.check(keys, config.head)?;
         if config.rope.share != 1.0 {
             return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
         }
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         config.windows.check(keys, options, config.positions)?;
         Ok(config)
     }

@@ -2,7 +2,7 @@
 
 use memcore::{Array, DType, Device, Result, Tensor};
 
-use super::attention::Attention;
+use super::options::Attention;
 
 /// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is let go at once.
 ///

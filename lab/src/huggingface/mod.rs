@@ -18,6 +18,7 @@ mod llama;
 mod mask;
 mod network;
 mod opt;
+mod options;
 mod phi3;
 mod pieces;
 mod rms;
@@ -34,11 +35,12 @@ use memcore::DType;
 use memcore::nn::{Init, Module, Parameter, Sequential};
 use serde_json::Value;
 
-pub use attention::Attention;
 pub use cache::LayerCache;
 use keys::Keys;
 use network::{Body, Chain, Parts};
 pub use network::{Inputs, Network, Output};
+use options::Sizes;
+pub use options::{Attention, Options};
 pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
@@ -51,34 +53,8 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Most layers that a configuration may ask for: a hundred times as many as any has.
 const MOST_LAYERS: usize = 10_000;
 
-/// What is chosen beside the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Tokens per example; as many as there are positions unless said. Images have none.
-    pub sequence: Option<usize>,
-    /// How attention is computed.
-    pub attention: Attention,
-    /// `gradient_checkpointing_enable(use_reentrant=False)`.
-    pub checkpoint: bool,
-    /// Whether batches come with an `attention_mask` (of ones).
-    pub attention_mask: bool,
-    /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
-    pub built_on_device: bool,
-}
-
 /// Why an encoder with a decoder is no chain.
 const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
-
-/// The sizes that one line about a network says.
-struct Sizes {
-    layers: usize,
-    width: usize,
-    heads: usize,
-    /// Tokens of the vocabulary, or classes.
-    classes: usize,
-    /// Most tokens per example.
-    positions: usize,
-}
 
 /// A network as its configuration describes it.
 pub struct Pretrained {
@@ -304,23 +280,5 @@ impl Architecture for Pretrained {
             Kind::Vit(_) => vit::optimizer_order(parameters),
             _ => parameters,
         }
-    }
-}
-
-/// [`Error::Usage`] unless `parts` divides `whole`.
-fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()> {
-    if whole.is_multiple_of(parts) {
-        return Ok(());
-    }
-    Err(keys.error(key, format!("{parts} does not divide {whole}")))
-}
-
-/// [`Error::Usage`] for more tokens than there are positions.
-fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
-    match sequence {
-        Some(n) if n > positions => {
-            Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file())))
-        }
-        _ => Ok(()),
     }
 }

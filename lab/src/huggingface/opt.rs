@@ -7,10 +7,11 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::{self, Activation};
+use super::mask;
 use super::network::{Back, Begun, Front, Parts, Variables};
-use super::{Options, Sizes, mask};
+use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -69,8 +70,8 @@ impl Config {
             return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
         }
         keys.check_no_window()?;
-        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
 

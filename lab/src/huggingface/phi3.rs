@@ -7,14 +7,14 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::llama::Embeddings;
 use super::network::{DecoderHead, Parts};
+use super::options::{Options, Sizes};
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::windows::{WindowKeys, Windows};
-use super::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -49,7 +49,7 @@ impl Config {
         let positions = keys.size("max_position_embeddings", 4096)?;
         // Read and not used, as the library does.
         keys.get("embd_pdrop");
-        super::divides(keys, "num_attention_heads", heads, width)?;
+        keys::divides(keys, "num_attention_heads", heads, width)?;
         let names = RopeKeys {
             theta: "rope_theta",
             share: "partial_rotary_factor",
@@ -76,7 +76,7 @@ impl Config {
             windows: Windows::read(keys, WindowKeys::OneIfSaid, layers)?,
             options: options.clone(),
         };
-        super::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
+        keys::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
         if !config.rope.is_default() && !config.rope.is_longrope() {
             return Err(keys.error("rope_scaling", "this model knows default and longrope"));
         }
@@ -86,7 +86,7 @@ impl Config {
             return Err(keys.error("partial_rotary_factor", problem));
         }
         config.rope.check(keys, config.turned())?;
-        super::fits(keys, options.sequence, config.positions)?;
+        keys::fits(keys, options.sequence, config.positions)?;
         config.windows.check(keys, options, config.positions)?;
         Ok(config)
     }

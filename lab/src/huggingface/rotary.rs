@@ -7,8 +7,8 @@ use memcore::nn::Init;
 use memcore::{Array, DType, Device, Result, Tensor, context, ops};
 use serde_json::Value;
 
-use super::Options;
 use super::keys::Keys;
+use super::options::Options;
 use super::scaling::{Positions, Scaling};
 use crate::error;
 

@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::network::{Back, Begun, Front, Parts, Variables};
-use super::{Options, Sizes};
+use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
 
@@ -65,8 +65,8 @@ impl Config {
         for key in ["encoder_stride", "pooler_output_size", "pooler_act"] {
             keys.get(key);
         }
-        super::divides(keys, "patch_size", config.patch, config.image)?;
-        super::divides(keys, "num_attention_heads", config.heads, config.width)?;
+        keys::divides(keys, "patch_size", config.patch, config.image)?;
+        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
         Ok(config)
     }
 

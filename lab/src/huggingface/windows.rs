@@ -1,7 +1,7 @@
 //! Windows of attention: in which layers a position sees only the tokens just before it.
 
-use super::Options;
 use super::keys::Keys;
+use super::options::Options;
 use crate::error;
 
 /// Which keys of a configuration say it.

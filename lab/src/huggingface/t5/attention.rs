@@ -6,8 +6,9 @@ use memcore::{Array, Result, Tensor, context};
 
 use super::super::attention::{self, Call, Softmax, Weights};
 use super::super::cache::DynamicCache;
-use super::Config;
+use super::super::options;
 use super::bias::RelativePositions;
+use super::config::Config;
 
 /// Where keys and values come from, and where they go.
 pub(super) struct Keys<'a> {
@@ -27,7 +28,7 @@ pub(super) struct Attended {
 
 pub(super) struct Attention {
     scope: ScopeId,
-    kind: attention::Attention,
+    kind: options::Attention,
     heads: usize,
     head: usize,
     dropout: f64,

@@ -4,7 +4,7 @@ use memcore::nn::{Embedding, Init, Module};
 use memcore::{Array, DType, Device, Result, Tensor, ops};
 
 use super::super::mask;
-use super::Config;
+use super::config::Config;
 
 /// The table `[buckets, heads]`, and which distance is in which bucket.
 pub(super) struct RelativePositions {

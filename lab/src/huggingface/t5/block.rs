@@ -11,8 +11,8 @@ use super::super::attention::Weights;
 use super::super::cache::DynamicCache;
 use super::super::layers::Activation;
 use super::super::rms::{Form, Norm};
-use super::Config;
 use super::attention::{Attended, Attention, Keys};
+use super::config::Config;
 
 /// What every block of one forward pass is given besides hidden states and biases.
 #[derive(Clone)]

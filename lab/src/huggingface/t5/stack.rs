@@ -6,12 +6,12 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Init, Module, Parameter};
 use memcore::{Result, Tensor, context, ops};
 
-use super::super::attention::Attention;
 use super::super::cache::DynamicCache;
 use super::super::mask;
+use super::super::options::Attention;
 use super::super::rms::{Form, Norm};
-use super::Config;
 use super::block::{self, Biases, Block, Given};
+use super::config::Config;
 
 pub(super) struct Stack {
     scope: ScopeId,
