@@ -12,6 +12,7 @@
 //!
 //! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
 
+mod account;
 mod args;
 mod backends;
 mod commands;

@@ -13,8 +13,8 @@ use lab::training::Progress;
 use memcore::Device;
 use serde_json::{Value, json};
 
+use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
-use crate::commands::outcome::{by_category, rings};
 
 /// Names the directory instead of the usual one.
 const DIRECTORY: &str = "VRAMLAB_RUNTIME_DIR";

@@ -1,6 +1,6 @@
 //! `vramlab bench`: every device beside its own roofs, in less than a minute.
 
-use lab::bench::{Allocator, OfDevice, Short};
+use lab::bench::{Allocator, Short};
 use lab::report::Part;
 use serde_json::{Value, json};
 
@@ -12,34 +12,11 @@ use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::bench as render;
+use crate::render::bench::{Benched, Benches};
 use crate::ui::Ui;
 
 /// The part of the time that the allocators get.
 const OF_ALLOCATORS: f64 = 0.1;
-
-/// A device, or why there is none.
-pub(crate) struct Benched {
-    /// The backend's name.
-    pub backend: &'static str,
-    /// Its number there; none where no device was seen.
-    pub index: Option<usize>,
-    /// Its own name.
-    pub name: String,
-    /// `processor`, `discrete`, `software`, …
-    pub kind: &'static str,
-    /// What was measured, or why nothing was.
-    pub found: Result<OfDevice, String>,
-}
-
-/// Everything that was measured.
-pub(crate) struct Benches {
-    /// Device by device.
-    pub devices: Vec<Benched>,
-    /// On the host.
-    pub allocators: Vec<Allocator>,
-    /// Whether it was stopped early.
-    pub interrupted: bool,
-}
 
 /// Measures the devices of every backend, or of one.
 ///

@@ -13,6 +13,7 @@ use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordA
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Destination, Results};
+use crate::render::check::Checked;
 use crate::render::{bytes, check as render};
 use crate::ui::Ui;
 
@@ -24,18 +25,6 @@ const NAMED: usize = 3;
 
 /// More is no lock file.
 const MAX_BYTES: u64 = 64 << 20;
-
-/// A run of the file, and what it takes now.
-pub(crate) struct Checked {
-    /// Its name.
-    pub name: String,
-    /// The network.
-    pub model: String,
-    /// What it takes now.
-    pub now: Locked,
-    /// Beside what it took; `None` for a run that was not in the file.
-    pub comparison: Option<Comparison>,
-}
 
 /// Repeats the runs of a lock file and compares, or writes the file.
 ///

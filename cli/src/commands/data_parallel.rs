@@ -13,27 +13,13 @@ use super::parallel::{keeps_no_output, one_device_only};
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
-use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::data_parallel as render;
+use crate::render::data_parallel::Report;
 use crate::ui::Ui;
-
-/// A divided run, done.
-pub(crate) struct Report {
-    /// What is known of each rank's device.
-    pub device: DeviceInfo,
-    /// What the network is called.
-    pub model: String,
-    /// What it is.
-    pub description: String,
-    /// The settings in force.
-    pub settings: DataParallelSettings,
-    /// What came of it.
-    pub result: DataParallelResult,
-}
 
 impl Report {
     /// What the model would take on each rank by the ZeRO paper's formula.

@@ -5,7 +5,7 @@ use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
 use lab::models::Input;
 use lab::report::Part;
 use memcore::Device;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::plan::Plan;
 use super::report;
@@ -14,6 +14,7 @@ use crate::exit::{Code, Failure, Result};
 use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::fit as render;
+use crate::render::fit::Found;
 use crate::ui::Ui;
 
 /// Steps of each run, unless said: after the second nothing changes any more.
@@ -22,24 +23,6 @@ const STEPS: usize = 3;
 /// Where a search ends, unless said.
 const MOST_EXAMPLES: usize = 1 << 20;
 const MOST_TOKENS: usize = 1 << 17;
-
-/// What was found.
-pub(crate) struct Found {
-    /// What was made as large as fits.
-    pub of: Quantity,
-    /// The network.
-    pub model: String,
-    /// The card, where one was named.
-    pub gpu: Option<Gpu>,
-    /// What a process may take of it.
-    pub budget_bytes: u64,
-    /// What fits.
-    pub fit: Fit,
-    /// The law up to the first size that does not.
-    pub law: Law,
-    /// Every setting in force.
-    pub settings: Map<String, Value>,
-}
 
 /// Searches, explains, verifies.
 ///

@@ -10,12 +10,11 @@ use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
 use memcore::Device;
-use memcore::memory::{
-    Category, CategoryBytes, Origin, OutOfMemory, PeakComposition, Rings, ScopeId, Snapshot as Segments,
-};
+use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, ScopeId, Snapshot as Segments};
 use serde_json::{Map, Value, json};
 
 use super::{events, plan::Plan, weights};
+use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
 use crate::progress::Progress;
@@ -416,21 +415,6 @@ pub(super) fn with_account(mut known: Value, account: &Account, rows: &[Row]) ->
     known["rings"] = rings(&account.rings);
     known["steps"] = json!(rows);
     known
-}
-
-pub(crate) fn by_category(bytes: &CategoryBytes) -> Value {
-    let entries = Category::ALL.into_iter().map(|c| (c.name().to_string(), Value::from(bytes[c as usize])));
-    Value::Object(entries.collect())
-}
-
-pub(crate) fn rings(rings: &Rings) -> Value {
-    json!({
-        "requested": rings.requested_bytes,
-        "allocated": rings.allocated_bytes,
-        "active": rings.active_bytes,
-        "reserved": rings.reserved_bytes,
-        "driver": rings.driver_bytes,
-    })
 }
 
 /// What the driver's figure holds besides segments, and what of it nothing explains; null where the backend measures nothing.

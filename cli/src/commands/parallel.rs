@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::experiments::Table;
-use lab::pipeline::{self, PipelineResult, PipelineSettings, Schedule};
+use lab::pipeline::{self, PipelineSettings, Schedule};
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use serde_json::{Value, json};
@@ -22,21 +22,8 @@ use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::parallel as render;
+use crate::render::parallel::Report;
 use crate::ui::Ui;
-
-/// A split run, done.
-pub(crate) struct Report {
-    /// The devices, as typed, and what is known of them.
-    pub devices: Vec<(DeviceName, DeviceInfo)>,
-    /// What the network is called.
-    pub model: String,
-    /// What it is.
-    pub description: String,
-    /// The settings in force.
-    pub settings: PipelineSettings,
-    /// What came of it.
-    pub result: PipelineResult,
-}
 
 /// A plan for each device: the same but for the device.
 struct Split<'a> {

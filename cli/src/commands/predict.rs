@@ -9,19 +9,8 @@ use super::train::{self, Extra};
 use crate::args::{Gpu, PredictArgs};
 use crate::exit::Result;
 use crate::render::prediction as render;
+use crate::render::prediction::Prediction;
 use crate::ui::Ui;
-
-/// What was found out beside the run itself.
-pub(crate) struct Prediction {
-    /// The card, where one was named.
-    pub gpu: Option<Gpu>,
-    /// What a process may take of it, where there is a limit.
-    pub budget_bytes: Option<u64>,
-    /// What the run takes with memory enough.
-    pub needs: Figures,
-    /// What it would take with each technique.
-    pub techniques: Vec<Technique>,
-}
 
 /// Predicts and reports.
 ///

@@ -1,6 +1,6 @@
 //! `vramlab replay`: a recording through any allocation policy.
 
-use lab::replay::{Figures, LowerBound, Machine, Observer, Policy, Recorder, Trace, measure, replay};
+use lab::replay::{Figures, Machine, Observer, Policy, Recorder, Trace, measure, replay};
 use lab::report::Part;
 use lab::snapshot::Agreement;
 use memcore::memory::AllocatorConfig;
@@ -12,26 +12,10 @@ use crate::args::{ReplayArgs, ReplayPolicy, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Destination, Results};
+use crate::render::replay::{Replayed, Taken};
 use crate::render::snapshot::agreement;
 use crate::render::{WIDTH, counted, replay as render, wrapped};
 use crate::ui::Ui;
-
-/// A policy's name and what it took.
-pub(crate) type Taken = (&'static str, Figures);
-
-/// A recording and what was made of it.
-pub(crate) struct Replayed {
-    /// The recording.
-    pub trace: Trace,
-    /// What no allocator can do without.
-    pub bound: LowerBound,
-    /// The settings in force.
-    pub settings: Map<String, Value>,
-    /// What each policy took; the first is the main one.
-    pub policies: Vec<Taken>,
-    /// Of a snapshot: whether its own settings reproduce it.
-    pub self_check: Option<Agreement>,
-}
 
 /// Replays a recording through one policy, or several side by side.
 ///

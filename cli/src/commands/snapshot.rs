@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use lab::snapshot::{
-    Change, Comparison, Document, Growth, Held, Leftovers, Peak, Snapshot, Totals, compare, write_json, write_pickle,
-};
+use lab::snapshot::{Change, Comparison, Document, Growth, Held, Snapshot, Totals, compare, write_json, write_pickle};
 use serde_json::{Value, json};
 
 use super::recording::chosen_device;
@@ -12,27 +10,8 @@ use crate::args::{ConvertArgs, DiffArgs, ShowArgs, SnapshotArgs, SnapshotCommand
 use crate::exit::{Code, Failure, Result};
 use crate::output::{self, Destination, Results};
 use crate::render::snapshot as render;
+use crate::render::snapshot::Shown;
 use crate::ui::Ui;
-
-/// What is shown of a snapshot.
-pub(crate) struct Shown {
-    /// The file.
-    pub name: String,
-    /// The snapshot.
-    pub snapshot: Snapshot,
-    /// The device.
-    pub device: usize,
-    /// Its memory at the end.
-    pub totals: Totals,
-    /// Who holds it, most first.
-    pub held: Vec<Held>,
-    /// The peak of the trace, if there is one.
-    pub peak: Option<Peak>,
-    /// What the trace leaves behind.
-    pub leftovers: Leftovers,
-    /// How much to list.
-    pub top: usize,
-}
 
 /// Does what was asked of a snapshot.
 ///

@@ -1,13 +1,36 @@
 //! How fast the devices are, for people: side by side, each beside its own roofs.
 
-use lab::bench::Measured;
 use lab::experiments::{Cell, Table};
 use lab::figures::number;
 use memcore::DType;
 
 use super::style::Style;
 use super::{WIDTH, table, wrapped};
-use crate::commands::bench::{Benched, Benches};
+use lab::bench::{Allocator, Measured, OfDevice};
+
+/// A device, or why there is none.
+pub(crate) struct Benched {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// Its number there; none where no device was seen.
+    pub index: Option<usize>,
+    /// Its own name.
+    pub name: String,
+    /// `processor`, `discrete`, `software`, …
+    pub kind: &'static str,
+    /// What was measured, or why nothing was.
+    pub found: Result<OfDevice, String>,
+}
+
+/// Everything that was measured.
+pub(crate) struct Benches {
+    /// Device by device.
+    pub devices: Vec<Benched>,
+    /// On the host.
+    pub allocators: Vec<Allocator>,
+    /// Whether it was stopped early.
+    pub interrupted: bool,
+}
 
 /// Everything, as it is shown on a terminal.
 pub(crate) fn text(benches: &Benches, style: Style) -> String {

@@ -1,13 +1,24 @@
 //! What a memory lock comes to, for people.
 
 use lab::experiments::{Cell, Table};
-use lab::lock::{Change, Comparison, Part, Verdict};
+use lab::lock::{Change, Comparison, Locked, Part, Verdict};
 use serde_json::Value;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, table as tables, wrapped};
 use crate::args::CheckArgs;
-use crate::commands::check::Checked;
+
+/// A run of the file, and what it takes now.
+pub(crate) struct Checked {
+    /// Its name.
+    pub name: String,
+    /// The network.
+    pub model: String,
+    /// What it takes now.
+    pub now: Locked,
+    /// Beside what it took; `None` for a run that was not in the file.
+    pub comparison: Option<Comparison>,
+}
 
 /// Who grew is named up to this many.
 const TOP: usize = 10;

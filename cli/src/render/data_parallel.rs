@@ -1,12 +1,26 @@
 //! A divided run for people: what a rank held and sent.
 
-use lab::data_parallel::{ModelStates, RankFigures};
+use lab::data_parallel::{DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
 use lab::experiments::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
-use crate::commands::data_parallel::Report;
+use crate::backends::DeviceInfo;
+
+/// A divided run, done.
+pub(crate) struct Report {
+    /// What is known of each rank's device.
+    pub device: DeviceInfo,
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
+    pub description: String,
+    /// The settings in force.
+    pub settings: DataParallelSettings,
+    /// What came of it.
+    pub result: DataParallelResult,
+}
 
 /// Everything about the run.
 pub(crate) fn text(report: &Report, style: Style) -> String {

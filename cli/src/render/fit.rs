@@ -1,12 +1,30 @@
 //! What fits, for people.
 
 use lab::experiments::{Cell, Table};
-use lab::fit::{Piece, Tried};
+use lab::fit::{Fit, Law, Piece, Tried};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, table, wrapped};
 use crate::args::{Gpu, Quantity};
-use crate::commands::fit::Found;
+use serde_json::{Map, Value};
+
+/// What was found.
+pub(crate) struct Found {
+    /// What was made as large as fits.
+    pub of: Quantity,
+    /// The network.
+    pub model: String,
+    /// The card, where one was named.
+    pub gpu: Option<Gpu>,
+    /// What a process may take of it.
+    pub budget_bytes: u64,
+    /// What fits.
+    pub fit: Fit,
+    /// The law up to the first size that does not.
+    pub law: Law,
+    /// Every setting in force.
+    pub settings: Map<String, Value>,
+}
 
 /// Runs that are shown around the answer.
 const AROUND: usize = 4;

@@ -5,7 +5,23 @@ use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, memory, table, wrapped};
-use crate::commands::parallel::Report;
+use crate::args::DeviceName;
+use crate::backends::DeviceInfo;
+use lab::pipeline::{PipelineResult, PipelineSettings};
+
+/// A split run, done.
+pub(crate) struct Report {
+    /// The devices, as typed, and what is known of them.
+    pub devices: Vec<(DeviceName, DeviceInfo)>,
+    /// What the network is called.
+    pub model: String,
+    /// What it is.
+    pub description: String,
+    /// The settings in force.
+    pub settings: PipelineSettings,
+    /// What came of it.
+    pub result: PipelineResult,
+}
 
 /// Everything about the run.
 pub(crate) fn text(report: &Report, style: Style) -> String {

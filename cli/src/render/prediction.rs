@@ -7,8 +7,19 @@ use super::style::Style;
 use super::{WIDTH, bytes, table, wrapped};
 use crate::args::Gpu;
 use crate::commands::outcome::Outcome;
-use crate::commands::predict::Prediction;
 use crate::commands::techniques::{AS_IT_IS, Figures, Technique};
+
+/// What was found out beside the run itself.
+pub(crate) struct Prediction {
+    /// The card, where one was named.
+    pub gpu: Option<Gpu>,
+    /// What a process may take of it, where there is a limit.
+    pub budget_bytes: Option<u64>,
+    /// What the run takes with memory enough.
+    pub needs: Figures,
+    /// What it would take with each technique.
+    pub techniques: Vec<Technique>,
+}
 
 /// With less of the budget left than this, "it fits" deserves a warning.
 const TIGHT: f64 = 0.05;

@@ -1,12 +1,30 @@
 //! Replays for people.
 
 use lab::experiments::{Cell, Table};
-use lab::replay::{Certificate, Figures};
+use lab::replay::{Certificate, Figures, LowerBound, Trace};
 
 use super::chart::{self, Point};
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
-use crate::commands::replay::{Replayed, Taken};
+use lab::snapshot::Agreement;
+use serde_json::{Map, Value};
+
+/// A policy's name and what it took.
+pub(crate) type Taken = (&'static str, Figures);
+
+/// A recording and what was made of it.
+pub(crate) struct Replayed {
+    /// The recording.
+    pub trace: Trace,
+    /// What no allocator can do without.
+    pub bound: LowerBound,
+    /// The settings in force.
+    pub settings: Map<String, Value>,
+    /// What each policy took; the first is the main one.
+    pub policies: Vec<Taken>,
+    /// Of a snapshot: whether its own settings reproduce it.
+    pub self_check: Option<Agreement>,
+}
 
 /// But for rounding, this is the program's, not the policy's.
 const FINAL_ALLOCATED: &str = "final allocated";

@@ -1,11 +1,30 @@
 //! Snapshots for people.
 
 use lab::experiments::{Cell, Table};
-use lab::snapshot::{Agreement, Comparison, Held, Snapshot, StackId, Totals, total};
+use lab::snapshot::{Agreement, Comparison, Held, Leftovers, Peak, Snapshot, StackId, Totals, total};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
-use crate::commands::snapshot::Shown;
+
+/// What is shown of a snapshot.
+pub(crate) struct Shown {
+    /// The file.
+    pub name: String,
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// The device.
+    pub device: usize,
+    /// Its memory at the end.
+    pub totals: Totals,
+    /// Who holds it, most first.
+    pub held: Vec<Held>,
+    /// The peak of the trace, if there is one.
+    pub peak: Option<Peak>,
+    /// What the trace leaves behind.
+    pub leftovers: Leftovers,
+    /// How much to list.
+    pub top: usize,
+}
 
 /// Characters of a stack in a table.
 const STACK_WIDTH: usize = 44;

@@ -2,21 +2,13 @@
 
 use super::snapshot::Snapshot;
 use super::stats::Stats;
+use super::stream::Stream;
 use crate::backend::{Region, SegmentId};
 use crate::error::Result;
 
 /// A live block of one allocator: an index that is reused after the block is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId(pub u32);
-
-/// A queue of work on a device; blocks belong to the stream that they were allocated for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stream(pub u32);
-
-impl Stream {
-    /// The stream that everything runs on unless told otherwise.
-    pub const DEFAULT: Stream = Stream(0);
-}
 
 /// What an allocator gave for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::address::AddressSpace;
-use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
+use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent};
 use super::slab::Slab;
 use super::snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
 use super::stats::Stats;
+use super::stream::Stream;
 use crate::backend::{DeviceMemory, Region, SegmentId};
 use crate::error::{Error, Result};
 

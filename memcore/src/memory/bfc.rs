@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::allocator::Stream;
 use super::arena::{Arena, Fit, FreeBlock, Room};
+use super::stream::Stream;
 use crate::backend::DeviceMemory;
 
 /// Blocks are a multiple of this, or of the device's alignment where that is larger.

@@ -1,6 +1,6 @@
 //! An allocator's memory as data.
 
-use super::allocator::Stream;
+use super::stream::Stream;
 
 /// What a block is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

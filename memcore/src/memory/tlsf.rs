@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
-use super::allocator::Stream;
 use super::arena::{Arena, Fit, FreeBlock, Room};
+use super::stream::Stream;
 use crate::backend::DeviceMemory;
 
 const BLOCK_BYTES: u64 = 512;

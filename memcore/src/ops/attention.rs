@@ -173,7 +173,7 @@ pub fn scaled_dot_product_attention(
     }
     let bias = mask.map(|mask| additive(mask, q.dtype())).transpose()?;
     if algorithm == Algorithm::WrittenOut {
-        return attention_math([q, k, v], bias.as_ref(), scale, options);
+        return attention_math([q, k, v], bias.as_ref(), scale, options.causal, options.dropout);
     }
     let bias = match bias {
         Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(bias)?),

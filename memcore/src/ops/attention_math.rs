@@ -1,6 +1,5 @@
 //! Attention as PyTorch writes it out where none of its fused kernels applies: its *math* algorithm.
 
-use super::attention::AttentionOptions;
 use super::cast::cast;
 use super::dropout::dropout;
 use super::elementwise::mul_by_scalar;
@@ -14,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// `dropout(softmax(q·√s @ (k·√s)ᵀ + bias)) @ v` with keys and values repeated for each group of query heads: `[b, h, t, d]` and `[b, hk, s, d]` give
-/// `[b, h, t, dv]`. `bias` broadcasts to `[b, h, t, s]` and excludes `causal`.
+/// `[b, h, t, dv]`. `bias` broadcasts to `[b, h, t, s]` and excludes `causal`; `p` is the probability of dropping a weight.
 ///
 /// # Errors
 /// Shapes that do not fit; those of the device.
@@ -22,7 +21,8 @@ pub(super) fn attention_math(
     [q, k, v]: [&Tensor; 3],
     bias: Option<&Tensor>,
     scale: f64,
-    options: AttentionOptions,
+    causal: bool,
+    p: f64,
 ) -> Result<Tensor> {
     let op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
     // Autocast has chosen the type of the whole already.
@@ -34,7 +34,7 @@ pub(super) fn attention_math(
     let groups = q.dims()[1] / k.dims()[1].max(1);
     let root = scale.sqrt();
     let q = mul_by_scalar(q, root)?;
-    let triangle = if options.causal { Some(Tensor::from_array(causal_bias(q.array(), k.dims()[2])?)) } else { None };
+    let triangle = if causal { Some(Tensor::from_array(causal_bias(q.array(), k.dims()[2])?)) } else { None };
     let bias = triangle.as_ref().or(bias);
     let (k, v) = (repeat_interleave(k, groups)?, repeat_interleave(v, groups)?);
     let scores = {
@@ -43,7 +43,7 @@ pub(super) fn attention_math(
     };
     let weights = safe_softmax(&scores, bias)?;
     drop(scores);
-    let dropped = dropout(&weights, options.dropout, true)?;
+    let dropped = dropout(&weights, p, true)?;
     drop(weights);
     // Both are returned, in the type of the operands.
     let returned = cast(&dropped, dtype)?;

@@ -55,10 +55,11 @@ pub use sizes::BLOCK_BYTES;
 pub use summary::memory_summary;
 
 use super::address::AddressSpace;
-use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, Stream};
+use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent};
 use super::slab::Slab;
 use super::snapshot::Snapshot;
 use super::stats::Stats;
+use super::stream::Stream;
 use crate::backend::{DeviceMemory, Region};
 use crate::error::{Error, Result};
 

@@ -1,0 +1,10 @@
+//! Streams.
+
+/// A queue of work on a device; blocks belong to the stream that they were allocated for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stream(pub u32);
+
+impl Stream {
+    /// The stream that everything runs on unless told otherwise.
+    pub const DEFAULT: Stream = Stream(0);
+}
