@@ -170,7 +170,10 @@ fn by_queries(
         slots.push(Slot::read("logsumexp", Elem::F32));
         slots.push(Slot::read("delta", Elem::F32));
         slots.push(Slot::write("out", elem));
-        declare(&slots, FIELDS) + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts()) + source
+        declare(&slots, FIELDS)
+            + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
+            + include_str!("attention/pairs.wgsl")
+            + source
     })
 }
 

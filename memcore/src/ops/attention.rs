@@ -159,8 +159,11 @@ pub fn scaled_dot_product_attention(
     if mask.is_some() && options.causal {
         return Err(Error::invalid("scaled_dot_product_attention", "a mask excludes `causal`"));
     }
-    let algorithm = Algorithm::of(q.array(), heads.groups, mask.map(Tensor::array));
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
+    let bias = mask.map(|mask| additive(mask, q.dtype())).transpose()?;
+    let Some(algorithm) = Algorithm::of(q.array(), heads.groups, mask.map(Tensor::array)) else {
+        return attention_math([q, k, v], bias.as_ref(), scale, options.causal, options.dropout);
+    };
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
         let wide = |x: &Tensor| {
             let width = x.dims()[3].next_multiple_of(FLASH_MULTIPLE);
@@ -171,22 +174,18 @@ pub fn scaled_dot_product_attention(
         context::within("scaled_dot_product_attention", || drop((padded, k, q)));
         return y;
     }
-    let bias = mask.map(|mask| additive(mask, q.dtype())).transpose()?;
-    if algorithm == Algorithm::WrittenOut {
-        return attention_math([q, k, v], bias.as_ref(), scale, options.causal, options.dropout);
-    }
-    let bias = match bias {
-        Some(bias) if algorithm == Algorithm::Efficient => Some(with_aligned_rows(bias)?),
-        other => other,
-    };
-    // A gradient is that of each score, which is summed where the mask was repeated.
-    let bias = match bias {
-        Some(bias) if bias.requires_grad() => {
-            Some(expand(&bias, &[q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]])?)
-        }
-        other => other,
-    };
+    let scores = [q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]];
+    let bias = bias.map(|bias| for_kernel(bias, algorithm, &scores)).transpose()?;
     fused(algorithm, [q, k, v], bias.as_ref(), scale, options)
+}
+
+/// A bias as the kernel is given it. One that wants a gradient is repeated for all `scores` first: the kernel gives the gradient of each, which is summed
+/// where the bias was repeated.
+fn for_kernel(mut bias: Tensor, algorithm: Algorithm, scores: &[usize]) -> Result<Tensor> {
+    if algorithm == Algorithm::Efficient {
+        bias = with_aligned_rows(bias)?;
+    }
+    if bias.requires_grad() { expand(&bias, scores) } else { Ok(bias) }
 }
 
 /// `x` with zeros behind its last dimension, up to `width`.

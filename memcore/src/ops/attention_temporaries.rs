@@ -24,8 +24,6 @@ pub(super) enum Algorithm {
     Efficient,
     /// PyTorch's flash attention.
     Flash,
-    /// None: PyTorch writes the scores out.
-    WrittenOut,
 }
 
 /// Elements that a head has in flash attention at most.
@@ -53,15 +51,15 @@ impl Scratch {
 }
 
 impl Algorithm {
-    /// The one that PyTorch takes, under one of its profiles, where each key head serves `groups` query heads.
+    /// The one that PyTorch takes, under one of its profiles, where each key head serves `groups` query heads; `None`: it writes the scores out.
     ///
     /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
     /// [padded](super::attention)). The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
     /// cores can load: of 16 bytes, except for f32 before 8.0; and keys of a mask next to each other, even where there is one.
-    pub(super) fn of(q: &Array, groups: usize, mask: Option<&Array>) -> Self {
+    pub(super) fn of(q: &Array, groups: usize, mask: Option<&Array>) -> Option<Self> {
         let profile = q.device().profile();
         if !profile.torch_temporaries {
-            return Self::Native;
+            return Some(Self::Native);
         }
         let (d, half) = (q.dims()[3], q.dtype().is_half());
         let recent = is_recent(q);
@@ -69,17 +67,17 @@ impl Algorithm {
         let grouped = groups > 1 && !profile.newer_efficient_attention;
         let together = mask.is_none_or(|mask| mask.layout().strides().last().is_none_or(|&stride| stride == 1));
         if half && recent && mask.is_none() && d <= WIDEST_FLASH {
-            Self::Flash
+            Some(Self::Flash)
         } else if !grouped && aligned && together && (recent || q.dtype() != DType::BF16) {
-            Self::Efficient
+            Some(Self::Efficient)
         } else {
-            Self::WrittenOut
+            None
         }
     }
 
     pub(super) fn forward_op(self) -> &'static str {
         match self {
-            Self::Native | Self::WrittenOut => "scaled_dot_product_attention",
+            Self::Native => "scaled_dot_product_attention",
             Self::Efficient => "scaled_dot_product_attention>_scaled_dot_product_efficient_attention",
             Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention",
         }
@@ -88,7 +86,7 @@ impl Algorithm {
     /// What makes the result inside of [`Self::forward_op`].
     pub(super) fn result_op(self) -> &'static str {
         match self {
-            Self::Native | Self::WrittenOut => "",
+            Self::Native => "",
             Self::Efficient => "_efficient_attention_forward",
             Self::Flash => "_flash_attention_forward",
         }
@@ -96,7 +94,7 @@ impl Algorithm {
 
     pub(super) fn backward_op(self) -> &'static str {
         match self {
-            Self::Native | Self::WrittenOut => "scaled_dot_product_attention_backward",
+            Self::Native => "scaled_dot_product_attention_backward",
             Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
             Self::Flash => "_scaled_dot_product_flash_attention_backward",
         }
@@ -105,7 +103,7 @@ impl Algorithm {
     /// What makes the gradients inside of [`Self::backward_op`].
     pub(super) fn gradient_op(self) -> &'static str {
         match self {
-            Self::Native | Self::WrittenOut => "",
+            Self::Native => "",
             Self::Efficient => "_efficient_attention_backward",
             Self::Flash => "_flash_attention_backward",
         }
@@ -113,7 +111,7 @@ impl Algorithm {
 
     pub(super) fn node_name(self) -> &'static str {
         match self {
-            Self::Native | Self::WrittenOut | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
+            Self::Native | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
             Self::Flash => "ScaledDotProductFlashAttentionBackward0",
         }
     }
@@ -227,9 +225,7 @@ impl Algorithm {
 
     pub(super) fn scratch(self, q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
         match self {
-            Self::Native | Self::WrittenOut => {
-                Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None })
-            }
+            Self::Native => Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None }),
             Self::Efficient => efficient(q, k, v),
             Self::Flash => flash(q, k, v),
         }

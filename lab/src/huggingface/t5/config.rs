@@ -65,8 +65,7 @@ impl Config {
         };
         keys.expect("is_encoder_decoder", &Value::from(true), "an encoder or a decoder alone is not represented")?;
         keys.expect("is_decoder", &Value::from(false), "an encoder or a decoder alone is not represented")?;
-        let fewest = 4;
-        if config.buckets < fewest || config.farthest <= config.buckets / 2 {
+        if config.buckets < 4 || config.farthest <= config.buckets / 2 {
             let problem = format!("{} buckets up to a distance of {}", config.buckets, config.farthest);
             return Err(
                 keys.error("relative_attention_num_buckets", problem + ": at least 4, and farther than half of them")
@@ -94,8 +93,6 @@ impl Config {
 /// `feed_forward_proj`: the activation, and whether it gates another product.
 fn feed_forward(keys: &Keys<'_>) -> error::Result<(Activation, bool)> {
     const KEY: &str = "feed_forward_proj";
-    // The library writes these two beside it.
-    let written = [keys.get("dense_act_fn").and_then(Value::as_str), keys.get("is_gated_act").map(|_| "")];
     let name = keys.name(KEY, "relu")?;
     let (gated, function) = match name.split_once('-') {
         Some(("gated", function)) => (true, function),
@@ -103,7 +100,8 @@ fn feed_forward(keys: &Keys<'_>) -> error::Result<(Activation, bool)> {
         None => (false, name),
     };
     let function = if name == "gated-gelu" { "gelu_new" } else { function };
-    if written[0].is_some_and(|written| written != function) || keys.flag("is_gated_act", gated)? != gated {
+    // The library writes these two beside it.
+    if keys.name("dense_act_fn", function)? != function || keys.flag("is_gated_act", gated)? != gated {
         return Err(keys.error(KEY, format!("{name:?}, but dense_act_fn or is_gated_act says another thing")));
     }
     Ok((Activation::named(KEY, function)?, gated))
