@@ -12,7 +12,7 @@ pub enum Convolution {
     Backend,
     /// PyTorch without cuDNN: an im2col buffer for one sample (`slow_conv2d`), the bias gradient by a reduction with two temporaries.
     Native,
-    /// PyTorch with cuDNN: a workspace of this many bytes in each call.
+    /// PyTorch with cuDNN, which then does attention too where PyTorch prefers it: a workspace of this many bytes in each call.
     Cudnn {
         /// Bytes of workspace.
         workspace_bytes: u64,
@@ -92,6 +92,9 @@ pub struct Profile {
     /// Whether memory-efficient attention is that of 2.15: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
     /// does not use, as two words.
     pub newer_efficient_attention: bool,
+    /// Whether cuDNN's attention is that of the release that comes with 2.15: it knows no dropout, and of heads of more than 128 elements hardly any
+    /// gradient.
+    pub newer_cudnn_attention: bool,
     /// The sort in an embedding's gradient.
     pub index_sort: IndexSort,
     /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
@@ -136,6 +139,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 0,
             keeps_workspaces: true,
             newer_efficient_attention: false,
+            newer_cudnn_attention: false,
             index_sort: IndexSort::of_torch_2_11(90),
             masks_extremum_first: false,
             newer_group_norm: false,
@@ -158,6 +162,7 @@ impl Profile {
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
             newer_efficient_attention: false,
+            newer_cudnn_attention: false,
             index_sort: IndexSort::of_torch_2_11(sm),
             masks_extremum_first: false,
             newer_group_norm: false,
@@ -184,6 +189,7 @@ impl Profile {
             name: format!("torch-2.15-sm{sm}"),
             keeps_workspaces: false,
             newer_efficient_attention: true,
+            newer_cudnn_attention: true,
             index_sort: IndexSort::of_torch_2_15(sm),
             masks_extremum_first: true,
             newer_group_norm: true,
@@ -230,6 +236,14 @@ impl Profile {
         // The second workspace is never larger than the first.
         self.gemm_epilogue_workspace_bytes = self.gemm_epilogue_workspace_bytes.min(self.gemm_workspace_bytes);
         Ok(self)
+    }
+
+    /// Bytes of workspace in each call of cuDNN, where there is one.
+    pub fn cudnn_workspace_bytes(&self) -> Option<u64> {
+        match self.convolution {
+            Convolution::Cudnn { workspace_bytes } => Some(workspace_bytes),
+            Convolution::Backend | Convolution::Native => None,
+        }
     }
 
     /// The profile of that name, one of [`Profile::NAMES`].

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Array;
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
@@ -27,6 +28,21 @@ impl Array {
             Error::shape("view", format!("{:?} cannot be viewed as {dims:?} without a copy", self.layout))
         })?;
         Ok(self.with_layout(layout, 0))
+    }
+
+    /// Bytes that lie together, understood as elements of another type.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for elements of more than a byte, with gaps between them, or of which there are none of the other type there.
+    pub(crate) fn of_type(&self, dtype: DType) -> Result<Self> {
+        let size = dtype.size() as usize;
+        let whole = self.offset.is_multiple_of(size) && self.numel().is_multiple_of(size);
+        if self.dtype.size() != 1 || !self.layout.is_contiguous() || !whole {
+            let found = format!("{:?} of {:?} from {} on", self.layout, self.dtype, self.offset);
+            return Err(Error::shape("of_type", format!("{found}: not as many whole {dtype:?}")));
+        }
+        let layout = Layout::contiguous(&[self.numel() / size])?;
+        Ok(Self { dtype, offset: self.offset / size, ..self.with_layout(layout, 0) })
     }
 
     /// The same elements with other sizes, copied where a view is not possible.

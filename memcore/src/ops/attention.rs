@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::attention_algorithm::{Algorithm, Wanted};
 use super::attention_math::attention_math;
-use super::attention_temporaries::Algorithm;
+use super::attention_temporaries::with_rows;
 use super::autocast::lower;
 use super::dropout::dropout;
 use super::elementwise::mul_scalar;
@@ -138,8 +139,8 @@ const FLASH_MULTIPLE: usize = 8;
 /// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
 /// numbers that are added to the scores, which may want a gradient (a learned bias).
 ///
-/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): flash for 16-bit
-/// types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
+/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): cuDNN's for 16-bit types on compute
+/// capability 9.0 where the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`; those of the device.
@@ -161,7 +162,15 @@ pub fn scaled_dot_product_attention(
     }
     let scale = options.scale.unwrap_or((heads.d as f64).powf(-0.5));
     let bias = mask.map(|mask| additive(mask, q.dtype())).transpose()?;
-    let Some(algorithm) = Algorithm::of(q.array(), heads.groups, mask.map(Tensor::array)) else {
+    let wanted = Wanted {
+        arrays: [q, k, v].map(Tensor::array),
+        mask: mask.map(Tensor::array),
+        learned: mask.is_some_and(Tensor::requires_grad),
+        causal: options.causal,
+        dropout: options.dropout > 0.0,
+        records: records(&[q, k, v]),
+    };
+    let Some(algorithm) = Algorithm::of(&wanted) else {
         return attention_math([q, k, v], bias.as_ref(), scale, options.causal, options.dropout);
     };
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {
@@ -259,7 +268,7 @@ fn fused(
     // Where nobody saved them they go in the order of their making.
     let _outer = context::op("scaled_dot_product_attention");
     drop(logsumexp);
-    if algorithm == Algorithm::Efficient {
+    if algorithm != Algorithm::Flash {
         extras.reverse();
     }
     drop(extras);
@@ -274,11 +283,6 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     let seen = Array::full(mask.device(), &[], dtype, 0.0)?;
     let hidden = Array::full(mask.device(), &[], dtype, f64::NEG_INFINITY)?;
     seen.select_by(mask.array(), &hidden).map(Tensor::from_array)
-}
-
-/// This very array where its last dimension lies together, a copy where not.
-fn with_rows(x: &Array) -> Result<Array> {
-    if x.layout().strides()[3] == 1 || x.dims()[3] <= 1 { Ok(x.clone()) } else { x.copied() }
 }
 
 /// A mask as the kernel wants it, a view: `[b, h, t, s]`.
@@ -311,11 +315,12 @@ impl Function for AttentionBackward {
         }
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(self.algorithm.backward_op());
-        let grad = self.algorithm.incoming(&with_rows(grad)?)?;
+        let grad = self.algorithm.incoming(grad)?;
         let result = self.algorithm.result_again(&out)?;
         let [dq, dk, dv] = [self.algorithm.gradient(&q)?, self.algorithm.gradient(&k)?, self.algorithm.gradient(&v)?];
+        let repeated = self.algorithm.repeated_gradients([&q, &k, &v])?;
         let dmask = needs.input(3).then(|| self.algorithm.mask_gradient(&q, &k)).transpose()?;
-        let scratch = self.algorithm.scratch(&q, &k, &v)?;
+        let scratch = self.algorithm.scratch([&q, &k, &v], repeated, &out, &grad)?;
         let seen = bias.as_ref().map(|bias| scores_shaped(bias, &q, &k)).transpose()?;
         let mut call = AttentionGrad {
             scale: self.scale,
@@ -326,7 +331,7 @@ impl Function for AttentionBackward {
             mask: seen.as_ref().map(Array::operand),
             out: result.operand(),
             logsumexp: logsumexp.operand(),
-            grad: grad.operand(),
+            grad: scratch.grad.as_ref().unwrap_or(&grad).operand(),
             delta: scratch.delta.operand(),
             dq: dq.operand(),
             dk: dk.operand(),
@@ -343,8 +348,7 @@ impl Function for AttentionBackward {
         let copied = (!Arc::ptr_eq(result.storage(), out.storage())).then_some(result);
         drop((bias, k, q, v, logsumexp, out));
         saved.done();
-        let by_kernel = if self.algorithm == Algorithm::Flash { self.algorithm.gradient_op() } else { "" };
-        context::within(by_kernel, || {
+        context::within(self.algorithm.gradient_op(), || {
             drop(copied);
             drop(grad);
         });

@@ -1,11 +1,12 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
 //! The sizes are those of the kernels of PyTorch 2.11 and 2.15, derived from how they tile their work, and compared with recordings for compute
-//! capability 7.5, 8.0 and 9.0 and heads of up to 320 elements. Not modelled: cuDNN's kernel, which PyTorch prefers for 16-bit types on capability
-//! 9.0 with a recent cuDNN.
+//! capability 7.5, 8.0 and 9.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
+//! takes is the profile's number.
 
 use smallvec::{SmallVec, smallvec};
 
+use super::attention_algorithm::{Algorithm, is_recent};
 use crate::array::Array;
 use crate::backend::KernelCall;
 use crate::backend::kernel::AttentionGrad;
@@ -15,20 +16,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 
-/// Whose fused kernel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    /// The backend's own: row sums, and the workspace that it asks for.
-    Native,
-    /// PyTorch's memory-efficient attention.
-    Efficient,
-    /// PyTorch's flash attention.
-    Flash,
-}
-
-/// Elements that a head has in flash attention at most.
-const WIDEST_FLASH: usize = 256;
-
 /// Elements of a 16-bit head that the memory-efficient kernels sum in registers.
 const WIDEST_IN_REGISTERS: usize = 128;
 
@@ -36,6 +23,8 @@ const WIDEST_IN_REGISTERS: usize = 128;
 pub(super) struct Scratch {
     /// `Σ grad·out` of each row, `[b, h, t]`.
     pub(super) delta: Array,
+    /// The incoming gradient, where the kernel wants a copy of it.
+    pub(super) grad: Option<Array>,
     /// What the kernel may use.
     workspace: Option<Array>,
     /// All of it, in the order of freeing.
@@ -45,78 +34,13 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Frees it, in the order in which PyTorch's scratch goes.
     pub(super) fn release(self) {
-        drop((self.delta, self.workspace));
+        drop((self.delta, self.grad, self.workspace));
         self.held.into_iter().for_each(drop);
     }
 }
 
 impl Algorithm {
-    /// The one that PyTorch takes, under one of its profiles, where each key head serves `groups` query heads; `None`: it writes the scores out.
-    ///
-    /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
-    /// [padded](super::attention)). The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
-    /// cores can load: of 16 bytes, except for f32 before 8.0; and keys of a mask next to each other, even where there is one.
-    pub(super) fn of(q: &Array, groups: usize, mask: Option<&Array>) -> Option<Self> {
-        let profile = q.device().profile();
-        if !profile.torch_temporaries {
-            return Some(Self::Native);
-        }
-        let (d, half) = (q.dims()[3], q.dtype().is_half());
-        let recent = is_recent(q);
-        let aligned = if half { d.is_multiple_of(8) } else { d.is_multiple_of(4) || !recent };
-        let grouped = groups > 1 && !profile.newer_efficient_attention;
-        let together = mask.is_none_or(|mask| mask.layout().strides().last().is_none_or(|&stride| stride == 1));
-        if half && recent && mask.is_none() && d <= WIDEST_FLASH {
-            Some(Self::Flash)
-        } else if !grouped && aligned && together && (recent || q.dtype() != DType::BF16) {
-            Some(Self::Efficient)
-        } else {
-            None
-        }
-    }
-
-    pub(super) fn forward_op(self) -> &'static str {
-        match self {
-            Self::Native => "scaled_dot_product_attention",
-            Self::Efficient => "scaled_dot_product_attention>_scaled_dot_product_efficient_attention",
-            Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention",
-        }
-    }
-
-    /// What makes the result inside of [`Self::forward_op`].
-    pub(super) fn result_op(self) -> &'static str {
-        match self {
-            Self::Native => "",
-            Self::Efficient => "_efficient_attention_forward",
-            Self::Flash => "_flash_attention_forward",
-        }
-    }
-
-    pub(super) fn backward_op(self) -> &'static str {
-        match self {
-            Self::Native => "scaled_dot_product_attention_backward",
-            Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
-            Self::Flash => "_scaled_dot_product_flash_attention_backward",
-        }
-    }
-
-    /// What makes the gradients inside of [`Self::backward_op`].
-    pub(super) fn gradient_op(self) -> &'static str {
-        match self {
-            Self::Native => "",
-            Self::Efficient => "_efficient_attention_backward",
-            Self::Flash => "_flash_attention_backward",
-        }
-    }
-
-    pub(super) fn node_name(self) -> &'static str {
-        match self {
-            Self::Native | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
-            Self::Flash => "ScaledDotProductFlashAttentionBackward0",
-        }
-    }
-
-    /// Memory for the result, `[b, h, t, dv]`: position by position, as the projection after it wants it; flash follows the queries.
+    /// Memory for the result, `[b, h, t, dv]`: position by position, as the projection after it wants it; flash and cuDNN follow the queries.
     pub(super) fn output(self, q: &Array, dv: usize) -> Result<Array> {
         let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
         self.laid_out([b, h, t, dv], q)
@@ -137,8 +61,7 @@ impl Algorithm {
     }
 
     fn laid_out(self, [b, h, t, d]: [usize; 4], like: &Array) -> Result<Array> {
-        let strides = like.layout().strides();
-        if self == Self::Flash && strides[1] >= strides[2] {
+        if matches!(self, Self::Flash | Self::Cudnn) && has_heads_outside(like) {
             return Array::empty(like.device(), &[b, h, t, d], like.dtype());
         }
         Array::empty(like.device(), &[b, t, h, d], like.dtype())?.transpose(1, 2)
@@ -153,19 +76,21 @@ impl Algorithm {
         row_statistic(q, if self == Self::Efficient { 32 } else { 1 }).map(Some)
     }
 
-    /// What memory-efficient attention returns beside its results, where it does: the state of the generator, made before them; in the order in
-    /// which it goes.
+    /// What memory-efficient and cuDNN's attention return beside their results, where they do: the state of the generator, made before them; in the order
+    /// in which it goes.
     pub(super) fn seeds(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
-        if self != Self::Efficient || dropout || !device.profile().newer_efficient_attention {
-            return Ok(SmallVec::new());
-        }
+        let maker = match self {
+            Self::Efficient if !dropout && device.profile().newer_efficient_attention => "zeros",
+            Self::Cudnn => self.result_op(),
+            _ => return Ok(SmallVec::new()),
+        };
         let word = || Array::empty(device, &[], DType::I64);
-        let (seed, offset) = context::within("zeros", || Ok::<_, Error>((word()?, word()?)))?;
+        let (seed, offset) = context::within(maker, || Ok::<_, Error>((word()?, word()?)))?;
         Ok(smallvec![offset, seed])
     }
 
     /// What a result is computed from. Flash attention, where queries are too few for the card: of each of several parts of the keys the logarithms of
-    /// the denominators and the result, in f32; dropout knows no parts. The memory-efficient one sums wide 16-bit heads in f32.
+    /// the denominators and the result, in f32; dropout knows no parts. The memory-efficient one sums wide 16-bit heads in f32. cuDNN's has its workspace.
     pub(super) fn partial_results(
         self,
         q: &Array,
@@ -173,9 +98,15 @@ impl Algorithm {
         v: &Array,
         dropout: bool,
     ) -> Result<SmallVec<[Array; 2]>> {
-        if self == Self::Efficient && q.dtype().is_half() && v.dims()[3] > WIDEST_IN_REGISTERS {
+        if self == Self::Efficient && q.dtype().is_half() && q.dims()[3].max(v.dims()[3]) > WIDEST_IN_REGISTERS {
             let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
             return Ok(smallvec![Array::empty(q.device(), &[b, t, h, v.dims()[3]], DType::F32)?]);
+        }
+        if self == Self::Cudnn {
+            return match plan_bytes(q.device()) {
+                0 => Ok(SmallVec::new()),
+                bytes => Ok(smallvec![Array::empty(q.device(), &[bytes], DType::U8)?]),
+            };
         }
         let (Self::Flash, Some(card), false) = (self, q.device().profile().multiprocessors, dropout) else {
             return Ok(SmallVec::new());
@@ -209,10 +140,12 @@ impl Algorithm {
         Ok(smallvec![state, unused])
     }
 
-    /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not.
+    /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not. cuDNN's has a [scratch](Self::scratch) copy.
     pub(super) fn incoming(self, grad: &Array) -> Result<Array> {
-        if self == Self::Native {
-            return Ok(grad.clone());
+        match self {
+            Self::Native => return with_rows(grad),
+            Self::Cudnn => return Ok(grad.clone()),
+            Self::Efficient | Self::Flash => {}
         }
         let _op = context::op("clone");
         grad.transpose(1, 2)?.contiguous()?.transpose(1, 2)
@@ -223,11 +156,27 @@ impl Algorithm {
         if self == Self::Flash { self.incoming(out) } else { Ok(out.clone()) }
     }
 
-    pub(super) fn scratch(self, q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
+    /// The gradients of values and keys for every query head, where there are fewer heads of these, of the memory-efficient kernel.
+    pub(super) fn repeated_gradients(self, [q, k, v]: [&Array; 3]) -> Result<SmallVec<[Array; 2]>> {
+        let _op = context::op(self.gradient_op());
+        if self == Self::Efficient { for_every_head(q, k, v) } else { Ok(SmallVec::new()) }
+    }
+
+    /// What a backward has beside its results, given the [repeated](Self::repeated_gradients) ones, the result and its gradient.
+    pub(super) fn scratch(
+        self,
+        [q, k, v]: [&Array; 3],
+        repeated: SmallVec<[Array; 2]>,
+        out: &Array,
+        grad: &Array,
+    ) -> Result<Scratch> {
         match self {
-            Self::Native => Ok(Scratch { delta: row_statistic(q, 1)?, held: SmallVec::new(), workspace: None }),
-            Self::Efficient => efficient(q, k, v),
+            Self::Native => {
+                Ok(Scratch { delta: row_statistic(q, 1)?, grad: None, held: SmallVec::new(), workspace: None })
+            }
+            Self::Efficient => efficient(q, k, v, repeated),
             Self::Flash => flash(q, k, v),
+            Self::Cudnn => cudnn(q, out, grad),
         }
     }
 
@@ -251,14 +200,9 @@ fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
     padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
 }
 
-/// Whether the card is one of compute capability 8.0 or later.
-fn is_recent(q: &Array) -> bool {
-    q.device().profile().compute_capability.is_none_or(|sm| sm >= 80)
-}
-
 /// Queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width (PyTorch's `generate_kernels.py`).
 fn efficient_tile(q: &Array, width: usize) -> [usize; 2] {
-    match (q.dtype().is_half(), is_recent(q), width) {
+    match (q.dtype().is_half(), is_recent(q.device().profile()), width) {
         (_, _, ..=64) | (false, false, _) => [64, 64],
         (true, true, ..=WIDEST_IN_REGISTERS) => [128, 128],
         _ => [128, 64],
@@ -277,18 +221,22 @@ fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     own + s.next_multiple_of(64) * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
 }
 
-/// The gradients of keys and values for every query head, where there are fewer heads of these; `delta` by a product, a sum and a copy (16-bit kernels
-/// compute it themselves); then the [workspace](efficient_workspace).
-fn efficient(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
-    let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
-    let dv = v.dims()[3];
-    let mut spread: SmallVec<[Array; 2]> = SmallVec::new();
+/// The gradients of values and keys, in this order, with a head for every one of the queries', where there are fewer; made in the other order.
+fn for_every_head(q: &Array, k: &Array, v: &Array) -> Result<SmallVec<[Array; 2]>> {
+    let [b, h] = [q.dims()[0], q.dims()[1]];
+    let mut gradients = SmallVec::new();
     if k.dims()[1] != h {
-        let _op = context::op(Algorithm::Efficient.gradient_op());
         for x in [k, v] {
-            spread.insert(0, Array::empty(q.device(), &[b, x.dims()[2], h, x.dims()[3]], q.dtype())?);
+            gradients.insert(0, Array::empty(q.device(), &[b, x.dims()[2], h, x.dims()[3]], q.dtype())?);
         }
     }
+    Ok(gradients)
+}
+
+/// `delta` by a product, a sum and a copy (16-bit kernels compute it themselves); then the [workspace](efficient_workspace).
+fn efficient(q: &Array, k: &Array, v: &Array, repeated: SmallVec<[Array; 2]>) -> Result<Scratch> {
+    let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
+    let dv = v.dims()[3];
     let product = if q.dtype().is_half() {
         None
     } else {
@@ -306,8 +254,8 @@ fn efficient(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     let make = || Array::empty(q.device(), &[b * h * efficient_workspace(q, k, v)], DType::U8);
     let workspace = context::within(Algorithm::Efficient.gradient_op(), make)?;
     let mut held: SmallVec<[Array; 4]> = smallvec![delta.clone(), workspace.clone()];
-    held.extend(spread);
-    Ok(Scratch { delta, held, workspace: Some(workspace) })
+    held.extend(repeated);
+    Ok(Scratch { delta, grad: None, held, workspace: Some(workspace) })
 }
 
 /// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes [rounded](flash_width), and for grouped queries the
@@ -317,14 +265,47 @@ fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
     let delta = row_statistic(q, 128)?;
     let sum = Array::empty(q.device(), &[b, t.next_multiple_of(128), h, flash_width(d)], DType::F32)?;
-    let mut held: SmallVec<[Array; 4]> = SmallVec::new();
-    if k.dims()[1] != h {
-        for x in [k, v] {
-            held.insert(0, Array::empty(q.device(), &[b, x.dims()[2], h, x.dims()[3]], q.dtype())?);
-        }
-    }
+    let mut held: SmallVec<[Array; 4]> = for_every_head(q, k, v)?.into_iter().collect();
     held.extend([sum.clone(), delta.clone()]);
-    Ok(Scratch { delta, held, workspace: Some(sum) })
+    Ok(Scratch { delta, grad: None, held, workspace: Some(sum) })
+}
+
+/// Bytes that a plan of cuDNN takes of its own, as the profile says.
+fn plan_bytes(device: &Device) -> usize {
+    device.profile().cudnn_workspace_bytes().unwrap_or(0) as usize
+}
+
+/// The gradient as the result lies, where it lies otherwise; then the workspace, of which the front end of cuDNN has the query gradient and `delta`, in f32.
+fn cudnn(q: &Array, out: &Array, grad: &Array) -> Result<Scratch> {
+    let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
+    let copy = if lies_as(grad, out) { None } else { Some(context::within("clone", || laid_out_as(grad, out))?) };
+    let sums = b * h * t * d * DType::F32.size() as usize;
+    let statistics = b * h * t * DType::F32.size() as usize;
+    let make = || Array::empty(q.device(), &[sums + statistics + plan_bytes(q.device())], DType::U8);
+    let workspace = context::within(Algorithm::Cudnn.gradient_op(), make)?;
+    let delta = workspace.narrow(0, sums, statistics)?.of_type(DType::F32)?.view(&[b, h, t])?;
+    let held = std::iter::once(workspace.clone()).chain(copy.clone()).collect();
+    Ok(Scratch { delta, grad: copy, held, workspace: Some(workspace.narrow(0, 0, sums)?) })
+}
+
+/// Whether the positions of a head lie in one piece, head behind head.
+fn has_heads_outside(x: &Array) -> bool {
+    x.layout().strides()[1] >= x.layout().strides()[2]
+}
+
+/// Whether two arrays of the same sizes have the same strides, as far as they matter.
+fn lies_as(x: &Array, like: &Array) -> bool {
+    (0..x.rank()).all(|axis| x.dims()[axis] == 1 || x.layout().strides()[axis] == like.layout().strides()[axis])
+}
+
+/// `x` in memory of its own, in the order of `like`.
+fn laid_out_as(x: &Array, like: &Array) -> Result<Array> {
+    if has_heads_outside(like) { x.contiguous() } else { x.transpose(1, 2)?.contiguous()?.transpose(1, 2) }
+}
+
+/// This very array where its last dimension lies together, a copy where not.
+pub(super) fn with_rows(x: &Array) -> Result<Array> {
+    if x.layout().strides()[3] == 1 || x.dims()[3] <= 1 { Ok(x.clone()) } else { x.copied() }
 }
 
 /// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of 64 beyond 128.

@@ -8,6 +8,7 @@
 
 mod activation;
 mod attention;
+mod attention_algorithm;
 mod attention_math;
 mod attention_temporaries;
 mod autocast;

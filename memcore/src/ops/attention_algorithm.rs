@@ -1,0 +1,172 @@
+//! Whose kernel fused attention stands for: the one that PyTorch would take.
+//!
+//! Compared with PyTorch 2.11 (cuDNN 9.19) and 2.15 (9.26), asked (`_fused_sdp_choice`) for compute capability 7.5, 8.0 and 9.0, for heads of up to
+//! 320 elements.
+
+use crate::array::Array;
+use crate::profile::Profile;
+
+/// Whose fused kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// The backend's own: row sums, and the workspace that it asks for.
+    Native,
+    /// PyTorch's memory-efficient attention.
+    Efficient,
+    /// PyTorch's flash attention.
+    Flash,
+    /// cuDNN's, which PyTorch prefers on compute capability 9.0.
+    Cudnn,
+}
+
+/// Elements that a head has in flash attention at most, and in cuDNN's on compute capability 9.0.
+const WIDEST: usize = 256;
+
+/// Elements of a head of which newer releases of cuDNN make gradients, but for two pairs of greater widths.
+const WIDEST_NEWER_GRADIENT: usize = 128;
+
+/// What a choice depends on.
+pub(super) struct Wanted<'a> {
+    /// Queries `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`.
+    pub(super) arrays: [&'a Array; 3],
+    /// What is added to the scores, or a bool.
+    pub(super) mask: Option<&'a Array>,
+    /// Whether it wants a gradient.
+    pub(super) learned: bool,
+    pub(super) causal: bool,
+    pub(super) dropout: bool,
+    /// Whether there will be gradients.
+    pub(super) records: bool,
+}
+
+impl Wanted<'_> {
+    fn profile(&self) -> &Profile {
+        self.arrays[0].device().profile()
+    }
+
+    /// Elements of a head of keys, and of values.
+    fn widths(&self) -> [usize; 2] {
+        [self.arrays[0].dims()[3], self.arrays[2].dims()[3]]
+    }
+
+    /// Numbers of queries and of keys.
+    fn lengths(&self) -> [usize; 2] {
+        [self.arrays[0].dims()[2], self.arrays[1].dims()[2]]
+    }
+
+    fn is_half(&self) -> bool {
+        self.arrays[0].dtype().is_half()
+    }
+
+    /// Whether PyTorch takes cuDNN's kernel, where cuDNN is: on compute capability 9.0 before all others, for 16-bit types.
+    pub(super) fn suits_cudnn(&self) -> bool {
+        let ([d, dv], [queries, keys], profile) = (self.widths(), self.lengths(), self.profile());
+        let fits = |width: usize| width <= WIDEST && width.is_multiple_of(8);
+        let newer = profile.newer_cudnn_attention;
+        let dropped = self.dropout && (newer || queries == 1);
+        let narrow = d.max(dv) <= WIDEST_NEWER_GRADIENT || [[192, 128], [WIDEST; 2]].contains(&[d, dv]);
+        profile.compute_capability == Some(90)
+            && self.is_half()
+            && fits(d)
+            && fits(dv)
+            && keys != 1
+            && !dropped
+            && !self.learned
+            && (narrow || !newer || !self.records)
+    }
+
+    /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
+    /// [padded](super::attention)), all heads of one width; of the causal form only that of as many queries as keys.
+    fn suits_flash(&self) -> bool {
+        let ([d, dv], [queries, keys]) = (self.widths(), self.lengths());
+        self.is_half()
+            && is_recent(self.profile())
+            && self.mask.is_none()
+            && d == dv
+            && d <= WIDEST
+            && (queries == keys || !self.causal)
+    }
+
+    /// The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
+    /// cores can load: of 16 bytes, except for f32 before 8.0; and keys of a mask next to each other, even where there is one.
+    fn suits_efficient(&self) -> bool {
+        let [q, k, _] = self.arrays;
+        let recent = is_recent(self.profile());
+        let loads = |width: usize| if self.is_half() { width.is_multiple_of(8) } else { width.is_multiple_of(4) || !recent };
+        let grouped = q.dims()[1] != k.dims()[1] && !self.profile().newer_efficient_attention;
+        let together = |mask: &Array| mask.layout().strides().last().is_none_or(|&stride| stride == 1);
+        !grouped
+            && self.widths().into_iter().all(loads)
+            && self.mask.is_none_or(together)
+            && (recent || q.dtype() != crate::DType::BF16)
+    }
+}
+
+/// Whether the card is one of compute capability 8.0 or later.
+pub(super) fn is_recent(profile: &Profile) -> bool {
+    profile.compute_capability.is_none_or(|sm| sm >= 80)
+}
+
+impl Algorithm {
+    /// The one that PyTorch takes, under one of its profiles; `None`: it writes the scores out.
+    pub(super) fn of(wanted: &Wanted<'_>) -> Option<Self> {
+        let profile = wanted.profile();
+        if !profile.torch_temporaries {
+            Some(Self::Native)
+        } else if profile.cudnn_workspace_bytes().is_some() && wanted.suits_cudnn() {
+            Some(Self::Cudnn)
+        } else if wanted.suits_flash() {
+            Some(Self::Flash)
+        } else if wanted.suits_efficient() {
+            Some(Self::Efficient)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn forward_op(self) -> &'static str {
+        match self {
+            Self::Native => "scaled_dot_product_attention",
+            Self::Efficient => "scaled_dot_product_attention>_scaled_dot_product_efficient_attention",
+            Self::Flash => "scaled_dot_product_attention>_scaled_dot_product_flash_attention",
+            Self::Cudnn => "scaled_dot_product_attention>_scaled_dot_product_cudnn_attention",
+        }
+    }
+
+    /// What makes the result inside of [`Self::forward_op`].
+    pub(super) fn result_op(self) -> &'static str {
+        match self {
+            Self::Native => "",
+            Self::Efficient => "_efficient_attention_forward",
+            Self::Flash => "_flash_attention_forward",
+            Self::Cudnn => "_cudnn_attention_forward",
+        }
+    }
+
+    pub(super) fn backward_op(self) -> &'static str {
+        match self {
+            Self::Native => "scaled_dot_product_attention_backward",
+            Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
+            Self::Flash => "_scaled_dot_product_flash_attention_backward",
+            Self::Cudnn => "_scaled_dot_product_cudnn_attention_backward",
+        }
+    }
+
+    /// What makes the gradients inside of [`Self::backward_op`].
+    pub(super) fn gradient_op(self) -> &'static str {
+        match self {
+            Self::Native => "",
+            Self::Efficient => "_efficient_attention_backward",
+            Self::Flash => "_flash_attention_backward",
+            Self::Cudnn => "_cudnn_attention_backward",
+        }
+    }
+
+    pub(super) fn node_name(self) -> &'static str {
+        match self {
+            Self::Native | Self::Efficient => "ScaledDotProductEfficientAttentionBackward0",
+            Self::Flash => "ScaledDotProductFlashAttentionBackward0",
+            Self::Cudnn => "ScaledDotProductCudnnAttentionBackward0",
+        }
+    }
+}

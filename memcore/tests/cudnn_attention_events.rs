@@ -1,0 +1,118 @@
+//! Attention where PyTorch has cuDNN: when it takes cuDNN's kernel, what that allocates and frees, in which order, and who did it; and which kernel it takes
+//! of values of another width and of a causal form that is not square.
+//!
+//! The expectation is `golden/cudnn_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
+
+mod common;
+#[path = "common/labelled.rs"]
+mod labelled;
+
+use labelled::{Row, against_recordings, assert_same, data, leaf};
+use memcore::profile::Convolution;
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
+
+/// Batch, heads of queries, heads of keys, queries, keys, widths of a head of keys and of one of values.
+const SIZES: [[usize; 7]; 15] = [
+    [2, 4, 4, 64, 64, 32, 32],
+    [2, 4, 4, 100, 100, 64, 64],
+    [2, 4, 4, 64, 64, 20, 20],
+    [2, 4, 2, 64, 64, 32, 32],
+    [2, 4, 4, 64, 64, 128, 128],
+    [1, 4, 4, 200, 200, 160, 160],
+    [2, 4, 4, 33, 80, 64, 64],
+    [2, 4, 4, 1, 40, 64, 64],
+    [2, 4, 4, 40, 1, 64, 64],
+    [3, 1, 1, 64, 64, 32, 32],
+    [1, 2, 2, 64, 64, 256, 256],
+    [1, 2, 2, 64, 64, 320, 320],
+    [2, 4, 4, 64, 64, 64, 32],
+    [1, 2, 2, 64, 64, 192, 128],
+    [2, 4, 4, 64, 64, 136, 136],
+];
+
+const FORMS: [&str; 10] =
+    ["causal", "plain", "mask", "learned", "nograd", "drop", "heads", "packed", "summed", "turned"];
+
+/// Queries, keys and values: position by position as projections give them, or head by head, or all in one; and what is added to the scores.
+fn inputs(device: &Device, dtype: DType, [b, h, hk, t, s, d, dv]: [usize; 7], form: &str) -> Vec<Tensor> {
+    let of = |dims: &[usize]| leaf(device, dims, dtype);
+    let mut inputs = match form {
+        "packed" => vec![of(&[b, t, 3, h, d])],
+        "heads" => vec![of(&[b, h, t, d]), of(&[b, hk, s, d]), of(&[b, hk, s, dv])],
+        _ => vec![of(&[b, t, h, d]), of(&[b, s, hk, d]), of(&[b, s, hk, dv])],
+    };
+    match form {
+        "mask" => inputs.push(data(device, &[b, 1, t, s], dtype)),
+        "learned" => inputs.push(of(&[b, 1, t, s])),
+        _ => {}
+    }
+    inputs
+}
+
+fn attention(x: &[Tensor], form: &str) -> Result<Tensor> {
+    let options = ops::AttentionOptions {
+        causal: form == "causal",
+        dropout: if form == "drop" { 0.1 } else { 0.0 },
+        ..ops::AttentionOptions::default()
+    };
+    let heads = |x: &Tensor| ops::transpose(x, 1, 2);
+    let part = |i: usize| heads(&ops::select(&x[0], 2, i)?);
+    let [q, k, v] = match form {
+        "packed" => [part(0)?, part(1)?, part(2)?],
+        "heads" => [x[0].clone(), x[1].clone(), x[2].clone()],
+        _ => [heads(&x[0])?, heads(&x[1])?, heads(&x[2])?],
+    };
+    let y = ops::scaled_dot_product_attention(&q, &k, &v, x.get(3), options)?;
+    drop((q, k, v));
+    match form {
+        "summed" => ops::sum(&y),
+        "turned" => ops::contiguous(&heads(&y)?),
+        _ => Ok(y),
+    }
+}
+
+fn rows(only: &[&str]) -> Vec<Row> {
+    let of = |(name, dtype): (&str, DType), sizes: [usize; 7], form: &'static str| {
+        let [b, h, hk, t, s, d, dv] = sizes;
+        Row {
+            name: format!("{name}_{b}x{h}x{hk}x{t}x{s}x{d}x{dv}_{form}"),
+            dtype,
+            autocast: false,
+            records: form != "nograd",
+            parameters: Box::new(|_, _| Vec::new()),
+            inputs: Box::new(move |device, dtype| inputs(device, dtype, sizes, form)),
+            run: Box::new(move |_, x| attention(x, form)),
+        }
+    };
+    let mut rows = Vec::new();
+    for sizes @ [_, h, hk, t, s, d, dv] in SIZES {
+        for form in FORMS.into_iter().filter(|form| *form != "packed" || (h == hk && t == s && d == dv)) {
+            rows.push(of(("bf16", DType::BF16), sizes, form));
+            if ["causal", "mask", "drop"].contains(&form) {
+                rows.push(of(("f16", DType::F16), sizes, form));
+            }
+        }
+    }
+    rows.retain(|row| only.is_empty() || only.iter().any(|sizes| row.name.contains(sizes)));
+    rows
+}
+
+fn with_cudnn(profile: Profile, workspace_bytes: u64) -> Profile {
+    Profile { convolution: Convolution::Cudnn { workspace_bytes }, ..profile }
+}
+
+against_recordings! {
+    "golden/cudnn_attention_events.json", rows(&[]);
+    as_pytorch_2_11: "2.11-sm90", with_cudnn(Profile::torch_2_11(90), 4096);
+    as_pytorch_2_15: "2.15-sm90", with_cudnn(Profile::torch_2_15(90), 0);
+}
+
+mod without_cudnn {
+    use super::*;
+
+    against_recordings! {
+        "golden/cudnn_attention_events.json", rows(&["33x80x64x64_", "64x64x64x32_", "192x128_"]);
+        as_pytorch_2_11: "2.11-sm90-without", Profile::torch_2_11(90);
+        as_pytorch_2_15: "2.15-sm90-without", Profile::torch_2_15(90);
+    }
+}
