@@ -3,6 +3,8 @@
 //!
 //! The expectation is `golden/further_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
+#[path = "common/batch_norms.rs"]
+mod batch_norms;
 mod common;
 #[path = "common/labelled.rs"]
 mod labelled;
@@ -70,66 +72,6 @@ fn dropout_and_index_select(rows: &mut Vec<Row>) {
     select("index_select_3d_turned_2", &[4, 32, 64], 2, |x| ops::transpose(x, 1, 2));
     let inputs = |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)];
     rows.push(row("index_select_turned_grad", F32, inputs, |t| turned_back(&ops::index_select(&t[0], 0, &t[1])?)));
-}
-
-/// Weight, bias, running mean and variance.
-fn channels(d: &Device, count: usize) -> Vec<Tensor> {
-    vec![leaf(d, &[count], F32), leaf(d, &[count], F32), data(d, &[count], F32), data(d, &[count], F32)]
-}
-
-fn batch_norm(p: &[Tensor], x: &Tensor, training: bool, affine: bool) -> Result<Tensor> {
-    let running = ops::RunningStats { mean: p[2].array(), var: p[3].array() };
-    let options = ops::BatchNormOptions { training, momentum: 0.1, eps: 1e-5 };
-    ops::batch_norm(x, affine.then_some(&p[0]), affine.then_some(&p[1]), Some(running), options)
-}
-
-/// Of matrices and pictures whose dimensions lie in several orders: before and behind it.
-fn batch_norms(rows: &mut Vec<Row>) {
-    const PLANES: &[usize] = &[8, 16, 20, 20];
-    let plain: One = |x| Ok(x.clone());
-    let turn: One = |x| ops::transpose(x, 0, 1);
-    let channels_first: One = |x| ops::permute(x, &[0, 3, 1, 2]);
-    let channels_last: One = |x| ops::contiguous(&ops::permute(x, &[0, 2, 3, 1])?);
-    let turn_back: One = |x| ops::contiguous(&ops::transpose(x, 0, 1)?);
-    let forms: [(&str, &[usize], One, One); 14] = [
-        ("_turned", &[16, 8, 20, 20], turn, plain),
-        ("_nhwc", &[8, 20, 20, 16], channels_first, plain),
-        ("_turned_grad", PLANES, plain, turn_back),
-        ("_nhwc_grad", PLANES, plain, channels_last),
-        ("_nhwc_both", &[8, 20, 20, 16], channels_first, channels_last),
-        ("_turned_both", &[16, 8, 20, 20], turn, turn_back),
-        ("_2d", &[64, 256], plain, plain),
-        ("_2d_turned", &[256, 64], ops::t, plain),
-        ("_2d_turned_grad", &[64, 256], plain, turned_back),
-        ("_2d_turned_both", &[256, 64], ops::t, turned_back),
-        ("_3d", &[4, 256, 24], plain, plain),
-        ("_3d_turned", &[4, 24, 256], |x| ops::transpose(x, 1, 2), plain),
-        ("_2d_summed", &[64, 256], plain, ops::sum),
-        ("_summed", PLANES, plain, ops::sum),
-    ];
-    let mut add = |name: String, dtype, dims: &'static [usize], wants: bool, affine: bool, before: One, after: One| {
-        let count = if name.contains("_2d") || name.contains("_3d") { 256 } else { 16 };
-        let training = !name.contains("eval");
-        let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
-        let mut row = row(name, dtype, input, |_| unreachable!());
-        row.parameters = Box::new(move |d, _| channels(d, count));
-        row.run = Box::new(move |p, t| after(&batch_norm(p, &before(&t[0])?, training, affine)?));
-        rows.push(row);
-    };
-    for mode in ["", "_eval"] {
-        for &(form, dims, before, after) in &forms {
-            add(format!("batch_norm{mode}{form}"), F32, dims, true, true, before, after);
-        }
-        let nhwc: &[usize] = &[8, 20, 20, 16];
-        for (form, dims, before) in [("", PLANES, plain), ("_2d", &[64, 256], plain), ("_nhwc", nhwc, channels_first)] {
-            add(format!("batch_norm{mode}{form}_plain"), F32, dims, true, false, before, plain);
-            add(format!("batch_norm{mode}{form}_data"), F32, dims, false, true, before, plain);
-        }
-        add(format!("batch_norm{mode}_2d_f16"), DType::F16, &[64, 256], true, true, plain, plain);
-        add(format!("batch_norm{mode}_nhwc_f16"), DType::F16, nhwc, true, true, channels_first, plain);
-        add(format!("batch_norm{mode}_data_f16"), DType::F16, PLANES, false, true, plain, plain);
-        add(format!("batch_norm{mode}_2d_no_grad"), F32, &[64, 256], true, true, plain, plain);
-    }
 }
 
 /// Predictions, and targets without the dimension of the classes.
@@ -402,7 +344,7 @@ fn rows() -> Vec<Row> {
     losses_of_distances(&mut rows);
     groups_and_larger_pictures(&mut rows);
     dropout_and_index_select(&mut rows);
-    batch_norms(&mut rows);
+    rows.extend(batch_norms::rows());
     losses_of_classes(&mut rows);
     in_a_type(&mut rows);
     of_two_types(&mut rows);

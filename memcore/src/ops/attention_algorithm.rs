@@ -92,7 +92,8 @@ impl Wanted<'_> {
     fn suits_efficient(&self) -> bool {
         let [q, k, _] = self.arrays;
         let recent = is_recent(self.profile());
-        let loads = |width: usize| if self.is_half() { width.is_multiple_of(8) } else { width.is_multiple_of(4) || !recent };
+        let loads =
+            |width: usize| if self.is_half() { width.is_multiple_of(8) } else { width.is_multiple_of(4) || !recent };
         let grouped = q.dims()[1] != k.dims()[1] && !self.profile().newer_efficient_attention;
         let together = |mask: &Array| mask.layout().strides().last().is_none_or(|&stride| stride == 1);
         !grouped

@@ -1,5 +1,6 @@
 //! Normalisation over channels.
 
+use super::batch_norm_cudnn;
 use super::norm::present;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -33,7 +34,7 @@ pub struct RunningStats<'a> {
 /// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
 /// training the running statistics are updated in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32
 /// beside a 16-bit input, which no operator casts.
-/// As PyTorch without cuDNN: with it, PyTorch keeps the same bytes.
+/// Where a profile has cuDNN, that is taken where PyTorch takes it (see [`super::batch_norm_cudnn`]).
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.
@@ -49,37 +50,23 @@ pub fn batch_norm(
         return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
     }
     let _outer = context::op("batch_norm");
+    if let (true, Some(weight), Some(bias)) =
+        (batch_norm_cudnn::suits(x, &[weight, bias], options.training), weight, bias)
+    {
+        return batch_norm_cudnn::batch_norm(x, [weight, bias], running, options);
+    }
     let op = context::op("_batch_norm_impl_index>native_batch_norm");
     let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;
     let statistic = || Array::empty(x.device(), &[x.dims()[1]], x.dtype().accumulator());
     let (mean, invstd) = (statistic()?, statistic()?);
-    let batch = options.training.then_some((&mean, &invstd));
-    if let (true, Some(running)) = (options.training, running) {
-        running.mean.storage().bump_version();
-        running.var.storage().bump_version();
-    }
-    let planes = Planes::of(&y);
-    x.device().launch(BatchNorm {
-        training: options.training,
-        momentum: options.momentum,
-        eps: options.eps,
-        x: planes.view(x.array())?.operand(),
-        weight: weight.map(|w| w.array().operand()),
-        bias: bias.map(|b| b.array().operand()),
-        running_mean: running.map(|r| r.mean.operand()),
-        running_var: running.map(|r| r.var.operand()),
-        out: planes.view(&y)?.operand(),
-        save_mean: batch.map(|(mean, _)| mean.operand()),
-        save_invstd: batch.map(|(_, invstd)| invstd.operand()),
-    })?;
+    let batch = options.training.then_some([&mean, &invstd]);
+    normalise(x.array(), [weight, bias], running, options, &y, batch)?;
     let (inputs, slots) = present(x, &[weight, bias]);
     let parameter = weight.or(bias).map_or(x.dtype(), Tensor::dtype);
     let y = record(y, &inputs, |saved| {
         if let (false, Some(running)) = (options.training, running) {
             mean.copy_(running.mean)?;
-            invstd.copy_(running.var)?;
-            invstd.unary_(UnaryOp::Affine { mul: 1.0, add: options.eps })?;
-            invstd.unary_(UnaryOp::Rsqrt)?;
+            invert_deviation(running.var, options.eps, &invstd)?;
         }
         saved.save("input", x.array())?;
         saved.save("save_mean", &mean)?;
@@ -93,6 +80,43 @@ pub fn batch_norm(
     drop(op);
     drop((mean, invstd));
     y
+}
+
+/// Fills `y` with `x` normalised by the `batch`'s statistics, which are filled too, or by the `running` ones; in training those are updated.
+pub(super) fn normalise(
+    x: &Array,
+    parameters: [Option<&Tensor>; 2],
+    running: Option<RunningStats<'_>>,
+    options: BatchNormOptions,
+    y: &Array,
+    batch: Option<[&Array; 2]>,
+) -> Result<()> {
+    if let (true, Some(running)) = (options.training, running) {
+        running.mean.storage().bump_version();
+        running.var.storage().bump_version();
+    }
+    let planes = Planes::of(y);
+    let [weight, bias] = parameters.map(|parameter| parameter.map(|tensor| tensor.array().operand()));
+    x.device().launch(BatchNorm {
+        training: options.training,
+        momentum: options.momentum,
+        eps: options.eps,
+        x: planes.view(x)?.operand(),
+        weight,
+        bias,
+        running_mean: running.map(|r| r.mean.operand()),
+        running_var: running.map(|r| r.var.operand()),
+        out: planes.view(y)?.operand(),
+        save_mean: batch.map(|[mean, _]| mean.operand()),
+        save_invstd: batch.map(|[_, invstd]| invstd.operand()),
+    })
+}
+
+/// `1/√(var + eps)` into `out`.
+pub(super) fn invert_deviation(var: &Array, eps: f64, out: &Array) -> Result<()> {
+    out.copy_(var)?;
+    out.unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
+    out.unary_(UnaryOp::Rsqrt)
 }
 
 /// [`Error::Shape`] unless `x` has channels and each of `parameters` one value for each.
@@ -132,29 +156,89 @@ impl Planes {
     }
 }
 
-struct BatchNormBackward {
-    slots: [Option<usize>; 2],
-    training: bool,
+pub(super) struct BatchNormBackward {
+    pub(super) slots: [Option<usize>; 2],
+    pub(super) training: bool,
     /// Type of the parameters, and so of their gradients.
-    parameter: DType,
+    pub(super) parameter: DType,
 }
 
 /// Memory that backward makes, in the order and the layouts of PyTorch's kernels.
-struct Parts {
-    x: Option<Array>,
-    parameters: [Option<Array>; 2],
+pub(super) struct Parts {
+    pub(super) x: Option<Array>,
+    pub(super) parameters: [Option<Array>; 2],
     /// Sums of the gradient and of its product with the input, which the fused kernel does not need.
     sums: Option<[Array; 2]>,
 }
 
+/// What gradients are computed from.
+pub(super) struct Given<'a> {
+    pub(super) grad: &'a Array,
+    pub(super) x: &'a Array,
+    pub(super) mean: &'a Array,
+    pub(super) invstd: &'a Array,
+    pub(super) weight: Option<&'a Array>,
+    pub(super) training: bool,
+}
+
+impl Given<'_> {
+    /// Fills what there is of a gradient of the input and those of the parameters.
+    pub(super) fn fill(&self, out: Option<&Array>, parameters: [Option<&Array>; 2]) -> Result<()> {
+        if out.is_none() && parameters.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let planes = Planes::of(out.unwrap_or(self.x));
+        let (ordered_grad, ordered_x) = (planes.strided(self.grad)?, planes.strided(self.x)?);
+        self.x.device().launch(BatchNormGrad {
+            training: self.training,
+            grad: ordered_grad.operand(),
+            x: ordered_x.operand(),
+            mean: self.mean.operand(),
+            invstd: self.invstd.operand(),
+            weight: self.weight.map(Array::operand),
+            out_x: out.map(|out| planes.view(out)).transpose()?.as_ref().map(Array::operand),
+            out_weight: parameters[0].map(Array::operand),
+            out_bias: parameters[1].map(Array::operand),
+        })
+    }
+}
+
+impl Parts {
+    /// Lets go of what is no result.
+    pub(super) fn release_sums(&mut self) {
+        if let Some([gradients, products]) = self.sums.take() {
+            drop(products);
+            drop(gradients);
+        }
+    }
+
+    /// The gradients of the inputs, in the order of `slots`.
+    pub(super) fn into_grads(self, slots: [Option<usize>; 2]) -> Grads {
+        let there = slots.into_iter().zip(self.parameters).filter(|(slot, _)| slot.is_some());
+        std::iter::once(self.x).chain(there.map(|(_, parameter)| parameter)).collect()
+    }
+}
+
 impl BatchNormBackward {
-    /// One fused kernel, which gives a gradient in row-major order, unless the input's is not wanted, or its channels lie side by side: then a pass for
-    /// the sums and one for the input, whose gradient is laid out as the input, in training.
-    fn parts(&self, x: &Array, statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
-        let wanted = |slot: Option<usize>| slot.is_some_and(|slot| needs.input(slot));
+    fn wants(&self, parameter: usize, needs: Needs<'_>) -> bool {
+        self.slots[parameter].is_some_and(|slot| needs.input(slot))
+    }
+
+    /// Whether there is anything to be summed.
+    fn reduces(&self, needs: Needs<'_>) -> bool {
+        self.training || (0..2).any(|parameter| self.wants(parameter, needs))
+    }
+
+    /// Whether one kernel does all: unless the input's gradient is not wanted, or the channels lie side by side.
+    pub(super) fn is_fused(&self, x: &Array, needs: Needs<'_>) -> bool {
+        self.reduces(needs) && needs.input(0) && !has_channels_last(x)
+    }
+
+    /// One fused kernel gives a gradient in row-major order; else there is a pass for the sums and one for the input, whose gradient is laid out as the
+    /// input, in training.
+    pub(super) fn parts(&self, x: &Array, statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
         let side_by_side = has_channels_last(x);
-        let reduces = self.training || self.slots.into_iter().any(wanted);
-        let fused = reduces && needs.input(0) && !side_by_side;
+        let fused = self.is_fused(x, needs);
         let input = || match needs.input(0) {
             true if side_by_side && self.training => {
                 Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype()).map(Some)
@@ -162,23 +246,23 @@ impl BatchNormBackward {
             true => x.empty_like().map(Some),
             false => Ok(None),
         };
-        let parameter = |slot| -> Result<Option<Array>> {
-            wanted(slot).then(|| Array::empty(x.device(), &[x.dims()[1]], self.parameter)).transpose()
+        let parameter = |i| -> Result<Option<Array>> {
+            self.wants(i, needs).then(|| Array::empty(x.device(), &[x.dims()[1]], self.parameter)).transpose()
         };
         let torch = x.device().profile().torch_temporaries;
         let early = if fused { input()? } else { None };
-        let sums = if torch && reduces && side_by_side {
+        let sums = if torch && self.reduces(needs) && side_by_side {
             Some([statistic.empty_like()?, statistic.empty_like()?])
         } else {
             None
         };
-        let parameters = [parameter(self.slots[0])?, parameter(self.slots[1])?];
+        let parameters = [parameter(0)?, parameter(1)?];
         Ok(Parts { x: if fused { early } else { input()? }, parameters, sums })
     }
 }
 
 /// Whether the channels of each position lie side by side: PyTorch's channels-last formats, and a contiguous input of one position.
-fn has_channels_last(x: &Array) -> bool {
+pub(super) fn has_channels_last(x: &Array) -> bool {
     if x.layout().is_contiguous() && x.layout().strides()[1] == 1 {
         return true;
     }
@@ -197,33 +281,12 @@ impl Function for BatchNormBackward {
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_batch_norm_backward");
-        let Parts { x: out, parameters, sums } = self.parts(&x, &mean, needs)?;
-        if out.is_some() || parameters.iter().any(Option::is_some) {
-            let planes = Planes::of(out.as_ref().unwrap_or(&x));
-            let (ordered_grad, ordered_x) = (planes.strided(grad)?, planes.strided(&x)?);
-            x.device().launch(BatchNormGrad {
-                training: self.training,
-                grad: ordered_grad.operand(),
-                x: ordered_x.operand(),
-                mean: mean.operand(),
-                invstd: invstd.operand(),
-                weight: weight.as_ref().map(Array::operand),
-                out_x: out.as_ref().map(|out| planes.view(out)).transpose()?.as_ref().map(Array::operand),
-                out_weight: parameters[0].as_ref().map(Array::operand),
-                out_bias: parameters[1].as_ref().map(Array::operand),
-            })?;
-        }
-        if let Some([gradients, products]) = sums {
-            drop(products);
-            drop(gradients);
-        }
+        let mut parts = self.parts(&x, &mean, needs)?;
+        let given =
+            Given { grad, x: &x, mean: &mean, invstd: &invstd, weight: weight.as_ref(), training: self.training };
+        given.fill(parts.x.as_ref(), [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()])?;
+        parts.release_sums();
         saved.done();
-        let mut all: Grads = smallvec::smallvec![out];
-        for (slot, parameter) in self.slots.into_iter().zip(parameters) {
-            if slot.is_some() {
-                all.push(parameter);
-            }
-        }
-        Ok(all)
+        Ok(parts.into_grads(self.slots))
     }
 }

@@ -13,6 +13,7 @@ mod attention_math;
 mod attention_temporaries;
 mod autocast;
 mod batch_norm;
+mod batch_norm_cudnn;
 mod binary;
 mod cast;
 mod conv;

@@ -1,0 +1,122 @@
+//! Normalisation over channels as PyTorch does it with cuDNN.
+//!
+//! Compared with PyTorch 2.11 and 2.15, on a stand-in for cuDNN that asks for no workspace of its own (as it is known to do for channels first).
+
+use super::batch_norm::{
+    BatchNormBackward, BatchNormOptions, Given, RunningStats, has_channels_last, invert_deviation, normalise,
+};
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// Examples of a batch, in training and in evaluation, at most.
+const MOST_EXAMPLES: [usize; 2] = [880_801, 65_535];
+
+/// Whether PyTorch takes cuDNN: for pictures and sequences in f32 or float16, weights and biases in f32.
+pub(super) fn suits(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
+    x.device().profile().cudnn_workspace_bytes().is_some()
+        && x.rank() >= 3
+        && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
+        && matches!(x.dtype(), DType::F32 | DType::F16)
+        && parameters.iter().all(|parameter| parameter.is_some_and(|tensor| tensor.dtype() == DType::F32))
+}
+
+/// As [`super::batch_norm`]: the input is brought into order first; statistics are made in training only, and evaluation keeps the running ones.
+pub(super) fn batch_norm(
+    x: &Tensor,
+    [weight, bias]: [&Tensor; 2],
+    running: Option<RunningStats<'_>>,
+    options: BatchNormOptions,
+) -> Result<Tensor> {
+    let ordered = context::within("_batch_norm_impl_index", || in_order(x.array(), has_channels_last(x.array())))?;
+    let op = context::op("_batch_norm_impl_index>cudnn_batch_norm");
+    let y = Array::empty_for(x.device(), x.dims(), &[ordered.layout()], x.dtype())?;
+    let statistic = || Array::empty(x.device(), &[x.dims()[1]], DType::F32);
+    let batch = if options.training { Some((statistic()?, statistic()?)) } else { None };
+    let filled = batch.as_ref().map(|(mean, invstd)| [mean, invstd]);
+    normalise(&ordered, [Some(weight), Some(bias)], running, options, &y, filled)?;
+    let y = record(y, &[x, weight, bias], |saved| {
+        saved.save("input", &ordered)?;
+        let kept = running.map(|running| [running.mean, running.var]);
+        for (role, array) in ["save_mean", "save_var"].into_iter().zip(filled.or(kept).into_iter().flatten()) {
+            saved.save(role, array)?;
+        }
+        saved.save("weight", weight.array())?;
+        Ok(Box::new(CudnnBatchNormBackward { training: options.training, eps: options.eps }))
+    });
+    drop(op);
+    drop(batch);
+    drop(ordered);
+    y
+}
+
+/// `x` without gaps: the channels innermost, or in row-major order.
+fn in_order(x: &Array, channels_last: bool) -> Result<Array> {
+    if !channels_last || x.layout().is_contiguous() {
+        return x.contiguous();
+    }
+    let rank = x.rank();
+    let last: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    x.permute(&last)?.contiguous()?.permute(&first)
+}
+
+struct CudnnBatchNormBackward {
+    training: bool,
+    eps: f64,
+}
+
+/// Places of weight and bias among the inputs.
+const SLOTS: [Option<usize>; 2] = [Some(1), Some(2)];
+
+impl Function for CudnnBatchNormBackward {
+    fn name(&self) -> &'static str {
+        "CudnnBatchNormBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let [x, mean, statistic, weight] = [saved.get(0)?, saved.get(1)?, saved.get(2)?, saved.get(3)?];
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let given =
+            Given { grad, x: &x, mean: &mean, invstd: &statistic, weight: Some(&weight), training: self.training };
+        let all = if self.training { in_training(&given, needs)? } else { in_evaluation(&given, self.eps, needs)? };
+        saved.done();
+        Ok(all)
+    }
+}
+
+/// All three gradients are made, wanted or not, of a gradient in the input's order.
+fn in_training(given: &Given<'_>, needs: Needs<'_>) -> Result<Grads> {
+    let x = given.x;
+    let grad = in_order(given.grad, has_channels_last(x))?;
+    let op = context::op("cudnn_batch_norm_backward");
+    let out = Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype())?;
+    let parameters = [given.mean.empty_like()?, given.mean.empty_like()?];
+    Given { grad: &grad, ..*given }.fill(Some(&out), [Some(&parameters[0]), Some(&parameters[1])])?;
+    drop(op);
+    let all = std::iter::once(out).chain(parameters).enumerate();
+    Ok(all.map(|(i, gradient)| Some(gradient).filter(|_| needs.input(i))).collect())
+}
+
+/// PyTorch's own kernels, which have the running variance (`given.invstd`) only. The fused one has no memory for its inverse: until the bias gradient is
+/// summed there is that gradient's.
+fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads> {
+    let _op = context::op("native_batch_norm_backward");
+    let native = BatchNormBackward { slots: SLOTS, training: false, parameter: DType::F32 };
+    let fused = native.is_fused(given.x, needs);
+    let separate = if fused && needs.input(2) { None } else { Some(given.mean.empty_like()?) };
+    let mut parts = native.parts(given.x, given.mean, needs)?;
+    let parameters = [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()];
+    if let Some(invstd) = separate.as_ref().or(parameters[1]) {
+        invert_deviation(given.invstd, eps, invstd)?;
+        let given = Given { invstd, ..*given };
+        given.fill(parts.x.as_ref(), [parameters[0], None])?;
+    }
+    // The bias gradient does not look at the deviation.
+    given.fill(None, [None, parameters[1]])?;
+    parts.release_sums();
+    drop(separate);
+    Ok(parts.into_grads(SLOTS))
+}
