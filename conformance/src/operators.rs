@@ -55,6 +55,7 @@ const GROUPED: &[Argument] = &[of(&[2, 4, 7, 6]), of(&[6, 2, 3, 3])];
 const NORM: &[Argument] = &[of(&[4, 6]), positive(&[6]), of(&[6])];
 const CHANNELS: &[Argument] = &[of(&[3, 4, 2, 3]), positive(&[4]), of(&[4])];
 const HEADS: &[Argument] = &[of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4])];
+const EIGHTS: &[Argument] = &[of(&[1, 4, 5, 8]), of(&[1, 2, 5, 8]), of(&[1, 2, 5, 8])];
 const GROUPED_HEADS: &[Argument] = &[of(&[1, 4, 5, 4]), of(&[1, 2, 5, 4]), of(&[1, 2, 5, 4])];
 
 fn indices(device: &Device, dims: &[usize], values: &[i64]) -> Result<Tensor> {
@@ -305,6 +306,13 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
     case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
     case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
+    // Of a width that the kernels of all libraries take.
+    case("scaled_dot_product_attention.eights", EIGHTS, |x| fused(x, true, None)),
+    case("scaled_dot_product_attention.eights_turned", EIGHTS, |x| {
+        let [q, k, v] = [0, 1, 2].map(|i| ops::contiguous(&ops::transpose(&x[i], 1, 2)?));
+        let [q, k, v] = [q?, k?, v?].map(|x| ops::transpose(&x, 1, 2));
+        fused(&[q?, k?, v?], false, None)
+    }),
     case("scaled_dot_product_attention.grouped", GROUPED_HEADS, |x| fused(x, true, None)),
     case("scaled_dot_product_attention.mask", HEADS, |x| {
         let seen: Vec<u8> = (0..25).map(|i| u8::from(i % 6 == 0 || i % 4 == 1)).collect();

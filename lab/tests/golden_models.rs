@@ -11,6 +11,7 @@ use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
+use memcore::profile::Convolution;
 use memcore::{Device, Profile};
 use serde_json::Value;
 
@@ -27,7 +28,11 @@ fn recorded(family: &str) -> Vec<Value> {
 fn device(options: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
     let backend: Arc<dyn Backend> = Arc::new(Meta::new(card));
-    let builder = Device::builder(backend.clone()).profile(Profile::torch_2_11(90));
+    let mut profile = Profile::torch_2_11(90);
+    if let Some(bytes) = options["env"]["FAKECUDNN_WS"].as_str() {
+        profile.convolution = Convolution::Cudnn { workspace_bytes: bytes.parse().unwrap() };
+    }
+    let builder = Device::builder(backend.clone()).profile(profile);
     match options["env"]["PYTORCH_ALLOC_CONF"].as_str() {
         Some(text) => {
             let config = AllocatorConfig::parse(text).unwrap();
@@ -133,6 +138,12 @@ fn opt() {
 #[test]
 fn pythia() {
     family("pythia", 2);
+}
+
+/// Drawn networks of fourteen families in bfloat16 and under autocast, whose attention is cuDNN's.
+#[test]
+fn with_cudnn() {
+    family("cudnn", 32);
 }
 
 #[test]

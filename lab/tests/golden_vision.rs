@@ -123,6 +123,21 @@ fn resnet50_with_batch_32_and_cudnn() {
     compare("resnet50_b32_fp32_sgdm_cudnn_ws0", WITH_LOSS);
 }
 
+/// Batch norm of f32 and float16 is cuDNN's too; the other recordings with cuDNN have PyTorch's own.
+#[test]
+fn networks_whose_batch_norm_is_cudnns() {
+    for name in [
+        "resnet18_b4_fp32_sgdm_cudnn_norms",
+        "resnet18_b2_autocast_adam_cudnn_norms",
+        "resnet50_b2_fp32_adam_cudnn_norms",
+        "mobilenet_v2_b2_fp32_sgdm_cudnn_norms",
+        "mobilenet_v2_b2_autocast_adam_cudnn_norms",
+        "densenet121_b2_fp32_sgdm_cudnn_norms",
+    ] {
+        compare(name, WITH_LOSS);
+    }
+}
+
 #[test]
 fn vgg16_with_batch_4() {
     compare("vgg16_b4_fp32_sgdm", WITH_LOSS);

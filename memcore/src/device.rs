@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Overhead, Region, validate};
 use crate::context;
+use crate::departure::{Departure, Departures, Noted};
 use crate::error::{Error, Result};
 use crate::memory::{
     AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
@@ -31,6 +32,7 @@ struct Inner {
     /// Next unused counter of the random generator.
     random_offset: AtomicU64,
     work: Work,
+    departures: Noted,
 }
 
 struct State {
@@ -126,6 +128,7 @@ impl DeviceBuilder {
             seed: AtomicU64::new(self.seed),
             random_offset: AtomicU64::new(0),
             work: Work::default(),
+            departures: Noted::default(),
         }))
     }
 }
@@ -346,6 +349,16 @@ impl Device {
     /// Whatever failed in the queue.
     pub fn synchronize(&self) -> Result<()> {
         self.0.backend.synchronize()
+    }
+
+    /// What was done so far otherwise than the program that a run stands for would.
+    pub fn departures(&self) -> Departures {
+        self.0.departures.so_far()
+    }
+
+    /// Says that this was.
+    pub(crate) fn depart(&self, departure: Departure) {
+        self.0.departures.note(departure);
     }
 
     /// What the device was asked to do so far.

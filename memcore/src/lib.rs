@@ -13,6 +13,7 @@ pub mod array;
 pub mod autograd;
 pub mod backend;
 pub mod context;
+mod departure;
 pub mod device;
 pub mod dtype;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod tape;
 
 pub use array::Array;
 pub use autograd::{NoGrad, Tensor};
+pub use departure::{Departure, Departures};
 pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, Result};

@@ -30,15 +30,15 @@ const SIZES: [[usize; 7]; 15] = [
     [2, 4, 4, 64, 64, 136, 136],
 ];
 
-const FORMS: [&str; 10] =
-    ["causal", "plain", "mask", "learned", "nograd", "drop", "heads", "packed", "summed", "turned"];
+const FORMS: [&str; 11] =
+    ["causal", "plain", "mask", "learned", "nograd", "drop", "heads", "heads_turned", "packed", "summed", "turned"];
 
 /// Queries, keys and values: position by position as projections give them, or head by head, or all in one; and what is added to the scores.
 fn inputs(device: &Device, dtype: DType, [b, h, hk, t, s, d, dv]: [usize; 7], form: &str) -> Vec<Tensor> {
     let of = |dims: &[usize]| leaf(device, dims, dtype);
     let mut inputs = match form {
         "packed" => vec![of(&[b, t, 3, h, d])],
-        "heads" => vec![of(&[b, h, t, d]), of(&[b, hk, s, d]), of(&[b, hk, s, dv])],
+        "heads" | "heads_turned" => vec![of(&[b, h, t, d]), of(&[b, hk, s, d]), of(&[b, hk, s, dv])],
         _ => vec![of(&[b, t, h, d]), of(&[b, s, hk, d]), of(&[b, s, hk, dv])],
     };
     match form {
@@ -59,14 +59,14 @@ fn attention(x: &[Tensor], form: &str) -> Result<Tensor> {
     let part = |i: usize| heads(&ops::select(&x[0], 2, i)?);
     let [q, k, v] = match form {
         "packed" => [part(0)?, part(1)?, part(2)?],
-        "heads" => [x[0].clone(), x[1].clone(), x[2].clone()],
+        "heads" | "heads_turned" => [x[0].clone(), x[1].clone(), x[2].clone()],
         _ => [heads(&x[0])?, heads(&x[1])?, heads(&x[2])?],
     };
     let y = ops::scaled_dot_product_attention(&q, &k, &v, x.get(3), options)?;
     drop((q, k, v));
     match form {
         "summed" => ops::sum(&y),
-        "turned" => ops::contiguous(&heads(&y)?),
+        "turned" | "heads_turned" => ops::contiguous(&heads(&y)?),
         _ => Ok(y),
     }
 }

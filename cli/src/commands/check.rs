@@ -9,6 +9,7 @@ use lab::lock::{Comparison, Footprint, Lock, Locked, Part, SCHEMA, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
+use super::warnings;
 use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -135,6 +136,7 @@ fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result
     if result.interrupted {
         return Ok(None);
     }
+    warnings::tell(device.departures(), ui);
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: plan.settings.clone(), memory };
     Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None }))

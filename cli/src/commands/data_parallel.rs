@@ -12,6 +12,7 @@ use super::outcome::{blank, with_account};
 use super::parallel::{keeps_no_output, one_device_only};
 use super::plan::Plan;
 use super::subject::Subject;
+use super::warnings;
 use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -93,6 +94,9 @@ fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> R
         [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
     let mut json = report.json();
     json["settings"] = Value::Object(in_force);
+    let departures = warnings::of_all(&devices);
+    warnings::tell(departures, ui);
+    json["warnings"] = json!(warnings::all(&plan.subject, departures));
     let text = render::text(&report, ui.style);
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })

@@ -1,14 +1,16 @@
 //! `vramlab fit`: the largest batch or sequence for a card, with the law of the peak.
 
+use std::cell::Cell;
+
 use lab::experiments::Table;
 use lab::fit::{Fit, Law, Piece, Room, Tried, largest};
 use lab::models::Input;
 use lab::report::Part;
-use memcore::Device;
+use memcore::{Departures, Device};
 use serde_json::{Value, json};
 
 use super::plan::Plan;
-use super::report;
+use super::{report, warnings};
 use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output::{self, Results};
@@ -43,9 +45,19 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
     for warning in plan.subject.warnings() {
         ui.tell(warning);
     }
-    let (fit, law) = solve(args.of, &paper, budget_bytes, maximum, ui)?;
+    let (fit, law, departures) = solve(args.of, &paper, budget_bytes, maximum, ui)?;
+    warnings::tell(departures, ui);
     let model = format!("{}: {}", plan.subject.name(), plan.subject.description());
-    let found = Found { of: args.of, model, gpu: paper.gpu, budget_bytes, fit, law, settings };
+    let found = Found {
+        of: args.of,
+        model,
+        gpu: paper.gpu,
+        budget_bytes,
+        fit,
+        law,
+        warnings: warnings::all(&plan.subject, departures),
+        settings,
+    };
     deliver(&found, args, ui)
 }
 
@@ -80,10 +92,17 @@ fn most(of: Quantity, paper: &PaperArgs, plan: &Plan) -> Result<usize> {
     }
 }
 
-fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui: &Ui) -> Result<(Fit, Law)> {
+fn solve(
+    of: Quantity,
+    paper: &PaperArgs,
+    budget_bytes: u64,
+    maximum: usize,
+    ui: &Ui,
+) -> Result<(Fit, Law, Departures)> {
     // Spins: how many runs it takes is not known.
     let progress = Progress::new(ui, 0);
     let endless = paper.endless();
+    let departures = Cell::new(Departures::default());
     let run = |size: usize, room: Room| -> lab::Result<Device> {
         progress.set(0, format!("{} {size}", of.name()));
         if crate::interrupt::asked() {
@@ -96,12 +115,13 @@ fn solve(of: Quantity, paper: &PaperArgs, budget_bytes: u64, maximum: usize, ui:
         let plan = if room == Room::Endless { plan.with_history() } else { plan };
         let device = plan.opening.open()?;
         plan.train_on(&device)?;
+        departures.set(departures.get().union(device.departures()));
         Ok(device)
     };
     let fit = largest(&run, budget_bytes, maximum)?;
     let end = fit.largest.map_or(1, |largest| (largest + 1).min(maximum));
     let law = Law::of(&run, 1, end)?;
-    Ok((fit, law))
+    Ok((fit, law, departures.get()))
 }
 
 fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
@@ -122,7 +142,7 @@ fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { of, model, gpu, budget_bytes, fit, law, settings } = found;
+    let Found { of, model, gpu, budget_bytes, fit, law, warnings, settings } = found;
     json!({
         "schema": "vramlab-fit-1",
         "settings": settings,
@@ -133,6 +153,7 @@ fn as_json(found: &Found) -> Value {
         "largest": fit.largest,
         "at_maximum": fit.at_maximum,
         "gaps": fit.gaps(),
+        "warnings": warnings,
         "law": { "complete": law.complete, "runs": law.runs, "pieces": law.pieces.iter().map(piece).collect::<Vec<_>>() },
         "runs": fit.tried.iter().map(|tried| tried_json(tried, law)).collect::<Vec<_>>(),
     })

@@ -25,6 +25,7 @@ mod subject;
 pub(crate) mod techniques;
 mod train;
 mod tune;
+mod warnings;
 mod weights;
 
 use crate::args::{Command, Invocation};

@@ -9,8 +9,8 @@ use lab::report::{Recording, op_name};
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
-use memcore::Device;
 use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, ScopeId, Snapshot as Segments};
+use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
 use super::{events, plan::Plan, weights};
@@ -67,6 +67,8 @@ pub(crate) struct Report {
     pub stats: Option<Vec<(String, i64)>>,
     /// Memory that grew from step to step, and who holds it.
     pub leak: Option<Leak>,
+    /// What was done otherwise than the program that the run stands for would.
+    pub departures: Departures,
     /// Every event, if asked for.
     pub events: Option<Value>,
     /// The run as PyTorch's snapshot, if asked for.
@@ -189,9 +191,11 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
     let (settings, leak) = (plan.settings.clone(), watch.leak().cloned());
+    let departures = device.departures();
     let device = info;
     Ok(Report {
         device,
+        departures,
         model,
         description,
         settings,
@@ -399,6 +403,7 @@ pub(super) fn blank() -> Value {
         "reason": null,
         "out_of_memory": null,
         "leak": null,
+        "warnings": [],
     })
 }
 

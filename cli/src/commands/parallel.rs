@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::opening::Opening;
 use super::outcome::{accuracy, blank, with_account};
 use super::plan::Plan;
-use super::weights;
+use super::{warnings, weights};
 use crate::args::{
     DeviceList, DeviceName, HtmlArgs, KeepName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
     TrainArgs, config_text,
@@ -145,6 +145,9 @@ impl Split<'_> {
         let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
         let mut json = report.json();
         json["settings"] = Value::Object(in_force);
+        let departures = warnings::of_all(&devices);
+        warnings::tell(departures, ui);
+        json["warnings"] = json!(warnings::all(&first.subject, departures));
         let text = render::text(&report, ui.style);
         output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })

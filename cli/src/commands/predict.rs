@@ -29,13 +29,16 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
             allocated_bytes: outcome.result.peak.allocated_bytes,
             reserved_bytes: outcome.max_reserved(),
             fits: plan.opening.limited().then_some(true),
+            departures: report.departures,
         },
         Err(_) => techniques::figures(&args.paper)?,
     };
     let prediction = Prediction { gpu: args.paper.gpu, budget_bytes: plan.opening.budget_bytes()?, needs, techniques };
     let table: Table = render::techniques(&prediction);
     let text = render::text(&prediction, report.outcome.as_ref().ok(), ui.style);
-    let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
+    let departures = prediction.techniques.iter().filter_map(|technique| technique.figures.as_ref().ok());
+    let departures = departures.fold(prediction.needs.departures, |all, figures| all.union(figures.departures));
+    let extra = Extra { departures, json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
     train::deliver(&plan, report, extra, &args.output, ui)
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lab::models::Recompute;
 use lab::training::Precision;
+use memcore::Departures;
 use memcore::optim::Implementation;
 use serde_json::{Value, json};
 
@@ -31,6 +32,8 @@ pub(crate) struct Figures {
     pub reserved_bytes: u64,
     /// Whether it goes through in the memory that there is; `None` where nothing was said about that.
     pub fits: Option<bool>,
+    /// What was done otherwise than the program that the run stands for would.
+    pub departures: Departures,
 }
 
 /// A technique, and what the run takes with it.
@@ -80,7 +83,7 @@ pub(super) fn figures(paper: &PaperArgs) -> Result<Figures> {
             Err(failure) => return Err(failure),
         },
     };
-    Ok(Figures { allocated_bytes, reserved_bytes, fits })
+    Ok(Figures { allocated_bytes, reserved_bytes, fits, departures: device.departures() })
 }
 
 fn plan(paper: &PaperArgs) -> Result<Plan> {

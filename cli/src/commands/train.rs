@@ -4,13 +4,14 @@ use std::path::Path;
 
 use lab::experiments::Table;
 use lab::report::Part;
-use serde_json::{Map, Value};
+use memcore::Departures;
+use serde_json::{Map, Value, json};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
 use super::report;
 use super::snapshot::written;
-use super::weights;
+use super::{warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::exit::{Code, Result};
 use crate::interrupt;
@@ -26,6 +27,8 @@ pub(super) struct Extra {
     pub json: Map<String, Value>,
     /// Further tables.
     pub tables: Vec<Table>,
+    /// What other runs did otherwise than the program that they stand for would.
+    pub departures: Departures,
     /// For people: stands between the header and the tables.
     pub text: String,
 }
@@ -60,6 +63,9 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 /// As [`run`].
 pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     let mut json = report.json();
+    let departures = report.departures.union(extra.departures);
+    warnings::tell(departures, ui);
+    json["warnings"] = json!(warnings::all(&plan.subject, departures));
     if let Value::Object(json) = &mut json {
         json.extend(extra.json);
     }

@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub fit: Fit,
     /// The law up to the first size that does not.
     pub law: Law,
+    /// Where the figures may not be what was asked for.
+    pub warnings: Vec<String>,
     /// Every setting in force.
     pub settings: Map<String, Value>,
 }

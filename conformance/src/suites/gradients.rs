@@ -62,7 +62,8 @@ fn array(device: &memcore::Device, dims: &[usize], dtype: DType, values: &[f64])
     if dtype == DType::F64 {
         return Array::from_slice(device, dims, values);
     }
-    Array::from_slice(device, dims, &values.iter().map(|&v| v as f32).collect::<Vec<_>>())
+    let array = Array::from_slice(device, dims, &values.iter().map(|&v| v as f32).collect::<Vec<_>>())?;
+    if dtype == DType::F32 { Ok(array) } else { array.cast(dtype) }
 }
 
 /// Forward and backward of a case on these values of its arguments.
@@ -125,6 +126,9 @@ fn near(what: &str, wanted: &[f64], got: &[f64]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use memcore::Profile;
+    use memcore::profile::Convolution;
+
     use super::*;
 
     /// Distance to both sides. The rule's own error is of the order of its square; that of the arithmetic, of ε over it.
@@ -164,6 +168,48 @@ mod tests {
     fn in_f64_every_gradient_is_that_of_central_differences() {
         let wrong: Vec<String> = OPERATORS.iter().flat_map(differences).collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Profiles decide about memory: which temporaries there are, which kernel of several PyTorch's stands for.
+    #[test]
+    fn under_every_profile_results_and_gradients_are_the_same() {
+        let with_cudnn = |profile| Profile { convolution: Convolution::Cudnn { workspace_bytes: 4096 }, ..profile };
+        let named = Profile::NAMES.iter().map(|name| Profile::named(name).unwrap());
+        let profiles: Vec<Profile> = named.flat_map(|profile| [profile.clone(), with_cudnn(profile)]).collect();
+        // Of the largest element: rounding once more or less on the way.
+        for (dtype, share) in [(DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
+            for case in OPERATORS {
+                let values = all_values(case);
+                let of = |profile: &Profile| {
+                    let backend = Arc::new(Reference::default());
+                    run(case, &memcore::Device::builder(backend).profile(profile.clone()).build(), dtype, &values)
+                };
+                let plain = of(&Profile::native()).map_err(|error| error.to_string());
+                for profile in &profiles {
+                    let under = format!("{} in {dtype:?} under {}", case.name, profile.name);
+                    match (&plain, of(profile).map_err(|error| error.to_string())) {
+                        (Ok(plain), Ok(got)) => assert_alike(&under, plain, &got, share),
+                        (Err(_), Err(_)) => {}
+                        // What is refused by name is not wrong.
+                        (_, Err(error)) if error.contains("not represented") => {}
+                        (_, Err(error)) => panic!("{under}: {error}"),
+                        (Err(error), Ok(_)) => panic!("{under} it works, natively: {error}"),
+                    }
+                }
+            }
+        }
+    }
+
+    fn assert_alike(what: &str, plain: &Outcome, got: &Outcome, share: f64) {
+        let all = |outcome: &Outcome| {
+            std::iter::once(&outcome.result).chain(&outcome.gradients).cloned().collect::<Vec<Vec<f64>>>()
+        };
+        for (i, (want, got)) in all(plain).iter().zip(all(got)).enumerate() {
+            let largest = want.iter().fold(0.0, |largest: f64, v| largest.max(v.abs()));
+            for (want, got) in want.iter().zip(got) {
+                assert!((want - got).abs() <= share * largest.max(1.0), "{what}, {i}: {got} instead of {want}");
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, records};
 use crate::backend::kernel::{Attention, AttentionGrad};
 use crate::context;
+use crate::departure::Departure;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -225,6 +226,9 @@ fn fused(
     scale: f64,
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    if options.dropout > 0.0 && q.device().computes() {
+        q.device().depart(Departure::NoAttentionDropout);
+    }
     let inputs: SmallVec<[&Tensor; 4]> = [q, k, v].into_iter().chain(bias).collect();
     let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];

@@ -4,6 +4,8 @@
 //! 320 elements.
 
 use crate::array::Array;
+use crate::departure::Departure;
+use crate::dtype::DType;
 use crate::profile::Profile;
 
 /// Whose fused kernel.
@@ -59,7 +61,7 @@ impl Wanted<'_> {
     }
 
     /// Whether PyTorch takes cuDNN's kernel, where cuDNN is: on compute capability 9.0 before all others, for 16-bit types.
-    pub(super) fn suits_cudnn(&self) -> bool {
+    fn suits_cudnn(&self) -> bool {
         let ([d, dv], [queries, keys], profile) = (self.widths(), self.lengths(), self.profile());
         let fits = |width: usize| width <= WIDEST && width.is_multiple_of(8);
         let newer = profile.newer_cudnn_attention;
@@ -73,6 +75,14 @@ impl Wanted<'_> {
             && !dropped
             && !self.learned
             && (narrow || !newer || !self.records)
+    }
+
+    fn takes_cudnn(&self) -> bool {
+        let (suits, has_cudnn) = (self.suits_cudnn(), self.profile().cudnn_workspace_bytes().is_some());
+        if suits && !has_cudnn {
+            self.arrays[0].device().depart(Departure::AttentionWithoutCudnn);
+        }
+        suits && has_cudnn
     }
 
     /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
@@ -99,7 +109,7 @@ impl Wanted<'_> {
         !grouped
             && self.widths().into_iter().all(loads)
             && self.mask.is_none_or(together)
-            && (recent || q.dtype() != crate::DType::BF16)
+            && (recent || q.dtype() != DType::BF16)
     }
 }
 
@@ -114,7 +124,7 @@ impl Algorithm {
         let profile = wanted.profile();
         if !profile.torch_temporaries {
             Some(Self::Native)
-        } else if profile.cudnn_workspace_bytes().is_some() && wanted.suits_cudnn() {
+        } else if wanted.takes_cudnn() {
             Some(Self::Cudnn)
         } else if wanted.suits_flash() {
             Some(Self::Flash)

@@ -275,10 +275,10 @@ fn plan_bytes(device: &Device) -> usize {
     device.profile().cudnn_workspace_bytes().unwrap_or(0) as usize
 }
 
-/// The gradient as the result lies, where it lies otherwise; then the workspace, of which the front end of cuDNN has the query gradient and `delta`, in f32.
+/// The gradient as the result lies, where its rows do not lie together; then the workspace, of which the front end of cuDNN has the query gradient and `delta`, in f32.
 fn cudnn(q: &Array, out: &Array, grad: &Array) -> Result<Scratch> {
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
-    let copy = if lies_as(grad, out) { None } else { Some(context::within("clone", || laid_out_as(grad, out))?) };
+    let copy = if has_rows(grad) { None } else { Some(context::within("clone", || laid_out_as(grad, out))?) };
     let sums = b * h * t * d * DType::F32.size() as usize;
     let statistics = b * h * t * DType::F32.size() as usize;
     let make = || Array::empty(q.device(), &[sums + statistics + plan_bytes(q.device())], DType::U8);
@@ -293,19 +293,19 @@ fn has_heads_outside(x: &Array) -> bool {
     x.layout().strides()[1] >= x.layout().strides()[2]
 }
 
-/// Whether two arrays of the same sizes have the same strides, as far as they matter.
-fn lies_as(x: &Array, like: &Array) -> bool {
-    (0..x.rank()).all(|axis| x.dims()[axis] == 1 || x.layout().strides()[axis] == like.layout().strides()[axis])
-}
-
 /// `x` in memory of its own, in the order of `like`.
 fn laid_out_as(x: &Array, like: &Array) -> Result<Array> {
     if has_heads_outside(like) { x.contiguous() } else { x.transpose(1, 2)?.contiguous()?.transpose(1, 2) }
 }
 
+/// Whether the last dimension lies together.
+fn has_rows(x: &Array) -> bool {
+    x.layout().strides()[3] == 1 || x.dims()[3] <= 1
+}
+
 /// This very array where its last dimension lies together, a copy where not.
 pub(super) fn with_rows(x: &Array) -> Result<Array> {
-    if x.layout().strides()[3] == 1 || x.dims()[3] <= 1 { Ok(x.clone()) } else { x.copied() }
+    if has_rows(x) { Ok(x.clone()) } else { x.copied() }
 }
 
 /// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of 64 beyond 128.

@@ -51,7 +51,7 @@ pub fn batch_norm(
     }
     let _outer = context::op("batch_norm");
     if let (true, Some(weight), Some(bias)) =
-        (batch_norm_cudnn::suits(x, &[weight, bias], options.training), weight, bias)
+        (batch_norm_cudnn::is_taken(x, &[weight, bias], options.training), weight, bias)
     {
         return batch_norm_cudnn::batch_norm(x, [weight, bias], running, options);
     }

@@ -8,16 +8,26 @@ use super::batch_norm::{
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
+use crate::departure::Departure;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::profile::Convolution;
 
 /// Examples of a batch, in training and in evaluation, at most.
 const MOST_EXAMPLES: [usize; 2] = [880_801, 65_535];
 
-/// Whether PyTorch takes cuDNN: for pictures and sequences in f32 or float16, weights and biases in f32.
-pub(super) fn suits(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
-    x.device().profile().cudnn_workspace_bytes().is_some()
-        && x.rank() >= 3
+/// Whether PyTorch takes cuDNN: where it is, for pictures and sequences in f32 or float16, weights and biases in f32.
+pub(super) fn is_taken(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
+    let profile = x.device().profile();
+    let suits = suits(x, parameters, training);
+    if suits && profile.convolution == Convolution::Native {
+        x.device().depart(Departure::WithoutCudnn);
+    }
+    suits && profile.cudnn_workspace_bytes().is_some()
+}
+
+fn suits(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
+    x.rank() >= 3
         && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
         && matches!(x.dtype(), DType::F32 | DType::F16)
         && parameters.iter().all(|parameter| parameter.is_some_and(|tensor| tensor.dtype() == DType::F32))

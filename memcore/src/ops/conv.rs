@@ -9,6 +9,7 @@ use crate::backend::KernelCall;
 use crate::backend::Operand;
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
 use crate::context;
+use crate::departure::Departure;
 use crate::device::{Device, WorkspaceKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -64,6 +65,7 @@ fn convolve(
         other => other,
     };
     let library = library_of(x, weight.dims(), geometry);
+    note_departure(x, library);
     let parts = algorithm.parts_of_forward(&input, geometry.groups, [o, oh, ow])?;
     let y = {
         let _op = context::op(match library {
@@ -378,6 +380,20 @@ fn group_of(x: &Array, groups: usize) -> Result<Array> {
 /// The copy that PyTorch's native path makes of a group's channels. Of one example they lie together already.
 fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
     if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
+}
+
+/// Where PyTorch would do otherwise than this does.
+fn note_departure(x: &Array, library: Convolution) {
+    match (library, x.device().profile().convolution) {
+        (Convolution::Native, Convolution::Native) => x.device().depart(Departure::WithoutCudnn),
+        (Convolution::Cudnn { .. }, _) if lies_channels_last(x) => x.device().depart(Departure::ChannelsLast),
+        _ => {}
+    }
+}
+
+/// Whether the channels lie innermost, and not outside as well.
+fn lies_channels_last(x: &Array) -> bool {
+    !x.layout().is_contiguous() && x.permute(&[0, 2, 3, 1]).is_ok_and(|turned| turned.layout().is_contiguous())
 }
 
 /// What convolves: as the profile says, but PyTorch takes cuDNN for one filter group per channel only in float16, and there by a table

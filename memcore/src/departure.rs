@@ -1,0 +1,88 @@
+//! What a run does otherwise than the program that it stands for, noted where it happens.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A way in which figures are not those of the PyTorch that a profile stands for, or results not those that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Departure {
+    /// A convolution or a batch norm under a profile without cuDNN.
+    WithoutCudnn,
+    /// 16-bit attention under a profile without cuDNN, on a card on which PyTorch prefers cuDNN's.
+    AttentionWithoutCudnn,
+    /// A convolution that cuDNN would do with the channels innermost.
+    ChannelsLast,
+    /// Fused attention that should drop weights, and drops none.
+    NoAttentionDropout,
+}
+
+impl Departure {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::WithoutCudnn, Self::AttentionWithoutCudnn, Self::ChannelsLast, Self::NoAttentionDropout];
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WithoutCudnn => {
+                "convolutions and batch norms are those of PyTorch without cuDNN (torch.backends.cudnn.enabled = False), whose convolutions \
+                 have a buffer of their own instead of cuDNN's workspace"
+            }
+            Self::AttentionWithoutCudnn => {
+                "attention is PyTorch's own; from 2.11 on, where there is cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \
+                 capability 9.0, which has other workspaces"
+            }
+            Self::ChannelsLast => {
+                "a convolution brings an input whose channels lie innermost into order first; cuDNN takes it as it lies, so that the number of \
+                 events and what lies where are others"
+            }
+            Self::NoAttentionDropout => {
+                "fused attention drops nothing, though it was told to: memory is counted as if it did, losses are those without dropout in attention"
+            }
+        })
+    }
+}
+
+/// Which departures there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departures(u32);
+
+impl Departures {
+    /// Those of either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether that one is among them.
+    pub fn contains(self, departure: Departure) -> bool {
+        self.0 & bit(departure) != 0
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Departure> {
+        Departure::ALL.into_iter().filter(move |departure| self.contains(*departure))
+    }
+}
+
+fn bit(departure: Departure) -> u32 {
+    1 << departure as u32
+}
+
+/// A device's list, which only grows.
+#[derive(Default)]
+pub(crate) struct Noted(AtomicU32);
+
+impl Noted {
+    pub(crate) fn note(&self, departure: Departure) {
+        // Read first: one that happens happens in every step.
+        if !self.so_far().contains(departure) {
+            self.0.fetch_or(bit(departure), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn so_far(&self) -> Departures {
+        Departures(self.0.load(Ordering::Relaxed))
+    }
+}
