@@ -305,7 +305,7 @@ fn colour_is_for_those_who_want_it() {
 fn a_closed_pipe_is_no_panic() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_vramlab"))
-        .args(["predict", "--steps", "400", "--json", "-"])
+        .args(["predict", "--model", "mlp", "--steps", "400", "--json", "-"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -3,8 +3,8 @@
 //! A picture goes to and fro between channels first and channels last by views. What a block adds lies as the views do, with the channels
 //! innermost, so that the next convolution brings its input into order again.
 //!
-//! With cuDNN PyTorch convolves such pictures as they lie. That is not represented: they are brought into order there as well, and figures under
-//! such a profile are not PyTorch's.
+//! With cuDNN PyTorch convolves such pictures as they lie. Here they are brought into order there as well, which is a
+//! [`ChannelsLast`](memcore::Departure::ChannelsLast) departure: in recorded runs bytes allocated and reserved were the same, the number of events was not.
 
 use memcore::backend::kernel::{Conv2dGeometry, UnaryOp};
 use memcore::memory::ScopeId;

@@ -1,0 +1,76 @@
+//! Where figures are not PyTorch's, or results not what was asked for, the commands say so: on the terminal and in their JSON.
+
+mod common;
+use common::{json, run};
+
+use serde_json::Value;
+
+/// The warnings of a command, which are the same in both places.
+fn warnings(line: &str) -> Vec<String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let found = json(&words)["warnings"].as_array().unwrap().clone();
+    let found: Vec<String> = found.iter().map(|text| text.as_str().unwrap().to_string()).collect();
+    let said = run(&words).stderr;
+    for text in &found {
+        assert!(text.starts_with("warning: ") && said.contains(text.as_str()), "{text} is not in {said}");
+    }
+    assert_eq!(said.matches("warning: ").count(), found.len(), "{said}");
+    found
+}
+
+/// Fails unless there is exactly one warning, with these words.
+fn warns(line: &str, of: &str) {
+    let found = warnings(line);
+    assert!(found.len() == 1 && found[0].contains(of), "{line}: {found:?}");
+}
+
+#[test]
+fn convolutions_without_cudnn() {
+    warns("predict --model simple-cnn --steps 1", "without cuDNN");
+    warns("fit --model simple-cnn --gpu t4 --steps 1 --maximum 4", "without cuDNN");
+    warns("train --backend meta --like torch-2.15-sm80 --model simple-cnn --steps 1", "without cuDNN");
+    warns("predict --model simple-cnn --steps 1 --devices meta:0,meta:1", "without cuDNN");
+    warns("predict --model simple-cnn --batch 8 --steps 1 --data-parallel 2", "without cuDNN");
+}
+
+#[test]
+fn attention_that_cudnn_would_do() {
+    let gpt = "--model gpt --steps 1 --attention sdpa --precision bf16";
+    warns(&format!("predict {gpt}"), "PyTorch takes cuDNN's");
+    // What a technique of the table would change is said as well.
+    warns("predict --model gpt --steps 1 --attention sdpa", "PyTorch takes cuDNN's");
+    assert_eq!(warnings(&format!("predict {gpt} --like torch-2.11-sm80")), Vec::<String>::new());
+}
+
+#[test]
+fn convolutions_of_channels_last() {
+    let convnext = "predict --model convnext-tiny --image 64 --batch 2 --steps 1";
+    warns(&format!("{convnext} --cudnn-workspace 0"), "channels lie innermost");
+    warns(convnext, "without cuDNN");
+}
+
+#[test]
+fn dropout_that_no_kernel_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    let config =
+        r#"{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 50}"#;
+    std::fs::write(&path, config).unwrap();
+    let train = |more: &str| format!("train --backend cpu --model-file {} --batch 2 --steps 1{more}", path.display());
+    warns(&train(""), "drops nothing");
+    assert_eq!(warnings(&train(" --attention eager")), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_where_nothing_is_left_out() {
+    for line in [
+        "predict --model mlp --steps 1",
+        "predict --model simple-cnn --steps 1 --cudnn-workspace 0",
+        "predict --model gpt --steps 1 --attention sdpa --precision bf16 --cudnn-workspace 1MiB",
+        "train --backend cpu --model simple-cnn --batch 4 --steps 1",
+    ] {
+        assert_eq!(warnings(line), Vec::<String>::new(), "{line}");
+    }
+    let report = json(&["train", "--backend", "cpu", "--model", "mlp", "--steps", "1"]);
+    assert_eq!(report["warnings"], Value::Array(Vec::new()));
+}
