@@ -50,6 +50,15 @@ fn convolutions_of_channels_last() {
 }
 
 #[test]
+fn an_operand_of_another_type() {
+    let convnext =
+        "predict --model convnext-tiny --image 64 --batch 2 --steps 1 --precision autocast-bf16 --cudnn-workspace 0";
+    let found = warnings(&format!("{convnext} --dropout 0"));
+    assert!(found.iter().any(|text| text.contains("two floating-point types")), "{found:?}");
+    warns(convnext, "channels lie innermost");
+}
+
+#[test]
 fn dropout_that_no_kernel_does() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");

@@ -14,12 +14,19 @@ pub enum Departure {
     ChannelsLast,
     /// Fused attention that should drop weights, and drops none.
     NoAttentionDropout,
+    /// An operand converted in memory of its own before a kernel, where PyTorch's converts as it reads.
+    ConvertedOperand,
 }
 
 impl Departure {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::WithoutCudnn, Self::AttentionWithoutCudnn, Self::ChannelsLast, Self::NoAttentionDropout];
+    pub const ALL: [Self; 5] = [
+        Self::WithoutCudnn,
+        Self::AttentionWithoutCudnn,
+        Self::ChannelsLast,
+        Self::NoAttentionDropout,
+        Self::ConvertedOperand,
+    ];
 }
 
 impl fmt::Display for Departure {
@@ -39,6 +46,10 @@ impl fmt::Display for Departure {
             }
             Self::NoAttentionDropout => {
                 "fused attention drops nothing, though it was told to: memory is counted as if it did, losses are those without dropout in attention"
+            }
+            Self::ConvertedOperand => {
+                "arithmetic of two floating-point types converts an operand in memory of its own; PyTorch's kernels convert as they read, so that there is one \
+                 temporary too many at that moment"
             }
         })
     }

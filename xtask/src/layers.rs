@@ -46,7 +46,7 @@ pub const LAYERS: &[CrateLayers] = &[
             &["backend"],
             &["memory"],
             // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
-            &["context", "profile", "tape"],
+            &["context", "departure", "profile", "tape"],
             &["device"],
             &["storage"],
             &["array"],

@@ -30,6 +30,7 @@ fn advice(departure: Departure) -> &'static str {
             ". With --cudnn-workspace BYTES it is counted as with cuDNN (BYTES: what a call's plan takes, which only a card tells; 0 is a start)"
         }
         Departure::ChannelsLast => ". Bytes allocated and reserved of recorded networks were the same",
+        Departure::ConvertedOperand => "",
         Departure::NoAttentionDropout => ". With --attention eager weights are dropped",
     }
 }

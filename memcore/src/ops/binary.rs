@@ -11,6 +11,7 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
+use crate::departure::Departure;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_dims;
@@ -33,7 +34,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add_");
     a.may_change_in_place("add_")?;
-    a.array().add_(&b.array().cast(a.dtype())?)?;
+    a.array().add_(&converted(b.array(), a.dtype())?)?;
     added_in_place(a, b)
 }
 
@@ -120,10 +121,17 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
     } else {
         let out = empty(dtype)?;
         out.copy_(a)?;
-        let b = b.cast(dtype)?;
-        out.binary_into(op, &b, &out)?;
+        out.binary_into(op, &converted(b, dtype)?, &out)?;
         Ok(out)
     }
+}
+
+/// `x` in another type, in memory of its own.
+fn converted(x: &Array, dtype: DType) -> Result<Array> {
+    if x.dtype() != dtype && x.device().profile().torch_temporaries {
+        x.device().depart(Departure::ConvertedOperand);
+    }
+    x.cast(dtype)
 }
 
 /// Backward of a sum or a difference.
