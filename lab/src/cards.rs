@@ -17,27 +17,29 @@ pub struct Card {
     pub total_centi_gib: u64,
     /// Compute capability, times ten.
     pub sm: u32,
+    /// Multiprocessors, as its maker says.
+    pub multiprocessors: u16,
 }
 
 /// Every card that has a name here. The totals are those of PyTorch's own messages ("has a total capacity of …"), the smallest seen of each
 /// card in public issues; with another driver, or without error correction, a card may show up to 2 % more.
 pub const ALL: &[Card] = &[
-    card("t4", "Tesla T4", 1474, 75),
-    card("l4", "L4", 2203, 89),
-    card("a10g", "A10G", 2206, 86),
-    card("rtx4090", "GeForce RTX 4090", 2352, 89),
-    card("rtx5090", "GeForce RTX 5090", 3136, 120),
-    card("a100-40", "A100 40GB", 3950, 80),
-    card("l40s", "L40S", 4439, 89),
-    card("a6000", "RTX A6000", 4754, 86),
-    card("h100", "H100 80GB", 7914, 90),
-    card("a100-80", "A100 80GB", 7915, 80),
-    card("h200", "H200", 13972, 90),
-    card("b200", "B200", 17835, 100),
+    card("t4", "Tesla T4", 1474, 75, 40),
+    card("l4", "L4", 2203, 89, 58),
+    card("a10g", "A10G", 2206, 86, 80),
+    card("rtx4090", "GeForce RTX 4090", 2352, 89, 128),
+    card("rtx5090", "GeForce RTX 5090", 3136, 120, 170),
+    card("a100-40", "A100 40GB", 3950, 80, 108),
+    card("l40s", "L40S", 4439, 89, 142),
+    card("a6000", "RTX A6000", 4754, 86, 84),
+    card("h100", "H100 80GB", 7914, 90, 132),
+    card("a100-80", "A100 80GB", 7915, 80, 108),
+    card("h200", "H200", 13972, 90, 132),
+    card("b200", "B200", 17835, 100, 148),
 ];
 
-const fn card(name: &'static str, title: &'static str, total_centi_gib: u64, sm: u32) -> Card {
-    Card { name, title, total_centi_gib, sm }
+const fn card(name: &'static str, title: &'static str, total_centi_gib: u64, sm: u32, multiprocessors: u16) -> Card {
+    Card { name, title, total_centi_gib, sm, multiprocessors }
 }
 
 impl Card {
@@ -51,10 +53,14 @@ impl Card {
         (self.total_centi_gib << 30) / 100
     }
 
-    /// The memory profile that stands for it: what PyTorch's libraries take depends on whether the compute capability is 9.0.
+    /// The memory profile of PyTorch 2.11 on its compute capability.
     pub fn profile(&self) -> &'static str {
         match self.sm {
-            90 => "torch-2.11-sm90",
+            120.. => "torch-2.11-sm120",
+            100.. => "torch-2.11-sm100",
+            90.. => "torch-2.11-sm90",
+            89 => "torch-2.11-sm89",
+            86.. => "torch-2.11-sm86",
             80.. => "torch-2.11-sm80",
             _ => "torch-2.11-sm75",
         }
@@ -70,7 +76,8 @@ mod tests {
     #[test]
     fn every_card_has_a_profile_and_one_name() {
         for card in ALL {
-            assert!(Profile::named(card.profile()).is_some(), "{}", card.name);
+            let profile = Profile::named(card.profile()).unwrap();
+            assert_eq!(profile.compute_capability, Some(card.sm), "{}", card.name);
             assert_eq!(Card::named(card.name), Some(card));
             assert!(card.total_bytes() > 8 * CONTEXT_BYTES, "{}", card.name);
         }

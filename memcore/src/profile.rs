@@ -41,10 +41,11 @@ pub struct IndexSort {
 }
 
 impl IndexSort {
-    /// As torch 2.11 has it for a compute capability.
+    /// As torch 2.11 has it for a compute capability (8.9 runs the kernels of 8.6).
     pub fn of_torch_2_11(sm: u32) -> Self {
         let (sort_tile, unique_tile) = match sm {
-            90.. => (4608, 4480),
+            91.. => (4608, 3840),
+            90 => (4608, 4480),
             81.. => (3840, 320),
             80 => (3840, 1792),
             _ => (2816, 320),
@@ -65,13 +66,28 @@ impl IndexSort {
 }
 
 impl Multiprocessors {
-    /// Of the best-known card of that compute capability: H100 (90), A100 (80), T4 (75).
+    /// Of the best-known card of that compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX 4090 (89), RTX A6000 (86), A100 (80), T4 (75).
     pub fn of_compute_capability(sm: u32) -> Self {
-        match sm {
-            90.. => Self { count: 132, threads: 2048 },
-            80.. => Self { count: 108, threads: 2048 },
-            _ => Self { count: 40, threads: 1024 },
-        }
+        let count = match sm {
+            101.. => 170,
+            91.. => 148,
+            90 => 132,
+            87.. => 128,
+            81.. => 84,
+            80 => 108,
+            _ => 40,
+        };
+        Self::of_card(sm, count)
+    }
+
+    /// Of a card of that compute capability with so many.
+    pub fn of_card(sm: u32, count: usize) -> Self {
+        let threads = match sm {
+            90 | 100 | 80 => 2048,
+            81.. => 1536,
+            _ => 1024,
+        };
+        Self { count, threads }
     }
 }
 
@@ -120,12 +136,20 @@ pub struct Profile {
 
 impl Profile {
     /// The names that [`Profile::named`] knows.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 15] = [
         "native",
+        "torch-2.11-sm120",
+        "torch-2.11-sm100",
         "torch-2.11-sm90",
+        "torch-2.11-sm89",
+        "torch-2.11-sm86",
         "torch-2.11-sm80",
         "torch-2.11-sm75",
+        "torch-2.15-sm120",
+        "torch-2.15-sm100",
         "torch-2.15-sm90",
+        "torch-2.15-sm89",
+        "torch-2.15-sm86",
         "torch-2.15-sm80",
         "torch-2.15-sm75",
     ];
@@ -152,12 +176,13 @@ impl Profile {
         }
     }
 
-    /// PyTorch 2.11 on compute capability `sm` (90, 80, 75): cuBLAS takes 32 MiB from 9.0 on and 8.125 MiB below, per thread;
-    /// cuBLASLt 1 MiB. Measured with the unmodified wheel.
+    /// PyTorch 2.11 on compute capability `sm`/10: cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on all others, per thread; cuBLASLt 1 MiB. Measured with the
+    /// unmodified wheel.
     pub fn torch_2_11(sm: u32) -> Self {
         Self {
             name: format!("torch-2.11-sm{sm}"),
-            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(sm),
+            // It knows of nothing newer than 9.0.
+            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(if sm > 90 { 80 } else { sm }),
             asks_gemm_workspace: false,
             gemm_epilogue_workspace_bytes: 1 << 20,
             keeps_workspaces: true,
@@ -187,6 +212,7 @@ impl Profile {
     pub fn torch_2_15(sm: u32) -> Self {
         Self {
             name: format!("torch-2.15-sm{sm}"),
+            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(sm),
             keeps_workspaces: false,
             newer_efficient_attention: true,
             newer_cudnn_attention: true,
@@ -248,16 +274,19 @@ impl Profile {
 
     /// The profile of that name, one of [`Profile::NAMES`].
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "native" => Some(Self::native()),
-            "torch-2.11-sm90" => Some(Self::torch_2_11(90)),
-            "torch-2.11-sm80" => Some(Self::torch_2_11(80)),
-            "torch-2.11-sm75" => Some(Self::torch_2_11(75)),
-            "torch-2.15-sm90" => Some(Self::torch_2_15(90)),
-            "torch-2.15-sm80" => Some(Self::torch_2_15(80)),
-            "torch-2.15-sm75" => Some(Self::torch_2_15(75)),
-            _ => None,
+        Self::NAMES.contains(&name).then_some(())?;
+        match name.split_once("-sm") {
+            None => Some(Self::native()),
+            Some(("torch-2.11", sm)) => sm.parse().ok().map(Self::torch_2_11),
+            Some((_, sm)) => sm.parse().ok().map(Self::torch_2_15),
         }
+    }
+
+    /// The same on a card with so many multiprocessors, where it stands for a card.
+    #[must_use]
+    pub fn on_card(self, multiprocessors: usize) -> Self {
+        let of_card = |sm| Multiprocessors::of_card(sm, multiprocessors);
+        Self { multiprocessors: self.compute_capability.map(of_card), ..self }
     }
 }
 

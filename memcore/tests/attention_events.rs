@@ -1,6 +1,6 @@
-//! Fused attention on cards of three compute capabilities: which of PyTorch's kernels it stands for, what that allocates and frees, in which order, and who did it.
+//! Fused attention on cards of seven compute capabilities: which of PyTorch's kernels it stands for, what that allocates and frees, in which order, and who did it.
 //!
-//! The expectation is `golden/attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
+//! The expectations are `golden/attention_events.json` and `golden/card_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
 mod common;
 #[path = "common/labelled.rs"]
@@ -43,11 +43,15 @@ fn attention(x: &[Tensor], options: ops::AttentionOptions) -> Result<Tensor> {
     ops::scaled_dot_product_attention(&heads(&x[0])?, &heads(&x[1])?, &heads(&x[2])?, x.get(3), options)
 }
 
-fn rows() -> Vec<Row> {
-    let types = [("f32", DType::F32), ("f16", DType::F16), ("bf16", DType::BF16)];
-    let forms = ["causal", "plain", "mask", "nograd", "drop"];
-    let each =
-        types.into_iter().flat_map(|t| SIZES.into_iter().flat_map(move |sizes| forms.map(|form| (t, sizes, form))));
+type Type = (&'static str, DType);
+
+const F32: Type = ("f32", DType::F32);
+const F16: Type = ("f16", DType::F16);
+const BF16: Type = ("bf16", DType::BF16);
+
+fn rows(types: &[Type], sizes: &[[usize; 6]], forms: &[&'static str]) -> Vec<Row> {
+    let with_sizes = types.iter().flat_map(|&t| sizes.iter().map(move |&sizes| (t, sizes)));
+    let each = with_sizes.flat_map(|(t, sizes)| forms.iter().map(move |&form| (t, sizes, form)));
     each.filter(|(_, [_, _, _, t, s, _], form)| t == s || *form != "causal")
         .map(|((name, dtype), sizes, form)| {
             let [b, h, hk, t, s, d] = sizes;
@@ -70,11 +74,37 @@ fn rows() -> Vec<Row> {
 }
 
 against_recordings! {
-    "golden/attention_events.json", rows();
+    "golden/attention_events.json", rows(&[F32, F16, BF16], &SIZES, &["causal", "plain", "mask", "nograd", "drop"]);
     as_pytorch_2_11_before_8_0: "2.11-sm75", Profile::torch_2_11(75);
     as_pytorch_2_11_on_8_0: "2.11-sm80", Profile::torch_2_11(80);
     as_pytorch_2_11_on_9_0: "2.11-sm80", Profile::torch_2_11(90);
     as_pytorch_2_15_before_8_0: "2.15-sm75", Profile::torch_2_15(75);
     as_pytorch_2_15_on_8_0: "2.15-sm80", Profile::torch_2_15(80);
     as_pytorch_2_15_on_9_0: "2.15-sm90", Profile::torch_2_15(90);
+}
+
+/// Wide heads, on cards with less shared memory and on newer ones.
+mod on_other_cards {
+    use super::*;
+
+    const WIDE: [[usize; 6]; 9] = [
+        [2, 4, 4, 64, 64, 72],
+        [2, 4, 4, 64, 64, 96],
+        [2, 4, 4, 64, 64, 104],
+        [2, 4, 4, 130, 64, 128],
+        [1, 4, 4, 200, 200, 160],
+        [1, 2, 2, 64, 64, 208],
+        [1, 2, 2, 64, 64, 240],
+        [1, 2, 2, 64, 130, 256],
+        [1, 2, 2, 64, 64, 320],
+    ];
+
+    against_recordings! {
+        "golden/card_attention_events.json", rows(&[F32, F16], &WIDE, &["plain", "mask", "nograd", "drop"]);
+        as_pytorch_2_11_on_8_6: "2.11-sm86", Profile::torch_2_11(86);
+        as_pytorch_2_11_on_8_9: "2.11-sm86", Profile::torch_2_11(89);
+        as_pytorch_2_11_on_12_0: "2.11-sm120", Profile::torch_2_11(120);
+        as_pytorch_2_15_on_8_6: "2.15-sm86", Profile::torch_2_15(86);
+        as_pytorch_2_15_on_10_0: "2.15-sm100", Profile::torch_2_15(100);
+    }
 }

@@ -82,10 +82,20 @@ impl PaperArgs {
         }
     }
 
+    /// How many the card has, where that is known.
+    pub(crate) fn multiprocessors(&self) -> Option<u16> {
+        let of_card = match self.gpu {
+            Some(Gpu::Named(card)) => Some(card.multiprocessors),
+            _ => None,
+        };
+        self.profile.multiprocessors.or(of_card)
+    }
+
     /// The same run with memory enough, in the card's profile all the same.
     pub(crate) fn endless(&self) -> Self {
         let mut paper = self.clone();
         paper.profile.like.get_or_insert(self.default_like().into());
+        paper.profile.multiprocessors = self.multiprocessors();
         (paper.gpu, paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None, None);
         paper
     }

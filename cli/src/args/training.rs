@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
+use clap::{ValueEnum, value_parser};
 use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
 
@@ -88,6 +88,10 @@ pub(crate) struct ProfileArgs {
     /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
     #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
     pub cudnn_workspace: Option<u64>,
+    /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on them [default: the named card's, or the best-known one's
+    /// of the profile's compute capability].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    pub multiprocessors: Option<u16>,
 }
 
 /// The profiles, and our own kernels' by backend.

@@ -69,6 +69,8 @@ struct Common<'a> {
     profile: &'a ProfileArgs,
     /// The profile, unless said.
     like: &'a str,
+    /// Multiprocessors of the card, where they are known.
+    multiprocessors: Option<u16>,
     record: &'a RecordArgs,
 }
 
@@ -84,6 +86,7 @@ impl Plan {
             allocator: &args.allocator,
             profile: &args.profile,
             like: "native",
+            multiprocessors: args.profile.multiprocessors,
             record: &args.record,
         };
         weights::check(&args.weights)?;
@@ -108,6 +111,7 @@ impl Plan {
             allocator: &args.allocator,
             profile: &args.profile,
             like: "native",
+            multiprocessors: args.profile.multiprocessors,
             record: &RecordArgs::default(),
         };
         common.plan_on(device, ui)
@@ -124,6 +128,7 @@ impl Plan {
             allocator: &args.allocator,
             profile: &args.profile,
             like: args.default_like(),
+            multiprocessors: args.multiprocessors(),
             record,
         };
         common.plan(|seed| {
@@ -361,7 +366,10 @@ impl Common<'_> {
         if let Some(workspace_bytes) = self.profile.cudnn_workspace {
             profile.convolution = Convolution::Cudnn { workspace_bytes };
         }
-        Ok(profile)
+        Ok(match self.multiprocessors {
+            Some(count) => profile.on_card(count.into()),
+            None => profile,
+        })
     }
 
     /// The data's name, where batches come from, and how many steps to take.
@@ -441,6 +449,7 @@ impl Common<'_> {
         json!({
             "like": self.like(),
             "cudnn-workspace": self.profile.cudnn_workspace,
+            "multiprocessors": self.multiprocessors,
             "allocator": allocator.allocator.name(),
             "alloc-conf": allocator.alloc_conf,
             "memory-limit": allocator.memory_limit,

@@ -1,7 +1,7 @@
 //! Whose kernel fused attention stands for: the one that PyTorch would take.
 //!
-//! Compared with PyTorch 2.11 (cuDNN 9.19) and 2.15 (9.26), asked (`_fused_sdp_choice`) for compute capability 7.5, 8.0 and 9.0, for heads of up to
-//! 320 elements.
+//! Compared with PyTorch 2.11 (cuDNN 9.19) and 2.15 (9.26), asked (`_fused_sdp_choice`) for compute capability 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0, for
+//! heads of up to 320 elements.
 
 use crate::array::Array;
 use crate::departure::Departure;
@@ -17,15 +17,19 @@ pub(super) enum Algorithm {
     Efficient,
     /// PyTorch's flash attention.
     Flash,
-    /// cuDNN's, which PyTorch prefers on compute capability 9.0.
+    /// cuDNN's, which PyTorch prefers on compute capability 9.0 and 10.0.
     Cudnn,
 }
 
-/// Elements that a head has in flash attention at most, and in cuDNN's on compute capability 9.0.
+/// Elements that a head has in flash attention and in cuDNN's at most.
 const WIDEST: usize = 256;
 
-/// Elements of a head of which newer releases of cuDNN make gradients, but for two pairs of greater widths.
-const WIDEST_NEWER_GRADIENT: usize = 128;
+/// Elements up to which cuDNN takes heads of every kind, and the one pair of wider keys and values.
+const NARROW_CUDNN: usize = 128;
+const NARROW_PAIR: [usize; 2] = [192, 128];
+
+/// Elements of a head up to which flash attention has a gradient, and one with dropout never, on cards of [little shared memory](has_little_shared_memory).
+const WIDEST_FLASH_GRADIENT: [usize; 2] = [192, 224];
 
 /// What a choice depends on.
 pub(super) struct Wanted<'a> {
@@ -60,21 +64,22 @@ impl Wanted<'_> {
         self.arrays[0].dtype().is_half()
     }
 
-    /// Whether PyTorch takes cuDNN's kernel, where cuDNN is: on compute capability 9.0 before all others, for 16-bit types.
+    /// Whether PyTorch takes cuDNN's kernel, where cuDNN is: on compute capability 9.0 and 10.0 before all others, for 16-bit types.
     fn suits_cudnn(&self) -> bool {
         let ([d, dv], [queries, keys], profile) = (self.widths(), self.lengths(), self.profile());
         let fits = |width: usize| width <= WIDEST && width.is_multiple_of(8);
         let newer = profile.newer_cudnn_attention;
         let dropped = self.dropout && (newer || queries == 1);
-        let narrow = d.max(dv) <= WIDEST_NEWER_GRADIENT || [[192, 128], [WIDEST; 2]].contains(&[d, dv]);
-        profile.compute_capability == Some(90)
+        let narrow = d.max(dv) <= NARROW_CUDNN || [d, dv] == NARROW_PAIR;
+        let wide = if newer { !self.records || [d, dv] == [WIDEST; 2] } else { profile.compute_capability == Some(90) };
+        matches!(profile.compute_capability, Some(90 | 100))
             && self.is_half()
             && fits(d)
             && fits(dv)
             && keys != 1
             && !dropped
             && !self.learned
-            && (narrow || !newer || !self.records)
+            && (narrow || wide)
     }
 
     fn takes_cudnn(&self) -> bool {
@@ -86,11 +91,17 @@ impl Wanted<'_> {
     }
 
     /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
-    /// [padded](super::attention)), all heads of one width; of the causal form only that of as many queries as keys.
+    /// [padded](super::attention)), all heads of one width; of the causal form only that of as many queries as keys; where there is little shared
+    /// memory no gradient of some wide heads.
     fn suits_flash(&self) -> bool {
         let ([d, dv], [queries, keys]) = (self.widths(), self.lengths());
+        let [widest, wider] = WIDEST_FLASH_GRADIENT;
+        let refused = self.records
+            && has_little_shared_memory(self.profile())
+            && (d > widest && d <= wider || d > wider && self.dropout);
         self.is_half()
             && is_recent(self.profile())
+            && !refused
             && self.mask.is_none()
             && d == dv
             && d <= WIDEST
@@ -116,6 +127,11 @@ impl Wanted<'_> {
 /// Whether the card is one of compute capability 8.0 or later.
 pub(super) fn is_recent(profile: &Profile) -> bool {
     profile.compute_capability.is_none_or(|sm| sm >= 80)
+}
+
+/// Whether a block of threads has some 100 kB of shared memory on the card, as on 8.6, 8.9 and 12.0, instead of 160 kB and more.
+pub(super) fn has_little_shared_memory(profile: &Profile) -> bool {
+    matches!(profile.compute_capability, Some(86 | 89 | 120 | 121))
 }
 
 impl Algorithm {

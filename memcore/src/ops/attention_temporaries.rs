@@ -1,12 +1,12 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
 //! The sizes are those of the kernels of PyTorch 2.11 and 2.15, derived from how they tile their work, and compared with recordings for compute
-//! capability 7.5, 8.0 and 9.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
+//! capability 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
 //! takes is the profile's number.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::attention_algorithm::{Algorithm, is_recent};
+use super::attention_algorithm::{Algorithm, has_little_shared_memory, is_recent};
 use crate::array::Array;
 use crate::backend::KernelCall;
 use crate::backend::kernel::AttentionGrad;
@@ -200,12 +200,23 @@ fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
     padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
 }
 
-/// Queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width (PyTorch's `generate_kernels.py`).
-fn efficient_tile(q: &Array, width: usize) -> [usize; 2] {
-    match (q.dtype().is_half(), is_recent(q.device().profile()), width) {
-        (_, _, ..=64) | (false, false, _) => [64, 64],
-        (true, true, ..=WIDEST_IN_REGISTERS) => [128, 128],
-        _ => [128, 64],
+/// Queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width that the shared memory has room for
+/// (PyTorch's `generate_kernels.py`); and whether it sums the gradients of keys and values in registers.
+fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
+    let profile = q.device().profile();
+    let (little, recent) = (has_little_shared_memory(profile), is_recent(profile));
+    // One kernel is for these two alone.
+    let has_128_by_64_of_96 = matches!(profile.compute_capability, Some(86 | 89));
+    match (q.dtype().is_half(), width) {
+        (false, ..=64) => ([64, 64], true),
+        (false, _) if little || !recent => ([64, 64], true),
+        (false, _) => ([128, 64], true),
+        (true, ..=64) => ([64, 64], true),
+        (true, ..=96) if has_128_by_64_of_96 => ([128, 64], true),
+        (true, ..=WIDEST_IN_REGISTERS) if little => ([64, 64], false),
+        (true, ..=WIDEST_IN_REGISTERS) if recent => ([128, 128], true),
+        (true, ..=WIDEST_IN_REGISTERS) => ([128, 64], true),
+        (true, _) => ([128, 64], false),
     }
 }
 
@@ -213,9 +224,9 @@ fn efficient_tile(q: &Array, width: usize) -> [usize; 2] {
 /// ones are too wide for registers.
 fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     let [t, d, s, dv] = [q.dims()[2], q.dims()[3], k.dims()[2], v.dims()[3]];
-    let [queries, elements] = efficient_tile(q, d.max(dv));
+    let ([queries, elements], in_registers) = efficient_tile(q, d.max(dv));
     let own = t.div_ceil(queries) * d.div_ceil(elements) * (16 + queries * elements * 4);
-    if !q.dtype().is_half() || d.max(dv) <= WIDEST_IN_REGISTERS {
+    if in_registers {
         return own;
     }
     own + s.next_multiple_of(64) * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
