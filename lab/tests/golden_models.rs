@@ -28,7 +28,8 @@ fn recorded(family: &str) -> Vec<Value> {
 fn device(options: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
     let backend: Arc<dyn Backend> = Arc::new(Meta::new(card));
-    let mut profile = Profile::torch_2_11(90);
+    let sm = options["env"]["FAKECUDA_SM"].as_str().map_or(90, |sm| sm.parse().unwrap());
+    let mut profile = Profile::torch_2_11(sm);
     if let Some(bytes) = options["env"]["FAKECUDNN_WS"].as_str() {
         profile.convolution = Convolution::Cudnn { workspace_bytes: bytes.parse().unwrap() };
     }
@@ -144,6 +145,12 @@ fn pythia() {
 #[test]
 fn with_cudnn() {
     family("cudnn", 32);
+}
+
+/// Drawn networks on cards of six compute capabilities.
+#[test]
+fn on_other_cards() {
+    family("cards", 16);
 }
 
 #[test]

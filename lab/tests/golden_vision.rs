@@ -139,6 +139,19 @@ fn networks_whose_batch_norm_is_cudnns() {
 }
 
 #[test]
+fn on_other_cards() {
+    for name in [
+        "convnext_tiny_b8_autocast_adam_sm100",
+        "densenet121_b2_fp32_sgdm_sm86",
+        "mobilenet_v2_b8_fp32_adam_sm120",
+        "resnet18_b4_fp32_sgdm_sm89",
+        "vgg16_b2_autocast_adam_sm89",
+    ] {
+        compare(name, WITH_LOSS);
+    }
+}
+
+#[test]
 fn vgg16_with_batch_4() {
     compare("vgg16_b4_fp32_sgdm", WITH_LOSS);
 }
