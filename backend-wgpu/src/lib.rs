@@ -14,7 +14,7 @@
 //! - **Nothing is allocated after construction** but segments: staging memory, the parameter ring and a scratch for partial results have
 //!   fixed sizes, see [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
 //! - **Four elements at a time** wherever an operand lies so that they can be read at once: pointwise kernels, rows, products, optimizers. Software
-//!   adapters move them as two words of 64 bits, see `element::quads`.
+//!   adapters move them as two words of 64 bits, see `element::quads`, and take eight at a time in pointwise kernels.
 //! - **Products are tried out**: a card's first product of a kind chooses among several sizes of tile, which all give the same bits.
 //! - **Results repeat to the bit**: no atomic sums; what is cut into parts is put together in a fixed order.
 //! - **Errors are values**: what the driver reports, a lost device included, comes back from the next call with the device's name.

@@ -1,7 +1,7 @@
 //! The kernel behind every elementwise operation: one function of as many elements as there are inputs, over any strides.
 //!
 //! Dimensions that lie alike in all operands are merged. Where the innermost one is a multiple of four, and each operand either
-//! runs along it or repeats one element, a thread takes four elements at once.
+//! runs along it or repeats one element, a thread takes four elements at once; or eight, where they are moved by 64 bits.
 
 use memcore::backend::Operand;
 use memcore::error::Result;
@@ -62,6 +62,16 @@ impl Walk {
     }
 }
 
+/// What a kernel's source depends on, beside its functions and types.
+#[derive(Clone, Copy)]
+struct Form {
+    rank: usize,
+    /// Elements that a thread takes.
+    width: Width,
+    /// Inputs of which a thread of several elements takes one.
+    repeats: [bool; MAX_OPERANDS],
+}
+
 impl Pointwise<'_> {
     /// Launches it. `function` is WGSL that declares `op`, a function of the inputs' values in their order.
     pub(crate) fn run(&self, cx: &mut Context<'_>, function: impl FnOnce() -> String) -> Result<()> {
@@ -74,39 +84,42 @@ impl Pointwise<'_> {
         for (operand, _) in self.operands {
             job.bind(operand);
         }
-        let inner = walk.rank - 1;
-        let wide = self.is_wide(&walk, &job);
-        let mut variant = Variant::new().with(8, self.op).with(3, walk.rank as u64).with(1, wide.into());
-        let mut repeats = [false; MAX_OPERANDS];
-        for (i, (_, elem)) in self.operands.iter().enumerate() {
-            repeats[i] = wide && walk.strides[i][inner] == 0;
-            variant = variant.with(4, elem.code()).with(1, repeats[i].into());
+        let form = self.form(&walk, &job, cx.gpu.by_64);
+        let (inner, count) = (form.rank - 1, form.width.count());
+        let mut variant = Variant::new().with(8, self.op).with(3, form.rank as u64).with(2, form.width as u64);
+        for ((_, elem), repeats) in self.operands.iter().zip(form.repeats) {
+            variant = variant.with(4, elem.code()).with(1, repeats.into());
         }
-        let mut units = numel;
-        if wide {
-            walk.dims[inner] /= 4;
-            units /= 4;
-            for (strides, _) in walk.strides.iter_mut().zip(&repeats).filter(|(_, repeats)| !**repeats) {
-                strides[..inner].iter_mut().for_each(|s| *s /= 4);
-            }
+        walk.dims[inner] /= count;
+        for (strides, _) in walk.strides.iter_mut().zip(form.repeats).filter(|(_, repeats)| !repeats) {
+            strides[..inner].iter_mut().for_each(|s| *s /= count);
         }
+        let units = numel / count;
         self.push(&mut job, &walk, units);
         let groups = (units as u64).div_ceil(THREADS);
-        let rank = walk.rank;
-        cx.run(&job, variant.key(self.name), groups, || self.source(rank, wide, repeats, &function()))
+        cx.run(&job, variant.key(self.name), groups, || self.source(form, &function()))
     }
 
-    /// Whether a thread may take four elements at once: each operand runs along the innermost dimension or, if it is an input, repeats there.
-    fn is_wide(&self, walk: &Walk, job: &Job) -> bool {
+    /// How many elements a thread takes at once: each operand runs along the innermost dimension or, if it is an input, repeats there.
+    fn form(&self, walk: &Walk, job: &Job, by_64: bool) -> Form {
         let inner = walk.rank - 1;
-        let is_vector = |i: usize| {
-            let strides = &walk.strides[i];
-            let runs = strides[inner] == 1
-                && strides[..inner].iter().all(|s| s.is_multiple_of(4))
-                && job.first(i).is_multiple_of(4);
-            self.operands[i].1.size() < 8 && (runs || (i > 0 && strides[inner] == 0))
+        let repeating = |i: usize| i > 0 && walk.strides[i][inner] == 0;
+        let fits = |width: Width| {
+            let whole = |n: usize| n.is_multiple_of(width.count());
+            let runs = |i: usize| {
+                let strides = &walk.strides[i];
+                strides[inner] == 1 && strides[..inner].iter().all(|s| whole(*s)) && whole(job.first(i) as usize)
+            };
+            whole(walk.dims[inner])
+                && (0..self.operands.len()).all(|i| self.operands[i].1.size() < 8 && (runs(i) || repeating(i)))
         };
-        !self.indexed && walk.dims[inner].is_multiple_of(4) && (0..self.operands.len()).all(is_vector)
+        let width = match self.indexed {
+            false if by_64 && fits(Width::Eight) => Width::Eight,
+            false if fits(Width::Four) => Width::Four,
+            _ => Width::One,
+        };
+        let repeats = std::array::from_fn(|i| width != Width::One && i < self.operands.len() && repeating(i));
+        Form { rank: walk.rank, width, repeats }
     }
 
     /// The parameters, as `source` declares them.
@@ -122,17 +135,12 @@ impl Pointwise<'_> {
         }
     }
 
-    fn source(&self, rank: usize, wide: bool, repeats: [bool; MAX_OPERANDS], function: &str) -> String {
-        let count = self.operands.len();
-        let slots: Vec<Slot> = self
-            .operands
-            .iter()
-            .enumerate()
-            .map(|(i, (_, elem))| {
-                let width = if wide && !repeats[i] { Width::Four } else { Width::One };
-                Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 }
-            })
-            .collect();
+    fn source(&self, form: Form, function: &str) -> String {
+        let slot = |(i, (_, elem)): (usize, &(&Operand, Elem))| {
+            let width = if form.repeats[i] { Width::One } else { form.width };
+            Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 }
+        };
+        let slots: Vec<Slot> = self.operands.iter().enumerate().map(slot).collect();
         let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, e: u32, f: u32, pad: u32, \
              dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 8>";
         let mut out = declare(&slots, fields);
@@ -141,35 +149,40 @@ impl Pointwise<'_> {
             "\n@compute @workgroup_size({THREADS})\nfn main(grid: Grid) {{\n    \
              let unit = group_of(grid) * {THREADS}u + grid.lane;\n    if (unit >= p.n) {{ return; }}\n"
         );
-        out += &self.places(rank, wide, repeats);
-        let mut arguments: Vec<String> = NAMES[1..count].iter().map(ToString::to_string).collect();
-        for (i, name) in NAMES[..count].iter().enumerate().skip(1) {
-            let load = if wide && !repeats[i] { "at4" } else { "at" };
-            out += &format!("    let {name} = {name}_{load}(k_{name});\n");
+        out += &self.places(form);
+        for slot in &slots[1..] {
+            let (name, width) = (slot.name, slot.width.suffix());
+            out += &format!("    let {name} = {name}_at{width}(k_{name});\n");
         }
-        if wide {
-            let lane = |lane: &str| {
-                let arguments: Vec<String> = (1..count)
-                    .map(|i| if repeats[i] { NAMES[i].to_string() } else { format!("{}.{lane}", NAMES[i]) })
-                    .collect();
-                format!("op({})", arguments.join(", "))
-            };
-            let t = self.operands[0].1.wgsl();
-            let (x, y, z, w) = (lane("x"), lane("y"), lane("z"), lane("w"));
-            out += &format!("    out_put4(k_out, vec4<{t}>({x}, {y}, {z}, {w}));\n}}\n");
-        } else {
+        out + &format!("    out_put{}(k_out, {});\n}}\n", form.width.suffix(), self.values(form))
+    }
+
+    /// WGSL for what a thread stores, of the inputs that it has read.
+    fn values(&self, form: Form) -> String {
+        // `lane` is which of a thread's elements, as WGSL.
+        let value = |lane: &str| {
+            let name = |i: usize| format!("{}{}", NAMES[i], if form.repeats[i] { "" } else { lane });
+            let mut arguments: Vec<String> = (1..self.operands.len()).map(name).collect();
             if self.indexed {
-                arguments.push(format!("i{}", rank - 2));
-                arguments.push(format!("i{}", rank - 1));
+                arguments.extend([form.rank - 2, form.rank - 1].map(|axis| format!("i{axis}")));
             }
-            out += &format!("    out_put(k_out, op({}));\n}}\n", arguments.join(", "));
+            format!("op({})", arguments.join(", "))
+        };
+        let t = self.operands[0].1.wgsl();
+        let quad = |of: &str| {
+            let lanes = ["x", "y", "z", "w"].map(|lane| value(&format!("{of}.{lane}")));
+            format!("vec4<{t}>({})", lanes.join(", "))
+        };
+        match form.width {
+            Width::One => value(""),
+            Width::Four => quad(""),
+            Width::Eight => format!("array<vec4<{t}>, 2>({}, {})", quad("[0]"), quad("[1]")),
         }
-        out
     }
 
     /// WGSL for the indices of a unit, `i0` and so on, and for where it lies in each operand, `k_out` and so on.
-    fn places(&self, rank: usize, wide: bool, repeats: [bool; MAX_OPERANDS]) -> String {
-        let count = self.operands.len();
+    fn places(&self, form: Form) -> String {
+        let (rank, is_wide) = (form.rank, form.width != Width::One);
         let mut out = String::new();
         let at = |base: usize, axis: usize, field: &str| {
             format!("p.{field}[{}].{}", base + axis / 4, ["x", "y", "z", "w"][axis % 4])
@@ -184,18 +197,21 @@ impl Pointwise<'_> {
                 out += &format!("    let i{axis} = rest % {size}; rest = rest / {size};\n");
             }
         }
-        for (i, name) in NAMES[..count].iter().enumerate() {
+        for (i, name) in NAMES[..self.operands.len()].iter().enumerate() {
             let inner = rank - 1;
-            let terms: Vec<String> = (0..rank)
-                .filter(|&axis| !(wide && axis == inner && repeats[i]))
+            let mut terms: Vec<String> = (0..rank)
+                .filter(|&axis| !(axis == inner && form.repeats[i]))
                 .map(|axis| {
-                    if wide && axis == inner {
+                    if is_wide && axis == inner {
                         format!("i{axis}")
                     } else {
                         format!("i{axis} * {}", at(2 * i, axis, "strides"))
                     }
                 })
                 .collect();
+            if form.width == Width::Eight && !form.repeats[i] {
+                terms.push(format!("{name}_first8()"));
+            }
             let sum = if terms.is_empty() { "0u".to_string() } else { terms.join(" + ") };
             out += &format!("    let k_{name} = {sum};\n");
         }

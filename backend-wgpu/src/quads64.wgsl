@@ -1,4 +1,5 @@
-// Four and two words as they lie in memory, moved by 64 bits.
+// Eight, four and two words as they lie in memory, moved by 64 bits.
+alias Oct = vec4<u64>;
 alias Quad = vec2<u64>;
 alias Pair = u64;
 
