@@ -9,6 +9,7 @@ use wgpu::{Buffer, BufferDescriptor};
 use crate::NAME;
 use crate::adapter::{AdapterInfo, DTYPES};
 use crate::gpu::Gpu;
+use crate::held::Held;
 use crate::job::{Context, DUMMY_BYTES, SCRATCH_BYTES};
 use crate::pipelines::Pipelines;
 use crate::queue::{FIXED_BYTES, Queue};
@@ -30,6 +31,10 @@ struct State {
     pipelines: Pipelines,
     /// What is bound for nothing, and the scratch behind it.
     fixed: Buffer,
+    /// The last launch, where the next one may become a part of it.
+    held: Option<Held>,
+    /// What went wrong in a call that could not say so.
+    untold: Option<Error>,
 }
 
 /// What the backend did so far.
@@ -37,6 +42,8 @@ struct State {
 pub struct Statistics {
     /// Command buffers handed to the device.
     pub submissions: u64,
+    /// Kernels recorded; one that became a part of another is none.
+    pub dispatches: u64,
     /// Kernels compiled.
     pub pipelines: u64,
     /// Bytes that the layer below has taken of the driver, where it says.
@@ -85,7 +92,7 @@ impl Wgpu {
             mapped_at_creation: false,
         });
         gpu.check()?;
-        let state = State { segments: Segments::default(), queue, pipelines, fixed };
+        let state = State { segments: Segments::default(), queue, pipelines, fixed, held: None, untold: None };
         Ok(Self { gpu, limits, align, state: Mutex::new(state) })
     }
 
@@ -96,9 +103,11 @@ impl Wgpu {
 
     /// What the backend did so far.
     pub fn statistics(&self) -> Statistics {
-        let state = self.state();
+        let state = &mut *self.state();
+        state.untold = self.release(state).err();
         Statistics {
             submissions: state.queue.submissions(),
+            dispatches: state.queue.dispatches(),
             pipelines: state.pipelines.len() as u64,
             reserved_bytes: self.gpu.device.generate_allocator_report().map(|report| report.total_reserved_bytes),
         }
@@ -128,7 +137,7 @@ impl DeviceMemory for Wgpu {
             return;
         }
         // Work that uses it is completed; an error is told to the next call that can return one.
-        let finished = state.queue.finish(&self.gpu);
+        let finished = self.release(state).and_then(|()| state.queue.finish(&self.gpu));
         state.pipelines.forget(id);
         if let Some(buffer) = state.segments.remove(id) {
             buffer.destroy();
@@ -138,6 +147,7 @@ impl DeviceMemory for Wgpu {
             // The memory goes back when the device is asked next.
             let _ = self.gpu.device.poll(wgpu::PollType::Poll);
         }
+        state.untold = finished.err();
     }
 
     fn memory_info(&self) -> Option<MemoryInfo> {
@@ -159,6 +169,7 @@ impl Backend for Wgpu {
         dst.check_host_len(src.len())?;
         let state = &mut *self.state();
         let buffer = state.segments.buffer(dst)?.clone();
+        self.release(state)?;
         self.gpu.check()?;
         let head = (dst.offset.wrapping_neg() % 4).min(dst.len) as usize;
         let body = (src.len() - head) & !3;
@@ -178,6 +189,7 @@ impl Backend for Wgpu {
         if dst.is_empty() {
             return Ok(());
         }
+        self.release(state)?;
         let lead = (src.offset % 4) as usize;
         if lead == 0 && dst.len().is_multiple_of(4) {
             return state.queue.download(&self.gpu, &buffer, src.offset, dst);
@@ -190,7 +202,7 @@ impl Backend for Wgpu {
     }
 
     fn launch(&self, call: &KernelCall) -> Result<()> {
-        let mut state = self.state();
+        let state = &mut *self.state();
         let mut problem = Ok(());
         call.each_operand(&mut |name, _, operand| {
             if let Err(error) = state.segments.buffer(operand.region) {
@@ -209,11 +221,18 @@ impl Backend for Wgpu {
         if self.gpu.is_lost() {
             self.gpu.check()?;
         }
-        dispatch(&mut self.context(&mut state), call)
+        if state.held.as_mut().is_some_and(|held| held.merge(call)) {
+            return Ok(());
+        }
+        self.release(state)?;
+        state.held = Held::of(call);
+        if state.held.is_some() { Ok(()) } else { dispatch(&mut self.context(state), call) }
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.state().queue.finish(&self.gpu)
+        let state = &mut *self.state();
+        self.release(state)?;
+        state.queue.finish(&self.gpu)
     }
 
     fn supports(&self, call: &KernelCall) -> bool {
@@ -232,6 +251,18 @@ impl Backend for Wgpu {
 }
 
 impl Wgpu {
+    /// Records the launch that is held: whatever comes after it calls this first.
+    fn release(&self, state: &mut State) -> Result<()> {
+        if let Some(error) = state.untold.take() {
+            return Err(error);
+        }
+        let Some(held) = state.held.take() else { return Ok(()) };
+        if self.gpu.is_lost() {
+            self.gpu.check()?;
+        }
+        held.record(&mut self.context(state))
+    }
+
     fn context<'a>(&'a self, state: &'a mut State) -> Context<'a> {
         Context {
             gpu: &self.gpu,
@@ -260,9 +291,9 @@ fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
     match call {
         KernelCall::Fill(k) => elementwise::fill(cx, k),
         KernelCall::Copy(k) => elementwise::copy(cx, k),
-        KernelCall::Unary(k) => elementwise::unary(cx, k),
+        KernelCall::Unary(k) => elementwise::unary(cx, k, None),
         KernelCall::UnaryGrad(k) => elementwise::unary_grad(cx, k),
-        KernelCall::Binary(k) => elementwise::binary(cx, k),
+        KernelCall::Binary(k) => elementwise::binary(cx, k, None),
         KernelCall::Ternary(k) => elementwise::ternary(cx, k),
         KernelCall::Select(k) => elementwise::select(cx, k),
         KernelCall::MaskedFill(k) => elementwise::masked_fill(cx, k),

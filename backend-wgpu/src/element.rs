@@ -79,7 +79,7 @@ impl Elem {
     }
 
     /// A value from its bits, which are the low ones of `h` (both words for 8 bytes).
-    fn decode(self, h: &str) -> String {
+    pub(crate) fn decode(self, h: &str) -> String {
         match self {
             Elem::F32 => format!("bitcast<f32>({h})"),
             Elem::F16 => format!("f16_value({h})"),
@@ -94,7 +94,7 @@ impl Elem {
     }
 
     /// The bits of a value, with none above them.
-    fn encode(self, v: &str) -> String {
+    pub(crate) fn encode(self, v: &str) -> String {
         match self {
             Elem::F32 | Elem::I32 => format!("bitcast<u32>({v})"),
             Elem::F16 => format!("f16_bits({v})"),

@@ -30,6 +30,30 @@ pub(crate) struct Pointwise<'a> {
     pub(crate) indexed: bool,
 }
 
+/// A function of one f32 that is applied to the results of another one before they are stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Then {
+    /// Which function, below 256.
+    pub(crate) op: u64,
+    /// Its `p.a` and `p.b`.
+    pub(crate) scalars: [u32; 2],
+    /// An expression of `x` and `p`.
+    pub(crate) body: &'static str,
+}
+
+impl Then {
+    /// WGSL for `then_op`. What comes in is first made what storing and loading it would make of it. The bits pass through an integer that no
+    /// compiler can foresee: it must not contract a product and a sum that two kernels would have rounded apart.
+    fn source(&self, elem: Elem) -> String {
+        let stored = elem.decode(&format!("({} ^ p.zero)", elem.encode("v")));
+        let body = self.body;
+        format!(
+            "\nstruct Scalars {{ a: f32, b: f32 }}\n\
+             fn then_op(v: f32) -> f32 {{\n    let x = {stored};\n    let p = Scalars(p.then_a, p.then_b);\n    return {body};\n}}\n"
+        )
+    }
+}
+
 /// Sizes and strides of all operands, merged.
 struct Walk {
     rank: usize,
@@ -75,6 +99,16 @@ struct Form {
 impl Pointwise<'_> {
     /// Launches it. `function` is WGSL that declares `op`, a function of the inputs' values in their order.
     pub(crate) fn run(&self, cx: &mut Context<'_>, function: impl FnOnce() -> String) -> Result<()> {
+        self.run_then(cx, None, function)
+    }
+
+    /// Launches it with a second function of what `op` gives, for results in f32.
+    pub(crate) fn run_then(
+        &self,
+        cx: &mut Context<'_>,
+        then: Option<Then>,
+        function: impl FnOnce() -> String,
+    ) -> Result<()> {
         let numel = self.operands[0].0.numel();
         if numel == 0 {
             return Ok(());
@@ -90,14 +124,18 @@ impl Pointwise<'_> {
         for ((_, elem), repeats) in self.operands.iter().zip(form.repeats) {
             variant = variant.with(4, elem.code()).with(1, repeats.into());
         }
+        if let Some(then) = &then {
+            // Longer than the variant without it, so never the same.
+            variant = variant.with(8, then.op);
+        }
         walk.dims[inner] /= count;
         for (strides, _) in walk.strides.iter_mut().zip(form.repeats).filter(|(_, repeats)| !repeats) {
             strides[..inner].iter_mut().for_each(|s| *s /= count);
         }
         let units = numel / count;
-        self.push(&mut job, &walk, units);
+        self.push(&mut job, &walk, units, then);
         let groups = (units as u64).div_ceil(THREADS);
-        cx.run(&job, variant.key(self.name), groups, || self.source(form, &function()))
+        cx.run(&job, variant.key(self.name), groups, || self.source(form, then, &function()))
     }
 
     /// How many elements a thread takes at once: each operand runs along the innermost dimension or, if it is an input, repeats there.
@@ -123,28 +161,30 @@ impl Pointwise<'_> {
     }
 
     /// The parameters, as `source` declares them.
-    fn push(&self, job: &mut Job, walk: &Walk, units: usize) {
+    fn push(&self, job: &mut Job, walk: &Walk, units: usize, then: Option<Then>) {
         job.u(units);
         for word in self.scalars {
             job.word(word);
         }
-        job.u(0);
+        let [then_a, then_b] = then.map_or([0; 2], |then| then.scalars);
+        job.u(0).word(then_a).word(then_b).u(0).u(0);
         let strides = walk.strides[..self.operands.len()].iter();
         for value in std::iter::once(&walk.dims).chain(strides).flat_map(|list| list.iter().copied().chain([0, 0])) {
             job.u(value);
         }
     }
 
-    fn source(&self, form: Form, function: &str) -> String {
+    fn source(&self, form: Form, then: Option<Then>, function: &str) -> String {
         let slot = |(i, (_, elem)): (usize, &(&Operand, Elem))| {
             let width = if form.repeats[i] { Width::One } else { form.width };
             Slot { name: NAMES[i], elem: *elem, width, writes: i == 0 }
         };
         let slots: Vec<Slot> = self.operands.iter().enumerate().map(slot).collect();
-        let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, e: u32, f: u32, pad: u32, \
-             dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 8>";
+        let fields = "n: u32, a: f32, b: f32, c: u32, d: u32, e: u32, f: u32, zero: u32, \
+             then_a: f32, then_b: f32, pad0: u32, pad1: u32, dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 8>";
         let mut out = declare(&slots, fields);
         out += function;
+        out += &then.map_or(String::new(), |then| then.source(self.operands[0].1));
         out += &format!(
             "\n@compute @workgroup_size({THREADS})\nfn main(grid: Grid) {{\n    \
              let unit = group_of(grid) * {THREADS}u + grid.lane;\n    if (unit >= p.n) {{ return; }}\n"
@@ -154,11 +194,11 @@ impl Pointwise<'_> {
             let (name, width) = (slot.name, slot.width.suffix());
             out += &format!("    let {name} = {name}_at{width}(k_{name});\n");
         }
-        out + &format!("    out_put{}(k_out, {});\n}}\n", form.width.suffix(), self.values(form))
+        out + &format!("    out_put{}(k_out, {});\n}}\n", form.width.suffix(), self.values(form, then.is_some()))
     }
 
     /// WGSL for what a thread stores, of the inputs that it has read.
-    fn values(&self, form: Form) -> String {
+    fn values(&self, form: Form, has_then: bool) -> String {
         // `lane` is which of a thread's elements, as WGSL.
         let value = |lane: &str| {
             let name = |i: usize| format!("{}{}", NAMES[i], if form.repeats[i] { "" } else { lane });
@@ -166,7 +206,8 @@ impl Pointwise<'_> {
             if self.indexed {
                 arguments.extend([form.rank - 2, form.rank - 1].map(|axis| format!("i{axis}")));
             }
-            format!("op({})", arguments.join(", "))
+            let value = format!("op({})", arguments.join(", "));
+            if has_then { format!("then_op({value})") } else { value }
         };
         let t = self.operands[0].1.wgsl();
         let quad = |of: &str| {

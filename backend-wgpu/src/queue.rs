@@ -63,6 +63,7 @@ pub(crate) struct Queue {
     download: Buffer,
     open: Option<Open>,
     submissions: u64,
+    dispatches: u64,
 }
 
 const NO_PIPELINE: usize = usize::MAX;
@@ -86,12 +87,18 @@ impl Queue {
             download: buffer("download", DOWNLOAD_BYTES, BufferUsages::MAP_READ | BufferUsages::COPY_DST, false),
             open: None,
             submissions: 0,
+            dispatches: 0,
         }
     }
 
     /// Submissions so far.
     pub(crate) fn submissions(&self) -> u64 {
         self.submissions
+    }
+
+    /// Dispatches so far.
+    pub(crate) fn dispatches(&self) -> u64 {
+        self.dispatches
     }
 
     fn open(&mut self, gpu: &Gpu) -> Result<&mut Open> {
@@ -147,6 +154,7 @@ impl Queue {
         pass.set_bind_group(0, bind_group, &[]);
         pass.set_bind_group(1, params, &[(slot as u64 * SLOT_BYTES) as u32]);
         pass.dispatch_workgroups(groups[0], groups[1], 1);
+        self.dispatches += 1;
         self.words[slot * SLOT_WORDS..slot * SLOT_WORDS + words.len()].copy_from_slice(words);
         Ok(())
     }

@@ -7,7 +7,7 @@ use memcore::error::Result;
 use super::{FUNCTIONS, I64, f, typed};
 use crate::element::Elem;
 use crate::job::Context;
-use crate::pointwise::Pointwise;
+use crate::pointwise::{Pointwise, Then};
 
 /// Comparisons exist for every type, arithmetic for floats and, where it stays in the integers, for those.
 pub(crate) fn supports_binary(k: &Binary) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn supports_binary(k: &Binary) -> bool {
         }
 }
 
-pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary) -> Result<()> {
+pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary, then: Option<Then>) -> Result<()> {
     let elem = Elem::of(k.lhs.dtype);
     let (op, body) = match (elem.wgsl(), k.op.is_comparison()) {
         (_, true) => comparison(k.op, elem == Elem::I64),
@@ -37,7 +37,7 @@ pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary) -> Result<()> {
     let operands = [typed(&k.out), typed(&k.lhs), typed(&k.rhs)];
     let kernel = Pointwise { name: "binary", op, operands: &operands, scalars, indexed: false };
     let (from, to) = (elem.wgsl(), Elem::of(k.out.dtype).wgsl());
-    kernel.run(cx, || format!("{FUNCTIONS}{I64}fn op(x: {from}, y: {from}) -> {to} {{ return {body}; }}"))
+    kernel.run_then(cx, then, || format!("{FUNCTIONS}{I64}fn op(x: {from}, y: {from}) -> {to} {{ return {body}; }}"))
 }
 
 fn float(op: BinaryOp) -> (u64, &'static str) {

@@ -10,7 +10,7 @@ pub(crate) use arithmetic::{binary, supports_binary, ternary};
 pub(crate) use copy::{copy, fill};
 pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};
-pub(crate) use unary::{supports_unary, unary};
+pub(crate) use unary::{supports_unary, then, unary};
 
 /// Functions of floats that WGSL lacks or leaves open: `erfc`, powers, saturating `tanh`.
 const FUNCTIONS: &str = include_str!("functions.wgsl");

@@ -7,14 +7,20 @@ use memcore::error::Result;
 use super::{FUNCTIONS, I64, f, typed};
 use crate::element::Elem;
 use crate::job::Context;
-use crate::pointwise::Pointwise;
+use crate::pointwise::{Pointwise, Then};
 
 /// Floats have every function; integers have those that stay integers.
 pub(crate) fn supports_unary(k: &Unary) -> bool {
     k.x.dtype.is_float() || k.op == UnaryOp::IsZero || integer(k.op, k.x.dtype).is_some()
 }
 
-pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary) -> Result<()> {
+/// `op` as what follows another function of floats.
+pub(crate) fn then(op: UnaryOp) -> Then {
+    let (op, [a, b, ..], body) = float(op);
+    Then { op, scalars: [a, b], body }
+}
+
+pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary, then: Option<Then>) -> Result<()> {
     let (code, scalars, body) = if k.op == UnaryOp::IsZero {
         let body = match Elem::of(k.x.dtype) {
             Elem::I64 => "select(0, 1, (x.x | x.y) == 0u)",
@@ -30,7 +36,7 @@ pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary) -> Result<()> {
     let kernel =
         Pointwise { name: "unary", op: code, operands: &[typed(&k.out), typed(&k.x)], scalars, indexed: false };
     let (from, to) = (Elem::of(k.x.dtype).wgsl(), Elem::of(k.out.dtype).wgsl());
-    kernel.run(cx, || format!("{FUNCTIONS}{I64}fn op(x: {from}) -> {to} {{ return {body}; }}"))
+    kernel.run_then(cx, then, || format!("{FUNCTIONS}{I64}fn op(x: {from}) -> {to} {{ return {body}; }}"))
 }
 
 /// Code, scalars and expression of a function of floats.

@@ -1,0 +1,66 @@
+//! A pointwise launch that waits for the next call: a function of its results in their own place becomes a part of it.
+//!
+//! `relu_(a + b)` in two kernels writes the sum, reads it and writes it again; in one it is never in memory.
+
+use memcore::DType;
+use memcore::backend::kernel::{Binary, Unary, UnaryOp};
+use memcore::backend::{KernelCall, Operand};
+use memcore::error::Result;
+
+use crate::elementwise;
+use crate::job::Context;
+
+/// A launch that was accepted and not recorded.
+pub(crate) struct Held {
+    first: First,
+    then: Option<UnaryOp>,
+}
+
+/// What may be held, by itself: a whole call is several times as large.
+enum First {
+    Unary(Unary),
+    Binary(Binary),
+}
+
+impl Held {
+    /// The launch, where something may follow in it: a function of floats that gives floats.
+    pub(crate) fn of(call: &KernelCall) -> Option<Self> {
+        let first = match call {
+            KernelCall::Unary(k) if is_float(&k.out) => First::Unary(k.clone()),
+            KernelCall::Binary(k) if is_float(&k.out) => First::Binary(k.clone()),
+            _ => return None,
+        };
+        Some(Self { first, then: None })
+    }
+
+    /// Takes the next call in, if it is a function of exactly what is held, in place.
+    pub(crate) fn merge(&mut self, next: &KernelCall) -> bool {
+        let KernelCall::Unary(k) = next else { return false };
+        let fits = self.then.is_none() && k.out == *self.out() && k.x == k.out;
+        if fits {
+            self.then = Some(k.op);
+        }
+        fits
+    }
+
+    /// Records it.
+    pub(crate) fn record(&self, cx: &mut Context<'_>) -> Result<()> {
+        let then = self.then.map(elementwise::then);
+        match &self.first {
+            First::Unary(k) => elementwise::unary(cx, k, then),
+            First::Binary(k) => elementwise::binary(cx, k, then),
+        }
+    }
+
+    fn out(&self) -> &Operand {
+        match &self.first {
+            First::Unary(k) => &k.out,
+            First::Binary(k) => &k.out,
+        }
+    }
+}
+
+/// Whether kernels compute with its elements as f32. A mask's are not, whatever it is of.
+fn is_float(out: &Operand) -> bool {
+    matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16)
+}
