@@ -8,10 +8,14 @@
 //! mapped again when its submission has completed. So nothing is allocated after construction.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use memcore::error::Result;
-use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, MapMode, PollType, SubmissionIndex};
+use wgpu::{
+    Buffer, BufferAsyncError, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, MapMode, PollType,
+    SubmissionIndex,
+};
 
 use crate::gpu::Gpu;
 
@@ -37,7 +41,7 @@ pub(crate) const FIXED_BYTES: u64 = PARAMS_BYTES + CHUNKS as u64 * CHUNK_BYTES +
 /// Staging memory of one submission.
 struct Chunk {
     buffer: Buffer,
-    mapped: Arc<AtomicBool>,
+    mapping: Mapping,
     /// The submission that reads it.
     submission: Option<SubmissionIndex>,
 }
@@ -76,7 +80,7 @@ impl Queue {
         let staging = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let chunk = |_| Chunk {
             buffer: buffer("staging", CHUNK_BYTES, staging, true),
-            mapped: Arc::new(AtomicBool::new(true)),
+            mapping: Mapping::done(),
             submission: None,
         };
         Self {
@@ -116,15 +120,11 @@ impl Queue {
     /// Waits until a chunk's last submission has read it.
     fn await_chunk(&mut self, gpu: &Gpu, chunk: usize) -> Result<()> {
         let chunk = &mut self.chunks[chunk];
-        if chunk.mapped.load(Ordering::Acquire) {
+        if chunk.mapping.is_done() {
             return Ok(());
         }
         wait(gpu, chunk.submission.take())?;
-        if !chunk.mapped.load(Ordering::Acquire) {
-            gpu.check()?;
-            return Err(gpu.error("staging memory could not be mapped"));
-        }
-        Ok(())
+        chunk.mapping.finish(gpu, "staging memory")
     }
 
     /// Records a dispatch. `words` are its parameters, `bind` sets its bind groups given the slot's offset.
@@ -195,14 +195,10 @@ impl Queue {
             open.pass = None;
             open.encoder.copy_buffer_to_buffer(buffer, offset, &download, 0, len);
             let submission = self.submit(gpu)?;
-            let outcome = Arc::new(AtomicBool::new(false));
-            let mapped = Arc::clone(&outcome);
-            download.map_async(MapMode::Read, 0..len, move |result| mapped.store(result.is_ok(), Ordering::Release));
+            let mapping = Mapping::begin();
+            download.map_async(MapMode::Read, 0..len, mapping.callback());
             wait(gpu, submission)?;
-            if !outcome.load(Ordering::Acquire) {
-                gpu.check()?;
-                return Err(gpu.error("what was read could not be mapped"));
-            }
+            mapping.finish(gpu, "what was read")?;
             let view = download.get_mapped_range(0..len).map_err(|error| gpu.error(format!("reading: {error}")))?;
             part.copy_from_slice(&view);
             drop(view);
@@ -226,11 +222,10 @@ impl Queue {
             view.copy_from_slice(bytes_of(words));
         }
         chunk.buffer.unmap();
-        chunk.mapped.store(false, Ordering::Release);
+        chunk.mapping = Mapping::begin();
         let submission = gpu.queue.submit([open.encoder.finish()]);
         self.submissions += 1;
-        let mapped = Arc::clone(&chunk.mapped);
-        chunk.buffer.map_async(MapMode::Write, .., move |result| mapped.store(result.is_ok(), Ordering::Release));
+        chunk.buffer.map_async(MapMode::Write, .., chunk.mapping.callback());
         chunk.submission = Some(submission.clone());
         gpu.check()?;
         Ok(Some(submission))
@@ -240,6 +235,49 @@ impl Queue {
     pub(crate) fn finish(&mut self, gpu: &Gpu) -> Result<()> {
         self.submit(gpu)?;
         wait(gpu, None)
+    }
+}
+
+/// A buffer on its way to the host.
+struct Mapping(Arc<AtomicU8>);
+
+const PENDING: u8 = 0;
+const MAPPED: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// How long the driver's answer may take once the device has nothing left to do.
+const MAPPING_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Mapping {
+    fn begin() -> Self {
+        Self(Arc::new(AtomicU8::new(PENDING)))
+    }
+
+    fn done() -> Self {
+        Self(Arc::new(AtomicU8::new(MAPPED)))
+    }
+
+    fn callback(&self) -> impl FnOnce(std::result::Result<(), BufferAsyncError>) + Send + 'static {
+        let state = Arc::clone(&self.0);
+        move |result| state.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release)
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire) == MAPPED
+    }
+
+    /// Waits for the answer, which another thread may be about to get: whoever polls a device gets everybody's.
+    fn finish(&self, gpu: &Gpu, what: &str) -> Result<()> {
+        let begun = Instant::now();
+        while self.0.load(Ordering::Acquire) == PENDING && begun.elapsed() < MAPPING_PATIENCE {
+            let _ = gpu.device.poll(PollType::Poll);
+            std::thread::yield_now();
+        }
+        if self.is_done() {
+            return Ok(());
+        }
+        gpu.check()?;
+        Err(gpu.error(format!("{what} could not be mapped")))
     }
 }
 
