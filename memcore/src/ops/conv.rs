@@ -3,13 +3,12 @@
 use smallvec::smallvec;
 
 use super::autocast::lower;
+use super::conv_library::{library_of, note_departure};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
-use crate::backend::KernelCall;
-use crate::backend::Operand;
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
+use crate::backend::{KernelCall, Operand};
 use crate::context;
-use crate::departure::Departure;
 use crate::device::{Device, WorkspaceKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -380,42 +379,6 @@ fn group_of(x: &Array, groups: usize) -> Result<Array> {
 /// The copy that PyTorch's native path makes of a group's channels. Of one example they lie together already.
 fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
     if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
-}
-
-/// Where PyTorch would do otherwise than this does.
-fn note_departure(x: &Array, library: Convolution) {
-    match (library, x.device().profile().convolution) {
-        (Convolution::Native, Convolution::Native) => x.device().depart(Departure::WithoutCudnn),
-        (Convolution::Cudnn { .. }, _) if lies_channels_last(x) => x.device().depart(Departure::ChannelsLast),
-        _ => {}
-    }
-}
-
-/// Whether the channels lie innermost, and not outside as well.
-fn lies_channels_last(x: &Array) -> bool {
-    !x.layout().is_contiguous() && x.permute(&[0, 2, 3, 1]).is_ok_and(|turned| turned.layout().is_contiguous())
-}
-
-/// What convolves: as the profile says, but PyTorch takes cuDNN for one filter group per channel only in float16, and there by a table
-/// (`_select_conv_backend`, `check_cudnn_depthwise_workload_with_filter`).
-fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
-    let of_profile = x.device().profile().convolution;
-    let ([n, c, h, w], [_, _, kh, kw]) = (x.dims(), weight) else { return of_profile };
-    if !matches!(of_profile, Convolution::Cudnn { .. }) || geometry.groups == 1 || geometry.groups != *c {
-        return of_profile;
-    }
-    let [down, right] = geometry.stride;
-    let fits = x.dtype() == DType::F16 && geometry.dilation == [1, 1] && (down == right || *h == 1) && *c >= 32;
-    let known = kh == kw && [1, 3, 5].contains(kw) && *w >= 7 && [1, 2].contains(&right);
-    let fast = match (right, n, kw) {
-        (1, ..) => true,
-        (_, 1, 1) => *w <= 28,
-        (_, 1, _) => true,
-        (_, _, 1) => *n <= 16 && *c >= 128 && *w <= 7,
-        _ => *c >= 512 || *c >= 256 && *w >= 28,
-    };
-    let line = *h == 1 && right == 1;
-    if fits && (line || known && fast) { of_profile } else { Convolution::Native }
 }
 
 /// How PyTorch convolves without cuDNN.

@@ -17,6 +17,7 @@ mod batch_norm_cudnn;
 mod binary;
 mod cast;
 mod conv;
+mod conv_library;
 mod distance;
 mod dropout;
 mod elementwise;
