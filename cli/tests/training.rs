@@ -31,8 +31,8 @@ fn a_configuration_of_transformers_is_a_model_file() {
     assert!(of_step(&predict(&["--keep", "loss"])) <= of_step(&whole));
     let noted = run(&[&["predict", "--model-file", &gpt2][..], &steps].concat());
     assert!(noted.stderr.contains("colour: unknown key"), "{}", noted.stderr);
-    let t5 = file("t5.json", r#"{ "model_type": "mt5" }"#);
-    assert!(refused(2, &["predict", "--model-file", &t5]).contains("\"mt5\" is not represented"));
+    let t5 = file("t5.json", r#"{ "model_type": "umt5" }"#);
+    assert!(refused(2, &["predict", "--model-file", &t5]).contains("\"umt5\" is not represented"));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"]).contains("none and blocks"));
     assert_eq!(of_step(&predict(&["--checkpoint", "none"])), of_step(&whole));

@@ -155,7 +155,7 @@ fn on_other_cards() {
 
 #[test]
 fn t5() {
-    family("t5", 24);
+    family("t5", 29);
 }
 
 #[test]

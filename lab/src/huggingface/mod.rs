@@ -78,7 +78,7 @@ enum Kind {
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 14] = [
+pub const MODEL_TYPES: [&str; 15] = [
     "bert",
     "distilbert",
     "gemma",
@@ -86,6 +86,7 @@ pub const MODEL_TYPES: [&str; 14] = [
     "gpt_neox",
     "llama",
     "mistral",
+    "mt5",
     "opt",
     "phi3",
     "qwen2",
@@ -120,7 +121,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
     keys.check_choices(attention, options.checkpoint)?;
     let model_type = keys.name("model_type", "")?;
-    keys.check_represented(if model_type == "t5" { &["is_encoder_decoder"] } else { &[] })?;
+    keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
     let kind = match model_type {
         "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, options)?),
         "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
@@ -133,7 +134,8 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
         "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
-        "t5" => Kind::T5(t5::Config::read(&keys, options)?),
+        "mt5" => Kind::T5(t5::Config::read(&keys, t5::Family::Mt5, options)?),
+        "t5" => Kind::T5(t5::Config::read(&keys, t5::Family::T5, options)?),
         "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
         _ => {
             let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
@@ -238,8 +240,11 @@ impl Architecture for Pretrained {
             return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
         }
         if matches!(self.kind, Kind::T5(_)) && weights == DType::F16 {
-            let problem = "t5 in float16 is not represented: the library clamps its hidden states and keeps some weights in \
-                           float32; bf16 and autocast-fp16 are";
+            let problem = format!(
+                "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
+                 bf16 and autocast-fp16 are",
+                self.name
+            );
             return Err(Error::usage("--precision", problem));
         }
         Ok(())

@@ -27,9 +27,11 @@ pub(crate) fn small(model_type: &str) -> Value {
             json!({ "vocab_size": 64, "max_position_embeddings": 16, "dim": 32, "n_layers": 2, "n_heads": 4,
             "hidden_dim": 64 })
         }
-        "t5" => json!({ "vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
+        "t5" | "mt5" => {
+            json!({ "vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
             "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "n_positions": 16,
-            "is_encoder_decoder": true, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0 }),
+            "is_encoder_decoder": true, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0 })
+        }
         "phi3" => json!({ "vocab_size": 64, "max_position_embeddings": 16, "original_max_position_embeddings": 8,
             "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
             "intermediate_size": 64, "partial_rotary_factor": 0.5,

@@ -35,18 +35,26 @@ pub(in super::super) struct Config {
     pub(super) options: Options,
 }
 
+/// T5, or mT5, which is the same but for what holds unless said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Family {
+    T5,
+    Mt5,
+}
+
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
-    pub(in super::super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
-        let layers = keys.size("num_layers", 6)?;
-        let (activation, gated) = feed_forward(keys)?;
+    pub(in super::super) fn read(keys: &Keys<'_>, family: Family, options: &Options) -> error::Result<Self> {
+        let by_family = |t5: usize, mt5: usize| if family == Family::T5 { t5 } else { mt5 };
+        let layers = keys.size("num_layers", by_family(6, 8))?;
+        let (activation, gated) = feed_forward(keys, if family == Family::T5 { "relu" } else { "gated-gelu" })?;
         let config = Self {
-            vocabulary: keys.size("vocab_size", 32_128)?,
+            vocabulary: keys.size("vocab_size", by_family(32_128, 250_112))?,
             width: keys.size("d_model", 512)?,
             head: keys.size("d_kv", 64)?,
-            heads: keys.size("num_heads", 8)?,
-            inner: keys.size("d_ff", 2048)?,
+            heads: keys.size("num_heads", by_family(8, 6))?,
+            inner: keys.size("d_ff", by_family(2048, 1024))?,
             layers,
             decoder_layers: keys.optional_size("num_decoder_layers")?.unwrap_or(layers),
             buckets: keys.size("relative_attention_num_buckets", 32)?,
@@ -56,10 +64,9 @@ impl Config {
             factor: keys.number("initializer_factor", 1.0)?,
             activation,
             gated,
-            // The library ties the weights whatever the file says, and takes what it says of that for whether outputs are scaled.
-            scales_outputs: keys.flag("scale_decoder_outputs", keys.flag("tie_word_embeddings", true)?)?,
+            scales_outputs: scales_outputs(keys, family)?,
             use_cache: keys.flag("use_cache", true)?,
-            start: start(keys)?,
+            start: start(keys, family)?,
             length: keys.size("n_positions", 512)?,
             options: options.clone(),
         };
@@ -91,9 +98,9 @@ impl Config {
 }
 
 /// `feed_forward_proj`: the activation, and whether it gates another product.
-fn feed_forward(keys: &Keys<'_>) -> error::Result<(Activation, bool)> {
+fn feed_forward(keys: &Keys<'_>, unless_said: &'static str) -> error::Result<(Activation, bool)> {
     const KEY: &str = "feed_forward_proj";
-    let name = keys.name(KEY, "relu")?;
+    let name = keys.name(KEY, unless_said)?;
     let (gated, function) = match name.split_once('-') {
         Some(("gated", function)) => (true, function),
         Some(_) => return Err(keys.error(KEY, format!("{name:?} is neither an activation nor \"gated-\" and one"))),
@@ -107,10 +114,25 @@ fn feed_forward(keys: &Keys<'_>) -> error::Result<(Activation, bool)> {
     Ok((Activation::named(KEY, function)?, gated))
 }
 
+/// Whether the decoder's results are scaled before the head. The library ties the weights whatever the file says, and takes what T5's says of that for
+/// this.
+fn scales_outputs(keys: &Keys<'_>, family: Family) -> error::Result<bool> {
+    let tied = keys.flag("tie_word_embeddings", true)?;
+    if family == Family::Mt5 {
+        return Ok(false);
+    }
+    keys.flag("scale_decoder_outputs", tied)
+}
+
 /// `decoder_start_token_id`, which stands before the labels.
-fn start(keys: &Keys<'_>) -> error::Result<u32> {
+fn start(keys: &Keys<'_>, family: Family) -> error::Result<u32> {
     const KEY: &str = "decoder_start_token_id";
-    let given = keys.get(KEY).ok_or_else(|| keys.error(KEY, "is missing: the labels are moved behind it"))?;
+    let Some(given) = keys.get(KEY) else {
+        return match family {
+            Family::T5 => Err(keys.error(KEY, "is missing: the labels are moved behind it")),
+            Family::Mt5 => Ok(0),
+        };
+    };
     let number = given.as_u64().and_then(|n| u32::try_from(n).ok());
     number.ok_or_else(|| keys.error(KEY, format!("{given} is no token")))
 }

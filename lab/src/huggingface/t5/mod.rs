@@ -10,7 +10,7 @@ use memcore::nn::{Embedding, Init, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::network::{Body, Hidden, Inputs, Variables};
-pub(super) use config::Config;
+pub(super) use config::{Config, Family};
 use stack::Stack;
 
 impl Config {
