@@ -38,7 +38,7 @@ impl fmt::Display for Departure {
             }
             Self::AttentionWithoutCudnn => {
                 "attention is PyTorch's own; from 2.11 on, where there is cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \
-                 capability 9.0, which has other workspaces"
+                 capability 9.0 and 10.0, which has other workspaces"
             }
             Self::ChannelsLast => {
                 "a convolution brings an input whose channels lie innermost into order first; cuDNN takes it as it lies, so that the number of \

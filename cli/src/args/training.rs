@@ -84,7 +84,7 @@ pub(crate) struct ProfileArgs {
     /// those of a PyTorch release [default: native; for predict and fit the card's, or torch-2.11-sm90].
     #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(profile_names()))]
     pub like: Option<String>,
-    /// Convolutions, batch norm and (on compute capability 9.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for
+    /// Convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for
     /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
     #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
     pub cudnn_workspace: Option<u64>,

@@ -141,7 +141,7 @@ const FLASH_MULTIPLE: usize = 8;
 /// numbers that are added to the scores, which may want a gradient (a learned bias).
 ///
 /// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): cuDNN's for 16-bit types on compute
-/// capability 9.0 where the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
+/// capability 9.0 and 10.0 where the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`; those of the device.
