@@ -1,33 +1,12 @@
 //! Normalisation over channels.
 
 use super::batch_norm_cudnn;
+use super::batch_norm_kernels::{BatchNormOptions, Given, Plan, RunningStats, invert_deviation, normalise};
 use super::norm::present;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{BatchNorm, BatchNormGrad, UnaryOp};
 use crate::context;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-
-/// How [`batch_norm`] computes.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchNormOptions {
-    /// Whether the batch's own statistics are used, and the running ones updated; otherwise the running ones are used.
-    pub training: bool,
-    /// Weight of the batch in the running statistics.
-    pub momentum: f64,
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-/// Statistics over all batches so far, updated in place; buffers of a module, in the type of its parameters.
-#[derive(Clone, Copy)]
-pub struct RunningStats<'a> {
-    /// `[c]`
-    pub mean: &'a Array,
-    /// `[c]`, unbiased.
-    pub var: &'a Array,
-}
 
 /// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
 ///
@@ -74,49 +53,12 @@ pub fn batch_norm(
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
-        Ok(Box::new(BatchNormBackward { slots, training: options.training, parameter }))
+        Ok(Box::new(BatchNormBackward(Plan { slots, training: options.training, parameter })))
     });
     // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
     drop(op);
     drop((mean, invstd));
     y
-}
-
-/// Fills `y` with `x` normalised by the `batch`'s statistics, which are filled too, or by the `running` ones; in training those are updated.
-pub(super) fn normalise(
-    x: &Array,
-    parameters: [Option<&Tensor>; 2],
-    running: Option<RunningStats<'_>>,
-    options: BatchNormOptions,
-    y: &Array,
-    batch: Option<[&Array; 2]>,
-) -> Result<()> {
-    if let (true, Some(running)) = (options.training, running) {
-        running.mean.storage().bump_version();
-        running.var.storage().bump_version();
-    }
-    let planes = Planes::of(y);
-    let [weight, bias] = parameters.map(|parameter| parameter.map(|tensor| tensor.array().operand()));
-    x.device().launch(BatchNorm {
-        training: options.training,
-        momentum: options.momentum,
-        eps: options.eps,
-        x: planes.view(x)?.operand(),
-        weight,
-        bias,
-        running_mean: running.map(|r| r.mean.operand()),
-        running_var: running.map(|r| r.var.operand()),
-        out: planes.view(y)?.operand(),
-        save_mean: batch.map(|[mean, _]| mean.operand()),
-        save_invstd: batch.map(|[_, invstd]| invstd.operand()),
-    })
-}
-
-/// `1/√(var + eps)` into `out`.
-pub(super) fn invert_deviation(var: &Array, eps: f64, out: &Array) -> Result<()> {
-    out.copy_(var)?;
-    out.unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
-    out.unary_(UnaryOp::Rsqrt)
 }
 
 /// [`Error::Shape`] unless `x` has channels and each of `parameters` one value for each.
@@ -130,146 +72,7 @@ pub(super) fn check(op: &'static str, x: &Tensor, parameters: &[Option<&Tensor>]
     }
 }
 
-/// How an array without gaps lies in memory: `[before, channels, behind]`, whatever the order of its dimensions. All but the channels are alike.
-struct Planes {
-    axes: smallvec::SmallVec<[usize; 6]>,
-    dims: [usize; 3],
-}
-
-impl Planes {
-    fn of(x: &Array) -> Self {
-        let axes = x.memory_order();
-        let at = axes.iter().position(|&axis| axis == 1).unwrap_or(0);
-        let product = |axes: &[usize]| axes.iter().map(|&axis| x.dims()[axis]).product();
-        let dims = [product(&axes[..at]), x.dims()[1], product(&axes[at + 1..])];
-        Self { axes, dims }
-    }
-
-    /// `x` contiguous in this order, copied where it lies otherwise.
-    fn view(&self, x: &Array) -> Result<Array> {
-        x.permute(&self.axes)?.contiguous()?.view(&self.dims)
-    }
-
-    /// `x` with its own strides, copied where its dimensions do not run together as these do.
-    fn strided(&self, x: &Array) -> Result<Array> {
-        x.permute(&self.axes)?.reshape(&self.dims)
-    }
-}
-
-pub(super) struct BatchNormBackward {
-    pub(super) slots: [Option<usize>; 2],
-    pub(super) training: bool,
-    /// Type of the parameters, and so of their gradients.
-    pub(super) parameter: DType,
-}
-
-/// Memory that backward makes, in the order and the layouts of PyTorch's kernels.
-pub(super) struct Parts {
-    pub(super) x: Option<Array>,
-    pub(super) parameters: [Option<Array>; 2],
-    /// Sums of the gradient and of its product with the input, which the fused kernel does not need.
-    sums: Option<[Array; 2]>,
-}
-
-/// What gradients are computed from.
-pub(super) struct Given<'a> {
-    pub(super) grad: &'a Array,
-    pub(super) x: &'a Array,
-    pub(super) mean: &'a Array,
-    pub(super) invstd: &'a Array,
-    pub(super) weight: Option<&'a Array>,
-    pub(super) training: bool,
-}
-
-impl Given<'_> {
-    /// Fills what there is of a gradient of the input and those of the parameters.
-    pub(super) fn fill(&self, out: Option<&Array>, parameters: [Option<&Array>; 2]) -> Result<()> {
-        if out.is_none() && parameters.iter().all(Option::is_none) {
-            return Ok(());
-        }
-        let planes = Planes::of(out.unwrap_or(self.x));
-        let (ordered_grad, ordered_x) = (planes.strided(self.grad)?, planes.strided(self.x)?);
-        self.x.device().launch(BatchNormGrad {
-            training: self.training,
-            grad: ordered_grad.operand(),
-            x: ordered_x.operand(),
-            mean: self.mean.operand(),
-            invstd: self.invstd.operand(),
-            weight: self.weight.map(Array::operand),
-            out_x: out.map(|out| planes.view(out)).transpose()?.as_ref().map(Array::operand),
-            out_weight: parameters[0].map(Array::operand),
-            out_bias: parameters[1].map(Array::operand),
-        })
-    }
-}
-
-impl Parts {
-    /// Lets go of what is no result.
-    pub(super) fn release_sums(&mut self) {
-        if let Some([gradients, products]) = self.sums.take() {
-            drop(products);
-            drop(gradients);
-        }
-    }
-
-    /// The gradients of the inputs, in the order of `slots`.
-    pub(super) fn into_grads(self, slots: [Option<usize>; 2]) -> Grads {
-        let there = slots.into_iter().zip(self.parameters).filter(|(slot, _)| slot.is_some());
-        std::iter::once(self.x).chain(there.map(|(_, parameter)| parameter)).collect()
-    }
-}
-
-impl BatchNormBackward {
-    fn wants(&self, parameter: usize, needs: Needs<'_>) -> bool {
-        self.slots[parameter].is_some_and(|slot| needs.input(slot))
-    }
-
-    /// Whether there is anything to be summed.
-    fn reduces(&self, needs: Needs<'_>) -> bool {
-        self.training || (0..2).any(|parameter| self.wants(parameter, needs))
-    }
-
-    /// Whether one kernel does all: unless the input's gradient is not wanted, or the channels lie side by side.
-    pub(super) fn is_fused(&self, x: &Array, needs: Needs<'_>) -> bool {
-        self.reduces(needs) && needs.input(0) && !has_channels_last(x)
-    }
-
-    /// One fused kernel gives a gradient in row-major order; else there is a pass for the sums and one for the input, whose gradient is laid out as the
-    /// input, in training.
-    pub(super) fn parts(&self, x: &Array, statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
-        let side_by_side = has_channels_last(x);
-        let fused = self.is_fused(x, needs);
-        let input = || match needs.input(0) {
-            true if side_by_side && self.training => {
-                Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype()).map(Some)
-            }
-            true => x.empty_like().map(Some),
-            false => Ok(None),
-        };
-        let parameter = |i| -> Result<Option<Array>> {
-            self.wants(i, needs).then(|| Array::empty(x.device(), &[x.dims()[1]], self.parameter)).transpose()
-        };
-        let torch = x.device().profile().torch_temporaries;
-        let early = if fused { input()? } else { None };
-        let sums = if torch && self.reduces(needs) && side_by_side {
-            Some([statistic.empty_like()?, statistic.empty_like()?])
-        } else {
-            None
-        };
-        let parameters = [parameter(0)?, parameter(1)?];
-        Ok(Parts { x: if fused { early } else { input()? }, parameters, sums })
-    }
-}
-
-/// Whether the channels of each position lie side by side: PyTorch's channels-last formats, and a contiguous input of one position.
-pub(super) fn has_channels_last(x: &Array) -> bool {
-    if x.layout().is_contiguous() && x.layout().strides()[1] == 1 {
-        return true;
-    }
-    let mut axes: smallvec::SmallVec<[usize; 6]> = (0..x.rank()).filter(|&axis| axis != 1).collect();
-    axes.push(1);
-    matches!(x.rank(), 4 | 5) && x.permute(&axes).is_ok_and(|x| x.layout().is_contiguous())
-}
+struct BatchNormBackward(Plan);
 
 impl Function for BatchNormBackward {
     fn name(&self) -> &'static str {
@@ -278,15 +81,16 @@ impl Function for BatchNormBackward {
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let (x, mean, invstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
-        let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
+        let Self(plan) = self;
+        let weight = if plan.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_batch_norm_backward");
-        let mut parts = self.parts(&x, &mean, needs)?;
+        let mut parts = plan.parts(&x, &mean, needs)?;
         let given =
-            Given { grad, x: &x, mean: &mean, invstd: &invstd, weight: weight.as_ref(), training: self.training };
+            Given { grad, x: &x, mean: &mean, invstd: &invstd, weight: weight.as_ref(), training: plan.training };
         given.fill(parts.x.as_ref(), [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()])?;
         parts.release_sums();
         saved.done();
-        Ok(parts.into_grads(self.slots))
+        Ok(parts.into_grads(plan.slots))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Compared with PyTorch 2.11 and 2.15, on a stand-in for cuDNN that asks for no workspace of its own (as it is known to do for channels first).
 
-use super::batch_norm::{
-    BatchNormBackward, BatchNormOptions, Given, RunningStats, has_channels_last, invert_deviation, normalise,
+use super::batch_norm_kernels::{
+    BatchNormOptions, Given, Plan, RunningStats, has_channels_last, invert_deviation, normalise,
 };
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -114,7 +114,7 @@ fn in_training(given: &Given<'_>, needs: Needs<'_>) -> Result<Grads> {
 /// summed there is that gradient's.
 fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads> {
     let _op = context::op("native_batch_norm_backward");
-    let native = BatchNormBackward { slots: SLOTS, training: false, parameter: DType::F32 };
+    let native = Plan { slots: SLOTS, training: false, parameter: DType::F32 };
     let fused = native.is_fused(given.x, needs);
     let separate = if fused && needs.input(2) { None } else { Some(given.mean.empty_like()?) };
     let mut parts = native.parts(given.x, given.mean, needs)?;

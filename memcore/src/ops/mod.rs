@@ -14,6 +14,7 @@ mod attention_temporaries;
 mod autocast;
 mod batch_norm;
 mod batch_norm_cudnn;
+mod batch_norm_kernels;
 mod binary;
 mod cast;
 mod conv;
@@ -47,7 +48,8 @@ pub use activation::{
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
-pub use batch_norm::{BatchNormOptions, RunningStats, batch_norm};
+pub use batch_norm::batch_norm;
+pub use batch_norm_kernels::{BatchNormOptions, RunningStats};
 pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
