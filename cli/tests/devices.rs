@@ -17,6 +17,8 @@ fn devices_are_listed_for_people_and_programs() {
         }
         assert_eq!(device["available"].as_bool(), Some(device["reason"].is_null()), "{device}");
     }
+    let csv = done(&["devices", "--export-csv", "-"]);
+    assert!(csv.lines().any(|line| line.starts_with("meta,0,") && line.contains(",1125899906842624,")), "{csv}");
     let meta = devices.iter().find(|device| device["backend"] == "meta").unwrap();
     assert_eq!((&meta["total_bytes"], &meta["available"]), (&(1u64 << 50).into(), &true.into()));
     assert!(meta["dtypes"].as_array().unwrap().contains(&"float16".into()));

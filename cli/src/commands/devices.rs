@@ -98,7 +98,7 @@ impl Seen {
     fn row(&self) -> Vec<Cell> {
         let text = |text: String| Cell::Text(text);
         let index = self.index.map_or("–".into(), |index| index.to_string());
-        let memory = |bytes: Option<u64>| text(bytes.map_or("–".into(), bytes::short));
+        let memory = |bytes: Option<u64>| bytes.map_or(text("–".into()), Cell::Bytes);
         let rest = match &self.found {
             Ok(info) => {
                 let types: Vec<&str> = info.dtypes.iter().map(|dtype| short_name(*dtype)).collect();

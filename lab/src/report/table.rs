@@ -129,6 +129,13 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
+/// Where the figures, or the results, may not be what was asked for.
+pub(super) fn warnings(out: &mut String, result: &Value) {
+    for warning in list(&result["warnings"]).iter().filter_map(Value::as_str) {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escaped(warning));
+    }
+}
+
 /// The settings in force, and the command that repeats it.
 pub(super) fn settings(out: &mut String, settings: Option<&Map<String, Value>>, command: &str) {
     let Some(settings) = settings else { return };

@@ -180,7 +180,7 @@ fn hostile_results() -> Vec<Value> {
         "overheads": { "parts": [{ "name": HOSTILE, "bytes": 1 }], "unexplained_bytes": 0 },
         "summits": [{ "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 1 }],
         "techniques": [{ "name": HOSTILE, HOSTILE: HOSTILE }], "losses": [1.0, 0.5, 0.25],
-        "out_of_memory": { "message": HOSTILE } });
+        "out_of_memory": { "message": HOSTILE }, "warnings": [HOSTILE] });
     let measurement = |n: u64| {
         json!({ "setting": { "batch": n, HOSTILE: HOSTILE }, "predicted": { "x_bytes": n, HOSTILE: 1 },
             "measured": { "x_bytes": n, HOSTILE: 2 }, "residual": { "x_bytes": 0, HOSTILE: 1 } })
@@ -191,7 +191,7 @@ fn hostile_results() -> Vec<Value> {
         "curves": [{ "title": HOSTILE, "series": [[HOSTILE, [1, 2, 3]]], "labels": [HOSTILE, "b", "c"] }] });
     let piece = json!({ "from": 1, "to": 9, "constant": 5, "slope": 2, "square": 0, "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE });
     let fit = json!({ "schema": "vramlab-fit-1", "of": HOSTILE, "model": HOSTILE, "card": { "title": HOSTILE }, "budget_bytes": 100,
-        "largest": 4, "law": { "pieces": [piece] }, "runs": [{ "size": 1, "fits": true, "peak_allocated_bytes": 5 }], "settings": settings });
+        "warnings": [HOSTILE], "largest": 4, "law": { "pieces": [piece] }, "runs": [{ "size": 1, "fits": true, "peak_allocated_bytes": 5 }], "settings": settings });
     let point = |n: u64| json!({ "parameters": { HOSTILE: n, "other": HOSTILE }, "run": train });
     let scan = json!({ "schema": "vramlab-scan-1", "parameters": [HOSTILE, "other"], "results": [point(1), point(2)] });
     let measured = json!({ "name": HOSTILE, "size": HOSTILE, "us": 1.5, "us_min": 1.0, "gb_per_s": 2.0, "gflop_per_s": HOSTILE,
@@ -203,6 +203,15 @@ fn hostile_results() -> Vec<Value> {
     let bench = json!({ "schema": "vramlab-bench-1", "settings": settings, "devices": [benched, absent], "interrupted": true,
         "allocators": [{ "policy": HOSTILE, "ns_per_operation": 50.0, "operations": 9 }] });
     vec![train, experiment, fit, scan, bench]
+}
+
+#[test]
+fn warnings_are_shown() {
+    for schema in ["vramlab-train-1", "vramlab-fit-1"] {
+        let result = json!({ "schema": schema, "settings": {}, "warnings": ["warning: counted without <that>"] });
+        let page = html(&[Part::Result(&result)]).unwrap();
+        assert!(page.contains("<p class=\"note\">warning: counted without &lt;that&gt;</p>"), "{schema}");
+    }
 }
 
 #[test]
