@@ -40,7 +40,8 @@ fn the_answer_is_borne_out_by_predictions_of_both_sizes() {
 fn a_card_has_a_name_a_context_and_a_profile_of_its_own() {
     let card = ["fit", "--model", "gpt2", "--optimizer", "adamw", "--gpu", "rtx4090"];
     let found = json(&card);
-    assert_eq!(found["settings"]["like"], "torch-2.11-sm80");
+    assert_eq!(found["settings"]["like"], "torch-2.11-sm89");
+    assert_eq!(found["settings"]["multiprocessors"], 128);
     let total = found["card"]["total_bytes"].as_u64().unwrap();
     assert_eq!(found["budget_bytes"].as_u64(), Some(total - found["card"]["context_bytes"].as_u64().unwrap()));
     let text = done(&card);
