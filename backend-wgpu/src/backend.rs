@@ -137,7 +137,8 @@ impl DeviceMemory for Wgpu {
             return;
         }
         // Work that uses it is completed; an error is told to the next call that can return one.
-        let finished = self.release(state).and_then(|()| state.queue.finish(&self.gpu));
+        let released = self.release(state);
+        let finished = released.and(state.queue.finish(&self.gpu));
         state.pipelines.forget(id);
         if let Some(buffer) = state.segments.remove(id) {
             buffer.destroy();
@@ -253,14 +254,13 @@ impl Backend for Wgpu {
 impl Wgpu {
     /// Records the launch that is held: whatever comes after it calls this first.
     fn release(&self, state: &mut State) -> Result<()> {
-        if let Some(error) = state.untold.take() {
-            return Err(error);
-        }
-        let Some(held) = state.held.take() else { return Ok(()) };
-        if self.gpu.is_lost() {
-            self.gpu.check()?;
-        }
-        held.record(&mut self.context(state))
+        let recorded = match state.held.take() {
+            Some(_) if self.gpu.is_lost() => self.gpu.check(),
+            Some(held) => held.record(&mut self.context(state)),
+            None => Ok(()),
+        };
+        // What went wrong first is told first.
+        state.untold.take().map_or(recorded, Err)
     }
 
     fn context<'a>(&'a self, state: &'a mut State) -> Context<'a> {
@@ -330,5 +330,20 @@ fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Conv2d(k) => conv::conv2d(cx, k),
         KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(cx, k),
         KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(cx, k),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the next call that can, and once.
+    #[test]
+    fn what_could_not_be_told_is_told_next() {
+        let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)) else { return };
+        backend.state().untold = Some(backend.gpu.error("lost on the way"));
+        let told = backend.synchronize().unwrap_err().to_string();
+        assert!(told.contains("lost on the way"), "{told}");
+        backend.synchronize().unwrap();
     }
 }

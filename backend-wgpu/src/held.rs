@@ -2,7 +2,6 @@
 //!
 //! `relu_(a + b)` in two kernels writes the sum, reads it and writes it again; in one it is never in memory.
 
-use memcore::DType;
 use memcore::backend::kernel::{Binary, Unary, UnaryOp};
 use memcore::backend::{KernelCall, Operand};
 use memcore::error::Result;
@@ -26,8 +25,8 @@ impl Held {
     /// The launch, where something may follow in it: a function of floats that gives floats.
     pub(crate) fn of(call: &KernelCall) -> Option<Self> {
         let first = match call {
-            KernelCall::Unary(k) if is_float(&k.out) => First::Unary(k.clone()),
-            KernelCall::Binary(k) if is_float(&k.out) => First::Binary(k.clone()),
+            KernelCall::Unary(k) if k.out.dtype.is_float() => First::Unary(k.clone()),
+            KernelCall::Binary(k) if k.out.dtype.is_float() => First::Binary(k.clone()),
             _ => return None,
         };
         Some(Self { first, then: None })
@@ -58,9 +57,4 @@ impl Held {
             First::Binary(k) => &k.out,
         }
     }
-}
-
-/// Whether kernels compute with its elements as f32. A mask's are not, whatever it is of.
-fn is_float(out: &Operand) -> bool {
-    matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16)
 }

@@ -34,6 +34,22 @@ fn convolutions_without_cudnn() {
 }
 
 #[test]
+fn runs_of_scans_and_locks() {
+    let scan = ["predict", "--model", "simple-cnn", "--steps", "1", "-L", "batch", "1,2"];
+    let results = json(&scan)["results"].as_array().unwrap().clone();
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert!(result["run"]["warnings"][0].as_str().unwrap().contains("without cuDNN"), "{result}");
+    }
+    let said = run(&scan).stderr;
+    assert_eq!(said.matches("without cuDNN").count(), 1, "{said}");
+    let directory = tempfile::tempdir().unwrap();
+    let lock = directory.path().join("memory.lock.json").display().to_string();
+    let check = ["check", "--baseline", &lock, "--update", "--model", "simple-cnn", "--steps", "1"];
+    assert!(json(&check)["runs"][0]["warnings"][0].as_str().unwrap().contains("without cuDNN"));
+}
+
+#[test]
 fn attention_that_cudnn_would_do() {
     let gpt = "--model gpt --steps 1 --attention sdpa --precision bf16";
     warns(&format!("predict {gpt}"), "PyTorch takes cuDNN's");

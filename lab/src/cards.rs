@@ -1,5 +1,7 @@
 //! Graphics cards by name: what PyTorch finds on one before the first tensor.
 
+use memcore::Profile;
+
 /// Bytes that a process takes on a card before its first tensor: the CUDA context with PyTorch's modules.
 ///
 /// Out-of-memory messages of single processes on RTX 4090 and 5090, A100 and H200, posted in public issues between 2024 and 2026, give 0.40 to
@@ -55,22 +57,13 @@ impl Card {
 
     /// The memory profile of PyTorch 2.11 on its compute capability.
     pub fn profile(&self) -> &'static str {
-        match self.sm {
-            120.. => "torch-2.11-sm120",
-            100.. => "torch-2.11-sm100",
-            90.. => "torch-2.11-sm90",
-            89 => "torch-2.11-sm89",
-            86.. => "torch-2.11-sm86",
-            80.. => "torch-2.11-sm80",
-            _ => "torch-2.11-sm75",
-        }
+        let own = format!("torch-2.11-sm{}", self.sm);
+        Profile::NAMES.into_iter().find(|name| *name == own).unwrap_or("torch-2.11-sm90")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use memcore::Profile;
-
     use super::*;
 
     #[test]

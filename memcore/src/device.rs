@@ -14,7 +14,7 @@ use crate::memory::{
     AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
     Stream, Usage,
 };
-use crate::profile::Profile;
+use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
 use workspaces::KeptWorkspace;
 pub(crate) use workspaces::WorkspaceKind;
@@ -354,6 +354,14 @@ impl Device {
     /// What was done so far otherwise than the program that a run stands for would.
     pub fn departures(&self) -> Departures {
         self.0.departures.so_far()
+    }
+
+    /// Whether the profile has cuDNN, for what PyTorch would give it; where one of PyTorch has none, that is a `departure`.
+    pub(crate) fn has_cudnn_or(&self, departure: Departure) -> bool {
+        if self.profile().convolution == Convolution::Native {
+            self.depart(departure);
+        }
+        self.profile().cudnn_workspace_bytes().is_some()
     }
 
     /// Says that this was.

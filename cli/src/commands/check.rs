@@ -137,9 +137,10 @@ fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result
         return Ok(None);
     }
     warnings::tell(device.departures(), ui);
+    let warnings = warnings::all(plan.subject.warnings(), device.departures());
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: plan.settings.clone(), memory };
-    Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None }))
+    Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None, warnings }))
 }
 
 fn plan(args: &CheckArgs, ui: &Ui) -> Result<Plan> {
@@ -190,6 +191,7 @@ fn as_json(args: &CheckArgs, checked: &[Checked]) -> Value {
                 "verdict": verdict(run),
                 "failure": failure(args, run),
                 "comparison": run.comparison,
+                "warnings": run.warnings,
                 "now": run.now,
             })
         })

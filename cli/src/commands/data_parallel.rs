@@ -96,7 +96,7 @@ fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> R
     json["settings"] = Value::Object(in_force);
     let departures = warnings::of_all(&devices);
     warnings::tell(departures, ui);
-    json["warnings"] = json!(warnings::all(&plan.subject, departures));
+    json["warnings"] = json!(warnings::all(plan.subject.warnings(), departures));
     let text = render::text(&report, ui.style);
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })

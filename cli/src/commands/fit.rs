@@ -55,7 +55,7 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
         budget_bytes,
         fit,
         law,
-        warnings: warnings::all(&plan.subject, departures),
+        warnings: warnings::all(plan.subject.warnings(), departures),
         settings,
     };
     deliver(&found, args, ui)

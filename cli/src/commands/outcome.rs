@@ -13,7 +13,7 @@ use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, Scope
 use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
-use super::{events, plan::Plan, weights};
+use super::{events, plan::Plan, warnings, weights};
 use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
@@ -67,6 +67,8 @@ pub(crate) struct Report {
     pub stats: Option<Vec<(String, i64)>>,
     /// Memory that grew from step to step, and who holds it.
     pub leak: Option<Leak>,
+    /// What the network's file says and nobody here knows.
+    pub of_file: Vec<String>,
     /// What was done otherwise than the program that the run stands for would.
     pub departures: Departures,
     /// Every event, if asked for.
@@ -195,6 +197,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let device = info;
     Ok(Report {
         device,
+        of_file: plan.subject.warnings().to_vec(),
         departures,
         model,
         description,
@@ -316,6 +319,7 @@ impl Report {
         json["description"] = json!(self.description);
         json["device"] = self.device.json();
         json["leak"] = json!(self.leak);
+        json["warnings"] = json!(warnings::all(&self.of_file, self.departures));
         if let Some(stats) = &self.stats {
             json["memory_stats"] = stats.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect();
         }

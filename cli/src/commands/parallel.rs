@@ -147,7 +147,7 @@ impl Split<'_> {
         json["settings"] = Value::Object(in_force);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
-        json["warnings"] = json!(warnings::all(&first.subject, departures));
+        json["warnings"] = json!(warnings::all(first.subject.warnings(), departures));
         let text = render::text(&report, ui.style);
         output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })

@@ -94,6 +94,7 @@ pub(super) fn run(
         add_predictions(&mut json, invocation, &points);
         report::page(destination, &[Part::Result(&json)], ui)?;
     }
+    tell_warnings(&done, ui);
     output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
     end(&done, ui, points.len())
 }
@@ -111,6 +112,13 @@ fn one(plan: &Plan, ui: &Ui) -> Result<Point> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Each warning of any run, once.
+fn tell_warnings(done: &[Point], ui: &Ui) {
+    let all = done.iter().filter_map(|point| point.run["warnings"].as_array()).flatten().filter_map(Value::as_str);
+    let different: std::collections::BTreeSet<&str> = all.collect();
+    different.iter().for_each(|warning| ui.tell(warning));
 }
 
 /// The results of the scan that this one goes on with.

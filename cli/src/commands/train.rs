@@ -5,7 +5,7 @@ use std::path::Path;
 use lab::experiments::Table;
 use lab::report::Part;
 use memcore::Departures;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
@@ -61,11 +61,10 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn deliver(plan: &Plan, mut report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    report.departures = report.departures.union(extra.departures);
+    warnings::tell(report.departures, ui);
     let mut json = report.json();
-    let departures = report.departures.union(extra.departures);
-    warnings::tell(departures, ui);
-    json["warnings"] = json!(warnings::all(&plan.subject, departures));
     if let Value::Object(json) = &mut json {
         json.extend(extra.json);
     }

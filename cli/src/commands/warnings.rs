@@ -2,12 +2,11 @@
 
 use memcore::{Departure, Departures, Device};
 
-use super::subject::Subject;
 use crate::ui::Ui;
 
 /// Where figures, or results, may not be what was asked for: of what the network's file says and nobody here knows, then of what a run did.
-pub(super) fn all(subject: &Subject, departures: Departures) -> Vec<String> {
-    subject.warnings().iter().cloned().chain(of(departures)).collect()
+pub(super) fn all(of_file: &[String], departures: Departures) -> Vec<String> {
+    of_file.iter().cloned().chain(of(departures)).collect()
 }
 
 /// Of a run on several devices.

@@ -18,6 +18,8 @@ pub(crate) struct Checked {
     pub now: Locked,
     /// Beside what it took; `None` for a run that was not in the file.
     pub comparison: Option<Comparison>,
+    /// Where its figures may not be what was asked for.
+    pub warnings: Vec<String>,
 }
 
 /// Who grew is named up to this many.

@@ -82,14 +82,6 @@ impl Wanted<'_> {
             && (narrow || wide)
     }
 
-    fn takes_cudnn(&self) -> bool {
-        let (suits, has_cudnn) = (self.suits_cudnn(), self.profile().cudnn_workspace_bytes().is_some());
-        if suits && !has_cudnn {
-            self.arrays[0].device().depart(Departure::AttentionWithoutCudnn);
-        }
-        suits && has_cudnn
-    }
-
     /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
     /// [padded](super::attention)), all heads of one width; of the causal form only that of as many queries as keys; where there is little shared
     /// memory no gradient of some wide heads.
@@ -140,7 +132,7 @@ impl Algorithm {
         let profile = wanted.profile();
         if !profile.torch_temporaries {
             Some(Self::Native)
-        } else if wanted.takes_cudnn() {
+        } else if wanted.suits_cudnn() && wanted.arrays[0].device().has_cudnn_or(Departure::AttentionWithoutCudnn) {
             Some(Self::Cudnn)
         } else if wanted.suits_flash() {
             Some(Self::Flash)

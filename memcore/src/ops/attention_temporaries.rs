@@ -147,8 +147,7 @@ impl Algorithm {
             Self::Cudnn => return Ok(grad.clone()),
             Self::Efficient | Self::Flash => {}
         }
-        let _op = context::op("clone");
-        grad.transpose(1, 2)?.contiguous()?.transpose(1, 2)
+        context::within("clone", || by_position(grad))
     }
 
     /// The result that forward kept: flash attention wants that position by position too.
@@ -208,10 +207,9 @@ fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
     // One kernel is for these two alone.
     let has_128_by_64_of_96 = matches!(profile.compute_capability, Some(86 | 89));
     match (q.dtype().is_half(), width) {
-        (false, ..=64) => ([64, 64], true),
+        (_, ..=64) => ([64, 64], true),
         (false, _) if little || !recent => ([64, 64], true),
         (false, _) => ([128, 64], true),
-        (true, ..=64) => ([64, 64], true),
         (true, ..=96) if has_128_by_64_of_96 => ([128, 64], true),
         (true, ..=WIDEST_IN_REGISTERS) if little => ([64, 64], false),
         (true, ..=WIDEST_IN_REGISTERS) if recent => ([128, 128], true),
@@ -306,7 +304,12 @@ fn has_heads_outside(x: &Array) -> bool {
 
 /// `x` in memory of its own, in the order of `like`.
 fn laid_out_as(x: &Array, like: &Array) -> Result<Array> {
-    if has_heads_outside(like) { x.contiguous() } else { x.transpose(1, 2)?.contiguous()?.transpose(1, 2) }
+    if has_heads_outside(like) { x.contiguous() } else { by_position(x) }
+}
+
+/// `x`, in memory of its own unless all heads of a position lie together already.
+fn by_position(x: &Array) -> Result<Array> {
+    x.transpose(1, 2)?.contiguous()?.transpose(1, 2)
 }
 
 /// Whether the last dimension lies together.

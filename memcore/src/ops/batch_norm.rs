@@ -29,10 +29,8 @@ pub fn batch_norm(
         return Err(Error::invalid("batch_norm", "evaluation needs running statistics"));
     }
     let _outer = context::op("batch_norm");
-    if let (true, Some(weight), Some(bias)) =
-        (batch_norm_cudnn::is_taken(x, &[weight, bias], options.training), weight, bias)
-    {
-        return batch_norm_cudnn::batch_norm(x, [weight, bias], running, options);
+    if let Some(parameters) = batch_norm_cudnn::takes(x, weight, bias, options.training) {
+        return batch_norm_cudnn::batch_norm(x, parameters, running, options);
     }
     let op = context::op("_batch_norm_impl_index>native_batch_norm");
     let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;

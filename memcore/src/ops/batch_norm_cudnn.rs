@@ -11,26 +11,23 @@ use crate::context;
 use crate::departure::Departure;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::profile::Convolution;
 
 /// Examples of a batch, in training and in evaluation, at most.
 const MOST_EXAMPLES: [usize; 2] = [880_801, 65_535];
 
-/// Whether PyTorch takes cuDNN: where it is, for pictures and sequences in f32 or float16, weights and biases in f32.
-pub(super) fn is_taken(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
-    let profile = x.device().profile();
-    let suits = suits(x, parameters, training);
-    if suits && profile.convolution == Convolution::Native {
-        x.device().depart(Departure::WithoutCudnn);
-    }
-    suits && profile.cudnn_workspace_bytes().is_some()
-}
-
-fn suits(x: &Tensor, parameters: &[Option<&Tensor>; 2], training: bool) -> bool {
-    x.rank() >= 3
+/// Weight and bias, where PyTorch takes cuDNN: where that is, for pictures and sequences in f32 or float16, with both in f32.
+pub(super) fn takes<'a>(
+    x: &Tensor,
+    weight: Option<&'a Tensor>,
+    bias: Option<&'a Tensor>,
+    training: bool,
+) -> Option<[&'a Tensor; 2]> {
+    let parameters = [weight?, bias?];
+    let suits = x.rank() >= 3
         && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
         && matches!(x.dtype(), DType::F32 | DType::F16)
-        && parameters.iter().all(|parameter| parameter.is_some_and(|tensor| tensor.dtype() == DType::F32))
+        && parameters.iter().all(|parameter| parameter.dtype() == DType::F32);
+    (suits && x.device().has_cudnn_or(Departure::WithoutCudnn)).then_some(parameters)
 }
 
 /// As [`super::batch_norm`]: the input is brought into order first; statistics are made in training only, and evaluation keeps the running ones.
@@ -118,14 +115,16 @@ fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads>
     let fused = native.is_fused(given.x, needs);
     let separate = if fused && needs.input(2) { None } else { Some(given.mean.empty_like()?) };
     let mut parts = native.parts(given.x, given.mean, needs)?;
-    let parameters = [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()];
-    if let Some(invstd) = separate.as_ref().or(parameters[1]) {
+    let [weight, bias] = [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()];
+    if let Some(invstd) = separate.as_ref().or(bias) {
         invert_deviation(given.invstd, eps, invstd)?;
-        let given = Given { invstd, ..*given };
-        given.fill(parts.x.as_ref(), [parameters[0], None])?;
+        let together = bias.filter(|_| separate.is_some());
+        Given { invstd, ..*given }.fill(parts.x.as_ref(), [weight, together])?;
     }
-    // The bias gradient does not look at the deviation.
-    given.fill(None, [None, parameters[1]])?;
+    if separate.is_none() {
+        // It does not look at the deviation.
+        given.fill(None, [None, bias])?;
+    }
     parts.release_sums();
     drop(separate);
     Ok(parts.into_grads(SLOTS))

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::autocast::lower;
-use super::conv_library::{library_of, note_departure};
+use super::conv_library::library_of;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
@@ -64,7 +64,6 @@ fn convolve(
         other => other,
     };
     let library = library_of(x, weight.dims(), geometry);
-    note_departure(x, library);
     let parts = algorithm.parts_of_forward(&input, geometry.groups, [o, oh, ow])?;
     let y = {
         let _op = context::op(match library {

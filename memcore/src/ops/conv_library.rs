@@ -6,13 +6,25 @@ use crate::departure::Departure;
 use crate::dtype::DType;
 use crate::profile::Convolution;
 
-/// What convolves: as the profile says, but PyTorch takes cuDNN for one filter group per channel only in float16, and there by a table
-/// (`_select_conv_backend`, `check_cudnn_depthwise_workload_with_filter`).
+/// What convolves: as the profile says, but PyTorch's own kernels for what PyTorch does not give cuDNN.
 pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
     let of_profile = x.device().profile().convolution;
-    let ([n, c, h, w], [_, _, kh, kw]) = (x.dims(), weight) else { return of_profile };
-    if !matches!(of_profile, Convolution::Cudnn { .. }) || geometry.groups == 1 || geometry.groups != *c {
-        return of_profile;
+    let suits = suits_cudnn(x, weight, geometry);
+    if !suits || !x.device().has_cudnn_or(Departure::WithoutCudnn) {
+        return if of_profile == Convolution::Backend { of_profile } else { Convolution::Native };
+    }
+    if x.layout().is_channels_last() {
+        x.device().depart(Departure::ChannelsLast);
+    }
+    of_profile
+}
+
+/// Whether PyTorch takes cuDNN where it is: for one filter group per channel only in float16, and there by a table
+/// (`_select_conv_backend`, `check_cudnn_depthwise_workload_with_filter`).
+fn suits_cudnn(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> bool {
+    let ([n, c, h, w], [_, _, kh, kw]) = (x.dims(), weight) else { return true };
+    if geometry.groups == 1 || geometry.groups != *c {
+        return true;
     }
     let [down, right] = geometry.stride;
     let fits = x.dtype() == DType::F16 && geometry.dilation == [1, 1] && (down == right || *h == 1) && *c >= 32;
@@ -25,19 +37,5 @@ pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) 
         _ => *c >= 512 || *c >= 256 && *w >= 28,
     };
     let line = *h == 1 && right == 1;
-    if fits && (line || known && fast) { of_profile } else { Convolution::Native }
-}
-
-/// Where PyTorch would do otherwise than this does.
-pub(super) fn note_departure(x: &Array, library: Convolution) {
-    match (library, x.device().profile().convolution) {
-        (Convolution::Native, Convolution::Native) => x.device().depart(Departure::WithoutCudnn),
-        (Convolution::Cudnn { .. }, _) if lies_channels_last(x) => x.device().depart(Departure::ChannelsLast),
-        _ => {}
-    }
-}
-
-/// Whether the channels lie innermost, and not outside as well.
-fn lies_channels_last(x: &Array) -> bool {
-    !x.layout().is_contiguous() && x.permute(&[0, 2, 3, 1]).is_ok_and(|turned| turned.layout().is_contiguous())
+    fits && (line || known && fast)
 }
