@@ -3,48 +3,16 @@
 // Forward as in FlashAttention (Dao et al., 2022; backward with the logarithm of the denominators, Dao, 2023): a block has
 // some rows, a warp ROWS of them, and goes over tiles of 32 of the other side in shared memory. In the scores a lane has
 // one of the 32; in the sums it has columns lane, lane + 32, … Every sum has one owner: nothing is added atomically.
-#include "common.cuh"
+#include "attention.cuh"
 
 #define TILE 32
-
-// A matrix per batch and head; its columns lie next to each other.
-struct Heads {
-    void* base;
-    i64 batch, head, row;
-};
-template <typename T>
-DEVICE T* row_of(const Heads& m, u32 b, u32 h, u32 i) {
-    return static_cast<T*>(m.base) + b * m.batch + h * m.head + i * m.row;
-}
-
-struct AttentionArgs {
-    Heads q, k, v, out;
-    // Gradients: of the result, and what is wanted.
-    Heads grad, dq, dk, dv;
-    const void* mask;
-    i64 mask_strides[4];
-    // The gradient of what is added to each score, where it is not null.
-    void* dmask;
-    i64 dmask_strides[4];
-    // [batch, head, query]; forward writes it where it is not null
-    float* logsumexp;
-    float* delta;
-    u32 batches, heads, key_heads;
-    u32 queries, keys, depth, value_depth;
-    u32 causal;
-    float scale;
-    u32 unused;
-};
 
 // The score of query i and key j from their product; -inf where it is hidden.
 template <typename T>
 DEVICE float score(const AttentionArgs& a, u32 b, u32 h, u32 i, u32 j, float product) {
     if (j >= a.keys || i >= a.queries || (a.causal && j > i)) return -infinity();
     float value = a.scale * product;
-    if (a.mask != nullptr) {
-        const i64* s = a.mask_strides;
-        value += widen(static_cast<const T*>(a.mask)[b * s[0] + h * s[1] + i * s[2] + j * s[3]]);
-    }
+    if (a.mask != nullptr) value += widen(*mask_at<T>(a, b, h, i, j));
     return value;
 }
 
@@ -167,24 +135,31 @@ DEVICE void attention(const AttentionArgs& a) {
     if (a.logsumexp == nullptr) return;
     UNROLL for (int r = 0; r < ROWS; r++) {
         if (lane() == 0 && p.first + r < a.queries) {
-            const u64 at = (static_cast<u64>(p.batch) * a.heads + p.head) * a.queries + p.first + r;
-            a.logsumexp[at] = top[r] == -infinity() ? -infinity() : top[r] + logf(sum[r]);
+            *statistic_at(a, a.logsumexp, p.batch, p.head, p.first + r) =
+                top[r] == -infinity() ? -infinity() : top[r] + logf(sum[r]);
         }
     }
 }
 
+// Lanes that share a row of `delta`.
+#define DELTA_LANES 8
+
 // delta[row] = Σ grad · out
 template <typename T>
 DEVICE void attention_delta(const AttentionArgs& a) {
-    const u64 all = static_cast<u64>(a.batches) * a.heads * a.queries;
-    for (u64 i = thread_index(); i < all; i += thread_count()) {
-        const u64 above = i / a.queries;
-        const u32 row = static_cast<u32>(i - above * a.queries);
-        const u32 b = static_cast<u32>(above / a.heads), h = static_cast<u32>(above % a.heads);
-        const T *grad = row_of<T>(a.grad, b, h, row), *out = row_of<T>(a.out, b, h, row);
+    const u64 all = static_cast<u64>(a.batches) * a.heads * a.queries, step = thread_count() / DELTA_LANES;
+    // Lanes without a row go along: the sum is the whole warp's business.
+    for (u64 first = thread_index() / WARP * (WARP / DELTA_LANES); first < all; first += step) {
+        const u64 i = first + lane() / DELTA_LANES, above = i / a.queries;
         float sum = 0.0f;
-        for (u32 c = 0; c < a.value_depth; c++) sum += widen(grad[c]) * widen(out[c]);
-        a.delta[i] = sum;
+        if (i < all) {
+            const u32 row = static_cast<u32>(i - above * a.queries);
+            const u32 b = static_cast<u32>(above / a.heads), h = static_cast<u32>(above % a.heads);
+            const T *grad = row_of<T>(a.grad, b, h, row), *out = row_of<T>(a.out, b, h, row);
+            for (u32 c = lane() % DELTA_LANES; c < a.value_depth; c += DELTA_LANES) sum += widen(grad[c]) * widen(out[c]);
+        }
+        UNROLL for (int offset = DELTA_LANES / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, offset);
+        if (i < all && lane() % DELTA_LANES == 0) a.delta[i] = sum;
     }
 }
 
@@ -216,9 +191,8 @@ DEVICE void attention_dq(const AttentionArgs& a) {
     float logsumexp[ROWS], delta[ROWS], sums[ROWS][COLUMNS] = {}, factors[ROWS];
     UNROLL for (int r = 0; r < ROWS; r++) {
         const u32 row = least(p.first + r, a.queries - 1);
-        const u64 at = (static_cast<u64>(p.batch) * a.heads + p.head) * a.queries + row;
-        logsumexp[r] = a.logsumexp[at];
-        delta[r] = a.delta[at];
+        logsumexp[r] = *statistic_at(a, a.logsumexp, p.batch, p.head, row);
+        delta[r] = *statistic_at(a, a.delta, p.batch, p.head, row);
         factors[r] = a.scale;
     }
     const bool busy = p.first < a.queries;
@@ -274,20 +248,21 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
         // Earlier queries do not see these keys.
         for (u32 i = a.causal ? p.block_first / TILE * TILE : 0; i < a.queries; i += TILE) {
             const u32 query = i + lane(), row = least(query, a.queries - 1), count = least(a.queries - i, u32(TILE));
-            const u64 at = (static_cast<u64>(p.batch) * a.heads + head) * a.queries + row;
+            const float logsumexp = *statistic_at(a, a.logsumexp, p.batch, head, row);
+            const float delta = *statistic_at(a, a.delta, p.batch, head, row);
             float w[ROWS], through[ROWS];
             load_tile<T>(tile, a.q, p.batch, head, i, a.queries, a.depth);
             if (busy) {
                 dot<ROWS>(w, keys, tile, a.depth);
                 UNROLL for (int r = 0; r < ROWS; r++) {
-                    w[r] = probability(score<T>(a, p.batch, head, query, p.first + r, w[r]), a.logsumexp[at]);
+                    w[r] = probability(score<T>(a, p.batch, head, query, p.first + r, w[r]), logsumexp);
                 }
             }
             load_tile<T>(tile, a.grad, p.batch, head, i, a.queries, a.value_depth);
             if (busy) {
                 add_weighted<ROWS, COLUMNS>(dv, w, tile, count, a.value_depth);
                 dot<ROWS>(through, values, tile, a.value_depth);
-                UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - a.delta[at];
+                UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - delta;
             }
             load_tile<T>(tile, a.q, p.batch, head, i, a.queries, a.depth);
             if (busy) add_weighted<ROWS, COLUMNS>(dk, w, tile, count, a.depth);
@@ -333,7 +308,7 @@ DEVICE void rope(const RopeArgs& a) {
     BLOCK_KERNEL(attention_##tag##_64, AttentionArgs, THREADS, attention<T, 4, 2>)                 \
     BLOCK_KERNEL(attention_##tag##_128, AttentionArgs, THREADS, attention<T, 4, 4>)                \
     BLOCK_KERNEL(attention_##tag##_256, AttentionArgs, THREADS, attention<T, 2, 8>)                \
-    FLAT_KERNEL(attention_delta_##tag, AttentionArgs, THREADS, attention_delta<T>)                 \
+    BLOCK_KERNEL(attention_delta_##tag, AttentionArgs, THREADS, attention_delta<T>)                \
     BLOCK_KERNEL(attention_dq_##tag##_64, AttentionArgs, THREADS, attention_dq<T, 4, 2>)           \
     BLOCK_KERNEL(attention_dq_##tag##_128, AttentionArgs, THREADS, attention_dq<T, 2, 4>)          \
     BLOCK_KERNEL(attention_dq_##tag##_256, AttentionArgs, THREADS, attention_dq<T, 1, 8>)          \

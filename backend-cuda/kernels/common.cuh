@@ -26,11 +26,14 @@ typedef long long i64;
     type* name = reinterpret_cast<type*>(dynamic_shared)
 // An entry point: one argument, a struct by value, in constant memory. FLAT kernels have no barrier and no shuffle:
 // the emulator runs them as plain loops.
-#define FLAT_KERNEL(name, Args, threads, ...)                                                          \
-    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Args args) { \
-        __VA_ARGS__(args);                                                                             \
+#define FLAT_KERNEL(name, Args, threads, ...) BUSY_BLOCK_KERNEL(name, Args, threads, 1, __VA_ARGS__)
+#define BLOCK_KERNEL(name, Args, threads, ...) BUSY_BLOCK_KERNEL(name, Args, threads, 1, __VA_ARGS__)
+// The same with registers for so many blocks on a processor at least: where memory is waited for, others have to work.
+#define BUSY_FLAT_KERNEL(name, Args, threads, blocks, ...) BUSY_BLOCK_KERNEL(name, Args, threads, blocks, __VA_ARGS__)
+#define BUSY_BLOCK_KERNEL(name, Args, threads, blocks, ...)                                                 \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Args args) { \
+        __VA_ARGS__(args);                                                                                  \
     }
-#define BLOCK_KERNEL(name, Args, threads, ...) FLAT_KERNEL(name, Args, threads, __VA_ARGS__)
 #endif
 
 #define UNROLL _Pragma("unroll")
@@ -96,6 +99,9 @@ DEVICE bool is_finite(float x) { return (float_bits(x) & 0x7f800000u) != 0x7f800
 
 // The numbers of the element types, for arguments that choose one at run time.
 enum Type { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_I64, TYPE_I32, TYPE_I8, TYPE_U8, TYPE_BOOL };
+DEVICE u32 type_of(float) { return TYPE_F32; }
+DEVICE u32 type_of(f16) { return TYPE_F16; }
+DEVICE u32 type_of(bf16) { return TYPE_BF16; }
 
 // The type in which a kernel computes with elements of type T.
 template <typename T>

@@ -466,9 +466,11 @@ BITS(u64, b64)
     BOTH(unary, T, tag, UnaryArgs)  \
     BOTH(binary, T, tag, BinaryArgs) \
     CAST(T, tag)
-#define FLOAT(T, tag)                   \
-    NUMBER(T, tag)                      \
-    BOTH(unary_grad, T, tag, BinaryArgs) \
+// Gradients of functions are long for eight elements at once, and would take the registers of half a processor.
+#define FLOAT(T, tag)                                                                             \
+    NUMBER(T, tag)                                                                                \
+    FLAT_KERNEL(unary_grad_##tag##_one, BinaryArgs, THREADS, unary_grad<T, 1>)                    \
+    BUSY_FLAT_KERNEL(unary_grad_##tag##_wide, BinaryArgs, THREADS, 4, unary_grad<T, Wide<T>::N>)  \
     BOTH(ternary, T, tag, TernaryArgs)
 FLOAT_TYPES(FLOAT)
 NUMBER(i64, i64)

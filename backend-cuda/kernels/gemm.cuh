@@ -105,11 +105,6 @@ struct Share {
     }
 };
 
-// Whether eights of 16-bit elements of a matrix lie in 16 aligned bytes: where it begins, and every `stride` further on.
-DEVICE bool in_packs(const void* at, i64 stride, i64 other = 0) {
-    return (reinterpret_cast<u64>(at) | static_cast<u64>(stride * 2) | static_cast<u64>(other * 2)) % 16 == 0;
-}
-
 // A block per BM×BN results, TM×TN for each thread, on the ordinary cores. The next tile is read from memory while the
 // current one is multiplied.
 template <int BM, int BN, int BK, int TM, int TN, typename P>
@@ -181,7 +176,7 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
 }
 
 // The same on tensor cores, for 16-bit matrices: 64×128 results by 8 warps of 32×32. Both tiles lie in shared memory
-// with k innermost, 40 apart, so that the fragments' pairs are read without conflicts.
+// with k innermost, 40 apart, so that the fragments' rows are read without conflicts.
 #define TENSOR_M 64
 #define TENSOR_N 128
 #define TENSOR_K 32
@@ -270,7 +265,6 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     float sums[2][4][4] = {};
     const u32 warp = threadIdx.x / WARP, first_m = warp / 4 * 32, first_n = warp % 4 * 32;
     const u32 g = lane() / 4, t = lane() % 4;
-    auto pair = [](const T* at) { return *reinterpret_cast<const u32*>(at); };
     read(tile.begin);
     for (u32 k0 = tile.begin; k0 < tile.end; k0 += TENSOR_K) {
         next_a.write(as);
@@ -278,21 +272,11 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
         __syncthreads();
         if (k0 + TENSOR_K < tile.end) read(k0 + TENSOR_K);
         UNROLL for (int k = 0; k < TENSOR_K; k += 16) {
-            u32 a[2][4], b[4][2];
+            u32 a[2][4], b[2][4];
+            UNROLL for (int i = 0; i < 2; i++) load_a(a[i], as + (first_m + i * 16) * LEAD + k, LEAD);
+            UNROLL for (int j = 0; j < 2; j++) load_columns_of_b(b[j], bs + (first_n + j * 16) * LEAD + k, LEAD);
             UNROLL for (int i = 0; i < 2; i++) {
-                const T* at = as + (first_m + i * 16 + g) * LEAD + k + t * 2;
-                a[i][0] = pair(at);
-                a[i][1] = pair(at + 8 * LEAD);
-                a[i][2] = pair(at + 8);
-                a[i][3] = pair(at + 8 * LEAD + 8);
-            }
-            UNROLL for (int j = 0; j < 4; j++) {
-                const T* at = bs + (first_n + j * 8 + g) * LEAD + k + t * 2;
-                b[j][0] = pair(at);
-                b[j][1] = pair(at + 8);
-            }
-            UNROLL for (int i = 0; i < 2; i++) {
-                UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], a[i], b[j], T());
+                UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], a[i], b[j / 2] + j % 2 * 2, T());
             }
         }
         __syncthreads();
@@ -330,5 +314,6 @@ struct Forms {
     BLOCK_KERNEL(function##_##tag##_small, Args, THREADS, Forms<Problem, T, Args>::small)            \
     BLOCK_KERNEL(function##_##tag##_large, Args, THREADS, Forms<Problem, T, Args>::large)            \
     FLAT_KERNEL(function##_##tag##_finish, Args, THREADS, Forms<Problem, T, Args>::finish)
-#define TENSOR_FORM(function, Problem, T, tag, Args) \
-    BLOCK_KERNEL(function##_##tag##_tensor, Args, THREADS, Forms<Problem, T, Args>::tensor)
+// Of it a processor has room for so many blocks: two hide what one waits for, where the registers allow them.
+#define TENSOR_FORM(function, Problem, T, tag, Args, blocks) \
+    BUSY_BLOCK_KERNEL(function##_##tag##_tensor, Args, THREADS, blocks, Forms<Problem, T, Args>::tensor)

@@ -91,7 +91,7 @@ struct MatmulInt8 {
     GEMM_FORMS(matmul_int8, MatmulInt8, T, tag, MatmulArgs)
 FLOAT_TYPES(INSTANCES)
 #define TENSORS(T, tag)                                \
-    TENSOR_FORM(matmul, Matmul, T, tag, MatmulArgs)    \
-    TENSOR_FORM(matmul_int8, MatmulInt8, T, tag, MatmulArgs)
+    TENSOR_FORM(matmul, Matmul, T, tag, MatmulArgs, 1) \
+    TENSOR_FORM(matmul_int8, MatmulInt8, T, tag, MatmulArgs, 2)
 TENSORS(f16, f16)
 TENSORS(bf16, bf16)

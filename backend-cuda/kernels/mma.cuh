@@ -1,7 +1,12 @@
-// Products on tensor cores: one instruction, with a scalar twin for the emulator that follows the same layout of
-// fragments. The instruction itself runs on a GPU only.
+// Products on tensor cores: the instruction, and the one that loads its fragments, each with a scalar twin for the emulator that
+// follows the same layout. The instructions themselves run on a GPU only.
 #pragma once
 #include "common.cuh"
+
+// Whether eights of 16-bit elements of a matrix lie in 16 aligned bytes: where it begins, and every `stride` further on.
+DEVICE bool in_packs(const void* at, i64 stride, i64 other = 0) {
+    return (reinterpret_cast<u64>(at) | static_cast<u64>(stride * 2) | static_cast<u64>(other * 2)) % 16 == 0;
+}
 
 // d += a·b for a 16×16 tile of a, 16×8 of b, 16×8 of d, spread over a warp. With g = lane/4 and t = lane%4:
 // a[0..4] hold pairs along k at (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8); b[0..2] pairs along k at (k 2t, column
@@ -23,33 +28,82 @@ DEVICE void mma(float* d, const u32* a, const u32* b, bf16) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #elif defined(EMULATED)
-// The twin.
 template <typename T>
 DEVICE float half_of_pair(u32 pair, int which) {
     T x;
     x.bits = static_cast<u16>(pair >> (16 * which));
     return to_float(x);
 }
+// Adds the products of two pairs.
+template <typename T>
+DEVICE void add_pairs(float& sum, u32 a, u32 b) {
+    for (int which = 0; which < 2; which++) sum += half_of_pair<T>(a, which) * half_of_pair<T>(b, which);
+}
 template <typename T>
 DEVICE void mma(float* d, const u32* a, const u32* b, T) {
     const u32 g = lane() / 4, t = lane() % 4;
-    for (u32 k = 0; k < 16; k++) {
-        // Column k of a: pair (k%8)/2 of lane (row, (k%8)/2); row k of b likewise.
-        const u32 quarter = k % 8 / 2, upper = k / 8, which = k % 2;
-        float rows[2], columns[2];
-        for (u32 r = 0; r < 2; r++) {
-            u32 pairs[2][2];
-            for (u32 u = 0; u < 2; u++) pairs[u][r] = __shfl_sync(ALL_LANES, a[u * 2 + r], g * 4 + quarter);
-            rows[r] = half_of_pair<T>(pairs[upper][r], which);
-        }
+    auto both = [](u32 low, u32 high) { return low | static_cast<u64>(high) << 32; };
+    // What a lane of each quarter holds: two rows of a at k 2q and at k 2q + 8, and a column of b at both.
+    for (u32 q = 0; q < 4; q++) {
+        const u64 near = __shfl_sync(ALL_LANES, both(a[0], a[1]), g * 4 + q);
+        const u64 far = __shfl_sync(ALL_LANES, both(a[2], a[3]), g * 4 + q);
         for (u32 c = 0; c < 2; c++) {
-            u32 pairs[2];
-            for (u32 u = 0; u < 2; u++) pairs[u] = __shfl_sync(ALL_LANES, b[u], (t * 2 + c) * 4 + quarter);
-            columns[c] = half_of_pair<T>(pairs[upper], which);
-        }
-        for (u32 r = 0; r < 2; r++) {
-            for (u32 c = 0; c < 2; c++) d[r * 2 + c] += rows[r] * columns[c];
+            const u64 column = __shfl_sync(ALL_LANES, both(b[0], b[1]), (t * 2 + c) * 4 + q);
+            for (u32 r = 0; r < 2; r++) {
+                add_pairs<T>(d[r * 2 + c], static_cast<u32>(near >> (32 * r)), static_cast<u32>(column));
+                add_pairs<T>(d[r * 2 + c], static_cast<u32>(far >> (32 * r)), static_cast<u32>(column >> 32));
+            }
         }
     }
+}
+#endif
+
+// Four 8×8 matrices of 16-bit elements out of shared memory. Lane 8i + r gives where row r of matrix i begins, at 16 aligned bytes;
+// to[i] becomes the elements 2t and 2t+1 of its row g, or, transposed, of its column g.
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+template <bool Transposed>
+DEVICE void load_matrices(u32* to, const void* row) {
+    const u32 at = static_cast<u32>(__cvta_generic_to_shared(row));
+    if constexpr (Transposed) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+    }
+}
+#elif defined(EMULATED)
+template <bool Transposed>
+DEVICE void load_matrices(u32* to, const void* row) {
+    if (reinterpret_cast<u64>(row) % 16 != 0) emu::fail("a row of a matrix is not aligned");
+    const u32 g = lane() / 4, t = lane() % 4;
+    for (u32 i = 0; i < 4; i++) {
+        auto row_of_matrix = [&](u32 r) { return __shfl_sync(ALL_LANES, static_cast<const u16*>(row), static_cast<i32>(i * 8 + r)); };
+        if constexpr (Transposed) {
+            const u16 *low = row_of_matrix(t * 2), *high = row_of_matrix(t * 2 + 1);
+            to[i] = low[g] | static_cast<u32>(high[g]) << 16;
+        } else {
+            const u16* pair = row_of_matrix(g) + t * 2;
+            to[i] = pair[0] | static_cast<u32>(pair[1]) << 16;
+        }
+    }
+}
+#endif
+
+#ifdef HAS_TENSORS
+// Fragments out of a matrix in shared memory whose rows begin `lead` elements apart, a multiple of 8: of a 16×16 piece of a,
+template <typename T>
+DEVICE void load_a(u32* a, const T* at, u32 lead) {
+    load_matrices<false>(a, at + lane() % 16 * lead + lane() / 16 * 8);
+}
+// of two neighbouring 16×8 pieces of b where a row of memory is a column of b,
+template <typename T>
+DEVICE void load_columns_of_b(u32* b, const T* at, u32 lead) {
+    load_matrices<false>(b, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
+}
+// and where it is a row.
+template <typename T>
+DEVICE void load_rows_of_b(u32* b, const T* at, u32 lead) {
+    load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);
 }
 #endif

@@ -34,20 +34,19 @@ DEVICE void row_norm(const RowNormArgs& a) {
     const float length = static_cast<float>(a.n);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
-        auto load = [&](u64 i, float* v) { load_floats<V>(static_cast<const T*>(a.x) + start + i, v); };
-        Row<Group, V> row;
-        row.read(a.n, load);
+        Row<T, Group, V> row;
+        row.read(static_cast<const T*>(a.x) + start, a.n);
         float mean = 0.0f;
         if (a.mean != nullptr) {
-            row.each(load, [&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) mean += v[j]; });
+            row.each([&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) mean += v[j]; });
             mean = Team<Group>::sum(mean, scratch) / length;
         }
         float squares = 0.0f;
-        row.each(load, [&](u64, const float* v) {
+        row.each([&](u64, const float* v) {
             UNROLL for (int j = 0; j < V; j++) squares += (v[j] - mean) * (v[j] - mean);
         });
         const float rstd = 1.0f / sqrtf(Team<Group>::sum(squares, scratch) / length + a.eps);
-        row.each(load, [&](u64 i, const float* v) {
+        row.each([&](u64 i, const float* v) {
             float w[V], b[V], y[V];
             load_parameter<V, T>(a.weight, i, 1.0f, w);
             load_parameter<V, T>(a.bias, i, 0.0f, b);
@@ -79,51 +78,35 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
         const float mean = a.mean != nullptr ? a.mean[r] : 0.0f, rstd = a.rstd[r];
-        // The normalised input and the gradient times the weight.
-        auto load_x = [&](u64 i, float* v) {
-            load_floats<V>(static_cast<const T*>(a.x) + start + i, v);
-            UNROLL for (int j = 0; j < V; j++) v[j] = (v[j] - mean) * rstd;
+        Row<T, Group, V> x, grad;
+        x.read(static_cast<const T*>(a.x) + start, a.n);
+        grad.read(static_cast<const T*>(a.grad) + start, a.n);
+        // Calls `use` with the normalised input and the gradient times the weight.
+        auto each = [&](auto use) {
+            each_of_two(x, grad, [&](u64 i, float* xs, float* gs) {
+                float w[V];
+                load_parameter<V, T>(a.weight, i, 1.0f, w);
+                UNROLL for (int j = 0; j < V; j++) {
+                    xs[j] = (xs[j] - mean) * rstd;
+                    gs[j] *= w[j];
+                }
+                use(i, xs, gs);
+            });
         };
-        auto load_g = [&](u64 i, float* v) {
-            float w[V];
-            load_parameter<V, T>(a.weight, i, 1.0f, w);
-            load_floats<V>(static_cast<const T*>(a.grad) + start + i, v);
-            UNROLL for (int j = 0; j < V; j++) v[j] *= w[j];
-        };
-        Row<Group, V> x, g;
-        x.read(a.n, load_x);
-        g.read(a.n, load_g);
         float sum_g = 0.0f, sum_gx = 0.0f;
-        auto add = [&](const float* xs, const float* gs) {
+        each([&](u64, const float* xs, const float* gs) {
             UNROLL for (int j = 0; j < V; j++) {
                 sum_g += gs[j];
                 sum_gx += gs[j] * xs[j];
             }
-        };
-        UNROLL for (int p = 0; p < HELD; p++) if (x.first() + p * x.step() < a.n) add(x.held[p], g.held[p]);
-        for (u64 i = x.first() + HELD * x.step(); i < a.n; i += x.step()) {
-            float xs[V], gs[V];
-            load_x(i, xs);
-            load_g(i, gs);
-            add(xs, gs);
-        }
+        });
         sum_g = a.mean != nullptr ? Team<Group>::sum(sum_g, scratch) / length : 0.0f;
         sum_gx = Team<Group>::sum(sum_gx, scratch) / length;
-        auto write = [&](u64 i, const float* xs, const float* gs) {
+        each([&](u64 i, const float* xs, const float* gs) {
             float y[V];
             UNROLL for (int j = 0; j < V; j++) y[j] = rstd * (gs[j] - sum_g - xs[j] * sum_gx);
             store_floats<V>(static_cast<T*>(a.out) + start + i, y);
-        };
-        UNROLL for (int p = 0; p < HELD; p++) {
-            const u64 i = x.first() + p * x.step();
-            if (i < a.n) write(i, x.held[p], g.held[p]);
-        }
-        for (u64 i = x.first() + HELD * x.step(); i < a.n; i += x.step()) {
-            float xs[V], gs[V];
-            load_x(i, xs);
-            load_g(i, gs);
-            write(i, xs, gs);
-        }
+        });
     }
 }
 
@@ -420,8 +403,8 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP>)    \
     BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS>)
 #define INSTANCES(T, tag)                                                                       \
-    ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                    \
-    ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                           \
+    ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                       \
+    ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                              \
     BLOCK_KERNEL(parameter_grad_##tag, ParameterGradArgs, THREADS, parameter_grad<T>)           \
     FLAT_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                     \
     CHANNEL_FORMS(channel_moments, T, tag)                                                      \

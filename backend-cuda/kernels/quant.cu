@@ -14,14 +14,13 @@ DEVICE void quantize_int8(const QuantizeArgs& a) {
     SHARED(float, scratch, WARP);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
-        auto load = [&](u64 i, float* v) { load_floats<V>(static_cast<const T*>(a.x) + start + i, v); };
-        Row<Group, V> row;
-        row.read(a.n, load);
+        Row<T, Group, V> row;
+        row.read(static_cast<const T*>(a.x) + start, a.n);
         float top = 0.0f;
-        row.each(load, [&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) top = fmaxf(top, fabsf(v[j])); });
+        row.each([&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) top = fmaxf(top, fabsf(v[j])); });
         top = Team<Group>::max(top, scratch);
         const float scale = top == 0.0f ? 1.0f : top / 127.0f;
-        row.each(load, [&](u64 i, const float* v) {
+        row.each([&](u64 i, const float* v) {
             Pack<i8, V> out;
             UNROLL for (int j = 0; j < V; j++) {
                 out.e[j] = static_cast<i8>(fminf(fmaxf(rintf(v[j] / scale), -127.0f), 127.0f));
@@ -53,7 +52,7 @@ DEVICE void dequantize_int8(const DequantizeArgs& a) {
 }
 
 #define INSTANCES(T, tag)                                                                      \
-    ROW_FORMS(quantize_int8, T, tag, QuantizeArgs)                                             \
+    ROW_FORMS(quantize_int8, T, tag, QuantizeArgs)                                                \
     FLAT_KERNEL(dequantize_int8_##tag##_one, DequantizeArgs, THREADS, dequantize_int8<T, 1>)   \
     FLAT_KERNEL(dequantize_int8_##tag##_wide, DequantizeArgs, THREADS, dequantize_int8<T, 4>)
 FLOAT_TYPES(INSTANCES)

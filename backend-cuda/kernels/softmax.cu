@@ -14,35 +14,90 @@ struct SoftmaxArgs {
     u32 log;
 };
 
-// One pass for maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), one to write.
+// What a thread, and then a team, knows of a group: its largest element, and the sum of exponentials relative to that.
+struct Denominator {
+    float top, sum;
+
+    // One pass for both (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+    template <int V>
+    DEVICE void add(const float* v) {
+        float next = top;
+        UNROLL for (int j = 0; j < V; j++) next = fmaxf(next, v[j]);
+        // Nothing but -inf so far adds nothing: relative to 0, since -inf - -inf would be no number.
+        const float origin = next == -infinity() ? 0.0f : next;
+        sum *= expf(top - origin);
+        UNROLL for (int j = 0; j < V; j++) sum += expf(v[j] - origin);
+        top = next;
+    }
+    // The thread's sum relative to the team's maximum.
+    DEVICE float relative_to(float max) const { return sum == 0.0f ? 0.0f : sum * expf(top - max); }
+};
+
+// A row that the team holds: its exponentials are computed once.
+template <typename T, int Group, int V>
+DEVICE void softmax_held(const SoftmaxArgs& a, const Row<T, Group, V>& row, T* out, float* scratch) {
+    typedef Row<T, Group, V> R;
+    float e[R::HELD][V], top = -infinity(), sum = 0.0f;
+    row.each_held([&](u64, int p) {
+        widen_pack<V>(row.held[p], e[p]);
+        UNROLL for (int j = 0; j < V; j++) top = fmaxf(top, e[p][j]);
+    });
+    const float max = Team<Group>::max(top, scratch);
+    row.each_held([&](u64, int p) {
+        UNROLL for (int j = 0; j < V; j++) {
+            e[p][j] -= max;
+            const float power = expf(e[p][j]);
+            sum += power;
+            if (!a.log) e[p][j] = power;
+        }
+    });
+    sum = Team<Group>::sum(sum, scratch);
+    const float log_sum = logf(sum), inverse = 1.0f / sum;
+    row.each_held([&](u64 i, int p) {
+        UNROLL for (int j = 0; j < V; j++) e[p][j] = a.log ? e[p][j] - log_sum : e[p][j] * inverse;
+        store_floats<V>(out + i, e[p]);
+    });
+}
+
+// A row of whatever length; `each(use)` calls `use(i, v)` with its packs, and is called twice.
+template <typename T, int Group, int V, typename Each>
+DEVICE void softmax_in_two_passes(const SoftmaxArgs& a, Each each, T* out, float* scratch) {
+    Denominator d{-infinity(), 0.0f};
+    each([&](u64, const float* v) { d.add<V>(v); });
+    const float max = Team<Group>::max(d.top, scratch), sum = Team<Group>::sum(d.relative_to(max), scratch);
+    const float log_sum = logf(sum), inverse = 1.0f / sum;
+    each([&](u64 i, const float* v) {
+        float y[V];
+        UNROLL for (int j = 0; j < V; j++) y[j] = a.log ? v[j] - max - log_sum : expf(v[j] - max) * inverse;
+        store_floats<V>(out + i, y);
+    });
+}
+
 template <typename T, int Group, int V>
 DEVICE void softmax(const SoftmaxArgs& a) {
     SHARED(float, scratch, WARP);
-    T* out = static_cast<T*>(a.out);
+    typedef Row<T, Group, V> R;
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
-        auto load = [&](u64 i, float* v) { load_floats_of<V>(a.from, a.x, start + i, v); };
-        Row<Group, V> row;
-        row.read(a.n, load);
-        float top = -infinity(), sum = 0.0f;
-        row.each(load, [&](u64, const float* v) {
-            float next = top;
-            UNROLL for (int j = 0; j < V; j++) next = fmaxf(next, v[j]);
-            // Nothing but -inf so far: there is nothing to add, and -inf - -inf would be no number.
-            if (next > top) sum *= expf(top - next);
-            UNROLL for (int j = 0; j < V; j++) sum += v[j] == -infinity() ? 0.0f : expf(v[j] - next);
-            top = next;
-        });
-        const float max = Team<Group>::max(top, scratch);
-        sum = Team<Group>::sum(sum == 0.0f ? 0.0f : sum * expf(top - max), scratch);
-        const float log_sum = logf(sum), inverse = 1.0f / sum;
-        row.each(load, [&](u64 i, const float* v) {
-            float y[V];
-            UNROLL for (int j = 0; j < V; j++) {
-                y[j] = a.log ? v[j] - max - log_sum : expf(v[j] - max) * inverse;
-            }
-            store_floats<V>(out + start + i, y);
-        });
+        T* out = static_cast<T*>(a.out) + start;
+        if (a.from != type_of(T())) {
+            auto each = [&](const auto& use) {
+                for (u64 i = R::first(); i < a.n; i += R::step()) {
+                    float v[V];
+                    load_floats_of<V>(a.from, a.x, start + i, v);
+                    use(i, v);
+                }
+            };
+            softmax_in_two_passes<T, Group, V>(a, each, out, scratch);
+            continue;
+        }
+        R row;
+        row.read(static_cast<const T*>(a.x) + start, a.n);
+        if (row.is_held()) {
+            softmax_held<T, Group, V>(a, row, out, scratch);
+        } else {
+            softmax_in_two_passes<T, Group, V>(a, [&](const auto& use) { row.each(use); }, out, scratch);
+        }
     }
 }
 
@@ -62,39 +117,19 @@ DEVICE void softmax_grad(const SoftmaxGradArgs& a) {
     SHARED(float, scratch, WARP);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
-        const T *y = static_cast<const T*>(a.y) + start, *grad = static_cast<const T*>(a.grad) + start;
-        auto load_y = [&](u64 i, float* v) { load_floats<V>(y + i, v); };
-        auto load_grad = [&](u64 i, float* v) { load_floats<V>(grad + i, v); };
-        Row<Group, V> rows[2];
-        rows[0].read(a.n, load_y);
-        rows[1].read(a.n, load_grad);
+        Row<T, Group, V> y, grad;
+        y.read(static_cast<const T*>(a.y) + start, a.n);
+        grad.read(static_cast<const T*>(a.grad) + start, a.n);
         float sum = 0.0f;
-        UNROLL for (int p = 0; p < HELD; p++) {
-            if (rows[0].first() + p * rows[0].step() >= a.n) continue;
-            UNROLL for (int j = 0; j < V; j++) sum += a.log ? rows[1].held[p][j] : rows[0].held[p][j] * rows[1].held[p][j];
-        }
-        for (u64 i = rows[0].first() + HELD * rows[0].step(); i < a.n; i += rows[0].step()) {
-            float v[V], g[V];
-            load_y(i, v);
-            load_grad(i, g);
+        each_of_two(y, grad, [&](u64, const float* v, const float* g) {
             UNROLL for (int j = 0; j < V; j++) sum += a.log ? g[j] : v[j] * g[j];
-        }
+        });
         sum = Team<Group>::sum(sum, scratch);
-        auto write = [&](u64 i, const float* v, const float* g) {
+        each_of_two(y, grad, [&](u64 i, const float* v, const float* g) {
             float x[V];
             UNROLL for (int j = 0; j < V; j++) x[j] = a.log ? g[j] - expf(v[j]) * sum : v[j] * (g[j] - sum);
             store_floats<V>(static_cast<T*>(a.out) + start + i, x);
-        };
-        UNROLL for (int p = 0; p < HELD; p++) {
-            const u64 i = rows[0].first() + p * rows[0].step();
-            if (i < a.n) write(i, rows[0].held[p], rows[1].held[p]);
-        }
-        for (u64 i = rows[0].first() + HELD * rows[0].step(); i < a.n; i += rows[0].step()) {
-            float v[V], g[V];
-            load_y(i, v);
-            load_grad(i, g);
-            write(i, v, g);
-        }
+        });
     }
 }
 
@@ -156,18 +191,13 @@ DEVICE void softmax_columns(const SoftmaxArgs& a) {
     T* out = static_cast<T*>(a.out);
     each_column<Rows>(a.rows, a.n, a.inner, [&](bool exists, u64 base) {
         const u64 n = exists ? a.n : 0;
-        float top = -infinity(), sum = 0.0f;
+        Denominator d{-infinity(), 0.0f};
         for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
             float v[1];
             load_floats_of<1>(a.from, a.x, base + j * a.inner, v);
-            const float next = fmaxf(top, v[0]);
-            // As over rows: -inf adds nothing.
-            if (next > top) sum *= expf(top - next);
-            sum += v[0] == -infinity() ? 0.0f : expf(v[0] - next);
-            top = next;
+            d.add<1>(v);
         }
-        const float max = Columns<Rows>::max(top, scratch);
-        sum = Columns<Rows>::sum(sum == 0.0f ? 0.0f : sum * expf(top - max), scratch);
+        const float max = Columns<Rows>::max(d.top, scratch), sum = Columns<Rows>::sum(d.relative_to(max), scratch);
         const float log_sum = logf(sum), inverse = 1.0f / sum;
         for (u64 j = Columns<Rows>::row(); j < n; j += Rows) {
             const u64 i = base + j * a.inner;

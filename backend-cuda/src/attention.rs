@@ -1,9 +1,10 @@
 //! Fused attention, its gradients, and rotary embedding.
 
-use memcore::Result;
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
+use memcore::{DType, Result};
 
+use crate::gemm::TENSOR_CORES;
 use crate::kernels::{Kernel, Tag};
 use crate::launch::{Context, Grid};
 
@@ -124,7 +125,28 @@ fn common(
     })
 }
 
-/// Rows that a warp has, by form: of forward, of backward.
+/// The most columns of a head for which tensor cores' kernels have room.
+const MOST_TENSOR_COLUMNS: u32 = 128;
+
+/// Whether tensor cores do it: they know 16-bit types, and leave no gradient of a mask.
+fn by_tensor_cores(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> bool {
+    let fits = args.depth.max(args.value_depth) <= MOST_TENSOR_COLUMNS && args.dmask == 0;
+    dtype.is_half() && ctx.properties.capability >= TENSOR_CORES && fits
+}
+
+/// A block's threads and rows in `attention_tensor.cu`, by form: of forward, of backward.
+const TENSOR_FORWARD: [(u32, u32); 2] = [(128, 128), (128, 64)];
+const TENSOR_BACKWARD: [(u32, u32); 2] = [(128, 64), (64, 32)];
+
+/// A grid for `rows` rows of each of `matrices` matrices.
+fn tensor_grid((threads, block_rows): (u32, u32), rows: u32, matrices: u32) -> Grid {
+    Grid { threads, ..Grid::of(u64::from(rows.div_ceil(block_rows)) * u64::from(matrices)) }
+}
+
+/// Lanes that share a row of `delta`, as in the kernels.
+const DELTA_LANES: u64 = 8;
+
+/// Rows that a warp has on ordinary cores, by form: of forward, of backward.
 const FORWARD_ROWS: [u32; 3] = [4, 4, 2];
 const BACKWARD_ROWS: [u32; 3] = [4, 2, 1];
 
@@ -153,9 +175,13 @@ pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     if args.batches * args.heads * args.queries == 0 {
         return Ok(());
     }
-    let form = form(&args);
-    let grid = grid(&args, args.queries, args.batches * args.heads, FORWARD_ROWS[form], args.depth);
-    ctx.launch(Kernel::Attention, Tag::of(k.q.dtype), form, grid, &args)
+    let (tag, form, matrices) = (Tag::of(k.q.dtype), form(&args), args.batches * args.heads);
+    if by_tensor_cores(ctx, k.q.dtype, &args) {
+        let grid = tensor_grid(TENSOR_FORWARD[form], args.queries, matrices);
+        return ctx.launch(Kernel::AttentionTensor, tag, form, grid, &args);
+    }
+    let grid = grid(&args, args.queries, matrices, FORWARD_ROWS[form], args.depth);
+    ctx.launch(Kernel::Attention, tag, form, grid, &args)
 }
 
 /// The gradients of [`Attention`].
@@ -171,15 +197,27 @@ pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()>
         ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &Some(k.logsumexp), k.scale, k.causal)?
     };
     let (tag, form) = (Tag::of(k.q.dtype), form(&args));
-    let (rows, floats) = (BACKWARD_ROWS[form], args.depth + args.value_depth);
+    let tensor = by_tensor_cores(ctx, k.q.dtype, &args);
+    let grid = |rows: u32, matrices: u32| {
+        let (warp_rows, floats) = (BACKWARD_ROWS[form], args.depth + args.value_depth);
+        if tensor {
+            tensor_grid(TENSOR_BACKWARD[form], rows, matrices)
+        } else {
+            grid(&args, rows, matrices, warp_rows, floats)
+        }
+    };
+    let [dq, dkv] = if tensor {
+        [Kernel::AttentionDqTensor, Kernel::AttentionDkvTensor]
+    } else {
+        [Kernel::AttentionDq, Kernel::AttentionDkv]
+    };
     if k.logsumexp.numel() > 0 {
-        ctx.launch(Kernel::AttentionDelta, tag, 0, ctx.grid(k.logsumexp.numel() as u64), &args)?;
-        let queries = grid(&args, args.queries, args.batches * args.heads, rows, floats);
-        ctx.launch(Kernel::AttentionDq, tag, form, queries, &args)?;
+        let lanes = k.logsumexp.numel() as u64 * DELTA_LANES;
+        ctx.launch(Kernel::AttentionDelta, tag, 0, ctx.grid(lanes), &args)?;
+        ctx.launch(dq, tag, form, grid(args.queries, args.batches * args.heads), &args)?;
     }
     if args.batches * args.keys > 0 {
-        let keys = grid(&args, args.keys, args.batches * args.key_heads, rows, floats);
-        ctx.launch(Kernel::AttentionDkv, tag, form, keys, &args)?;
+        ctx.launch(dkv, tag, form, grid(args.keys, args.batches * args.key_heads), &args)?;
     }
     Ok(())
 }

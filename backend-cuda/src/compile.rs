@@ -36,6 +36,9 @@ pub(crate) struct Nvrtc {
     minor: i32,
 }
 
+/// What all files are compiled as. Lambdas that take any argument are the device's own.
+const LANGUAGE: [&str; 2] = ["--std=c++17", "--device-as-default-execution-space"];
+
 /// Every symbol of the compiler that is called here.
 const SYMBOLS: &[&str] = &[
     "nvrtcVersion",
@@ -109,7 +112,7 @@ impl Nvrtc {
     ) -> Result<Report, String> {
         let program = Program::new(file, source, headers)?;
         let architecture = format!("--gpu-architecture=sm_{major}{minor}");
-        let options = [architecture, "--std=c++17".into(), "--ptxas-options=-v".into()];
+        let options = [&LANGUAGE[..], &[&architecture, "--ptxas-options=-v"]].concat();
         program.build(&options).map_err(|code| format!("{file}: {code:?}\n{}", program.log()))?;
         let mut report =
             Report { file, bytes: program.cubin().map_err(|code| format!("{code:?}"))?.len(), ..Report::default() };
@@ -149,7 +152,8 @@ impl Compiler for Nvrtc {
         (major, minor): (u32, u32),
     ) -> Result<Vec<u8>, String> {
         let program = Program::new(name, source, headers)?;
-        let options = [format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".into()];
+        let architecture = format!("--gpu-architecture=sm_{major}{minor}");
+        let options = [&LANGUAGE[..], &[&architecture]].concat();
         program.build(&options).map_err(|code| format!("{code:?}\n{}", program.log()))?;
         program.cubin().map_err(|code| format!("{code:?}"))
     }
@@ -182,8 +186,8 @@ impl Program {
         Ok(Self(program))
     }
 
-    fn build(&self, options: &[String]) -> Result<(), nvrtcResult> {
-        let options: Vec<CString> = options.iter().filter_map(|option| CString::new(option.as_str()).ok()).collect();
+    fn build(&self, options: &[&str]) -> Result<(), nvrtcResult> {
+        let options: Vec<CString> = options.iter().filter_map(|option| CString::new(*option).ok()).collect();
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is live; the options are strings that live during the call.
         answer(unsafe { sys::nvrtcCompileProgram(self.0, pointers.len() as i32, pointers.as_ptr()) })

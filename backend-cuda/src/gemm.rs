@@ -61,7 +61,7 @@ fn tile(form: Form) -> (u32, u32) {
 }
 
 /// Tensor cores multiply 16-bit floats by the instruction used since this compute capability.
-const TENSOR_CORES: (u32, u32) = (8, 0);
+pub(crate) const TENSOR_CORES: (u32, u32) = (8, 0);
 
 fn form(ctx: &Context<'_>, dtype: DType, s: &Sizes) -> Form {
     /// Results of a few elements' side do not fill a tile.

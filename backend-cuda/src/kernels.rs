@@ -28,10 +28,11 @@ pub(crate) enum Family {
     Matmul,
     Conv,
     Attention,
+    AttentionTensor,
 }
 
 impl Family {
-    const ALL: [Family; 13] = [
+    const ALL: [Family; 14] = [
         Family::Elementwise,
         Family::Reduce,
         Family::Softmax,
@@ -45,6 +46,7 @@ impl Family {
         Family::Matmul,
         Family::Conv,
         Family::Attention,
+        Family::AttentionTensor,
     ];
 
     /// File name and text.
@@ -68,12 +70,14 @@ impl Family {
             Family::Matmul => file!("matmul.cu"),
             Family::Conv => file!("conv.cu"),
             Family::Attention => file!("attention.cu"),
+            Family::AttentionTensor => file!("attention_tensor.cu"),
         }
     }
 }
 
 /// What the files include.
 const HEADERS: &[(&str, &str)] = &[
+    ("attention.cuh", include_str!("../kernels/attention.cuh")),
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("gemm.cuh", include_str!("../kernels/gemm.cuh")),
     ("mma.cuh", include_str!("../kernels/mma.cuh")),
@@ -239,6 +243,9 @@ kernels! {
     AttentionDelta: Attention "attention_delta" FLOATS [""] crate::attention::AttentionArgs;
     AttentionDq: Attention "attention_dq" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
     AttentionDkv: Attention "attention_dkv" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
+    AttentionTensor: AttentionTensor "attention_tensor" HALVES ["_64", "_128"] crate::attention::AttentionArgs;
+    AttentionDqTensor: AttentionTensor "attention_dq_tensor" HALVES ["_64", "_128"] crate::attention::AttentionArgs;
+    AttentionDkvTensor: AttentionTensor "attention_dkv_tensor" HALVES ["_64", "_128"] crate::attention::AttentionArgs;
     Rope: Attention "rope" FLOATS [""] crate::attention::RopeArgs;
 }
 

@@ -161,7 +161,7 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     }
     let size = dtype.size();
     let bases = [(a.out, size), (a.x, size), (a.weight, size), (a.bias, size)];
-    let (form, grid) = rows::form(ctx, a.rows, a.n, &bases);
+    let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
     ctx.launch(Kernel::RowNorm, Tag::of(dtype), form, grid, a)
 }
 
@@ -202,7 +202,8 @@ fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result
         return Ok(());
     }
     let size = dtype.size();
-    let (form, grid) = rows::form(ctx, a.rows, a.n, &[(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)]);
+    let bases = [(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)];
+    let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
     ctx.launch(Kernel::RowNormGrad, Tag::of(dtype), form, grid, a)
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
         return Ok(());
     }
     let args = QuantizeArgs { out: ctx.at(&k.out)?, scale: ctx.at(&k.scale)?, x: ctx.at(&k.x)?, rows, n };
-    let (form, grid) = rows::form(ctx, rows, n, &[(args.out, 1), (args.x, k.x.dtype.size())]);
+    let (form, grid) = rows::form(ctx, rows, n, k.x.dtype, &[(args.out, 1), (args.x, k.x.dtype.size())]);
     ctx.launch(Kernel::QuantizeInt8, Tag::of(k.x.dtype), form, grid, &args)
 }
 

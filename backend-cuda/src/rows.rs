@@ -1,26 +1,29 @@
-//! Row kernels: a thread, a warp or a block per row, one element or four at a time.
+//! Row kernels: a thread, a warp or a block per row, one element or 16 bytes of them at a time.
+
+use memcore::DType;
 
 use crate::launch::{Context, Grid, THREADS};
 
 /// Lanes of a warp.
 const WARP: u64 = 32;
 
-/// Rows longer than this get a block each, shorter ones a warp.
+/// Rows longer than this get a block each, shorter ones a warp, which has registers for so many.
 const WARP_ROW: u64 = 1024;
 
 /// Rows up to this get a thread each.
 const THREAD_ROW: u64 = 4;
 
-/// Elements that the wide form moves at once.
-const PACK: u64 = 4;
+/// Bytes that the wide form moves at once.
+const PACK_BYTES: u64 = 16;
 
-/// The form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements; `bases` are the
-/// operands' addresses and element sizes.
-pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, bases: &[(u64, u64)]) -> (usize, Grid) {
+/// The form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements of the kernel's type;
+/// `bases` are the operands' addresses and element sizes.
+pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[(u64, u64)]) -> (usize, Grid) {
     if n <= THREAD_ROW {
         return (0, ctx.grid(rows));
     }
-    let wide = n.is_multiple_of(PACK) && bases.iter().all(|(base, size)| base.is_multiple_of(PACK * size));
+    let pack = PACK_BYTES / dtype.size();
+    let wide = n.is_multiple_of(pack) && bases.iter().all(|(base, size)| base.is_multiple_of(pack * size));
     let block = n > WARP_ROW;
     let blocks = if block { rows } else { rows.div_ceil(u64::from(THREADS) / WARP) };
     (1 + 2 * usize::from(block) + usize::from(wide), Grid::of(blocks.min(most_blocks(ctx))))

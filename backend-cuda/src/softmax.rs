@@ -44,7 +44,7 @@ pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     let (out, x) = (ctx.at(&k.out)?, ctx.at(&k.x)?);
     let args = SoftmaxArgs { out, x, rows, n, inner, from: type_number(k.x.dtype), log: k.log.into() };
     if inner == 1 {
-        let (form, grid) = rows::form(ctx, rows, n, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
+        let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
         return ctx.launch(Kernel::Softmax, Tag::of(k.out.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);
@@ -61,7 +61,7 @@ pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     let args = SoftmaxGradArgs { out, y, grad, rows, n, inner, log: k.log.into(), unused: 0 };
     if inner == 1 {
         let size = k.y.dtype.size();
-        let (form, grid) = rows::form(ctx, rows, n, &[(out, size), (y, size), (grad, size)]);
+        let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, size), (y, size), (grad, size)]);
         return ctx.launch(Kernel::SoftmaxGrad, Tag::of(k.y.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);

@@ -92,6 +92,8 @@ extern emu::Index threadIdx, blockIdx, blockDim, gridDim;
     static const emu::Registration registered_##name({#name, sizeof(Args), threads, flat, run_##name});
 #define FLAT_KERNEL(name, Args, threads, ...) EMULATED_KERNEL(name, Args, threads, true, __VA_ARGS__)
 #define BLOCK_KERNEL(name, Args, threads, ...) EMULATED_KERNEL(name, Args, threads, false, __VA_ARGS__)
+#define BUSY_FLAT_KERNEL(name, Args, threads, blocks, ...) FLAT_KERNEL(name, Args, threads, __VA_ARGS__)
+#define BUSY_BLOCK_KERNEL(name, Args, threads, blocks, ...) BLOCK_KERNEL(name, Args, threads, __VA_ARGS__)
 
 inline void __syncthreads() { emu::block_barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emu::warp_barrier(); }

@@ -89,6 +89,11 @@ fn problems() -> Vec<Problem> {
         problem("length_257", [1, 1, 1, 3, 257, 8, 8]),
         problem("queries_257", [1, 1, 1, 257, 3, 8, 8]),
         problem("wide_heads", [1, 2, 1, 4, 5, 128, 128]),
+        // Several tiles on both sides, whole ones and others; heads of a tile's width, narrower and wider ones.
+        Problem { causal: true, ..problem("causal_tiles", [1, 4, 2, 150, 150, 64, 64]) },
+        Problem { mask: Mask::Hides, ..problem("masked_tiles", [1, 1, 1, 140, 100, 24, 40]) },
+        Problem { causal: true, ..problem("causal_tiles_of_wide_heads", [1, 2, 2, 70, 75, 72, 104]) },
+        Problem { view: View::HeadsInside, ..problem("tiles_of_inner_heads", [1, 2, 1, 70, 80, 32, 31]) },
         problem("many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
         problem("many_queries", [1, 1, 1, MANY, 2, 2, 1]),
         Problem { denominators: false, mask: Mask::Hides, ..problem("result_only", base) },

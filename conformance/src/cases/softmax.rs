@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     // Autocast takes the softmax of 16-bit scores in f32, and back.
     for (from, to) in [(DType::F16, F32), (DType::BF16, F32), (F32, DType::F16), (F32, DType::BF16), (F32, F64)] {
-        for (name, dims) in [("from", [5, 33, 1]), ("columns_from", [2, 33, 5])] {
+        for (name, dims) in [("from", [5, 33, 1]), ("even_from", [3, 40, 1]), ("columns_from", [2, 33, 5])] {
             let name = format!("{name}_{}", crate::case::short(from));
             let case = Case::on(to, name).read("x", &dims, Range(-4.0, 4.0)).typed(from);
             out.push(forward(case.write("out", &dims), false));

@@ -1,0 +1,460 @@
+// Attention on tensor cores, for 16-bit types: forward, and the gradients of queries, keys and values.
+//
+// As in FlashAttention-2 (Dao, 2023): a warp has M·16 rows of one side and goes over tiles of the other, which the block has in
+// shared memory. A warp's scores lie in its registers as a product leaves them, which is also how the next product takes them.
+// Probabilities and their gradients are rounded to the type in between. Every sum has one owner: nothing is added atomically.
+#include "attention.cuh"
+#include "mma.cuh"
+
+#ifdef HAS_TENSORS
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+
+#ifndef EMULATED
+DEVICE float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+DEVICE float power_of_two(float x) { return exp2f(x); }
+#endif
+
+// The shape of a kernel: columns of a head that there is room for, warps, pieces of 16 rows of a warp, rows of a tile; and whether there
+// are registers to read the next tile while the current one is multiplied.
+template <typename Type, int Columns, int Warps, int Pieces, int TileRows, bool ReadsAhead>
+struct Shape {
+    typedef Type T;
+    static const bool AHEAD = ReadsAhead;
+    static const u32 D = Columns;
+    static const int M = Pieces, TILE = TileRows;
+    static const int THREAD_COUNT = Warps * WARP, WARP_ROWS = M * 16, ROWS = Warps * WARP_ROWS;
+    // Distance of rows in shared memory: eight rows of 16 bytes lie in different banks.
+    static const int LEAD = D + 8;
+
+    // The sums of a warp's rows with a tile's; and with columns of a head. [..][0..2] are of row g of a piece, [..][2..4] of g + 8.
+    typedef float Scores[M][TILE / 8][4];
+    typedef float Sums[M][D / 8][4];
+};
+
+// Where a block works, and its warp's first row.
+struct Place {
+    u32 batch, head, block_first, first;
+};
+template <typename S>
+DEVICE Place place_of(u32 rows, u32 heads) {
+    const u32 blocks = (rows + S::ROWS - 1) / S::ROWS, above = blockIdx.x / blocks;
+    Place p;
+    p.block_first = blockIdx.x % blocks * S::ROWS;
+    p.first = p.block_first + threadIdx.x / WARP * S::WARP_ROWS;
+    p.head = above % heads;
+    p.batch = above / heads;
+    return p;
+}
+
+// The rows of a batch and head, of which there are `count` with `depth` columns.
+template <typename T>
+struct Matrix {
+    const T* rows;
+    i64 step;
+    u32 count, depth;
+    bool by_packs;
+
+    DEVICE Matrix(const Heads& m, u32 batch, u32 head, u32 rows_of_it, u32 columns) {
+        rows = row_of<T>(m, batch, head, 0);
+        step = m.row;
+        count = rows_of_it;
+        depth = columns;
+        by_packs = in_packs(rows, step) && depth % 8 == 0;
+    }
+};
+
+// This thread's part of Rows rows on their way to shared memory; zeros beyond the matrix.
+template <typename S, int Rows>
+struct Staged {
+    typedef typename S::T T;
+    static const int PACKS = Rows * (S::D / 8) / S::THREAD_COUNT;
+    static_assert(PACKS * S::THREAD_COUNT == Rows * (S::D / 8), "every thread has as many packs");
+    Pack<T, 8> packs[PACKS];
+
+    DEVICE static u32 row(int q) { return (threadIdx.x + q * S::THREAD_COUNT) / (S::D / 8); }
+    DEVICE static u32 column(int q) { return (threadIdx.x + q * S::THREAD_COUNT) % (S::D / 8) * 8; }
+
+    DEVICE void read(const Matrix<T>& m, u32 first) {
+        if (!m.by_packs) return;
+        UNROLL for (int q = 0; q < PACKS; q++) {
+            packs[q] = Pack<T, 8>{};
+            if (first + row(q) < m.count && column(q) < m.depth) packs[q] = load_pack<8>(m.rows + (first + row(q)) * m.step + column(q));
+        }
+    }
+    // What does not lie in packs is read only now.
+    DEVICE void write(T* tile, const Matrix<T>& m, u32 first) const {
+        if (m.by_packs) {
+            UNROLL for (int q = 0; q < PACKS; q++) store_pack(tile + row(q) * S::LEAD + column(q), packs[q]);
+            return;
+        }
+        for (u32 i = threadIdx.x; i < Rows * S::D; i += S::THREAD_COUNT) {
+            const u32 r = i / S::D, c = i % S::D;
+            tile[r * S::LEAD + c] = first + r < m.count && c < m.depth ? m.rows[(first + r) * m.step + c] : T{0};
+        }
+    }
+};
+
+// Copies a block's own rows into shared memory.
+template <typename S>
+DEVICE void stage(typename S::T* tile, const Matrix<typename S::T>& m, u32 first) {
+    Staged<S, S::ROWS> staged;
+    staged.read(m, first);
+    staged.write(tile, m, first);
+}
+
+// Two matrices whose tiles are gone through together. All threads of the block call.
+template <typename S>
+struct Tiles {
+    typedef typename S::T T;
+    const Matrix<T> one, other;
+    Staged<S, S::TILE> next_one, next_other;
+
+    DEVICE Tiles(const Matrix<T>& first, const Matrix<T>& second, u32 begin) : one(first), other(second) {
+        if (S::AHEAD) read(begin);
+    }
+    // Puts the tiles from row `first` on in the place of those before; `more()` puts there what belongs to them. There are none
+    // from `end` on.
+    template <typename More>
+    DEVICE void put(T* to_one, T* to_other, u32 first, u32 end, More more) {
+        __syncthreads();
+        if (!S::AHEAD) next_one.read(one, first);
+        next_one.write(to_one, one, first);
+        if (!S::AHEAD) next_other.read(other, first);
+        next_other.write(to_other, other, first);
+        more();
+        __syncthreads();
+        if (S::AHEAD && first + S::TILE < end) read(first + S::TILE);
+    }
+    DEVICE void put(T* to_one, T* to_other, u32 first, u32 end) {
+        put(to_one, to_other, first, end, [] {});
+    }
+
+private:
+    DEVICE void read(u32 first) {
+        next_one.read(one, first);
+        next_other.read(other, first);
+    }
+};
+
+// scores = a warp's rows · the tile's rows, along `depth` columns.
+template <typename S>
+DEVICE void multiply(typename S::Scores& scores, const typename S::T* rows, const typename S::T* tile, u32 depth) {
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int j = 0; j < S::TILE / 8; j++) {
+            UNROLL for (int e = 0; e < 4; e++) scores[m][j][e] = 0.0f;
+        }
+    }
+    UNROLL for (u32 k = 0; k < S::D; k += 16) {
+        if (k >= depth) break;
+        u32 a[S::M][4];
+        UNROLL for (int m = 0; m < S::M; m++) load_a(a[m], rows + m * 16 * S::LEAD + k, S::LEAD);
+        UNROLL for (int j = 0; j < S::TILE; j += 16) {
+            u32 b[4];
+            load_columns_of_b(b, tile + j * S::LEAD + k, S::LEAD);
+            UNROLL for (int m = 0; m < S::M; m++) {
+                mma(scores[m][j / 8], a[m], b, typename S::T());
+                mma(scores[m][j / 8 + 1], a[m], b + 2, typename S::T());
+            }
+        }
+    }
+}
+
+// Two neighbours, rounded.
+template <typename T>
+DEVICE u32 pair_of(float low, float high) {
+    return narrow<T>(low).bits | static_cast<u32>(narrow<T>(high).bits) << 16;
+}
+
+// sums += weights · the tile, of whose columns there are `depth`.
+template <typename S>
+DEVICE void add_product(typename S::Sums& sums, const typename S::Scores& weights, const typename S::T* tile, u32 depth) {
+    typedef typename S::T T;
+    UNROLL for (int k = 0; k < S::TILE; k += 16) {
+        u32 a[S::M][4];
+        UNROLL for (int m = 0; m < S::M; m++) {
+            UNROLL for (int i = 0; i < 4; i++) {
+                const float* w = weights[m][k / 8 + i / 2] + i % 2 * 2;
+                a[m][i] = pair_of<T>(w[0], w[1]);
+            }
+        }
+        UNROLL for (u32 c = 0; c < S::D; c += 16) {
+            if (c >= depth) break;
+            u32 b[4];
+            load_rows_of_b(b, tile + k * S::LEAD + c, S::LEAD);
+            UNROLL for (int m = 0; m < S::M; m++) {
+                mma(sums[m][c / 8], a[m], b, T());
+                mma(sums[m][c / 8 + 1], a[m], b + 2, T());
+            }
+        }
+    }
+}
+
+// Products become scores in powers of two; -inf where they are hidden. The warp's rows begin at `first`, the tile's at `j`; `Turned`:
+// the rows are keys, and the tile's queries.
+template <typename S, bool Turned>
+DEVICE void to_scores(const AttentionArgs& a, u32 b, u32 h, u32 first, u32 j, typename S::Scores& w) {
+    const float factor = a.scale * LOG2_E;
+    const u32 rows = Turned ? a.keys : a.queries, others = Turned ? a.queries : a.keys;
+    // Queries see keys up to their own number.
+    const u32 last_key = Turned ? first + S::WARP_ROWS - 1 : j + S::TILE - 1, first_query = Turned ? j : first;
+    const bool inside = first + S::WARP_ROWS <= rows && j + S::TILE <= others;
+    const bool whole = inside && a.mask == nullptr && !(a.causal && last_key > first_query);
+    const u32 g = lane() / 4, t = lane() % 4;
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+            UNROLL for (int e = 0; e < 4; e++) {
+                float& value = w[m][n][e];
+                value *= factor;
+                if (whole) continue;
+                const u32 row = first + m * 16 + g + e / 2 * 8, column = j + n * 8 + t * 2 + e % 2;
+                const u32 query = Turned ? column : row, key = Turned ? row : column;
+                if (key >= a.keys || query >= a.queries || (a.causal && key > query)) {
+                    value = -infinity();
+                } else if (a.mask != nullptr) {
+                    value += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
+                }
+            }
+        }
+    }
+}
+
+// Writes a warp's rows, each times a factor.
+template <typename S>
+DEVICE void store_rows(const Heads& to, const Place& p, u32 count, u32 depth, const typename S::Sums& sums, const float (*factors)[2]) {
+    typedef typename S::T T;
+    const u32 g = lane() / 4, t = lane() % 4;
+    const bool by_pairs = in_packs(to.base, to.row, to.head) && to.batch % 8 == 0 && depth % 2 == 0;
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            const u32 row = p.first + m * 16 + g + half * 8;
+            if (row >= count) continue;
+            T* at = row_of<T>(to, p.batch, p.head, row);
+            UNROLL for (u32 c = 0; c < S::D / 8; c++) {
+                const u32 column = c * 8 + t * 2;
+                const float low = sums[m][c][half * 2] * factors[m][half], high = sums[m][c][half * 2 + 1] * factors[m][half];
+                if (by_pairs) {
+                    if (column < depth) *reinterpret_cast<u32*>(at + column) = pair_of<T>(low, high);
+                } else {
+                    if (column < depth) at[column] = narrow<T>(low);
+                    if (column + 1 < depth) at[column + 1] = narrow<T>(high);
+                }
+            }
+        }
+    }
+}
+
+// Over the four lanes that share a row.
+DEVICE float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 1));
+    return fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 2));
+}
+DEVICE float quad_sum(float x) {
+    x += __shfl_xor_sync(ALL_LANES, x, 1);
+    return x + __shfl_xor_sync(ALL_LANES, x, 2);
+}
+
+// ---- forward ----
+
+// Scores become weights relative to the largest so far; what was summed before is scaled to it. `sum` is the lane's own part.
+template <typename S>
+DEVICE void weigh(typename S::Scores& w, typename S::Sums& sums, float (*top)[2], float (*sum)[2]) {
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            float next = top[m][half];
+            UNROLL for (int j = 0; j < S::TILE / 8; j++) next = fmaxf(next, fmaxf(w[m][j][half * 2], w[m][j][half * 2 + 1]));
+            next = quad_max(next);
+            // Relative to 0 where all is hidden so far: -inf - -inf would be no number.
+            const float origin = next == -infinity() ? 0.0f : next, kept = power_of_two(top[m][half] - origin);
+            float part = 0.0f;
+            UNROLL for (int j = 0; j < S::TILE / 8; j++) {
+                UNROLL for (int e = half * 2; e < half * 2 + 2; e++) {
+                    w[m][j][e] = power_of_two(w[m][j][e] - origin);
+                    part += w[m][j][e];
+                }
+            }
+            sum[m][half] = sum[m][half] * kept + part;
+            top[m][half] = next;
+            UNROLL for (u32 c = 0; c < S::D / 8; c++) {
+                sums[m][c][half * 2] *= kept;
+                sums[m][c][half * 2 + 1] *= kept;
+            }
+        }
+    }
+}
+
+template <typename S>
+DEVICE void attention(const AttentionArgs& a) {
+    typedef typename S::T T;
+    SHARED(T, queries, S::ROWS * S::LEAD);
+    SHARED(T, keys, S::TILE * S::LEAD);
+    SHARED(T, values, S::TILE * S::LEAD);
+    const Place p = place_of<S>(a.queries, a.heads);
+    const u32 key_head = p.head / (a.heads / a.key_heads);
+    stage<S>(queries, Matrix<T>(a.q, p.batch, p.head, a.queries, a.depth), p.block_first);
+    const Matrix<T> k(a.k, p.batch, key_head, a.keys, a.depth), v(a.v, p.batch, key_head, a.keys, a.value_depth);
+    Tiles<S> tiles(k, v, 0);
+    float top[S::M][2], sum[S::M][2];
+    typename S::Sums sums = {};
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            top[m][half] = -infinity();
+            sum[m][half] = 0.0f;
+        }
+    }
+    const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
+    for (u32 j = 0; j < end; j += S::TILE) {
+        tiles.put(keys, values, j, end);
+        // None of the warp's queries sees any of these keys.
+        if (a.causal && j >= p.first + S::WARP_ROWS) continue;
+        typename S::Scores w;
+        multiply<S>(w, queries + (p.first - p.block_first) * S::LEAD, keys, a.depth);
+        to_scores<S, false>(a, p.batch, p.head, p.first, j, w);
+        weigh<S>(w, sums, top, sum);
+        add_product<S>(sums, w, values, a.value_depth);
+    }
+    float factors[S::M][2];
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            const float all = quad_sum(sum[m][half]);
+            factors[m][half] = all > 0.0f ? 1.0f / all : all == 0.0f ? 0.0f : all;
+            const u32 row = p.first + m * 16 + lane() / 4 + half * 8;
+            if (a.logsumexp == nullptr || lane() % 4 != 0 || row >= a.queries) continue;
+            const float largest = top[m][half];
+            *statistic_at(a, a.logsumexp, p.batch, p.head, row) =
+                largest == -infinity() ? -infinity() : (largest + log2f(all)) * LN_2;
+        }
+    }
+    store_rows<S>(a.out, p, a.queries, a.value_depth, sums, factors);
+}
+
+// ---- backward ----
+
+// The logarithm of a row's denominator in powers of two. Where everything is hidden, the scores are -inf and this may be anything finite.
+DEVICE float denominator(float logsumexp) { return logsumexp == -infinity() ? 0.0f : logsumexp * LOG2_E; }
+
+template <typename S>
+DEVICE void attention_dq(const AttentionArgs& a) {
+    typedef typename S::T T;
+    SHARED(T, queries, S::ROWS * S::LEAD);
+    SHARED(T, grads, S::ROWS * S::LEAD);
+    SHARED(T, keys, S::TILE * S::LEAD);
+    SHARED(T, values, S::TILE * S::LEAD);
+    const Place p = place_of<S>(a.queries, a.heads);
+    const u32 key_head = p.head / (a.heads / a.key_heads), own = (p.first - p.block_first) * S::LEAD;
+    stage<S>(queries, Matrix<T>(a.q, p.batch, p.head, a.queries, a.depth), p.block_first);
+    stage<S>(grads, Matrix<T>(a.grad, p.batch, p.head, a.queries, a.value_depth), p.block_first);
+    const Matrix<T> k(a.k, p.batch, key_head, a.keys, a.depth), v(a.v, p.batch, key_head, a.keys, a.value_depth);
+    Tiles<S> tiles(k, v, 0);
+    float logs[S::M][2], delta[S::M][2], factors[S::M][2];
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            const u32 row = least(p.first + m * 16 + lane() / 4 + half * 8, a.queries - 1);
+            logs[m][half] = denominator(*statistic_at(a, a.logsumexp, p.batch, p.head, row));
+            delta[m][half] = *statistic_at(a, a.delta, p.batch, p.head, row);
+            factors[m][half] = a.scale;
+        }
+    }
+    typename S::Sums sums = {};
+    const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
+    for (u32 j = 0; j < end; j += S::TILE) {
+        tiles.put(keys, values, j, end);
+        if (a.causal && j >= p.first + S::WARP_ROWS) continue;
+        typename S::Scores w, through;
+        multiply<S>(w, queries + own, keys, a.depth);
+        to_scores<S, false>(a, p.batch, p.head, p.first, j, w);
+        multiply<S>(through, grads + own, values, a.value_depth);
+        UNROLL for (int m = 0; m < S::M; m++) {
+            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+                UNROLL for (int e = 0; e < 4; e++) {
+                    w[m][n][e] = power_of_two(w[m][n][e] - logs[m][e / 2]) * (through[m][n][e] - delta[m][e / 2]);
+                }
+            }
+        }
+        add_product<S>(sums, w, keys, a.depth);
+    }
+    store_rows<S>(a.dq, p, a.queries, a.depth, sums, factors);
+}
+
+template <typename S>
+DEVICE void attention_dkv(const AttentionArgs& a) {
+    typedef typename S::T T;
+    SHARED(T, keys, S::ROWS * S::LEAD);
+    SHARED(T, values, S::ROWS * S::LEAD);
+    SHARED(T, queries, S::TILE * S::LEAD);
+    SHARED(T, grads, S::TILE * S::LEAD);
+    SHARED(float, logs, S::TILE);
+    SHARED(float, delta, S::TILE);
+    const Place p = place_of<S>(a.keys, a.key_heads);
+    const u32 group = a.heads / a.key_heads, own = (p.first - p.block_first) * S::LEAD;
+    stage<S>(keys, Matrix<T>(a.k, p.batch, p.head, a.keys, a.depth), p.block_first);
+    stage<S>(values, Matrix<T>(a.v, p.batch, p.head, a.keys, a.value_depth), p.block_first);
+    typename S::Sums dk = {}, dv = {};
+    for (u32 head = p.head * group; head < (p.head + 1) * group; head++) {
+        // Earlier queries do not see these keys.
+        const u32 begin = a.causal ? p.block_first / S::TILE * S::TILE : 0;
+        const Matrix<T> q(a.q, p.batch, head, a.queries, a.depth), grad(a.grad, p.batch, head, a.queries, a.value_depth);
+        Tiles<S> tiles(q, grad, begin);
+        for (u32 i = begin; i < a.queries; i += S::TILE) {
+            tiles.put(queries, grads, i, a.queries, [&] {
+                if (threadIdx.x >= S::TILE) return;
+                const u32 row = least(i + threadIdx.x, a.queries - 1);
+                logs[threadIdx.x] = denominator(*statistic_at(a, a.logsumexp, p.batch, head, row));
+                delta[threadIdx.x] = *statistic_at(a, a.delta, p.batch, head, row);
+            });
+            if (a.causal && i + S::TILE <= p.first) continue;
+            typename S::Scores w, through;
+            multiply<S>(w, keys + own, queries, a.depth);
+            to_scores<S, true>(a, p.batch, head, p.first, i, w);
+            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+                UNROLL for (int e = 0; e < 4; e++) {
+                    const float log = logs[n * 8 + lane() % 4 * 2 + e % 2];
+                    UNROLL for (int m = 0; m < S::M; m++) w[m][n][e] = power_of_two(w[m][n][e] - log);
+                }
+            }
+            add_product<S>(dv, w, grads, a.value_depth);
+            multiply<S>(through, values + own, grads, a.value_depth);
+            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+                UNROLL for (int e = 0; e < 4; e++) {
+                    const float own_delta = delta[n * 8 + lane() % 4 * 2 + e % 2];
+                    UNROLL for (int m = 0; m < S::M; m++) w[m][n][e] *= through[m][n][e] - own_delta;
+                }
+            }
+            add_product<S>(dk, w, queries, a.depth);
+        }
+    }
+    float scales[S::M][2], ones[S::M][2];
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            scales[m][half] = a.scale;
+            ones[m][half] = 1.0f;
+        }
+    }
+    store_rows<S>(a.dk, p, a.keys, a.depth, dk, scales);
+    store_rows<S>(a.dv, p, a.keys, a.value_depth, dv, ones);
+}
+
+#define RUN(function, T, columns, warps, pieces, tile, ahead) function<Shape<T, columns, warps, pieces, tile, ahead>>
+#else
+// Never launched before compute capability 8.0.
+DEVICE void nothing(const AttentionArgs&) {}
+#define RUN(...) nothing
+#endif
+
+// Up to 64 and up to 128 columns of a head. Warps, pieces and tile are what registers and 48 KiB of shared memory have room for; the
+// host knows the number of warps and rows.
+#define INSTANCES(T, tag)                                                                                                  \
+    BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 64, true))                   \
+    BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 32, true))                 \
+    BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, true))             \
+    BLOCK_KERNEL(attention_dq_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dq, T, 128, 2, 1, 32, true))            \
+    BLOCK_KERNEL(attention_dkv_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dkv, T, 64, 4, 1, 32, true))           \
+    BLOCK_KERNEL(attention_dkv_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dkv, T, 128, 2, 1, 16, false))
+INSTANCES(f16, f16)
+INSTANCES(bf16, bf16)
