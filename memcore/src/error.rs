@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::backend::SegmentId;
+use crate::account::OutOfMemory;
 use crate::dtype::DType;
-use crate::memory::OutOfMemory;
+use crate::segment::SegmentId;
 
 /// A result with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

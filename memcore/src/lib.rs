@@ -8,6 +8,7 @@
 //!
 //! There is no GPU interface here, no file and no terminal.
 
+mod account;
 pub mod amp;
 pub mod array;
 pub mod autograd;
@@ -23,6 +24,7 @@ pub mod nn;
 pub mod ops;
 pub mod optim;
 pub mod profile;
+mod segment;
 pub mod storage;
 pub mod tape;
 

@@ -42,7 +42,8 @@ pub const LAYERS: &[CrateLayers] = &[
     CrateLayers {
         name: "memcore",
         layers: &[
-            &["dtype", "layout", "error"],
+            // `account` and `segment` are plain data that errors carry.
+            &["dtype", "layout", "account", "segment", "error"],
             &["backend"],
             &["memory"],
             // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
@@ -56,20 +57,7 @@ pub const LAYERS: &[CrateLayers] = &[
             &["optim"],
             &["amp"],
         ],
-        exceptions: &[
-            Exception {
-                from: "error",
-                to: "backend",
-                item: "SegmentId",
-                reason: "the one error type carries what it is about; an id is a plain number",
-            },
-            Exception {
-                from: "error",
-                to: "memory",
-                item: "OutOfMemory",
-                reason: "the one error type carries the report of who held the memory",
-            },
-        ],
+        exceptions: &[],
         complete: true,
     },
     CrateLayers {

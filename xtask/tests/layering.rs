@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use xtask::files::{SourceFile, member_manifests, rust_files, workspace_root};
-use xtask::layers::{CrateLayers, LAYERS};
+use xtask::layers::{CrateLayers, Exception, LAYERS};
 use xtask::{listing, manifests};
 
 fn file(path: &str, text: &str) -> SourceFile {
@@ -118,12 +118,20 @@ fn test_modules_in_their_own_files_may_use_everything() {
 
 #[test]
 fn an_exception_covers_one_item_alone() {
-    let found = planted("src/error.rs", "use crate::backend::SegmentId;\nuse crate::memory::{OutOfMemory};");
+    let exceptions = &[
+        Exception { from: "error", to: "backend", item: "Cost", reason: "a number" },
+        Exception { from: "error", to: "memory", item: "Ledger", reason: "a report" },
+    ];
+    let layers = CrateLayers { exceptions, ..*layers_of("memcore") };
+    let planted = |path: &str, text: &str| -> Vec<String> {
+        layers.check(Path::new("src"), &[file(path, text)]).iter().map(ToString::to_string).collect()
+    };
+    let found = planted("src/error.rs", "use crate::backend::Cost;\nuse crate::memory::{Ledger};");
     assert!(found.is_empty(), "{found:?}");
-    let found = planted("src/error.rs", "use crate::backend::{SegmentId,\n Region};\nuse crate::memory::*;");
+    let found = planted("src/error.rs", "use crate::backend::{Cost,\n Region};\nuse crate::memory::*;");
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("src/error.rs:2:") && found[1].starts_with("src/error.rs:3:"), "{found:?}");
-    assert_eq!(planted("src/dtype.rs", "use crate::backend::SegmentId;").len(), 1);
+    assert_eq!(planted("src/dtype.rs", "use crate::backend::Cost;").len(), 1);
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub mod kernel;
 mod limited;
 mod meta;
 mod operand;
+mod region;
 mod segments;
 mod validate;
 
@@ -34,61 +35,14 @@ pub use kernel::KernelCall;
 pub use limited::Limited;
 pub use meta::{DeviceProfile, Meta};
 pub use operand::{Access, Operand};
+pub use region::Region;
 pub use segments::SegmentTable;
 pub use validate::validate;
 
+pub use crate::segment::SegmentId;
+
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-
-/// A segment of device memory: what one call of the driver gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SegmentId(pub u32);
-
-/// A byte range of one segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Region {
-    /// The segment.
-    pub segment: SegmentId,
-    /// First byte in it.
-    pub offset: u64,
-    /// Number of bytes.
-    pub len: u64,
-}
-
-impl Region {
-    /// The part of this region that starts `offset` bytes in and is `len` bytes long.
-    /// It must lie inside; debug builds check.
-    #[must_use]
-    pub fn part(self, offset: u64, len: u64) -> Region {
-        debug_assert!(offset + len <= self.len, "part {offset}+{len} of {self:?}");
-        Region { segment: self.segment, offset: self.offset + offset, len }
-    }
-
-    /// For a transfer: as many bytes on the host as here.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] naming both.
-    pub fn check_host_len(self, host: usize) -> Result<()> {
-        if host as u64 == self.len {
-            return Ok(());
-        }
-        Err(Error::invalid("transfer", format!("{host} host bytes for {} device bytes", self.len)))
-    }
-
-    /// One past the last byte.
-    pub fn end(self) -> u64 {
-        self.offset + self.len
-    }
-
-    /// Whether the two share a byte.
-    pub fn overlaps(self, other: Region) -> bool {
-        self.segment == other.segment
-            && self.len > 0
-            && other.len > 0
-            && self.offset < other.end()
-            && other.offset < self.end()
-    }
-}
 
 /// What the driver says of the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What happened to memory, as data.
 
-use super::category::Category;
 use super::stream::Stream;
+use crate::account::Category;
 
 /// The k-th allocation of a device, counted from 0. Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

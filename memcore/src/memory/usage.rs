@@ -2,11 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::category::Category;
 use super::event::{AllocId, Event, Origin, PhaseId, ScopeId};
-
-/// Bytes by category, indexed by `Category as usize`.
-pub type CategoryBytes = [u64; Category::COUNT];
+use crate::account::{Category, CategoryBytes};
 
 /// An allocation that has not been freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

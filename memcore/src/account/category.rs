@@ -67,6 +67,9 @@ impl fmt::Display for Category {
     }
 }
 
+/// Bytes by category, indexed by `Category as usize`.
+pub type CategoryBytes = [u64; Category::COUNT];
+
 #[cfg(test)]
 mod tests {
     use super::*;
