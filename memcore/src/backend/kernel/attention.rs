@@ -1,6 +1,6 @@
 //! Fused attention and rotary embedding.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Two-dimensional convolution and its gradients. The backend picks the algorithm.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::error::{Error, Result};
 

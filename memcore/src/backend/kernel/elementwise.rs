@@ -1,6 +1,6 @@
 //! Elementwise kernels: fill, copy, arithmetic, selection. Any strides; in place where types agree.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::error::Result;
 

@@ -1,6 +1,6 @@
 //! Rows of a table by index, and back.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Negative log-likelihood of class indices. (Squared error is [`Binary`](super::Binary) and [`Reduce`](super::Reduce).)
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

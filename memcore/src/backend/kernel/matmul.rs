@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use super::Check;
+use super::definition::{Check, Kernel, OperandVisitor, Visit};
 use crate::backend::Operand;
 use crate::error::Result;
 
@@ -61,16 +61,16 @@ impl Matmul {
     }
 }
 
-impl super::Kernel for Matmul {
+impl Kernel for Matmul {
     const NAME: &'static str = "matmul";
     const IN_PLACE: bool = false;
-    fn each_operand(&self, f: &mut super::OperandVisitor<'_>) {
+    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         use crate::backend::Access;
         f("a", Access::Read, &self.a);
         f("b", Access::Read, &self.b);
-        super::Visit::visit(&self.bias, "bias", Access::Read, f);
+        Visit::visit(&self.bias, "bias", Access::Read, f);
         f("out", if self.beta == 0.0 { Access::Write } else { Access::ReadWrite }, &self.out);
-        super::Visit::visit(&self.workspace, "workspace", Access::Workspace, f);
+        Visit::visit(&self.workspace, "workspace", Access::Workspace, f);
     }
     fn check(&self) -> Result<()> {
         self.check_shapes(&Check { kernel: Self::NAME })

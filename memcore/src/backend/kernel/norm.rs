@@ -3,7 +3,7 @@
 //! Statistics are kept in the accumulator type of the input (f32 for 16-bit floats). Batch normalisation takes a 16-bit input with parameters in
 //! f32 too, as PyTorch's does: a network under autocast has them, and one that was cast without its normalisations.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Check, Kernel, OperandVisitor, Visit};
+use super::definition::{Check, Kernel, OperandVisitor, Visit};
 use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Max and average pooling over two dimensions.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! int8 weights: symmetric, one scale per row (output channel).
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -4,7 +4,7 @@
 //! takes word `i % 4` of the block whose key is `seed` (low word first) and whose 128-bit counter has `offset + i/4` in
 //! its low 64 bits and 0 above. A kernel over `n` elements uses `⌈n/4⌉` counters.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Softmax and log-softmax over any axis.
 
-use super::{Check, kernel};
+use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::error::Result;
 

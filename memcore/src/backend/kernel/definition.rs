@@ -1,0 +1,130 @@
+//! What every kernel says of itself, and how it checks its operands.
+
+use crate::backend::{Access, Operand};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// Receives a kernel's operands: name, use, operand.
+pub type OperandVisitor<'a> = dyn FnMut(&'static str, Access, &Operand) + 'a;
+
+/// What every kernel struct says of itself.
+pub(crate) trait Kernel {
+    /// The name that messages, traces and tests use.
+    const NAME: &'static str;
+    /// Whether an input may be the same view as the output.
+    const IN_PLACE: bool;
+    /// Calls `f` with each operand present.
+    fn each_operand(&self, f: &mut OperandVisitor<'_>);
+    /// Checks shapes, types and layouts.
+    fn check(&self) -> Result<()>;
+    /// Floating-point operations, for the roofline; elementwise kernels count one per output element.
+    fn flops(&self) -> u64;
+    /// The operand that is read by indices, and how many elements of it they name.
+    fn gathered(&self) -> Option<(&'static str, usize)> {
+        None
+    }
+}
+
+/// An operand field: present, optional, or a list of tuples.
+pub(super) trait Visit {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>);
+}
+
+impl Visit for Operand {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+        f(name, access, self);
+    }
+}
+
+impl Visit for Option<Operand> {
+    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+        if let Some(operand) = self {
+            f(name, access, operand);
+        }
+    }
+}
+
+/// Names a kernel and lists its operands with their use.
+macro_rules! kernel {
+    ($kernel:ident, $name:literal, in_place: $in_place:literal, { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr $(, gathers: $gathered:ident, $elements:expr)?) => {
+        impl $crate::backend::kernel::definition::Kernel for $kernel {
+            const NAME: &'static str = $name;
+            const IN_PLACE: bool = $in_place;
+            fn each_operand(&self, f: &mut $crate::backend::kernel::definition::OperandVisitor<'_>) {
+                $($crate::backend::kernel::definition::Visit::visit(&self.$field, stringify!($field), $crate::backend::Access::$access, f);)*
+            }
+            fn check(&self) -> $crate::error::Result<()> {
+                self.check_shapes(&$crate::backend::kernel::definition::Check { kernel: $name })
+            }
+            fn flops(&self) -> u64 {
+                let count: fn(&$kernel) -> u64 = $flops;
+                count(self)
+            }
+            $(fn gathered(&self) -> Option<(&'static str, usize)> {
+                let count: fn(&$kernel) -> usize = $elements;
+                Some((stringify!($gathered), count(self)))
+            })?
+        }
+    };
+}
+pub(super) use kernel;
+
+/// Shape and type checks that name kernel and operand.
+pub(crate) struct Check {
+    pub(super) kernel: &'static str,
+}
+
+impl Check {
+    pub(super) fn fail<T>(&self, operand: &'static str, problem: impl Into<String>) -> Result<T> {
+        Err(Error::InvalidCall { kernel: self.kernel, operand, problem: problem.into() })
+    }
+
+    /// `x` has exactly these sizes.
+    pub(super) fn dims(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
+        if x.dims() == want { Ok(()) } else { self.fail(operand, format!("shape {:?}, expected {want:?}", x.dims())) }
+    }
+
+    /// `x` has this many dimensions.
+    pub(super) fn rank(&self, operand: &'static str, x: &Operand, want: usize) -> Result<()> {
+        if x.layout.rank() == want {
+            Ok(())
+        } else {
+            self.fail(operand, format!("{} dimensions ({:?}), expected {want}", x.layout.rank(), x.dims()))
+        }
+    }
+
+    /// `x` lies in row-major order without gaps.
+    pub(super) fn contiguous(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if x.layout.is_contiguous() { Ok(()) } else { self.fail(operand, format!("{:?} is not contiguous", x.layout)) }
+    }
+
+    /// `x` is a contiguous operand of these sizes.
+    pub(super) fn dense(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
+        self.dims(operand, x, want)?;
+        self.contiguous(operand, x)
+    }
+
+    /// `x` has this element type.
+    pub(super) fn dtype(&self, operand: &'static str, x: &Operand, want: DType) -> Result<()> {
+        if x.dtype == want { Ok(()) } else { self.fail(operand, format!("{}, expected {want}", x.dtype)) }
+    }
+
+    /// `x` holds floats.
+    pub(super) fn float(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if x.dtype.is_float() { Ok(()) } else { self.fail(operand, format!("{}, expected a float", x.dtype)) }
+    }
+
+    /// `x` is a mask: one byte per element.
+    pub(super) fn mask(&self, operand: &'static str, x: &Operand) -> Result<()> {
+        if matches!(x.dtype, DType::Bool | DType::U8) {
+            Ok(())
+        } else {
+            self.fail(operand, format!("{}, expected bool", x.dtype))
+        }
+    }
+
+    /// A condition on `operand`.
+    pub(super) fn that(&self, condition: bool, operand: &'static str, problem: impl FnOnce() -> String) -> Result<()> {
+        if condition { Ok(()) } else { self.fail(operand, problem()) }
+    }
+}
