@@ -1,16 +1,9 @@
-//! Work of other streams that a free must wait for.
-//!
-//! A client says which streams use its block. When it frees the block, an event is recorded on each; the block stays
-//! active until all of them are complete, which the allocator looks at when it is next asked for memory.
-//!
-//! Here work completes at once, unless a replay holds it. Completion is still only *noticed* at the next request: that
-//! delay is part of what PyTorch does.
+//! The events that were recorded on streams and are not yet complete, and the blocks that wait for them.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::Caching;
 use super::block::Streams;
 use crate::memory::Stream;
 
@@ -18,14 +11,14 @@ use crate::memory::Stream;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     /// Streams that use a block, by block.
-    uses: FxHashMap<u32, Streams>,
+    pub(super) uses: FxHashMap<u32, Streams>,
     /// Of those, the ones added while a graph was captured.
-    uses_in_capture: FxHashMap<u32, Streams>,
+    pub(super) uses_in_capture: FxHashMap<u32, Streams>,
     /// Blocks freed while a graph was captured.
-    deferred: Vec<u32>,
+    pub(super) deferred: Vec<u32>,
     /// One per stream with events outstanding, by stream. (PyTorch's order is that of a hash table; this one fits the
     /// recordings.)
-    queues: Vec<Queue>,
+    pub(super) queues: Vec<Queue>,
     recorded: u64,
     /// Events up to this one are complete.
     completed: u64,
@@ -34,11 +27,11 @@ pub(super) struct Events {
 
 /// The events of one stream, oldest first, each with the block that waits for it.
 #[derive(Clone, Debug)]
-struct Queue {
+pub(super) struct Queue {
     stream: Stream,
     /// Events of this stream up to this one are complete.
-    completed: u64,
-    entries: VecDeque<(u64, u32)>,
+    pub(super) completed: u64,
+    pub(super) entries: VecDeque<(u64, u32)>,
 }
 
 impl Events {
@@ -55,7 +48,7 @@ impl Events {
         self.deferred.push(index);
     }
 
-    fn push(&mut self, stream: Stream, index: u32) {
+    pub(super) fn push(&mut self, stream: Stream, index: u32) {
         self.recorded += 1;
         let entry = (self.recorded, index);
         match self.queues.binary_search_by_key(&stream, |queue| queue.stream) {
@@ -65,7 +58,7 @@ impl Events {
     }
 
     /// The next block of a queue whose event is complete.
-    fn pop_complete(&mut self, queue: usize) -> Option<u32> {
+    pub(super) fn pop_complete(&mut self, queue: usize) -> Option<u32> {
         let (holds, completed) = (self.holds, self.completed);
         let queue = &mut self.queues[queue];
         let is_complete = |event: u64| !holds || event <= completed.max(queue.completed);
@@ -77,96 +70,7 @@ impl Events {
         Some(index)
     }
 
-    fn drop_empty(&mut self) {
+    pub(super) fn drop_empty(&mut self) {
         self.queues.retain(|queue| !queue.entries.is_empty());
-    }
-}
-
-impl Caching {
-    /// Notes that `stream` uses a block. Its own stream needs no note, and a second note changes nothing.
-    pub(super) fn record(&mut self, index: u32, stream: Stream) {
-        let captures = self.captures();
-        let Some(node) = self.nodes.get(index).filter(|node| node.allocated) else { return };
-        if node.stream == stream {
-            return;
-        }
-        let add = |streams: &mut Streams| {
-            if !streams.contains(&stream) {
-                streams.push(stream);
-            }
-        };
-        self.nodes[index].recorded = true;
-        add(self.events.uses.entry(index).or_default());
-        if captures {
-            add(self.events.uses_in_capture.entry(index).or_default());
-        }
-    }
-
-    /// The block is freed: from here on it waits for what its streams have queued so far.
-    pub(super) fn insert_events(&mut self, index: u32) {
-        let streams = self.events.uses.remove(&index).unwrap_or_default();
-        let node = &mut self.nodes[index];
-        node.recorded = false;
-        node.events += streams.len() as u32;
-        for stream in streams {
-            self.events.push(stream, index);
-        }
-    }
-
-    /// Blocks freed while a graph was captured: streams that were only added during the capture do not count.
-    fn flush_deferred(&mut self) {
-        for index in std::mem::take(&mut self.events.deferred) {
-            if let Some(added) = self.events.uses_in_capture.remove(&index)
-                && let Some(streams) = self.events.uses.get_mut(&index)
-            {
-                streams.retain(|stream| !added.contains(stream));
-            }
-            self.insert_events(index);
-            if self.nodes[index].events == 0 {
-                self.free_block(index);
-            }
-        }
-    }
-
-    /// Frees the blocks whose events are complete; in each queue, up to the first event that is not.
-    #[inline]
-    pub(super) fn process_events(&mut self) {
-        if self.events.queues.is_empty() && self.events.deferred.is_empty() {
-            return;
-        }
-        self.flush_deferred();
-        for queue in 0..self.events.queues.len() {
-            while let Some(index) = self.events.pop_complete(queue) {
-                self.event_completed(index);
-            }
-        }
-        self.events.drop_empty();
-    }
-
-    /// Waits for all events, or for those of one private pool's blocks.
-    pub(super) fn synchronize_events(&mut self, only: Option<u32>) {
-        self.stats.num_sync_all_streams += 1;
-        self.flush_deferred();
-        for queue in 0..self.events.queues.len() {
-            for (event, index) in std::mem::take(&mut self.events.queues[queue].entries) {
-                let queue = &mut self.events.queues[queue];
-                let owner = self.pools[self.nodes[index].pool as usize].owner;
-                if only.is_some() && owner != only {
-                    queue.entries.push_back((event, index));
-                } else {
-                    queue.completed = queue.completed.max(event);
-                    self.event_completed(index);
-                }
-            }
-        }
-        self.events.drop_empty();
-    }
-
-    fn event_completed(&mut self, index: u32) {
-        let node = &mut self.nodes[index];
-        node.events -= 1;
-        if node.events == 0 {
-            self.free_block(index);
-        }
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! Everything beyond is an option that is off by default, one file each: sizes of other shapes (`sizes.rs`), blocks too
 //! big to split and the slack in reusing them (`search.rs`, `split.rs`), collection of old segments (`gc.rs`), segments
-//! that grow (`expandable.rs`), work of other streams (`events.rs`), pools of one's own (`private.rs`). The settings and
+//! that grow (`expandable.rs`), work of other streams (`waits.rs`), pools of one's own (`scopes.rs`). The settings and
 //! their syntax are in `config.rs`.
 //!
 //! The invariants (tiling, no two free neighbours, counters equal to sums) are spelled out in `invariants.rs`, which
@@ -37,11 +37,13 @@ mod oom;
 mod pool;
 mod private;
 mod release;
+mod scopes;
 mod search;
 mod sizes;
 mod snapshot;
 mod split;
 mod summary;
+mod waits;
 
 use std::sync::Arc;
 

@@ -1,12 +1,6 @@
-//! Pools of one's own: what `torch.cuda.MemPool` and CUDA graphs use.
-//!
-//! A private pool follows all the rules inside its own small and large pool. Requests go to the innermost open scope.
-//! It is deleted when nobody uses it any more and its last segment is back with the driver.
+//! The private pools of one allocator: who uses them, which scopes are open, which lend.
 
 use super::block::PoolIndex;
-use super::config::TorchVersion;
-use super::pool::Pool;
-use super::{Caching, Driver, Request, sizes};
 use crate::error::{Error, Result};
 use crate::memory::slab::Slab;
 use crate::memory::{Stat, Stats};
@@ -16,27 +10,27 @@ use crate::memory::{Stat, Stats};
 pub struct PoolId(pub (u64, u64));
 
 #[derive(Clone, Debug)]
-struct PrivatePool {
-    id: PoolId,
-    uses: u32,
-    large: PoolIndex,
-    small: PoolIndex,
-    no_split: bool,
-    lends: bool,
+pub(super) struct PrivatePool {
+    pub(super) id: PoolId,
+    pub(super) uses: u32,
+    pub(super) large: PoolIndex,
+    pub(super) small: PoolIndex,
+    pub(super) no_split: bool,
+    pub(super) lends: bool,
 }
 
 /// The private pools of one allocator.
 #[derive(Clone, Debug)]
 pub(super) struct PrivatePools {
-    pools: Slab<PrivatePool>,
+    pub(super) pools: Slab<PrivatePool>,
     /// Indices of open scopes, outermost first.
-    scopes: Vec<u32>,
+    pub(super) scopes: Vec<u32>,
     /// Graph captures in progress.
-    captures: u32,
+    pub(super) captures: u32,
     /// Pool pairs left by deleted private pools.
-    vacant: Vec<[PoolIndex; 2]>,
+    pub(super) vacant: Vec<[PoolIndex; 2]>,
     /// Pools that lend, in the order in which they were told to.
-    lenders: Vec<u32>,
+    pub(super) lenders: Vec<u32>,
 }
 
 impl Default for PrivatePools {
@@ -72,11 +66,11 @@ impl PrivatePools {
         unused.map(|(owner, _)| owner).collect()
     }
 
-    fn find(&self, id: PoolId) -> Option<u32> {
+    pub(super) fn find(&self, id: PoolId) -> Option<u32> {
         self.pools.iter().find(|(_, pool)| pool.id == id).map(|(owner, _)| owner)
     }
 
-    fn get(&mut self, id: PoolId) -> Result<&mut PrivatePool> {
+    pub(super) fn get(&mut self, id: PoolId) -> Result<&mut PrivatePool> {
         let owner = self.find(id).ok_or_else(|| unknown(id))?;
         Ok(&mut self.pools[owner])
     }
@@ -109,140 +103,6 @@ impl PrivatePools {
     }
 }
 
-fn unknown(id: PoolId) -> Error {
+pub(super) fn unknown(id: PoolId) -> Error {
     Error::invalid("private pool", format!("{:?} is not known", id.0))
-}
-
-impl Caching {
-    /// Whether a graph is being captured. In 2.11 every open scope of a private pool counts as one.
-    #[inline]
-    pub(super) fn captures(&self) -> bool {
-        let private = &self.private;
-        private.captures > 0 || (self.config.version < TorchVersion::V2_15 && !private.scopes.is_empty())
-    }
-
-    /// A graph capture begins on this device.
-    pub fn mark_capture_begin(&mut self) {
-        self.private.captures += 1;
-    }
-
-    /// A graph capture ends.
-    pub fn mark_capture_end(&mut self) {
-        self.private.captures = self.private.captures.saturating_sub(1);
-    }
-
-    /// One more user of a private pool, which is made if it does not exist.
-    pub fn create_or_incref_pool(&mut self, id: PoolId) {
-        if let Some(owner) = self.private.find(id) {
-            self.private.pools[owner].uses += 1;
-            return;
-        }
-        let [large, small] = self.private.vacant.pop().unwrap_or_else(|| {
-            let first = self.pools.len() as PoolIndex;
-            self.pools.extend([Pool::new(false, None), Pool::new(true, None)]);
-            [first, first + 1]
-        });
-        let pool = PrivatePool { id, uses: 1, large, small, no_split: false, lends: false };
-        let owner = self.private.pools.insert(pool);
-        self.pools[large as usize] = Pool::new(false, Some(owner));
-        self.pools[small as usize] = Pool::new(true, Some(owner));
-    }
-
-    /// From here on requests go to this private pool. It counts as a user.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when its scope is open already.
-    pub fn begin_allocate_to_pool(&mut self, id: PoolId) -> Result<()> {
-        if let Some(owner) = self.private.find(id)
-            && self.private.scopes.contains(&owner)
-        {
-            return Err(Error::invalid("private pool", "beginAllocateToPool: already recording to mempool_id"));
-        }
-        self.create_or_incref_pool(id);
-        let owner = self.private.find(id).ok_or_else(|| unknown(id))?;
-        self.private.scopes.push(owner);
-        Ok(())
-    }
-
-    /// Closes the scope of a private pool. Its user remains until [`release_pool`](Self::release_pool).
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when no such scope is open.
-    pub fn end_allocate_to_pool(&mut self, id: PoolId) -> Result<()> {
-        let owner = self.private.find(id);
-        match self.private.scopes.iter().rposition(|scope| Some(*scope) == owner) {
-            Some(at) => {
-                self.private.scopes.remove(at);
-                Ok(())
-            }
-            None => Err(Error::invalid("private pool", "endAllocatePool: not currently recording to mempool_id")),
-        }
-    }
-
-    /// One user of a private pool less. Without users, emptying the cache gives its free memory back.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a pool that does not exist or has no users.
-    pub fn release_pool(&mut self, id: PoolId) -> Result<()> {
-        let pool = self.private.get(id)?;
-        pool.uses = pool.uses.checked_sub(1).ok_or_else(|| Error::invalid("private pool", "has no users"))?;
-        Ok(())
-    }
-
-    /// Blocks of this private pool are never split.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a pool that does not exist.
-    pub fn set_no_split(&mut self, id: PoolId) -> Result<()> {
-        self.private.get(id)?.no_split = true;
-        Ok(())
-    }
-
-    /// Free blocks of this private pool may serve requests of the default pool that the driver refuses.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a pool that does not exist.
-    pub fn set_use_on_oom(&mut self, id: PoolId) -> Result<()> {
-        let pool = self.private.get(id)?;
-        if !std::mem::replace(&mut pool.lends, true) {
-            let owner = self.private.find(id).ok_or_else(|| unknown(id))?;
-            self.private.lenders.push(owner);
-        }
-        Ok(())
-    }
-
-    /// Gives the free memory of one private pool back, if it has no users.
-    pub fn empty_pool_cache(&mut self, id: PoolId, driver: Driver<'_>) {
-        self.release_cached(Some(id), driver);
-    }
-
-    /// A free block of a pool that lends, for a request of a default pool. The request belongs to that pool then, and
-    /// splits as an ordinary block does.
-    pub(super) fn borrow_from_lender(&mut self, request: &mut Request) -> Option<u32> {
-        if self.pools[request.pool as usize].owner.is_some() {
-            return None;
-        }
-        for at in 0..self.private.lenders.len() {
-            let [large, small] = self.private.pools(self.private.lenders[at]);
-            let pool = if request.bytes <= sizes::SMALL_BYTES { small } else { large };
-            let attempt = Request { pool, expandable: false, ..*request };
-            if let Some(found) = self.search(&attempt) {
-                *request = attempt;
-                return Some(found);
-            }
-        }
-        None
-    }
-
-    /// Deletes a private pool without users once no segment of its is left. (PyTorch counts driver calls instead and
-    /// can delete a pool with live expandable blocks; that defect is not copied.)
-    pub(super) fn delete_if_empty(&mut self, owner: u32) {
-        let pools = self.private.pools(owner);
-        let holds = self.segments.iter().any(|(_, segment)| pools.contains(&self.nodes[segment.first].pool));
-        if !holds {
-            self.private.pools.remove(owner);
-            self.private.lenders.retain(|lender| *lender != owner);
-            self.private.vacant.push(pools);
-        }
-    }
 }

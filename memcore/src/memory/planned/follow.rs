@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Lifetime, Plan};
+use super::plan::{Lifetime, Plan};
 use crate::backend::{DeviceMemory, Region, SegmentId};
 use crate::error::{Error, Result};
 use crate::memory::slab::Slab;

@@ -3,45 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Lifetime, Plan};
-
-/// How a plan was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// Largest first, each in the smallest gap that is free for its whole life (Pisarchyk and Lee 2020, "greedy by
-    /// size").
-    LargestFirst,
-    /// The same by size times lifetime.
-    LargestAreaFirst,
-    /// The same by lifetime: what lives longest lies at the bottom.
-    LongestFirst,
-    /// In order of time, each in the smallest gap that fits at that moment, as an allocator without the future would,
-    /// but in one segment of unlimited size.
-    BestFitInTime,
-}
-
-impl Packing {
-    /// All.
-    pub const ALL: [Packing; 4] =
-        [Packing::LargestFirst, Packing::LargestAreaFirst, Packing::LongestFirst, Packing::BestFitInTime];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Packing::LargestFirst => "largest first",
-            Packing::LargestAreaFirst => "largest area first",
-            Packing::LongestFirst => "longest first",
-            Packing::BestFitInTime => "best fit in time",
-        }
-    }
-}
+use super::plan::{Bound, Lifetime, Packing, Plan};
 
 /// Above this many lifetimes only the packings that take less than quadratic time are tried.
 const MOST_FOR_QUADRATIC: usize = 20_000;
 
 /// The smallest of the plans that all packings make; stops at the lower bound.
 pub fn pack(lifetimes: &[Lifetime]) -> Plan {
-    let bound = super::Bound::of(lifetimes).bytes;
+    let bound = Bound::of(lifetimes).bytes;
     let mut best = pack_with(lifetimes, Packing::BestFitInTime);
     if lifetimes.len() > MOST_FOR_QUADRATIC {
         return best;
@@ -196,7 +165,6 @@ impl Gaps {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Bound;
     use super::*;
 
     fn lifetimes() -> BoxedStrategy<Vec<Lifetime>> {
