@@ -1,5 +1,6 @@
 //! A device as the rest of the core sees it: a backend, the allocator above its memory, and the ledger of both.
 
+mod kept;
 mod workspaces;
 
 use std::fmt;
@@ -16,8 +17,8 @@ use crate::memory::{
 };
 use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
-use workspaces::KeptWorkspace;
-pub(crate) use workspaces::WorkspaceKind;
+use kept::KeptWorkspace;
+pub(crate) use kept::WorkspaceKind;
 
 /// A device. Cloning shares it; it lives until the last tensor on it is gone.
 #[derive(Clone)]

@@ -4,6 +4,7 @@ mod bytes;
 mod compute;
 mod element;
 mod grid_reduce;
+mod host;
 mod into;
 mod join;
 mod transfer;
@@ -20,7 +21,7 @@ use crate::backend::Operand;
 use crate::backend::kernel::{Fill, Random, RandomKind};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::Category;
 use crate::storage::Storage;
@@ -41,7 +42,7 @@ impl Array {
     /// Memory for `dims` elements; the contents are garbage.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], or [`Error::Shape`] for sizes that overflow.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or [`Error::Shape`](crate::Error::Shape) for sizes that overflow.
     pub fn empty(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
         Self::empty_as(device, dims, dtype, Category::Temporary)
     }
@@ -60,7 +61,7 @@ impl Array {
     /// gathered into. A kernel that is given it without its memory is refused.
     ///
     /// # Errors
-    /// [`Error::Shape`] for sizes that overflow.
+    /// [`Error::Shape`](crate::Error::Shape) for sizes that overflow.
     pub fn unbacked(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = Storage::resizable(device.clone(), layout.numel() as u64 * dtype.size(), category);
@@ -131,7 +132,7 @@ impl Array {
     /// Host values, in row-major order, on the device.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of values does not fit; as [`Array::empty`] otherwise.
+    /// [`Error::Shape`](crate::Error::Shape) when the number of values does not fit; as [`Array::empty`] otherwise.
     pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
         let out = Self::empty(device, dims, T::DTYPE)?;
         out.write(values)?;
@@ -163,49 +164,6 @@ impl Array {
     /// The backend's.
     pub fn fill_(&self, value: f64) -> Result<()> {
         self.launch_in_place(Fill { value, out: self.operand() })
-    }
-
-    /// Overwrites the elements with host values in row-major order. The array must be contiguous.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] when the number of values does not fit or the array has gaps; [`Error::DType`] for another type.
-    pub fn write<T: HostElement>(&self, values: &[T]) -> Result<()> {
-        self.expect_host::<T>("write")?;
-        if values.len() != self.numel() || !self.layout.is_contiguous() {
-            return Err(Error::shape("write", format!("{} values for {:?}", values.len(), self.layout)));
-        }
-        self.storage.bump_version();
-        self.device().upload(bytemuck::cast_slice(values), self.operand().region)
-    }
-
-    /// The values on the host, in row-major order.
-    ///
-    /// # Errors
-    /// [`Error::NoValues`] on a device that computes nothing; [`Error::DType`] for another type; the backend's.
-    pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
-        self.expect_host::<T>("to_vec")?;
-        if !self.device().computes() {
-            return Err(Error::NoValues { device: self.device().name().into(), op: "to_vec" });
-        }
-        let dense = self.contiguous()?;
-        let mut values = vec![T::zeroed(); dense.numel()];
-        dense.device().download(dense.operand().region, bytemuck::cast_slice_mut(&mut values))?;
-        Ok(values)
-    }
-
-    /// The values on the host as f64, whatever their type.
-    ///
-    /// # Errors
-    /// As [`Array::to_vec`].
-    pub fn to_f64(&self) -> Result<Vec<f64>> {
-        element::to_f64(self)
-    }
-
-    fn expect_host<T: HostElement>(&self, op: &'static str) -> Result<()> {
-        if self.dtype.size() == T::DTYPE.size() && (self.dtype == T::DTYPE || self.dtype == DType::Bool) {
-            return Ok(());
-        }
-        Err(Error::DType { op, operand: "self", found: self.dtype, expected: T::DTYPE.name() })
     }
 
     /// The device that holds it.

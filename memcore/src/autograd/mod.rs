@@ -16,6 +16,7 @@ mod engine;
 mod hooks;
 mod mode;
 mod node;
+mod record;
 mod saved;
 mod tensor;
 
@@ -25,7 +26,8 @@ pub use checkpoint::{checkpoint, checkpoint_all};
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};
 pub use mode::{NoGrad, is_grad_enabled};
-pub(crate) use node::records;
-pub use node::{Edge, Function, GradHook, Grads, Leaf, Needs, Node, Recorder, record, record_inputs, record_many};
+pub use node::{Edge, Function, GradHook, Grads, Leaf, Needs, Node};
+pub(crate) use record::records;
+pub use record::{Recorder, record, record_inputs, record_many};
 pub use saved::{Saved, SavedValue};
 pub use tensor::Tensor;

@@ -1,13 +1,11 @@
-//! The graph: nodes, edges, leaves, and how an operation records itself.
+//! The graph: nodes, edges, leaves.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use smallvec::SmallVec;
 
-use super::mode::is_grad_enabled;
 use super::saved::{Saved, SavedValue, Slots};
-use super::tensor::Tensor;
 use crate::array::Array;
 use crate::context;
 use crate::device::Device;
@@ -88,6 +86,28 @@ pub type GradHook = dyn Fn(&Leaf) -> Result<()> + Send + Sync;
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
+    /// The node made next, which its device's tape observes from here on.
+    pub(super) fn new(
+        device: Device,
+        function: Box<dyn Function>,
+        outputs: u32,
+        next: SmallVec<[Option<Edge>; 3]>,
+        packed_leaves: Vec<Arc<Leaf>>,
+        saved: Vec<SavedValue>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Node>| Node {
+            tape_index: device.tape().insert(this.clone(), NODE_BYTES),
+            device,
+            seq: SEQUENCE.fetch_add(1, Relaxed),
+            function,
+            scope: context::current_scope(),
+            outputs,
+            next,
+            packed_leaves,
+            saved: Mutex::new(Some(saved)),
+        })
+    }
+
     /// Position in the order of creation.
     pub fn seq(&self) -> u64 {
         self.seq
@@ -252,118 +272,4 @@ impl Leaf {
             }
         }
     }
-}
-
-/// Collects what an operation saves.
-#[derive(Default)]
-pub struct Recorder {
-    saved: Vec<SavedValue>,
-}
-
-impl Recorder {
-    /// Keeps `array` for backward, under its role; [`Saved::get`] finds it by its position.
-    ///
-    /// # Errors
-    /// That of a hook on saved values.
-    pub fn save(&mut self, role: &'static str, array: &Array) -> Result<()> {
-        self.saved.push(SavedValue::new(role, array)?);
-        Ok(())
-    }
-}
-
-/// Gives `output` its history: the function of `inputs` whose backward `describe` makes, remembering what it saves. When nothing is
-/// recorded (no input has a history, or recording is off) `describe` is not called.
-///
-/// # Errors
-/// Those of `describe`.
-pub fn record(
-    output: Array,
-    inputs: &[&Tensor],
-    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
-) -> Result<Tensor> {
-    let Some(node) = record_node(1, inputs, &output, describe)? else { return Ok(Tensor::from_array(output)) };
-    Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
-}
-
-/// As [`record`], for an operation that saves inputs only: they are saved before `compute` makes the output, so that a recomputation which needs
-/// nothing after them stops without it.
-///
-/// # Errors
-/// Those of `describe` and `compute`.
-pub fn record_inputs(
-    inputs: &[&Tensor],
-    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
-    compute: impl FnOnce() -> Result<Array>,
-) -> Result<Tensor> {
-    if !records(inputs) {
-        return Ok(Tensor::from_array(compute()?));
-    }
-    let mut recorder = Recorder::default();
-    let function = describe(&mut recorder)?;
-    let output = compute()?;
-    let node = new_node(1, inputs, &output, function, recorder);
-    Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
-}
-
-/// Whether an operation on `inputs` is recorded.
-pub(crate) fn records(inputs: &[&Tensor]) -> bool {
-    is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
-}
-
-/// As [`record`], for an operation with several outputs; gradients arrive in one slot per output.
-///
-/// # Errors
-/// Those of `describe`.
-pub fn record_many(
-    outputs: Vec<Array>,
-    inputs: &[&Tensor],
-    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
-) -> Result<Vec<Tensor>> {
-    let Some(first) = outputs.first() else { return Ok(Vec::new()) };
-    let node = record_node(outputs.len() as u32, inputs, first, describe)?;
-    let with_history = |(i, array): (usize, Array)| match &node {
-        Some(node) => Tensor::with_edge(array, Edge::Node(node.clone(), i as u32)),
-        None => Tensor::from_array(array),
-    };
-    Ok(outputs.into_iter().enumerate().map(with_history).collect())
-}
-
-fn record_node(
-    outputs: u32,
-    inputs: &[&Tensor],
-    output: &Array,
-    describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
-) -> Result<Option<Arc<Node>>> {
-    if !records(inputs) {
-        return Ok(None);
-    }
-    let mut recorder = Recorder::default();
-    let function = describe(&mut recorder)?;
-    Ok(Some(new_node(outputs, inputs, output, function, recorder)))
-}
-
-fn new_node(
-    outputs: u32,
-    inputs: &[&Tensor],
-    output: &Array,
-    function: Box<dyn Function>,
-    recorder: Recorder,
-) -> Arc<Node> {
-    let device = output.device().clone();
-    let leaf = |t: &&Tensor| match t.edge() {
-        Some(Edge::Leaf(leaf)) if recorder.saved.iter().any(|saved| saved.is_packed(t.array())) => Some(leaf.clone()),
-        _ => None,
-    };
-    let packed_leaves = inputs.iter().filter_map(leaf).collect();
-    Arc::new_cyclic(|this: &std::sync::Weak<Node>| Node {
-        tape_index: device.tape().insert(this.clone(), NODE_BYTES),
-        device,
-        seq: SEQUENCE.fetch_add(1, Relaxed),
-        function,
-        scope: context::current_scope(),
-        outputs,
-        next: inputs.iter().map(|t| t.edge().cloned()).collect(),
-        packed_leaves,
-        saved: Mutex::new(Some(recorder.saved)),
-    })
 }

@@ -1,29 +1,13 @@
 //! Workspaces of libraries: kept for the life of the process or there for one product, as the profile says.
 
 use super::Device;
+use super::kept::{KeptWorkspace, WorkspaceKind};
 use crate::backend::{Operand, Region};
-use crate::context::{self, Role};
+use crate::context;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::{AllocId, Block, Category};
-
-/// A workspace that a library keeps, and who uses it.
-pub(super) struct KeptWorkspace {
-    kind: WorkspaceKind,
-    role: Role,
-    block: Block,
-    id: AllocId,
-}
-
-/// Which library's workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkspaceKind {
-    /// Products: cuBLAS's in PyTorch.
-    Gemm,
-    /// Products with an epilogue: cuBLASLt's in PyTorch.
-    GemmEpilogue,
-}
 
 /// The workspace of one product: one that is not kept goes back when this is dropped.
 pub(crate) struct ProductWorkspace {
