@@ -13,7 +13,8 @@ use memcore::nn::{
 };
 use memcore::{Array, Tensor, context, ops};
 
-use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
+use super::options::image_task;
+use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
 /// Epsilon of every normalisation.

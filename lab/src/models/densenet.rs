@@ -10,7 +10,8 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Activation, AvgPool2d, BatchNorm2d, Conv2d, Init, Linear, MaxPool2d, Module, Sequential, Training};
 use memcore::ops;
 
-use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
+use super::options::image_task;
+use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 use crate::error::{Error, Result};
 
 /// Layers of each of the four blocks.

@@ -7,8 +7,9 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Activation, BatchNorm2d, Conv2d, Dropout, Init, Linear, Module, Sequential};
 use memcore::ops;
 
+use super::options::image_task;
 use super::recompute::{Blocks, Middle};
-use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
+use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 use crate::error::Result;
 
 /// Of each stage: how much its blocks widen, its channels for 32 of the first layer, blocks, stride of the first block.

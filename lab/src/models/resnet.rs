@@ -7,8 +7,9 @@ use memcore::memory::ScopeId;
 use memcore::nn::{BatchNorm2d, Conv2d, Init, Linear, MaxPool2d, Module};
 use memcore::ops;
 
+use super::options::image_task;
 use super::recompute::{Blocks, Middle};
-use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task, image_task};
+use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 use crate::error::Result;
 
 /// Which of the family.

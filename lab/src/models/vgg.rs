@@ -5,7 +5,8 @@ use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use memcore::nn::{Activation, Conv2d, Dropout, Flatten, Init, Linear, MaxPool2d, Module, Sequential};
 use memcore::ops;
 
-use super::{Architecture, Defaults, ModelOptions, Places, Recompute, Task, image_task};
+use super::options::image_task;
+use super::{Architecture, Defaults, ModelOptions, Places, Recompute, Task};
 use crate::error::Result;
 
 /// Convolutions of each stage and their channels, in channels of the first stage.

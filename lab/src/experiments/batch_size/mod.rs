@@ -1,5 +1,6 @@
 //! `batch-size`: does a smaller batch reserve more?
 
+mod found;
 mod law;
 mod runs;
 mod show;
@@ -9,8 +10,9 @@ use super::pace::Pace;
 use super::rig::rules;
 use super::{Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
+use found::Found;
 use law::Law;
-use runs::{Plan, Run};
+use runs::Plan;
 
 /// The experiment.
 pub(super) struct BatchSize;
@@ -29,20 +31,6 @@ const CLAIMS: &[Claim] = &[
 
 /// The law is computed batch by batch, and has a new piece every few dozen: for larger batches only if asked.
 const MOST_POINTS: usize = 1024;
-
-/// Everything that was measured.
-#[derive(Default)]
-struct Found {
-    /// One device each, one batch size.
-    fresh: Vec<Run>,
-    /// Several batch sizes on one device, the model built anew for each.
-    orders: Vec<Run>,
-    /// One model that sees changing batches.
-    changing: Option<Run>,
-    /// One pass over the same examples for each batch size.
-    epochs: Vec<Run>,
-    law: Option<Law>,
-}
 
 impl Experiment for BatchSize {
     fn name(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! What was found, as rows, tables and curves.
 
-use super::Found;
+use super::found::Found;
 use super::law::Law;
 use super::runs::{Run, by_step, summary};
 use crate::experiments::show::{by_category, bytes, curve, table, text};

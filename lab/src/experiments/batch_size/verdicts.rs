@@ -1,6 +1,6 @@
 //! The claims against the figures.
 
-use super::Found;
+use super::found::Found;
 use super::law::Law;
 use super::runs::Run;
 use crate::experiments::show::bytes;

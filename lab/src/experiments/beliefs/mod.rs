@@ -1,17 +1,14 @@
 //! `beliefs`: what is widely said about GPU memory, and is it so?
 
+mod ground;
 mod scaling;
 mod shown;
 mod spare;
 
-use std::sync::Arc;
-
-use memcore::backend::{Backend, Limited};
-use memcore::{Device, Profile};
-
 use super::pace::Pace;
 use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use ground::{Batches, Ground};
 
 /// The experiment.
 pub(super) struct Beliefs;
@@ -24,38 +21,6 @@ const CLAIMS: &[Claim] = &[
     Claim { text: "nvidia-smi shows what a model needs.", source: SOURCE },
     Claim { text: "A bigger model needs proportionally more memory.", source: SOURCE },
 ];
-
-/// What a batch is in each part: the larger and the smaller one.
-#[derive(Clone, Copy)]
-struct Batches {
-    large: usize,
-    small: usize,
-}
-
-/// PyTorch's allocator with its own settings above the device under test: what is said is said of those.
-struct Ground {
-    backend: Arc<dyn Backend>,
-    profile: Profile,
-}
-
-impl Ground {
-    fn of(setup: &Setup<'_>) -> Result<Self> {
-        let device = (setup.open)()?;
-        Ok(Self { backend: device.shared_backend(), profile: device.profile().clone() })
-    }
-
-    fn open(&self, seed: u64) -> Device {
-        Device::builder(self.backend.clone()).profile(self.profile.clone()).seed(seed).build()
-    }
-
-    /// With room for `bytes` beyond the libraries' workspaces; also what that is in all.
-    fn open_limited(&self, bytes: u64, seed: u64) -> (Device, u64) {
-        let Profile { gemm_workspace_bytes, gemm_epilogue_workspace_bytes, .. } = self.profile;
-        let capacity = 2 * (gemm_workspace_bytes + gemm_epilogue_workspace_bytes) + bytes;
-        let limited = Arc::new(Limited::new(self.backend.clone(), capacity));
-        (Device::builder(limited).profile(self.profile.clone()).seed(seed).build(), capacity)
-    }
-}
 
 impl Experiment for Beliefs {
     fn name(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! Does a bigger model need proportionally more?
 
-use super::{Batches, Ground};
+use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{bytes, table};

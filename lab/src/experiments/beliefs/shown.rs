@@ -1,6 +1,6 @@
 //! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
 
-use super::{Batches, Ground};
+use super::ground::{Batches, Ground};
 use crate::cards::CONTEXT_BYTES;
 use crate::error::Result;
 use crate::experiments::rig::Rig;

@@ -2,7 +2,7 @@
 
 use memcore::{Array, DType, Device};
 
-use super::{Batches, Ground};
+use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{bytes, table, text};

@@ -1,5 +1,7 @@
 //! `model-parallel`: what does splitting a network over devices save, and what dividing a step among them?
 
+mod claims;
+mod network;
 mod sharded;
 
 use memcore::Device;
@@ -9,36 +11,15 @@ use super::rig::{rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Table, Verdict};
 use crate::error::{Error, Result};
-use crate::models::{Architecture, ModelOptions, architecture};
 use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
 use crate::predict::rounded;
 use crate::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
+use claims::CLAIMS;
+use network::{CLASSES, LAYERS, WIDTH, network};
 
 /// The experiment.
 pub(super) struct ModelParallel;
 
-/// The paper on ZeRO.
-const ZERO: &str = "ZeRO, arXiv 1910.02054 (2020)";
-
-const CLAIMS: &[Claim] = &[
-    Claim {
-        text: "Model parallelism: splitting the model across GPUs gets around the memory of one.",
-        source: "The Hidden Relationship: Batch Size and GPU Memory",
-    },
-    Claim {
-        text: "ZeRO leaves 4 + 12/N, 2 + 14/N or 16/N of the 16 bytes per parameter on each of N devices.",
-        source: ZERO,
-    },
-    Claim {
-        text: "ZeRO's stages 1 and 2 send no more than data parallelism, stage 3 sends half as much again.",
-        source: ZERO,
-    },
-];
-
-/// Hidden layers, each of them a piece that can lie on a device of its own.
-const LAYERS: usize = 7;
-const WIDTH: usize = 256;
-const CLASSES: usize = 10;
 const STEPS: u64 = 2;
 
 /// A way to do one and the same step.
@@ -147,17 +128,6 @@ fn ways(devices: usize, pieces: usize) -> Vec<Way> {
         way("split, gpipe", devices, pieces, gpipe),
         way("split, 1f1b", devices, pieces, one),
     ]
-}
-
-fn network() -> Result<Box<dyn Architecture>> {
-    let options = ModelOptions {
-        layers: Some(LAYERS),
-        width: Some(WIDTH),
-        features: Some(WIDTH),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
-    architecture("mlp", &options)
 }
 
 fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {

@@ -8,7 +8,9 @@ use memcore::backend::{Backend, Meta};
 use memcore::memory::Direct;
 
 use super::super::show::{bytes, table, text};
-use super::{CLAIMS, CLASSES, Cell, JudgedClaim, LAYERS, Measurement, Setup, Table, Verdict, WIDTH, network};
+use super::claims::CLAIMS;
+use super::network::{CLASSES, LAYERS, WIDTH, network};
+use super::{Cell, JudgedClaim, Measurement, Setup, Table, Verdict};
 use crate::data_parallel::{
     Accounting, DataParallelResult, DataParallelSettings, RankFigures, Sent, Stage, TABLE_1, printed, train,
 };

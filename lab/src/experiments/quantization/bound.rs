@@ -1,6 +1,6 @@
 //! How far an output may be off, from the weights alone.
 
-use super::HostLayer;
+use super::subject::HostLayer;
 
 /// What float32 sums of a few hundred terms may be off besides, relatively and absolutely.
 const ROUNDING: (f64, f64) = (1e-3, 1e-4);

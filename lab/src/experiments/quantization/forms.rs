@@ -6,7 +6,7 @@ use memcore::memory::Category;
 use memcore::ops::{self, QuantizedInt8};
 use memcore::{Array, DType, Device, NoGrad, Tensor};
 
-use super::{Exam, HostLayer};
+use super::subject::{Exam, HostLayer};
 use crate::error::Result;
 use crate::experiments::Setup;
 use crate::experiments::rig::undisturbed;

@@ -2,6 +2,7 @@
 
 mod bound;
 mod forms;
+mod subject;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::training::{OptimizerKind, OptimizerSettings, Source};
 use forms::{Form, Trial};
+use subject::{Exam, HostLayer};
 
 /// The experiment.
 pub(super) struct Quantization;
@@ -22,22 +24,6 @@ const CLAIMS: &[Claim] = &[Claim {
     text: "Quantization reduces the memory footprint by converting floats to lower integers.",
     source: "How does changing network parameters affect GPU memory usage in PyTorch? (2025)",
 }];
-
-/// A linear layer's values on the host; empty where the device has none.
-pub(super) struct HostLayer {
-    /// Features in and out.
-    inputs: usize,
-    outputs: usize,
-    /// `[outputs, inputs]`
-    weight: Vec<f32>,
-    bias: Vec<f32>,
-}
-
-/// The examples that the forms are compared on.
-struct Exam {
-    inputs: Vec<f32>,
-    classes: Vec<i64>,
-}
 
 impl Experiment for Quantization {
     fn name(&self) -> &'static str {
