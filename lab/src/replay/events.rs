@@ -4,7 +4,7 @@
 //! memory given back to the driver may be the program's wish or the allocator's. Streams are not recorded: everything
 //! counts as one stream's, and a free that had to wait waits here for a second one.
 
-use super::read::{Columns, ended, unknown};
+use super::fields::{Columns, ended, unknown};
 use super::trace::{Fault, Operation, Settings};
 
 /// The stream that pending frees wait for.

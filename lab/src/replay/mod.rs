@@ -12,6 +12,7 @@
 
 mod columns;
 mod events;
+mod fields;
 mod figures;
 mod policy;
 mod read;

@@ -11,6 +11,7 @@ use memcore::memory::TorchVersion;
 use struson::reader::{JsonReader, JsonStreamReader, ReaderError, ReaderSettings, ValueType};
 
 use super::events;
+use super::fields::{Columns, Numbers, ended, unknown};
 use super::trace::{Fault, Operation, Settings, Trace};
 use crate::error::{Error, Result};
 
@@ -80,56 +81,6 @@ impl<R: Read> Read for Ending<R> {
         self.1 = self.1.checked_sub(read as u64).ok_or_else(|| io::Error::other(format!("too long; {}", beyond())))?;
         Ok(read)
     }
-}
-
-/// A column of numbers as it stands in the file.
-#[derive(Debug, Default)]
-pub(super) struct Numbers {
-    /// The numbers; 0 for what is none.
-    pub(super) values: Vec<i64>,
-    /// The first entry that is none, and what it says.
-    fault: Option<(usize, String)>,
-    /// Whether the file has the column.
-    pub(super) present: bool,
-}
-
-impl Numbers {
-    /// An entry, whose operation is told if it is wrong.
-    pub(super) fn at(&self, entry: usize, operation: usize, what: &str) -> Result<i64, Fault> {
-        match (&self.fault, self.values.get(entry)) {
-            (Some((at, text)), _) if *at == entry => {
-                Err(Fault::new(operation, format!("{what} {text} is not a whole number of 64 bits")))
-            }
-            (_, Some(value)) => Ok(*value),
-            _ => Err(Fault::new(operation, format!("has no {what}: the column ends after {entry} entries"))),
-        }
-    }
-
-    /// An entry that must not be negative.
-    pub(super) fn natural(&self, entry: usize, operation: usize, what: &str) -> Result<u64, Fault> {
-        let value = self.at(entry, operation, what)?;
-        u64::try_from(value).map_err(|_| Fault::new(operation, format!("{what} {value} is negative")))
-    }
-}
-
-/// What a file says, before it is understood.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    format: String,
-    name: String,
-    torch: String,
-    alloc_conf: String,
-    capacity: Option<f64>,
-    memory_fraction: Option<f64>,
-    /// `op` or `ev`: a character per operation.
-    pub(super) kinds: Vec<u8>,
-    pub(super) id: Numbers,
-    pub(super) size: Numbers,
-    stream: Numbers,
-    seg: Numbers,
-    pub(super) free_ref: Numbers,
-    /// The column being read and how many of its entries were.
-    reading: Option<(&'static str, usize)>,
 }
 
 impl Columns {
@@ -270,22 +221,6 @@ impl Columns {
         ];
         ended(&surplus, self.kinds.len())?;
         Ok(operations)
-    }
-}
-
-/// An operation that no format has.
-pub(super) fn unknown(at: usize, kind: u8) -> Fault {
-    Fault::new(at, format!("{:?} is no operation", char::from(kind)))
-}
-
-/// A column that goes on after the last operation belongs to another file.
-pub(super) fn ended(columns: &[(&str, &Numbers, usize)], operations: usize) -> Result<(), Fault> {
-    match columns.iter().find(|(_, column, used)| column.values.len() != *used) {
-        None => Ok(()),
-        Some((name, column, used)) => {
-            let problem = format!("column {name} has {} entries, but the operations use {used}", column.values.len());
-            Err(Fault::new(operations.saturating_sub(1), problem))
-        }
     }
 }
 

@@ -3,18 +3,18 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use memcore::Device;
 use memcore::backend::Overhead;
 use memcore::memory::{PeakComposition, Rings, Usage};
-use memcore::{Device, NoGrad, Tensor};
-use serde::Serialize;
 
-use super::checkpoint::{Continuation, Parts};
+use super::checkpoint::Continuation;
+use super::evaluate::Accuracy;
 use super::settings::RunSettings;
-use super::source::{Batch, Source, from_dataset};
+use super::source::Source;
+use super::trained::Training;
 use super::trainer::Trainer;
-use crate::data::{Dataset, Split};
 use crate::error::{Error, Result};
-use crate::models::{Architecture, Input, Loss, Model, Task};
+use crate::models::Architecture;
 use crate::record::Row;
 
 /// What is known after each step, for progress and for stopping.
@@ -93,22 +93,6 @@ impl From<Failed> for Error {
     }
 }
 
-/// How many of how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Accuracy {
-    /// Classified right.
-    pub right: usize,
-    /// Classified.
-    pub of: usize,
-}
-
-impl Accuracy {
-    /// As a share.
-    pub fn share(self) -> f64 {
-        self.right as f64 / self.of.max(1) as f64
-    }
-}
-
 /// What the steps of a run gave.
 pub(crate) struct Steps {
     /// As in [`RunResult`].
@@ -180,29 +164,6 @@ pub fn train_from(
     run(trainer, device, settings.steps, continuation, progress)
 }
 
-/// What is trained, whatever network is inside.
-pub(crate) trait Training {
-    /// One optimizer step. Returns the loss, where there are values.
-    fn step(&mut self, step: usize) -> Result<Option<f64>>;
-
-    /// Takes a row now.
-    fn row(&mut self, label: &str);
-
-    /// What its future depends on.
-    fn parts(&mut self) -> Parts<'_>;
-
-    /// Number of trained values.
-    fn parameter_count(&self) -> u64;
-
-    /// How much of the test data it gets right, where there are some.
-    fn accuracy(&self) -> Result<Option<Accuracy>> {
-        Ok(None)
-    }
-
-    /// Lets everything go. Returns the rows, with a last one of that name.
-    fn finish(self, label: Option<&str>) -> Vec<Row>;
-}
-
 /// Trains from where `continuation` begins, `steps` further.
 ///
 /// # Errors
@@ -236,55 +197,4 @@ pub(crate) fn run<T: Training>(
     let rows = trainer.finish(Some("end"));
     let peak = usage.at_peak();
     Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, overheads, parameters, accuracy, interrupted })
-}
-
-/// How many examples of a split the model classifies right; `None` for an empty split.
-///
-/// # Errors
-/// Those of the device; data that do not fit.
-pub fn evaluate(
-    model: &Model,
-    device: &Device,
-    data: &Dataset,
-    split: Split,
-    settings: &RunSettings,
-) -> Result<Option<Accuracy>> {
-    model.training.set(false);
-    let accuracy = evaluate_with(&model.task, data, split, settings.batch, |batch| {
-        Ok(model.module.forward(&batch.upload_inputs(device, settings.precision.dtype())?)?)
-    });
-    model.training.set(true);
-    accuracy
-}
-
-/// The same for anything that gives logits for a batch, and does not train meanwhile.
-///
-/// # Errors
-/// Those of `logits`; data that do not fit.
-pub(crate) fn evaluate_with(
-    task: &Task,
-    data: &Dataset,
-    split: Split,
-    batch: usize,
-    mut logits: impl FnMut(&Batch) -> Result<Tensor>,
-) -> Result<Option<Accuracy>> {
-    let (Loss::CrossEntropy { classes }, Input::Values(_)) = (&task.loss, &task.input) else {
-        return Ok(None);
-    };
-    let examples = data.split(split);
-    if examples.is_empty() {
-        return Ok(None);
-    }
-    let _no_grad = NoGrad::new();
-    let mut accuracy = Accuracy { right: 0, of: 0 };
-    for indices in examples.chunks(batch.max(1)) {
-        let batch = from_dataset(data, task, indices)?;
-        let logits = logits(&batch)?.array().to_f64()?;
-        for (row, &class) in logits.chunks(*classes).zip(batch.classes()) {
-            let best = row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
-            accuracy.right += usize::from(best as i64 == class);
-            accuracy.of += 1;
-        }
-    }
-    Ok(Some(accuracy))
 }

@@ -6,11 +6,12 @@ use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad, Tensor, context, ops};
 
 use super::checkpoint::{Parts, data_name};
+use super::evaluate::{Accuracy, evaluate};
 use super::loss::loss;
-use super::run::{Accuracy, Training, evaluate};
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
 use super::source::Source;
+use super::trained::Training;
 use super::update::Update;
 use crate::data::Split;
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@ use memcore::backend::kernel::{
     Triangle, Unary, UnaryGrad, UnaryGradOp, UnaryOp,
 };
 
-use super::{ELEMENTS, F32, FLOATS, Kernel, ROWS};
+use super::kernel::{ELEMENTS, F32, FLOATS, Kernel, ROWS};
 
 const FAMILY: &str = "elementwise";
 

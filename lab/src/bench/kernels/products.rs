@@ -7,7 +7,7 @@ use memcore::backend::kernel::{
 };
 use memcore::backend::{KernelCall, Operand};
 
-use super::{F32, FLOATS, Kernel, Operands, ROWS, Size};
+use super::kernel::{F32, FLOATS, Kernel, Operands, ROWS, Size};
 use crate::error::Result;
 
 /// One side of a square.

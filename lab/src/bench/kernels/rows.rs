@@ -6,7 +6,7 @@ use memcore::backend::kernel::{
     Pool2dGrad, PoolOp, Reduce, ReduceOp, Reduction, RmsNorm, RmsNormGrad, ScatterAdd, Softmax, SoftmaxGrad,
 };
 
-use super::{F32, FLOATS, Kernel, ROWS, Size};
+use super::kernel::{F32, FLOATS, Kernel, ROWS, Size};
 
 const EPS: f64 = 1e-5;
 

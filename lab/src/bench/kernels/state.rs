@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memcore::DType;
 use memcore::backend::kernel::{AdamStep, AdamTensors, SgdStep, SgdTensors, Unscale};
 
-use super::{ELEMENTS, F32, Kernel};
+use super::kernel::{ELEMENTS, F32, Kernel};
 
 const FAMILY: &str = "optim";
 
