@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::DType;
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
-use memcore::error::{Error, Result};
+use memcore::error::Result;
 
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
@@ -23,7 +23,7 @@ impl Cpu {
     /// A device with rayon's global threads: one per core unless `RAYON_NUM_THREADS` says otherwise.
     ///
     /// # Errors
-    /// [`Error::Backend`] when the scratch cannot be allocated.
+    /// [`Error::Backend`](memcore::Error::Backend) when the scratch cannot be allocated.
     pub fn new() -> Result<Self> {
         Self::build(None)
     }
@@ -31,7 +31,7 @@ impl Cpu {
     /// A device with `threads` threads of its own (0: one per core). Results do not depend on their number.
     ///
     /// # Errors
-    /// [`Error::Backend`] when threads or scratch cannot be had.
+    /// [`Error::Backend`](memcore::Error::Backend) when threads or scratch cannot be had.
     pub fn with_threads(threads: usize) -> Result<Self> {
         Self::build(Some(threads))
     }
@@ -217,9 +217,4 @@ fn dispatch(ctx: &Context<'_>, call: &KernelCall) -> Result<()> {
         KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(ctx, k),
         KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(ctx, k),
     }
-}
-
-/// The answer for a kernel or type that a family does not have.
-pub(crate) fn unsupported(call: &KernelCall) -> Result<()> {
-    Err(Error::Unsupported { backend: "cpu".into(), kernel: call.name(), dtype: call.dtype() })
 }

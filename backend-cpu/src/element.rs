@@ -1,8 +1,6 @@
-//! Element types and the types that they are computed in: 16-bit floats in f32, integers in i64.
+//! Element types and the types that they are computed in: 16-bit floats in f32, integers in i64. (Those of 16 bits are in `halves.rs`.)
 
 use std::mem::MaybeUninit;
-
-use half::{bf16, f16};
 
 use crate::parallel::Plain;
 use crate::simd::Isa;
@@ -169,6 +167,18 @@ impl Number for i64 {
     }
 }
 
+/// The larger; NaN wins.
+#[inline(always)]
+pub(crate) fn larger<C: Number>(a: C, b: C) -> C {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// The smaller; NaN wins.
+#[inline(always)]
+pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
+    if a < b || a.is_nan() { a } else { b }
+}
+
 /// An element type.
 pub(crate) trait Element: Stored {
     /// What it is computed in.
@@ -231,77 +241,6 @@ macro_rules! integer {
 }
 integer!(i32 i8 u8);
 
-impl Element for bf16 {
-    type Compute = f32;
-    #[inline(always)]
-    fn get(self) -> f32 {
-        f32::from_bits((self.to_bits() as u32) << 16)
-    }
-    #[inline(always)]
-    fn put(x: f32) -> Self {
-        bf16::from_bits(f32_to_bf16(x))
-    }
-}
-
-impl Element for f16 {
-    type Compute = f32;
-    #[inline(always)]
-    fn get(self) -> f32 {
-        f16_to_f32(self.to_bits())
-    }
-    #[inline(always)]
-    fn put(x: f32) -> Self {
-        f16::from_bits(f32_to_f16(x))
-    }
-    #[inline(always)]
-    fn get_all<S: Isa>(src: &[Self], out: &mut [MaybeUninit<f32>]) {
-        crate::vector::widen_f16::<S::F32>(src, out);
-    }
-    #[inline(always)]
-    fn put_all<S: Isa>(values: &[f32], out: &mut [Self]) {
-        crate::vector::narrow_f16::<S::F32>(values, out);
-    }
-}
-
-/// Without branches, so that loops over it vectorise: rounding adds just below half of the last place, and the last
-/// place's own bit.
-#[inline(always)]
-fn f32_to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    let nan = bits >> 16 | 0x40;
-    (if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { rounded }) as u16
-}
-
-/// The exponent's bias is changed by a multiplication, which handles subnormals too.
-#[inline(always)]
-fn f16_to_f32(h: u16) -> f32 {
-    let h = h as u32;
-    let sign = (h & 0x8000) << 16;
-    let shifted = (h & 0x7fff) << 13;
-    let scaled = (f32::from_bits(shifted) * f32::from_bits(0x7780_0000)).to_bits();
-    let magnitude = if shifted >= 0x0f80_0000 { shifted | 0x7f80_0000 } else { scaled };
-    f32::from_bits(sign | magnitude)
-}
-
-/// Normal results by integer rounding, subnormal ones by adding 0.5, whose last place is f16's least.
-#[inline(always)]
-fn f32_to_f16(x: f32) -> u16 {
-    let sign = x.to_bits() >> 16 & 0x8000;
-    let bits = x.to_bits() & 0x7fff_ffff;
-    let normal = bits.wrapping_add(0xc800_0fff).wrapping_add(bits >> 13 & 1) >> 13;
-    let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
-    let special = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
-    let magnitude = if bits >= 0x4780_0000 {
-        special
-    } else if bits < 0x3880_0000 {
-        subnormal
-    } else {
-        normal
-    };
-    (sign | magnitude) as u16
-}
-
 /// Calls a generic function for the element type of a dtype: `float_type!(dtype, T => f::<T>(..), else other)`.
 macro_rules! float_type {
     ($dtype:expr, $T:ident => $body:expr, else $other:expr) => {
@@ -327,39 +266,3 @@ macro_rules! float_type {
     };
 }
 pub(crate) use float_type;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_f16_and_bf16_converts_as_the_standard_says() {
-        for bits in 0..=u16::MAX {
-            let (h, b) = (f16::from_bits(bits), bf16::from_bits(bits));
-            assert!(h.get() == h.to_f32() || h.is_nan() && h.get().is_nan(), "{bits:#x}");
-            assert!(b.get() == b.to_f32() || b.is_nan() && b.get().is_nan(), "{bits:#x}");
-        }
-    }
-
-    #[test]
-    fn rounding_to_16_bits_is_to_nearest_even() {
-        let mut bits = 0u32;
-        loop {
-            let x = f32::from_bits(bits);
-            let (h, b) = (f16::put(x), bf16::put(x));
-            assert!(h.to_bits() == f16::from_f32(x).to_bits() || x.is_nan() && h.is_nan(), "{bits:#x}");
-            assert!(b.to_bits() == bf16::from_f32(x).to_bits() || x.is_nan() && b.is_nan(), "{bits:#x}");
-            // An odd step that visits every exponent, and ties between representable neighbours.
-            let (next, end) = bits.overflowing_add(if bits & 0xfff == 0 { 0xfff } else { 1 + (bits >> 20) });
-            if end {
-                break;
-            }
-            bits = next;
-        }
-        for tie in [0x3f80_8000u32, 0x3f81_8000, 0x3880_1000, 0x3880_3000, 0x477f_f000, 0x3300_0000, 0x3300_0001] {
-            let x = f32::from_bits(tie);
-            assert_eq!(f16::put(x).to_bits(), f16::from_f32(x).to_bits());
-            assert_eq!(bf16::put(x).to_bits(), bf16::from_f32(x).to_bits());
-        }
-    }
-}

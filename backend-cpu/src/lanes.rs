@@ -1,9 +1,10 @@
 //! Reductions of slices in a fixed order: four vectors of partial results, joined pairwise at the end.
 
-use crate::element::{Float, Real};
-use crate::elementwise::{larger, smaller};
+use half::f16;
+
+use crate::element::{Float, Real, larger, smaller};
 use crate::simd::Isa;
-use crate::vector::{MAX_N, Vector, load};
+use crate::vector::{MAX_N, Vector};
 
 /// Elements that are summed in the compute type before their sum goes to f64 (or i64): so the error does not grow with
 /// the number of elements.
@@ -217,6 +218,31 @@ fn tail<T: Float, V: Vector<T::Compute>>(rest: &[T]) -> V {
     buffer[..rest.len()].copy_from_slice(rest);
     // SAFETY: the buffer holds `MAX_N` ≥ `V::N` elements.
     unsafe { load::<T, V>(buffer.as_ptr()) }
+}
+
+/// A vector of a type's values, converted. (No const generics of associated constants: a buffer of the largest size serves.)
+///
+/// # Safety
+/// `V::N` elements lie at `src`.
+#[inline(always)]
+unsafe fn load<T: Float, V: Vector<T::Compute>>(src: *const T) -> V {
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<T::Compute>() {
+        // SAFETY: the same type; the caller asserts the rest.
+        return unsafe { V::load(src.cast()) };
+    }
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>() {
+        // SAFETY: that type; the caller asserts the rest.
+        if let Some(widened) = unsafe { V::load_f16(src.cast()) } {
+            return widened;
+        }
+    }
+    let mut buffer = [<T::Compute as Default>::default(); MAX_N];
+    for (i, value) in buffer[..V::N].iter_mut().enumerate() {
+        // SAFETY: the caller asserts it.
+        *value = unsafe { *src.add(i) }.get();
+    }
+    // SAFETY: the buffer holds `MAX_N` ≥ `V::N` numbers.
+    unsafe { V::load(buffer.as_ptr()) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@
 //! | `view.rs` | how a kernel gets at its operands |
 //! | `parallel.rs` | threads and scratch |
 //! | `simd.rs`, `vector.rs`, `lanes.rs` | instruction sets, explicit vectors, reductions with them |
-//! | `element.rs`, `math.rs` | element types, elementary functions |
+//! | `plain.rs` | vectors that are left to the compiler |
+//! | `element.rs`, `halves.rs`, `math.rs` | element types, conversions of 16-bit floats, elementary functions |
 //! | `stream.rs` | the loop behind every elementwise kernel |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
@@ -21,6 +22,7 @@ mod backend;
 mod conv;
 mod element;
 mod elementwise;
+mod halves;
 mod index;
 mod lanes;
 mod loss;
@@ -31,10 +33,12 @@ mod norm;
 mod optim;
 mod os;
 mod parallel;
+mod plain;
 mod pool;
 mod quant;
 mod random;
 mod reduce;
+mod refusal;
 mod simd;
 mod softmax;
 mod stream;

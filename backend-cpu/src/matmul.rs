@@ -24,44 +24,33 @@
 //!
 //! 16-bit floats are widened block by block into the thread's scratch and accumulated there in f32.
 
+mod job;
 pub(crate) mod product;
 mod skinny;
+mod tiles;
 pub(crate) mod widened;
 
 use std::ops::Range;
 
-use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 use memcore::error::Result;
 
-use crate::element::{Float, Real};
+use crate::element::Real;
+use crate::refusal::unsupported;
 use crate::view::Context;
+use job::{Job, job};
 use product::{Mat, MatMut, product};
 use skinny::{Dots, combine_rows, dots, has_dots};
+use tiles::{INLINE_MACS, even, for_each_tile};
 
 /// Longest side of an output tile.
 const TILE: usize = 512;
-
-/// Multiply-adds below which a product is not worth a second thread.
-const INLINE_MACS: usize = 64 << 10;
 
 /// A short side: up to so many rows, inner products beat GEMM's packing.
 const SHORT_DOTS: usize = 32;
 
 /// A short side: up to so many rows or terms, sums of rows beat GEMM's packing.
 const SHORT_ROWS: usize = 8;
-
-/// What a product works on: sizes, typed addresses, and the steps between matrices of the batch.
-struct Job<T, R> {
-    batch: usize,
-    sizes: [usize; 3],
-    alpha: R,
-    beta: R,
-    a: (Mat<T>, usize),
-    b: (Mat<T>, usize),
-    bias: Option<Mat<T>>,
-    out: (MatMut<T>, usize),
-}
 
 /// Runs a [`Matmul`].
 pub(crate) fn matmul(ctx: &Context<'_>, call: &Matmul) -> Result<()> {
@@ -85,42 +74,8 @@ pub(crate) fn matmul(ctx: &Context<'_>, call: &Matmul) -> Result<()> {
             widened::run(ctx, &job::<half::bf16, f32>(ctx, call)?);
             Ok(())
         }
-        _ => crate::backend::unsupported(&call.clone().into()),
+        _ => unsupported(&call.clone().into()),
     }
-}
-
-fn job<T: Float<Compute = R>, R: Real>(ctx: &Context<'_>, call: &Matmul) -> Result<Job<T, R>> {
-    let (batch, m, n, k) = call.sizes();
-    let out = steps(&call.out);
-    let mut job = Job {
-        batch,
-        sizes: [m, n, k],
-        alpha: R::from_f64(call.alpha),
-        beta: R::from_f64(call.beta),
-        a: matrix(ctx, &call.a)?,
-        b: matrix(ctx, &call.b)?,
-        bias: call.bias.as_ref().map(|bias| Ok(Mat::new(ctx.ptr::<T>(bias)?, 0, 1))).transpose()?,
-        out: (MatMut::new(ctx.ptr::<T>(&call.out)?, out[1], out[2]), out[0]),
-    };
-    // Rows that go on through the batch, all times one matrix, are one tall product.
-    if job.b.1 == 0 && job.a.1 == m * job.a.0.row && job.out.1 == m * job.out.0.row {
-        job.sizes[0] = batch * m;
-        job.batch = 1;
-    }
-    Ok(job)
-}
-
-fn matrix<T: Float>(ctx: &Context<'_>, x: &Operand) -> Result<(Mat<T>, usize)> {
-    let [batch, row, col] = steps(x);
-    Ok((Mat::new(ctx.ptr::<T>(x)?, row, col), batch))
-}
-
-/// Steps of a `[batch, rows, columns]` operand. Those of sizes of 1 may be anything; here they are as if it were contiguous.
-fn steps(x: &Operand) -> [usize; 3] {
-    let (d, s) = (x.dims(), x.layout.strides());
-    let col = if d[2] <= 1 { 1 } else { s[2] };
-    let row = if d[1] <= 1 { if col == 1 { d[2].max(1) } else { 1 } } else { s[1] };
-    [if d[0] <= 1 { 0 } else { s[0] }, row, col]
 }
 
 /// How a tile is computed.
@@ -174,33 +129,6 @@ fn tile_sizes(way: Way, batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     }
     // Even pieces.
     [even(m, tile[0], unit[0]), even(n, tile[1], unit[1])]
-}
-
-/// The piece, a multiple of `unit` unless it is all, that cuts `len` into as many parts as `piece` does, more evenly.
-fn even(len: usize, piece: usize, unit: usize) -> usize {
-    len.div_ceil(len.div_ceil(piece.max(1)).max(1)).next_multiple_of(unit).min(len.max(1))
-}
-
-/// Runs `f(batch, rows, columns)` for each tile: on this thread when there is little to do, and several small ones in a task.
-fn for_each_tile(
-    ctx: &Context<'_>,
-    batch: usize,
-    sizes: [usize; 3],
-    tile: [usize; 2],
-    f: impl Fn(usize, Range<usize>, Range<usize>) + Sync + Send,
-) {
-    let [m, n, k] = sizes;
-    let (down, across) = (m.div_ceil(tile[0]), n.div_ceil(tile[1]));
-    let one = |i: usize| {
-        let (row, col) = (i / across % down * tile[0], i % across * tile[1]);
-        f(i / across / down, row..m.min(row + tile[0]), col..n.min(col + tile[1]));
-    };
-    let tiles = batch * down * across;
-    if batch * m * n * k.max(1) <= INLINE_MACS {
-        return (0..tiles).for_each(one);
-    }
-    let each = (INLINE_MACS / (tile[0] * tile[1] * k.max(1))).max(1);
-    ctx.for_each(tiles.div_ceil(each), |task| (task * each..tiles.min((task + 1) * each)).for_each(one));
 }
 
 fn run<T: Dots>(ctx: &Context<'_>, job: &Job<T, T>) {

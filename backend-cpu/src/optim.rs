@@ -6,7 +6,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{AdamStep, AdamTensors, SgdStep, SgdTensors, Unscale, UpdateScale};
 use memcore::error::Result;
 
-use crate::element::{Element, Float, Number, Real, float_type};
+use crate::element::{Element, Float, Number, Real, float_type, larger};
 use crate::parallel::INLINE_ELEMENTS;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
@@ -221,7 +221,7 @@ fn adam_max_body<S: Isa, T: Float>(
 ) {
     for ((((p, g), m), v), largest) in param.iter_mut().zip(grad).zip(exp_avg).zip(exp_avg_sq).zip(max) {
         let (x, first, second) = k.moments::<S>(p.get(), g.get(), m.get(), v.get());
-        let top = crate::elementwise::larger(largest.get(), second);
+        let top = larger(largest.get(), second);
         *m = T::put(first);
         *v = T::put(second);
         *largest = T::put(top);

@@ -7,15 +7,13 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 use memcore::error::Result;
 
-use crate::element::{Float, Real, float_type};
-use crate::elementwise::{Source, larger, store_cast};
+use crate::element::{Float, Real, float_type, larger};
+use crate::elementwise::{Source, store_cast};
 use crate::lanes::{Dot, Largest, Sum, fold, fold2};
 use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer, load_f64};
 use crate::view::Context;
-
-/// Elements per task.
-const TASK: usize = 16 << 10;
+use columns::TASK;
 
 /// `out = softmax(x)` over the middle dimension, or its logarithm.
 pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {

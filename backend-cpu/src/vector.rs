@@ -1,14 +1,9 @@
 //! Explicit vectors, for the loops that compilers do not vectorise by themselves: reductions, whose order of additions they must keep.
 
-use std::mem::MaybeUninit;
-
 use half::f16;
 
-use crate::element::{Element, Real};
-use crate::elementwise::{larger, smaller};
-
 /// A few numbers that operations treat alike.
-pub(crate) trait Vector<R: Real>: Copy {
+pub(crate) trait Vector<R>: Copy {
     /// How many.
     const N: usize;
     /// The same number everywhere.
@@ -55,58 +50,9 @@ pub(crate) trait Vector<R: Real>: Copy {
     }
 }
 
-/// A vector of any instruction set, left to the compiler.
+/// A vector of any instruction set, left to the compiler; `plain.rs` says how it computes.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain4<R>([R; 4]);
-
-impl<R: Real> Plain4<R> {
-    #[inline(always)]
-    fn zip(self, other: Self, f: impl Fn(R, R) -> R) -> Self {
-        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
-    }
-}
-
-impl<R: Real> Vector<R> for Plain4<R> {
-    const N: usize = 4;
-    #[inline(always)]
-    fn splat(x: R) -> Self {
-        Self([x; 4])
-    }
-    #[inline(always)]
-    unsafe fn load(src: *const R) -> Self {
-        // SAFETY: the caller asserts it; an array has its element's alignment.
-        Self(unsafe { *src.cast::<[R; 4]>() })
-    }
-    #[inline(always)]
-    unsafe fn store(self, out: *mut R) {
-        // SAFETY: the caller asserts it; an array has its element's alignment.
-        unsafe { *out.cast::<[R; 4]>() = self.0 };
-    }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| a + b)
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| a * b)
-    }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].fma::<crate::simd::BaselineIsa>(b.0[i], c.0[i])))
-    }
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        self.zip(other, larger)
-    }
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        self.zip(other, smaller)
-    }
-}
+pub(crate) struct Plain4<R>(pub(crate) [R; 4]);
 
 /// AVX2's vectors. [`Fused`](crate::simd::Fused) names them, and only functions compiled for AVX2, FMA and F16C use that.
 #[cfg(target_arch = "x86_64")]
@@ -224,63 +170,6 @@ avx!(
 /// The most numbers in a vector.
 pub(crate) const MAX_N: usize = 8;
 
-/// A vector of a type's values, converted. (No const generics of associated constants: a buffer of the largest size serves.)
-///
-/// # Safety
-/// `V::N` elements lie at `src`.
-#[inline(always)]
-pub(crate) unsafe fn load<T: crate::element::Float, V: Vector<T::Compute>>(src: *const T) -> V {
-    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<T::Compute>() {
-        // SAFETY: the same type; the caller asserts the rest.
-        return unsafe { V::load(src.cast()) };
-    }
-    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>() {
-        // SAFETY: that type; the caller asserts the rest.
-        if let Some(widened) = unsafe { V::load_f16(src.cast()) } {
-            return widened;
-        }
-    }
-    let mut buffer = [<T::Compute as Default>::default(); MAX_N];
-    for (i, value) in buffer[..V::N].iter_mut().enumerate() {
-        // SAFETY: the caller asserts it.
-        *value = unsafe { *src.add(i) }.get();
-    }
-    // SAFETY: the buffer holds `MAX_N` ≥ `V::N` numbers.
-    unsafe { V::load(buffer.as_ptr()) }
-}
-
-/// All of `src` in f32.
-#[inline(always)]
-pub(crate) fn widen_f16<V: Vector<f32>>(src: &[f16], out: &mut [MaybeUninit<f32>]) {
-    let n = src.len().min(out.len());
-    let mut at = 0;
-    while at + V::N <= n {
-        // SAFETY: `N` numbers from `at` on lie in both.
-        unsafe {
-            let Some(widened) = V::load_f16(src.as_ptr().add(at)) else { break };
-            widened.store(out.as_mut_ptr().add(at).cast());
-        }
-        at += V::N;
-    }
-    for (o, x) in out[at..n].iter_mut().zip(&src[at..n]) {
-        o.write(x.get());
-    }
-}
-
-/// All values, rounded to nearest even.
-#[inline(always)]
-pub(crate) fn narrow_f16<V: Vector<f32>>(values: &[f32], out: &mut [f16]) {
-    let n = values.len().min(out.len());
-    let mut at = 0;
-    // SAFETY: `N` numbers from `at` on lie in both.
-    while at + V::N <= n && unsafe { V::load(values.as_ptr().add(at)).store_f16(out.as_mut_ptr().add(at)) } {
-        at += V::N;
-    }
-    for (o, &x) in out[at..n].iter_mut().zip(&values[at..n]) {
-        *o = f16::put(x);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,43 +201,6 @@ mod tests {
         let want = [[2.0, nan, nan, nan, -1.0, 0.0, 5.0, nan], [1.0, nan, nan, nan, -2.0, 0.0, 4.0, nan]];
         for (got, want) in out.iter().flatten().zip(want.iter().flatten()) {
             assert!(got == want || got.is_nan() && want.is_nan(), "{out:?}");
-        }
-    }
-
-    simd! {
-        fn widened(src: &[f16], out: &mut [MaybeUninit<f32>]) = widened_body;
-        fn narrowed(values: &[f32], out: &mut [f16]) = narrowed_body;
-    }
-
-    #[inline(always)]
-    fn widened_body<S: Isa>(src: &[f16], out: &mut [MaybeUninit<f32>]) {
-        widen_f16::<S::F32>(src, out);
-    }
-
-    #[inline(always)]
-    fn narrowed_body<S: Isa>(values: &[f32], out: &mut [f16]) {
-        narrow_f16::<S::F32>(values, out);
-    }
-
-    #[test]
-    fn half_precision_is_the_same_in_vectors_and_one_by_one() {
-        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        let mut out = vec![MaybeUninit::new(0.0); all.len()];
-        widened(&all, &mut out);
-        // SAFETY: initialised above.
-        let wide: Vec<f32> = out.iter().map(|x| unsafe { x.assume_init() }).collect();
-        assert!(wide.iter().zip(&all).all(|(&w, h)| w == h.get() || (w.is_nan() && h.is_nan())));
-        // Each value, the middle between it and the next, and what lies beside both.
-        let finite = all.windows(2).filter(|pair| pair[0].is_finite() && pair[1].is_finite());
-        let values: Vec<f32> = finite
-            .flat_map(|pair| [pair[0].get(), (pair[0].get() + pair[1].get()) / 2.0])
-            .flat_map(|x| [x, f32::from_bits(x.to_bits() + 1), f32::from_bits(x.to_bits().max(1) - 1)])
-            .chain([65519.0, 65520.0, 1e30, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-30])
-            .collect();
-        let mut halves = vec![f16::ZERO; values.len()];
-        narrowed(&values, &mut halves);
-        for (&x, &h) in values.iter().zip(&halves) {
-            assert!(h.to_bits() == f16::put(x).to_bits() || (x.is_nan() && h.is_nan()), "{x}");
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::element::{Float, Number};
 use crate::matmul::product::{Mat, MatMut, product};
 use crate::matmul::widened::{narrow, widen_block};
 use crate::parallel::SCRATCH_BYTES;
+use crate::refusal::unsupported;
 use crate::view::{Context, SharedMut};
 
 /// Parts of the batch that have their own sums of the weight gradient, at most.
@@ -25,7 +26,7 @@ pub(crate) fn conv2d_input_grad(ctx: &Context<'_>, call: &Conv2dInputGrad) -> Re
         DType::F32 => input_grad::<f32>(ctx, call),
         DType::F16 => input_grad::<half::f16>(ctx, call),
         DType::BF16 => input_grad::<half::bf16>(ctx, call),
-        _ => crate::backend::unsupported(&call.clone().into()),
+        _ => unsupported(&call.clone().into()),
     }
 }
 
@@ -176,7 +177,7 @@ pub(crate) fn conv2d_weight_grad(ctx: &Context<'_>, call: &Conv2dWeightGrad) -> 
         DType::F32 => weight_grad::<f32>(ctx, call),
         DType::F16 => weight_grad::<half::f16>(ctx, call),
         DType::BF16 => weight_grad::<half::bf16>(ctx, call),
-        _ => crate::backend::unsupported(&call.clone().into()),
+        _ => unsupported(&call.clone().into()),
     }
 }
 

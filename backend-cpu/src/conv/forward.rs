@@ -10,6 +10,7 @@ use crate::element::{Element, Float};
 use crate::matmul::product::{Mat, MatMut, product};
 use crate::matmul::widened::{narrow, widen_block};
 use crate::parallel::SCRATCH_BYTES;
+use crate::refusal::unsupported;
 use crate::view::{Context, SharedMut};
 
 /// Runs a [`Conv2d`].
@@ -19,7 +20,7 @@ pub(crate) fn conv2d(ctx: &Context<'_>, call: &Conv2d) -> Result<()> {
         DType::F32 => forward::<f32>(ctx, call),
         DType::F16 => forward::<half::f16>(ctx, call),
         DType::BF16 => forward::<half::bf16>(ctx, call),
-        _ => crate::backend::unsupported(&call.clone().into()),
+        _ => unsupported(&call.clone().into()),
     }
 }
 

@@ -4,7 +4,7 @@ use memcore::DType;
 use memcore::backend::kernel::{Binary, BinaryOp, Ternary, TernaryOp};
 use memcore::error::Result;
 
-use crate::element::{Element, Float, Number, Real};
+use crate::element::{Element, Float, Number, Real, larger, smaller};
 use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
 use crate::view::Context;
@@ -90,18 +90,6 @@ fn real_block_body<S: Isa, R: Real>(op: BinaryOp, a: &[R], b: &[R], out: &mut [R
         // Comparisons write another type: `compare`.
         _ => {}
     }
-}
-
-/// The larger; NaN wins.
-#[inline(always)]
-pub(crate) fn larger<C: Number>(a: C, b: C) -> C {
-    if a > b || a.is_nan() { a } else { b }
-}
-
-/// The smaller; NaN wins.
-#[inline(always)]
-pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
-    if a < b || a.is_nan() { a } else { b }
 }
 
 #[inline(always)]

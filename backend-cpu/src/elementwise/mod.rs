@@ -6,7 +6,7 @@ mod gradient;
 mod select;
 mod unary;
 
-pub(crate) use arithmetic::{binary, larger, smaller, supports_binary, ternary};
+pub(crate) use arithmetic::{binary, supports_binary, ternary};
 pub(crate) use copy::{Source, copy, fill, store_cast};
 pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};

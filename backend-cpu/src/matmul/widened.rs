@@ -1,8 +1,9 @@
 //! Products of 16-bit floats: blocks of both operands are widened to f32 in the thread's scratch, the tile of the output is
 //! accumulated there, and rounded once.
 
+use super::job::Job;
 use super::product::{Mat, MatMut, product};
-use super::{Job, even, for_each_tile};
+use super::tiles::{even, for_each_tile};
 use crate::element::Float;
 use crate::simd::{Isa, simd};
 use crate::view::Context;

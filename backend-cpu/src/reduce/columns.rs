@@ -2,9 +2,8 @@
 
 use memcore::backend::kernel::ReduceOp;
 
-use super::{Kept, Plan, Total, finish_pieces};
-use crate::element::{Element, Number};
-use crate::elementwise::{larger, smaller};
+use super::plan::{Kept, Plan, Total, finish_pieces};
+use crate::element::{Element, Number, larger, smaller};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 

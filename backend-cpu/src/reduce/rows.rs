@@ -2,7 +2,7 @@
 
 use memcore::backend::kernel::ReduceOp;
 
-use super::{Plan, Total, finish_pieces};
+use super::plan::{Plan, Total, finish_pieces};
 use crate::element::{Element, Number};
 use crate::lanes::{Largest, RUN, Smallest, Squares, Sum, fold};
 use crate::parallel::INLINE_ELEMENTS;

@@ -5,12 +5,13 @@
 
 use memcore::error::Result;
 
-use super::TASK;
-use crate::element::Real;
-use crate::elementwise::larger;
+use crate::element::{Real, larger};
 use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer};
 use crate::view::Context;
+
+/// Elements per task, of rows too.
+pub(super) const TASK: usize = 16 << 10;
 
 /// Columns of a panel, at most.
 const WIDTH: usize = 256;
