@@ -9,7 +9,8 @@ use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare, fill_in};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 /// Rows of a result that a workgroup makes.
 const ROWS: usize = 4;

@@ -6,7 +6,8 @@ use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width};
 use crate::gemm::{Gemm, Sizes};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 const FIELDS: &str = "h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, channels: u32, outputs: u32, groups: u32, \
      sh: u32, sw: u32, ph: u32, pw: u32, dh: u32, dw: u32";

@@ -11,7 +11,10 @@ use wgpu::{
 
 use crate::NAME;
 use crate::adapter::AdapterInfo;
-use crate::gemm::{Class, LANES, Tile};
+use crate::gemm::{Class, Tile};
+
+/// Lanes of a subgroup on software adapters, and of a workgroup there.
+pub(crate) const LANES: usize = 8;
 
 /// The first error that the driver reported and nobody has heard of yet. A lost device stays lost.
 #[derive(Clone, Default)]

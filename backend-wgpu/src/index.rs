@@ -5,7 +5,8 @@ use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width, declare, fill_in};
 use crate::elementwise::bits_of;
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 
 pub(crate) fn gather(cx: &mut Context<'_>, k: &Gather) -> Result<()> {
     let (rows, n, count) = (k.table.dims()[0], k.table.dims()[1], k.indices.dims()[0]);

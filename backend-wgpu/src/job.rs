@@ -5,7 +5,8 @@ use memcore::error::Result;
 use wgpu::Buffer;
 
 use crate::gpu::Gpu;
-use crate::pipelines::{Binding, Key, MAX_BINDINGS, Pipelines};
+use crate::key::Key;
+use crate::pipelines::{Binding, MAX_BINDINGS, Pipelines};
 use crate::queue::{Queue, SLOT_WORDS};
 use crate::segments::Segments;
 
@@ -157,26 +158,5 @@ impl Job {
     pub(crate) fn set(&mut self, at: usize, value: usize) -> &mut Self {
         self.words[at] = value as u32;
         self
-    }
-}
-
-/// Packs what a source is generated from into a [`Key`]'s variant.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Variant(u64);
-
-impl Variant {
-    pub(crate) fn new() -> Self {
-        Self(1)
-    }
-
-    /// Adds a value below `2^bits`.
-    #[must_use]
-    pub(crate) fn with(self, bits: u32, value: u64) -> Self {
-        debug_assert!(value < 1 << bits && self.0.leading_zeros() >= bits, "{value} in {bits} bits");
-        Self(self.0 << bits | value)
-    }
-
-    pub(crate) fn key(self, name: &'static str) -> Key {
-        Key { name, variant: self.0 }
     }
 }

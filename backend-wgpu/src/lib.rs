@@ -27,7 +27,7 @@
 //! |---|---|
 //! | `adapter.rs`, `gpu.rs`, `driver.rs` | adapters, an opened one and its errors, what the driver says of memory |
 //! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that fill no word |
-//! | `pipelines.rs`, `job.rs` | pipelines and bind groups, kept; one launch being put together |
+//! | `key.rs`, `pipelines.rs`, `job.rs` | how kernels are named; pipelines and bind groups, kept; one launch being put together |
 //! | `held.rs` | the launch that waits, and what may become a part of it |
 //! | `element.rs`, `common.wgsl` | how WGSL gets at elements of each type, generated |
 //! | `pointwise.rs`, `rows.rs`, `gemm/` | the three kinds of kernels that most families are made of |
@@ -45,6 +45,7 @@ mod gpu;
 mod held;
 mod index;
 mod job;
+mod key;
 mod loss;
 #[cfg(test)]
 mod lost;

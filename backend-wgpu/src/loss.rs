@@ -4,7 +4,8 @@ use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare, fill_in};
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 use crate::rows::Lanes;
 
 pub(crate) fn nll_loss(cx: &mut Context<'_>, k: &NllLoss) -> Result<()> {

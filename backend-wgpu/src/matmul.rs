@@ -6,7 +6,8 @@ use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width};
 use crate::gemm::{Gemm, Sizes};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 /// Which of the last two strides is the smaller one: that dimension is read along.
 fn runs_along(x: &Operand, axis: usize) -> bool {

@@ -5,7 +5,8 @@ use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width, declare, fill_in};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 const THREADS: u64 = 256;
 

@@ -11,6 +11,7 @@ use wgpu::{
 };
 
 use crate::gpu::Gpu;
+use crate::key::Key;
 use crate::queue::SLOT_BYTES;
 
 /// Operands that one dispatch binds, at most: what every adapter has.
@@ -18,13 +19,6 @@ pub(crate) const MAX_BINDINGS: usize = 8;
 
 /// Bind groups that are kept; beyond it all are dropped and made again when they are needed.
 const MAX_BIND_GROUPS: usize = 16_384;
-
-/// A kernel in one of its forms: the family's name for it, and what its source was generated from, packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) variant: u64,
-}
 
 /// A binding: a segment (none for the dummy), and the range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -7,7 +7,8 @@ use memcore::backend::Operand;
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width, declare};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 /// Operands of one kernel, the output among them.
 const MAX_OPERANDS: usize = 4;

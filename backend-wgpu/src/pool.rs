@@ -5,7 +5,8 @@ use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare, fill_in};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 
 const FIELDS: &str = "count: u32, h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, sh: u32, sw: u32, ph: u32, pw: u32, \
      size: f32";

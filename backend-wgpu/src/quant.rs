@@ -5,7 +5,8 @@ use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
 use crate::gemm::{Gemm, Sizes};
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 use crate::rows::Lanes;
 
 pub(crate) fn quantize_int8(cx: &mut Context<'_>, k: &QuantizeInt8) -> Result<()> {

@@ -5,7 +5,8 @@ use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 use crate::pointwise::Pointwise;
 
 const PHILOX: &str = include_str!("random/philox.wgsl");

@@ -5,7 +5,8 @@ use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 use crate::rows::{Lanes, widths};
 
 /// The groups of an operand `[outer, n, inner]`.

@@ -5,7 +5,8 @@ use memcore::error::Result;
 use memcore::{DType, Layout};
 
 use crate::element::{Elem, Slot, declare};
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 
 /// Writes up to three bytes, as parameters of a kernel: copies between buffers move whole words.
 pub(crate) fn patch(cx: &mut Context<'_>, region: Region, bytes: &[u8]) -> Result<()> {

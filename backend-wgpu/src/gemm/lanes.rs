@@ -6,10 +6,8 @@
 
 use std::fmt::Write;
 
-use super::{Feed, Gemm, Stage};
-
-/// Lanes of a subgroup, and of a workgroup.
-pub(crate) const LANES: usize = 8;
+use super::product::{Feed, Gemm, Stage};
+use crate::gpu::LANES;
 
 /// Inner steps that are written out: a quad's.
 const STEPS: usize = 4;

@@ -9,18 +9,21 @@
 //! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
 //! order.
 
+mod choice;
 mod lanes;
+mod product;
 mod tile;
 mod tune;
 
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
-use crate::job::{Context, Job, SCRATCH_BYTES, Variant};
+use crate::job::{Context, Job, SCRATCH_BYTES};
+use crate::key::Variant;
+pub(crate) use choice::{Class, Sizes, Tile};
 use lanes::Block;
-pub(crate) use lanes::LANES;
-pub(crate) use tile::Tile;
-pub(crate) use tune::Class;
+pub(crate) use product::Gemm;
+use product::Stage;
 
 /// Threads of a workgroup that takes an element for each.
 const THREADS: usize = 64;
@@ -34,32 +37,6 @@ const ENOUGH: usize = 64;
 const SHORTEST: usize = 512;
 /// And at most so: some drivers stop a thread's loops after 65 535 rounds.
 const LONGEST: usize = 1 << 15;
-
-/// What a product is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) batch: usize,
-    pub(crate) m: usize,
-    pub(crate) n: usize,
-    pub(crate) k: usize,
-}
-
-/// A product.
-pub(crate) struct Gemm {
-    pub(crate) name: &'static str,
-    /// What the caller's functions were generated from.
-    pub(crate) variant: Variant,
-    pub(crate) sizes: Sizes,
-    /// Whether elements of `a` that follow each other in memory differ in `k` (else in `m`), so that neighbouring threads read them.
-    pub(crate) a_along_k: bool,
-    /// The same for `b` and `n`.
-    pub(crate) b_along_k: bool,
-    /// Whether the caller has `a_quad(z, m, k)`, and `b_quad(z, k, n)`: four elements in the direction in which the operand is read, from
-    /// a multiple of four on. Sizes in that direction are multiples of four then.
-    pub(crate) quads: [bool; 2],
-    /// Whether it gives the same result when it runs twice.
-    pub(crate) repeats: bool,
-}
 
 /// What makes the result, and in which sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,54 +84,7 @@ impl Form {
     }
 }
 
-/// How an operand is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Feed {
-    /// Element by element.
-    Single,
-    /// Four of the inner size at once.
-    AlongK,
-    /// Four rows of `a`, or columns of `b`, at once.
-    Across,
-}
-
-impl Feed {
-    fn of(is_quad: bool, along_k: bool) -> Self {
-        match (is_quad, along_k) {
-            (false, _) => Feed::Single,
-            (true, true) => Feed::AlongK,
-            (true, false) => Feed::Across,
-        }
-    }
-}
-
-/// Where a launch puts its products.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// To the caller.
-    Whole,
-    /// Into the scratch, part by part.
-    Parts,
-    /// From the scratch to the caller.
-    Join,
-    /// To the caller, a thread for each element: for results too small for a tile.
-    Alone,
-}
-
 impl Gemm {
-    fn feed_a(&self) -> Feed {
-        Feed::of(self.quads[0], self.a_along_k)
-    }
-
-    fn feed_b(&self) -> Feed {
-        Feed::of(self.quads[1], self.b_along_k)
-    }
-
-    /// Whether the inner size ends inside a quad.
-    fn is_ragged(&self) -> bool {
-        !self.sizes.k.is_multiple_of(4)
-    }
-
     /// Launches it. The job has its operands bound, at most seven; `more` pushes parameters behind the sizes, declared as `fields`. `code`
     /// gives the operands' slots and WGSL with `a_value(z, m, k)`, `b_value(z, k, n)` and `store(z, m, n, value)`, which are called inside
     /// the sizes alone.

@@ -6,20 +6,13 @@
 
 use std::fmt::Write;
 
-use super::{Feed, Gemm, Sizes, Stage};
+use super::choice::{Sizes, Tile};
+use super::product::{Feed, Gemm, Stage};
 
 /// Rounds of a loop that are written out.
 const UNROLL: usize = 2;
 /// Words of workgroup memory that every adapter has for a tile.
 const SHARED_WORDS: usize = 4096;
-
-/// Threads along each side of a tile, and the rows and columns that a thread makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tile {
-    pub(super) side: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-}
 
 impl Tile {
     /// What fits a result of these sizes: skinny ones take tiles that are skinny too.

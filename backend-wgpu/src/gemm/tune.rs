@@ -9,29 +9,15 @@ use std::time::{Duration, Instant};
 
 use memcore::error::Result;
 
-use super::tile::Tile;
-use super::{Gemm, Sizes};
-use crate::job::{Context, Variant};
-use crate::pipelines::Key;
+use super::choice::{Class, Sizes, Tile};
+use super::product::Gemm;
+use crate::job::Context;
+use crate::key::Variant;
 
 /// Multiply-adds from which trying pays: below, the launch decides.
 const WORTH: usize = 1 << 22;
 /// Timings of each candidate, of which the best counts.
 const ROUNDS: usize = 3;
-
-/// Products that one choice is made for: alike but for their sizes, and those between the same powers of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Class {
-    key: Key,
-    sizes: [u32; 4],
-}
-
-impl Class {
-    fn of(name: &'static str, variant: Variant, sizes: &Sizes) -> Self {
-        let Sizes { batch, m, n, k } = *sizes;
-        Self { key: variant.key(name), sizes: [batch, m, n, k].map(|size| size.max(1).ilog2()) }
-    }
-}
 
 /// The tile for this product. `variant` is what all sources of its kind have in common, `launch` runs it with a tile.
 pub(super) fn choose(

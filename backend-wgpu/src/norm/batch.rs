@@ -5,7 +5,8 @@ use memcore::backend::kernel::{BatchNorm, BatchNormGrad};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare};
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 use crate::rows::Lanes;
 
 /// Images, channels, pixels.

@@ -5,7 +5,8 @@ use memcore::backend::kernel::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, Width, declare, fill_in};
-use crate::job::{Context, Variant};
+use crate::job::Context;
+use crate::key::Variant;
 use crate::rows::{Lanes, widths};
 
 /// What both forward kernels have.

@@ -11,7 +11,8 @@ use memcore::backend::kernel::{Reduce, ReduceOp};
 use memcore::error::Result;
 
 use crate::element::{Elem, Slot, declare, fill_in};
-use crate::job::{Context, Job, Variant};
+use crate::job::{Context, Job};
+use crate::key::Variant;
 use plan::{Axes, Plan};
 
 /// Integers have sums and extrema.
