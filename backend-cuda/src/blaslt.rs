@@ -4,6 +4,8 @@
 //! `b`. What it should do for a shape is asked once and kept. Its workspace is the one that core allocated for the call, of
 //! PyTorch's size; a caller that brings none lends it the backend's scratch.
 
+mod products;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,8 +18,7 @@ use memcore::{DType, Error, Result};
 
 use crate::driver::{NAME, Queue};
 use crate::figures;
-use crate::graphs::Work;
-use crate::launch::{Context, Scratch};
+use crate::launch::Scratch;
 
 /// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
@@ -139,27 +140,12 @@ impl BlasLt {
         self.held_bytes.load(Relaxed)
     }
 
-    /// Queues the product. False where the library does not take it; nothing was queued then.
-    ///
-    /// # Errors
-    /// [`Error::Backend`] when the library fails at what it had promised.
-    pub(crate) fn matmul(&self, ctx: &Context<'_>, k: &Matmul) -> Result<bool> {
-        let workspace = match &k.workspace {
-            Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
-            None => ctx.scratch,
-        };
-        let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
-        let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
-        let Some(shape) = shape(k, &places) else { return Ok(false) };
-        let taken = self.plans().entry(shape).or_insert_with(|| Plan::new(self.handle, &shape, places.bias)).is_some();
-        if !taken {
-            return Ok(false);
-        }
-        let product = Product { shape, places, scalars: [k.alpha as f32, k.beta as f32].map(f32::to_bits) };
-        if !ctx.collected(Work::Product(product))? {
-            self.run(ctx.queue, &product)?;
-        }
-        Ok(true)
+    /// The product with matrices in these places; `None` where the library does not take it.
+    fn product(&self, k: &Matmul, places: Places) -> Option<Product> {
+        let shape = shape(k, &places)?;
+        let mut plans = self.plans();
+        plans.entry(shape).or_insert_with(|| Plan::new(self.handle, &shape, places.bias)).as_ref()?;
+        Some(Product { shape, places, scalars: [k.alpha as f32, k.beta as f32].map(f32::to_bits) })
     }
 
     /// Gives a product to the driver as planned.

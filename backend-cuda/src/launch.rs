@@ -1,22 +1,19 @@
-//! One launch: addresses of operands, the function, the size of the grid.
+//! What a family has at hand: addresses of operands, the size of the grid, the queue that takes a launch.
 
-use std::any::Any;
-use std::ffi::c_void;
+mod call;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::CUfunction;
-
+use memcore::Result;
 use memcore::backend::Operand;
-use memcore::{Error, Result};
 
 use crate::blaslt::BlasLt;
-use crate::driver::{NAME, Properties, Queue, driven};
+use crate::driver::{Properties, Queue};
 use crate::graphs::{Graphs, Work};
 use crate::kernels::{Kernel, Modules, Tag};
 use crate::memory::Table;
-
-/// Threads of a block, wherever a kernel does not say otherwise.
-pub(crate) const THREADS: u32 = 256;
+use call::start;
+pub(crate) use call::{Argument, Function, Grid, Launch, Scratch, THREADS};
 
 /// Forms of an elementwise kernel: any strides, or 16 bytes at a time.
 pub(crate) const ONE: usize = 0;
@@ -35,29 +32,6 @@ pub(crate) struct Context<'a> {
     pub(crate) graphs: &'a Mutex<Option<Graphs>>,
     /// Room for partial results between the launches of one call.
     pub(crate) scratch: Scratch,
-}
-
-/// The fixed room for partial results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Scratch {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-}
-
-/// Blocks of a launch, in three dimensions, and threads of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Grid {
-    pub(crate) blocks: [u32; 3],
-    pub(crate) threads: u32,
-    /// Bytes of shared memory that the launch gives; at most 48 KiB, which every device has.
-    pub(crate) shared_bytes: u32,
-}
-
-impl Grid {
-    /// `blocks` blocks of [`THREADS`].
-    pub(crate) fn of(blocks: u64) -> Self {
-        Self { blocks: [blocks.min(i32::MAX as u64) as u32, 1, 1], threads: THREADS, shared_bytes: 0 }
-    }
 }
 
 impl Context<'_> {
@@ -107,81 +81,4 @@ impl Context<'_> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         graphs.as_mut().map_or(Ok(false), |graphs| graphs.collect(work, self.queue, self.blas).map(|()| true))
     }
-}
-
-/// The struct that a kernel takes: what [`Launch`] keeps until it is launched, and compares.
-pub(crate) trait Argument: Copy + PartialEq + Send + Sync + 'static {}
-
-impl<A: Copy + PartialEq + Send + Sync + 'static> Argument for A {}
-
-/// An [`Argument`] of any kernel.
-trait Kept: Any + Send + Sync {
-    fn equals(&self, other: &dyn Kept) -> bool;
-}
-
-impl<A: Argument> Kept for A {
-    fn equals(&self, other: &dyn Kept) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref::<A>() == Some(self)
-    }
-}
-
-/// A loaded kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Function(CUfunction);
-
-// SAFETY: the driver lets any thread use it that has the context.
-unsafe impl Send for Function {}
-
-impl Function {
-    pub(crate) fn handle(self) -> CUfunction {
-        self.0
-    }
-}
-
-/// A launch for later.
-pub(crate) struct Launch {
-    kernel: Kernel,
-    pub(crate) function: Function,
-    pub(crate) grid: Grid,
-    args: Box<dyn Kept>,
-}
-
-impl Launch {
-    /// Gives it to the driver.
-    pub(crate) fn start(&self, queue: &Queue) -> Result<()> {
-        start(queue, self.kernel, self.function, self.grid, self.arguments())
-    }
-
-    /// Where the argument lies; the driver only reads it.
-    pub(crate) fn arguments(&self) -> *mut c_void {
-        std::ptr::from_ref(&*self.args).cast_mut().cast()
-    }
-
-    /// Whether both take the same argument.
-    pub(crate) fn has_arguments_of(&self, other: &Launch) -> bool {
-        self.args.equals(&*other.args)
-    }
-}
-
-/// Gives a launch to the driver. The one argument has the size that the function takes, which was compared when it was
-/// loaded; the driver copies it before it returns. Addresses in it were made by [`Context::at`], of operands whose bounds
-/// core has checked.
-fn start(queue: &Queue, kernel: Kernel, function: Function, grid: Grid, argument: *mut c_void) -> Result<()> {
-    let [x, y, z] = grid.blocks;
-    let mut parameters = [argument];
-    driven!(cuLaunchKernel(
-        function.0,
-        x,
-        y,
-        z,
-        grid.threads,
-        1,
-        1,
-        grid.shared_bytes,
-        queue.stream(),
-        parameters.as_mut_ptr(),
-        std::ptr::null_mut(),
-    ))
-    .map_err(|error| Error::backend(NAME, format!("kernel {kernel:?}: {error}")))
 }

@@ -1,0 +1,119 @@
+//! One launch of a kernel, for now or for later: the function, its argument, the size of the grid.
+
+use std::any::Any;
+use std::ffi::c_void;
+
+use cudarc::driver::sys::CUfunction;
+use memcore::{Error, Result};
+
+use crate::driver::{NAME, Queue, driven};
+use crate::kernels::Kernel;
+
+/// Threads of a block, wherever a kernel does not say otherwise.
+pub(crate) const THREADS: u32 = 256;
+
+/// The fixed room for partial results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Scratch {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Blocks of a launch, in three dimensions, and threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Grid {
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: u32,
+    /// Bytes of shared memory that the launch gives; at most 48 KiB, which every device has.
+    pub(crate) shared_bytes: u32,
+}
+
+impl Grid {
+    /// `blocks` blocks of [`THREADS`].
+    pub(crate) fn of(blocks: u64) -> Self {
+        Self { blocks: [blocks.min(i32::MAX as u64) as u32, 1, 1], threads: THREADS, shared_bytes: 0 }
+    }
+}
+
+/// The struct that a kernel takes: what [`Launch`] keeps until it is launched, and compares.
+pub(crate) trait Argument: Copy + PartialEq + Send + Sync + 'static {}
+
+impl<A: Copy + PartialEq + Send + Sync + 'static> Argument for A {}
+
+/// An [`Argument`] of any kernel.
+pub(super) trait Kept: Any + Send + Sync {
+    fn equals(&self, other: &dyn Kept) -> bool;
+}
+
+impl<A: Argument> Kept for A {
+    fn equals(&self, other: &dyn Kept) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<A>() == Some(self)
+    }
+}
+
+/// A loaded kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Function(pub(super) CUfunction);
+
+// SAFETY: the driver lets any thread use it that has the context.
+unsafe impl Send for Function {}
+
+impl Function {
+    pub(crate) fn handle(self) -> CUfunction {
+        self.0
+    }
+}
+
+/// A launch for later.
+pub(crate) struct Launch {
+    pub(super) kernel: Kernel,
+    pub(crate) function: Function,
+    pub(crate) grid: Grid,
+    pub(super) args: Box<dyn Kept>,
+}
+
+impl Launch {
+    /// Gives it to the driver.
+    pub(crate) fn start(&self, queue: &Queue) -> Result<()> {
+        start(queue, self.kernel, self.function, self.grid, self.arguments())
+    }
+
+    /// Where the argument lies; the driver only reads it.
+    pub(crate) fn arguments(&self) -> *mut c_void {
+        std::ptr::from_ref(&*self.args).cast_mut().cast()
+    }
+
+    /// Whether both take the same argument.
+    pub(crate) fn has_arguments_of(&self, other: &Launch) -> bool {
+        self.args.equals(&*other.args)
+    }
+}
+
+/// Gives a launch to the driver. The one argument has the size that the function takes, which was compared when it was
+/// loaded; the driver copies it before it returns. Addresses in it were made by [`Context::at`](crate::launch::Context::at), of operands whose bounds
+/// core has checked.
+pub(super) fn start(
+    queue: &Queue,
+    kernel: Kernel,
+    function: Function,
+    grid: Grid,
+    argument: *mut c_void,
+) -> Result<()> {
+    let [x, y, z] = grid.blocks;
+    let mut parameters = [argument];
+    driven!(cuLaunchKernel(
+        function.0,
+        x,
+        y,
+        z,
+        grid.threads,
+        1,
+        1,
+        grid.shared_bytes,
+        queue.stream(),
+        parameters.as_mut_ptr(),
+        std::ptr::null_mut(),
+    ))
+    .map_err(|error| Error::backend(NAME, format!("kernel {kernel:?}: {error}")))
+}
