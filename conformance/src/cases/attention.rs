@@ -3,7 +3,7 @@
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::{DType, Layout};
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Range, Values};
 use crate::tolerance::Tolerance;

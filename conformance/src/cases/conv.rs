@@ -3,7 +3,7 @@
 use memcore::DType::F32;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::Case;
 use crate::data::Data::Range;
 use crate::tolerance::Tolerance;

@@ -6,7 +6,7 @@ use memcore::backend::kernel::{
     UnaryOp,
 };
 
-use super::FLOATS;
+use super::common::FLOATS;
 use super::form::Form;
 use crate::case::{Case, short};
 use crate::data::Data::{Constant, Ints, Mask, Range, Values};

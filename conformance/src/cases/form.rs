@@ -2,7 +2,7 @@
 
 use memcore::DType;
 
-use super::MANY;
+use super::common::MANY;
 use crate::case::CaseBuilder;
 use crate::data::Data;
 

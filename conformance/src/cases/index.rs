@@ -3,7 +3,7 @@
 use memcore::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8};
 use memcore::backend::kernel::{Gather, ScatterAdd};
 
-use super::{FLOATS, MANY, is_for};
+use super::common::{FLOATS, MANY, is_for};
 use crate::case::Case;
 use crate::data::Data::{self, Ints, Poison, Range, Values};
 use crate::tolerance::Tolerance;

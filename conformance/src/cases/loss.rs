@@ -3,7 +3,7 @@
 use memcore::DType::{self, I64};
 use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
 
-use super::{FLOATS, MANY, is_for};
+use super::common::{FLOATS, MANY, is_for};
 use crate::case::Case;
 use crate::data::Data::{self, Constant, Ints, Range, Values};
 use crate::tolerance::Tolerance;

@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32};
 use memcore::backend::kernel::Matmul;
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::{Case, CaseBuilder};
 use crate::data::Data::{Poison, Range};
 use crate::tolerance::Tolerance;

@@ -3,7 +3,7 @@
 use memcore::DType;
 use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 
-use super::{FLOATS, MANY, ROWS, is_for};
+use super::common::{FLOATS, MANY, ROWS, is_for};
 use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Poison, Range};
 use crate::tolerance::Tolerance;

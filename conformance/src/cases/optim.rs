@@ -3,7 +3,7 @@
 use memcore::DType::{self, F16, F32, I32};
 use memcore::backend::kernel::{AdamStep, AdamTensors, SgdStep, SgdTensors, Unscale, UpdateScale};
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Constant, Poison, Range, Values};
 use crate::tolerance::Tolerance;

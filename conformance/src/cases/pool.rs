@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32, I64};
 use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::Case;
 use crate::data::Data::{Ints, Range, Values};
 use crate::tolerance::Tolerance;

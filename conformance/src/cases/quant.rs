@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32, I8};
 use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 
-use super::{FLOATS, MANY, ROWS, is_for};
+use super::common::{FLOATS, MANY, ROWS, is_for};
 use crate::case::Case;
 use crate::data::Data::{self, Ints, Range, Values};
 use crate::tolerance::Tolerance;

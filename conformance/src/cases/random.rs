@@ -3,8 +3,8 @@
 use memcore::DType::{self, Bool, F32, I32};
 use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 
+use super::common::{FLOATS, MANY};
 use super::form::Form;
-use super::{FLOATS, MANY};
 use crate::case::Case;
 use crate::data::Data::{Mask, Range};
 use crate::tolerance::Tolerance;

@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32, I32, I64};
 use memcore::backend::kernel::{Reduce, ReduceOp};
 
-use super::{FLOATS, MANY};
+use super::common::{FLOATS, MANY};
 use crate::case::{Case, CaseBuilder};
 use crate::data::Data::{Ints, Range, Values};
 use crate::tolerance::Tolerance;

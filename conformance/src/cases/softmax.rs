@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32, F64};
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
-use super::{FLOATS, MANY, ROWS, is_for};
+use super::common::{FLOATS, MANY, ROWS, is_for};
 use crate::case::{Case, CaseBuilder};
 use crate::data::Data::{Range, Values};
 use crate::tolerance::Tolerance;

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use memcore::DType;
 use memcore::backend::Access;
 
-use super::trial;
+use super::trial::trial;
 use crate::case::{Case, Spec};
 use crate::cases;
 use crate::data::Data;

@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use memcore::DType;
 use memcore::backend::KernelCall;
 
-use super::plain_trial;
+use super::trial::plain_trial;
 use crate::case::Case;
 use crate::cases::{self, MANY};
 use crate::device::Device;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::Trial;
 use memcore::DType;
 
-use super::trial;
+use super::trial::trial;
 use crate::cases;
 use crate::device::Device;
 use crate::execute::{Verdict, Workspace, plan, run};

@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 use memcore::backend::Backend;
 use memcore::{Array, DType, Error, Tensor};
 
-use super::trial;
+use super::trial::trial;
 use crate::data::{Data, seed};
 use crate::device::Device;
 use crate::execute::Verdict;

@@ -7,7 +7,7 @@ use memcore::backend::kernel::Fill;
 use memcore::backend::{Backend, Operand, Region, SegmentId, validate};
 use memcore::{DType, Error, Layout};
 
-use super::{during, plain_trial, trial};
+use super::trial::{during, plain_trial, trial};
 use crate::device::Device;
 use crate::execute::{Segments, Verdict};
 

@@ -11,16 +11,16 @@ mod kernels;
 mod memory;
 mod training;
 mod transfer;
+mod trial;
 mod validation;
 mod virtual_memory;
 mod workspace;
 
 use std::sync::Arc;
 
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::device::Device;
-use crate::execute::Verdict;
 
 /// One suite.
 pub struct Suite {
@@ -52,34 +52,3 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "gradients", needs_values: true, trials: gradients::trials },
     Suite { name: "training", needs_values: true, trials: training::trials },
 ];
-
-/// A trial that holds the device for itself while it runs.
-fn trial(
-    name: String,
-    device: &Arc<Device>,
-    run: impl Fn(&Device) -> Result<Verdict, String> + Send + 'static,
-) -> Trial {
-    let device = Arc::clone(device);
-    Trial::ignorable_test(name, move || {
-        let _turn = device.take_turn();
-        match run(&device) {
-            Ok(Verdict::Passed) => Ok(Completion::Completed),
-            Ok(Verdict::Skipped(reason)) => Ok(Completion::ignored_with(reason)),
-            Err(problem) => Err(Failed::from(problem)),
-        }
-    })
-}
-
-/// A trial that passes or fails.
-fn plain_trial(
-    name: String,
-    device: &Arc<Device>,
-    run: impl Fn(&Device) -> Result<(), String> + Send + 'static,
-) -> Trial {
-    trial(name, device, move |device| run(device).map(|()| Verdict::Passed))
-}
-
-/// Turns a backend's error into a trial's, with what was being done.
-fn during<T>(what: &str, result: memcore::Result<T>) -> Result<T, String> {
-    result.map_err(|error| format!("{what}: {error}"))
-}

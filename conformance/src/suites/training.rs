@@ -12,7 +12,7 @@ use memcore::nn::{
 use memcore::optim::{Adam, AdamOptions, Implementation, Optimizer, Sgd, SgdOptions};
 use memcore::{Array, DType, Error, Result, Tensor, ops};
 
-use super::trial;
+use super::trial::trial;
 use crate::data::{Data, seed};
 use crate::device::Device;
 use crate::execute::Verdict;

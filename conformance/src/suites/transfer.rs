@@ -7,7 +7,7 @@ use memcore::backend::kernel::{Binary, BinaryOp, Copy};
 use memcore::backend::{Backend, KernelCall, Operand, Region, validate};
 use memcore::{DType, Layout};
 
-use super::{during, plain_trial};
+use super::trial::{during, plain_trial};
 use crate::device::Device;
 use crate::execute::Segments;
 

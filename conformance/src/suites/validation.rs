@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use memcore::backend::{Access, KernelCall, Operand, SegmentId, validate};
 use memcore::{DType, Error, Layout};
 
-use super::plain_trial;
+use super::trial::plain_trial;
 use crate::case::{Bound, Case};
 use crate::cases;
 use crate::device::Device;

@@ -7,7 +7,7 @@ use memcore::backend::{Backend, Region, SegmentId, VirtualMemory};
 use memcore::{DType, Error};
 
 use super::memory::{fill, require, round_trip};
-use super::{during, trial};
+use super::trial::{during, trial};
 use crate::device::Device;
 use crate::execute::Verdict;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
-use super::trial;
+use super::trial::trial;
 use crate::cases;
 use crate::device::Device;
 use crate::execute::{Workspace, check};

@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use super::results::{File, Results, per_operation};
 
+mod cells;
 mod peers;
+
+use cells::{figure, markdown, or_dash, strings, time};
 
 /// Where tables stand.
 pub const READMES: [&str; 2] = ["README.md", "benches/README.md"];
@@ -58,41 +61,6 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
 fn source(file: &File) -> String {
     let host = file.head["host"].as_str().map_or(String::new(), |host| format!(", {host}"));
     format!("\n[`{0}`](results/{0}){host}.\n", file.name)
-}
-
-fn markdown(columns: &[String], rows: &[Vec<String>]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let rule = format!("|{}\n", "---|".repeat(columns.len()));
-    line(columns) + &rule + &rows.iter().map(|row| line(row)).collect::<String>()
-}
-
-fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
-    texts.map(String::from).to_vec()
-}
-
-/// What is not there.
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "–".into())
-}
-
-/// Three digits, as far as there are decimals.
-fn figure(x: f64) -> String {
-    match x.abs() {
-        a if a >= 100.0 => format!("{x:.0}"),
-        a if a >= 10.0 => format!("{x:.1}"),
-        a if a >= 1.0 => format!("{x:.2}"),
-        _ => format!("{x:.3}"),
-    }
-}
-
-/// Nanoseconds in the unit that fits.
-fn time(ns: f64) -> String {
-    match ns {
-        ns if ns < 1e3 => format!("{} ns", figure(ns)),
-        ns if ns < 1e6 => format!("{} µs", figure(ns / 1e3)),
-        ns if ns < 1e9 => format!("{} ms", figure(ns / 1e6)),
-        ns => format!("{} s", figure(ns / 1e9)),
-    }
 }
 
 fn prediction(file: &File) -> String {

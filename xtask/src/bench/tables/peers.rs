@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{figure, markdown, or_dash, strings, time};
+use super::cells::{figure, markdown, or_dash, strings, time};
 use crate::bench::results::File;
 
 /// Programs in the order of the table, as a file calls them and as people do.

@@ -1,0 +1,39 @@
+//! What every suite makes: trials.
+
+use std::sync::Arc;
+
+use libtest_mimic::{Completion, Failed, Trial};
+
+use crate::device::Device;
+use crate::execute::Verdict;
+
+/// A trial that holds the device for itself while it runs.
+pub(super) fn trial(
+    name: String,
+    device: &Arc<Device>,
+    run: impl Fn(&Device) -> Result<Verdict, String> + Send + 'static,
+) -> Trial {
+    let device = Arc::clone(device);
+    Trial::ignorable_test(name, move || {
+        let _turn = device.take_turn();
+        match run(&device) {
+            Ok(Verdict::Passed) => Ok(Completion::Completed),
+            Ok(Verdict::Skipped(reason)) => Ok(Completion::ignored_with(reason)),
+            Err(problem) => Err(Failed::from(problem)),
+        }
+    })
+}
+
+/// A trial that passes or fails.
+pub(super) fn plain_trial(
+    name: String,
+    device: &Arc<Device>,
+    run: impl Fn(&Device) -> Result<(), String> + Send + 'static,
+) -> Trial {
+    trial(name, device, move |device| run(device).map(|()| Verdict::Passed))
+}
+
+/// Turns a backend's error into a trial's, with what was being done.
+pub(super) fn during<T>(what: &str, result: memcore::Result<T>) -> Result<T, String> {
+    result.map_err(|error| format!("{what}: {error}"))
+}
