@@ -6,7 +6,7 @@
 //! nn, optim → ops → autograd → array → storage → device → memory → backend → layout, dtype, error
 //! ```
 //!
-//! There is no GPU interface here, no file and no terminal.
+//! Beside `error` lie the words that errors carry (`account`, `segment`). There is no GPU interface here, no file and no terminal.
 
 mod account;
 pub mod amp;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::Violation;
 use crate::files::SourceFile;
-use crate::paths::{CratePath, ModulePaths, module_paths, reexports};
-use crate::scan::scan;
+use crate::paths::CratePath;
+use crate::sources::{Source, without_tests};
 
 /// The layers of one crate.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +85,11 @@ impl CrateLayers {
 
     /// Checks all files of the crate's `src` directory; `source_dir` is what their paths begin with.
     pub fn check(&self, source_dir: &Path, files: &[SourceFile]) -> Vec<Violation> {
-        let sources: Vec<Source> = files.iter().map(|file| Source::read(source_dir, file)).collect();
-        let root = files.iter().find(|file| file.path == source_dir.join("lib.rs"));
-        let root_names = root.map(|file| reexports(&scan(&file.text)).into_iter().collect()).unwrap_or_default();
-        let test_modules: Vec<&[String]> = sources.iter().flat_map(Source::test_modules).collect();
-        let is_test = |source: &Source| {
-            source.is_named_as_test() || test_modules.iter().any(|module| source.module.starts_with(module))
-        };
-        let code = sources.iter().filter(|source| !source.module.is_empty() && !is_test(source));
+        let sources = without_tests(source_dir, files);
+        let root = sources.iter().find(|source| source.file.path == source_dir.join("lib.rs"));
+        let imports = root.into_iter().flat_map(|source| &source.paths.imports);
+        let root_names = imports.map(|import| (import.name.clone(), import.path.clone())).collect();
+        let code = sources.iter().filter(|source| !source.module.is_empty());
         code.flat_map(|source| self.check_source(source, &root_names)).collect()
     }
 
@@ -145,40 +142,3 @@ impl CrateLayers {
 }
 
 const WHERE_TO_ADD: &str = "give it one in xtask/src/layers.rs";
-
-/// A file with what was read from it.
-struct Source<'a> {
-    file: &'a SourceFile,
-    /// Its module's path; empty for a crate's root.
-    module: Vec<String>,
-    paths: ModulePaths,
-}
-
-impl<'a> Source<'a> {
-    fn read(source_dir: &Path, file: &'a SourceFile) -> Self {
-        let module = module_of(file.path.strip_prefix(source_dir).unwrap_or(&file.path));
-        let paths = module_paths(&scan(&file.text), &module);
-        Source { file, module, paths }
-    }
-
-    fn test_modules(&self) -> impl Iterator<Item = &[String]> {
-        self.paths.declared.iter().filter(|declared| declared.for_tests).map(|declared| declared.module.as_slice())
-    }
-
-    /// `tests.rs`, `…_tests.rs` and what lies below `tests/` are a module's tests, also where a `#[path]` attribute
-    /// makes the module's name differ from the file's.
-    fn is_named_as_test(&self) -> bool {
-        self.module.iter().skip(1).any(|name| name == "tests" || name.ends_with("_tests"))
-    }
-}
-
-/// The module that a file is, from its path below `src`.
-fn module_of(path: &Path) -> Vec<String> {
-    let mut module: Vec<String> =
-        path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
-    if module.last().is_some_and(|name| name == "mod") {
-        module.pop();
-    }
-    let root = matches!(module.first().map(String::as_str), Some("lib" | "main" | "bin"));
-    if root { Vec::new() } else { module }
-}

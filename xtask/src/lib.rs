@@ -2,11 +2,14 @@
 //! figures that its texts have, as functions over what was measured.
 
 pub mod bench;
+pub mod circles;
 pub mod files;
 pub mod layers;
 pub mod manifests;
 pub mod paths;
+pub mod resolve;
 pub mod scan;
+pub mod sources;
 pub mod style;
 
 use std::fmt;

@@ -1,8 +1,11 @@
-//! Finds the paths in a source file that lead to other modules of its own crate.
+//! Finds in a source file what leads to other modules of its own crate: the names that it imports, the paths in its
+//! code, the modules and macros that it declares.
+
+use std::collections::HashSet;
 
 use crate::scan::{Scanned, Token, tokens};
 
-/// A path inside the crate, from its root: `crate::backend::{Region, kernel::Fill}` gives two.
+/// A path inside the crate, from its root: `crate::backend::Region` gives `backend::Region`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CratePath {
     /// The segments after `crate`; `*` for a glob.
@@ -11,24 +14,68 @@ pub struct CratePath {
     pub line: usize,
     /// Whether a `!` follows: a macro, whose place in the crate its path does not tell.
     pub is_macro: bool,
+    /// Whether it is what a `use` names.
+    pub is_import: bool,
 }
 
-/// A module that a file declares outside its own text: `mod name;`.
+/// A path that begins with a plain name: a module below, what an import brought, or another crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainPath {
+    /// The module that it stands in.
+    pub module: Vec<String>,
+    /// Its segments.
+    pub segments: Vec<String>,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// One name that a `use` brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The module that it stands in.
+    pub module: Vec<String>,
+    /// The name that is meant by it there; `*` for a glob.
+    pub name: String,
+    /// Where that lives: from the crate's root, or from a plain name.
+    pub path: Vec<String>,
+    /// Whether the path is from the crate's root.
+    pub rooted: bool,
+    /// Whether others get the name from here.
+    pub public: bool,
+    /// Whether it stands in a block, where other modules do not see it.
+    pub in_block: bool,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// A module that a file declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Its path from the crate's root.
     pub module: Vec<String>,
     /// Whether it is there for tests only.
     pub for_tests: bool,
+    /// Whether its text follows here, instead of in a file of its own.
+    pub inline: bool,
 }
 
-/// What one file says about modules.
+/// What one file says about modules, tests left out.
 #[derive(Clone, Debug, Default)]
 pub struct ModulePaths {
-    /// The paths that its code uses, tests left out.
+    /// The paths from the crate's root that its code uses, imports among them.
     pub used: Vec<CratePath>,
-    /// The modules that it declares.
+    /// The paths in its code that begin with a plain name.
+    pub plain: Vec<PlainPath>,
+    /// The names that it imports.
+    pub imports: Vec<Import>,
+    /// The modules that it declares, for tests too.
     pub declared: Vec<Declared>,
+    /// The macros that it defines.
+    pub macros: Vec<String>,
+    /// The macros that it calls by a plain name, with the line.
+    pub macro_calls: Vec<(String, usize)>,
+    /// The names that its code has outside of imports.
+    pub mentioned: HashSet<String>,
 }
 
 /// Reads a file that is the module `module` (its path from the crate's root).
@@ -80,9 +127,16 @@ impl Reader {
                     }
                     depth -= 1;
                 }
-                "crate" | "super" if !for_tests && !test_next => self.path(&module),
+                _ if for_tests => self.at += 1,
                 "use" if test_next => self.skip_to_semicolon(),
-                _ => self.at += 1,
+                _ if test_next => self.at += 1,
+                "use" if !self.is_capture() => self.import(&module, depth > 0),
+                "crate" | "super" | "self" if !self.is_visibility() => self.path(&module),
+                "macro_rules" if self.text(1) == "!" => {
+                    self.found.macros.push(self.text(2).to_string());
+                    self.at += 3;
+                }
+                _ => self.name(&module),
             }
         }
     }
@@ -91,10 +145,12 @@ impl Reader {
         self.tokens.get(self.at + ahead).is_some_and(Token::is_ident)
     }
 
-    /// Skips an attribute; says whether it is `#[cfg(test)]` or a `cfg(all(test, …))`.
+    /// Skips an attribute that is `#[cfg(test)]` or a `cfg(all(test, …))`, and says so. What another one names is read
+    /// as code is.
     fn attribute(&mut self) -> bool {
         let mut depth = 0;
         let mut words = Vec::new();
+        let start = self.at;
         self.at += 1;
         while self.at < self.tokens.len() {
             match self.text(0) {
@@ -108,7 +164,11 @@ impl Reader {
             }
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        words == ["cfg", "(", "test", ")"] || words.starts_with(&["cfg", "(", "all", "(", "test", ","])
+        let for_tests = words == ["cfg", "(", "test", ")"] || words.starts_with(&["cfg", "(", "all", "(", "test", ","]);
+        if !for_tests {
+            self.at = start + 2;
+        }
+        for_tests
     }
 
     /// From the word `mod`: `mod name;` is noted, `mod name { … }` is read.
@@ -119,11 +179,12 @@ impl Reader {
         match self.text(0) {
             "{" => {
                 self.at += 1;
+                self.found.declared.push(Declared { module: module.clone(), for_tests, inline: true });
                 self.items(module, for_tests);
             }
             ";" => {
                 self.at += 1;
-                self.found.declared.push(Declared { module, for_tests });
+                self.found.declared.push(Declared { module, for_tests, inline: false });
             }
             _ => {}
         }
@@ -150,108 +211,121 @@ impl Reader {
         }
     }
 
-    /// From `crate` or the first `super`, to the end of the path or of its group.
-    fn path(&mut self, module: &[String]) {
-        let mut prefix = if self.text(0) == "crate" { Vec::new() } else { module.to_vec() };
-        if self.text(0) == "super" {
-            prefix.pop();
-        }
-        self.at += 1;
-        while self.text(0) == "::" && self.text(1) == "super" {
-            prefix.pop();
-            self.at += 2;
-        }
-        let line = self.tokens[self.at - 1].line;
-        if self.text(0) == "::" {
+    /// The text of the token so many before this one.
+    fn before(&self, back: usize) -> &str {
+        self.at.checked_sub(back).map_or("", |at| self.tokens[at].text.as_str())
+    }
+
+    /// Whether the `use` here is the bound on what an `impl Trait` captures.
+    fn is_capture(&self) -> bool {
+        self.text(1) == "<"
+    }
+
+    /// Whether the path here says who may see an item: `pub(in path)`.
+    fn is_visibility(&self) -> bool {
+        self.before(1) == "in" && self.before(2) == "(" && self.before(3) == "pub"
+    }
+
+    /// A plain name outside of imports: the beginning of a path, a macro's call, or a mention.
+    fn name(&mut self, module: &[String]) {
+        let follows = matches!(self.before(1), "::" | "." | "fn" | "'");
+        if !self.is_name(0) || follows {
             self.at += 1;
-            self.tree(prefix, line);
-        } else if self.text(0) == "as" {
-            // `use crate as name`: everything, under a name that we do not follow.
-            prefix.push("*".into());
-            self.note(prefix, line, false);
+            return;
+        }
+        let Token { text, line } = self.tokens[self.at].clone();
+        match self.text(1) {
+            "::" => {
+                let segments = self.segments();
+                self.found.plain.push(PlainPath { module: module.to_vec(), segments, line });
+            }
+            "!" if self.text(2) != "=" => {
+                self.found.macro_calls.push((text.clone(), line));
+                self.at += 1;
+            }
+            _ => self.at += 1,
+        }
+        // A field's name, with its type or its value, is no mention.
+        if self.text(0) != ":" {
+            self.found.mentioned.insert(text);
         }
     }
 
-    /// What may follow `::` in a `use`: a name, a glob or a group; in an expression, a name.
-    fn tree(&mut self, mut prefix: Vec<String>, line: usize) {
-        loop {
-            match self.text(0) {
-                "{" => {
-                    self.at += 1;
-                    return self.group(prefix);
-                }
-                "*" => prefix.push("*".into()),
-                "self" => return self.end(prefix, line),
-                _ if self.is_name(0) => prefix.push(self.text(0).to_string()),
-                // `Vec::<u8>` and the like: the path has ended before.
-                _ => return self.note(prefix, line, false),
-            }
-            if self.text(1) != "::" {
-                return self.end(prefix, line);
-            }
+    /// From `crate`, `self` or the first `super`, to the end of the path.
+    fn path(&mut self, module: &[String]) {
+        let line = self.tokens[self.at].line;
+        let segments = self.segments();
+        // `self` alone is a value, `crate` alone a visibility.
+        let Some(segments) = rooted(&segments, module).filter(|_| segments.len() > 1) else { return };
+        let is_macro = self.text(0) == "!" && self.text(1) != "=";
+        self.found.used.push(CratePath { segments, line, is_macro, is_import: false });
+    }
+
+    /// The names from here on that `::` joins.
+    fn segments(&mut self) -> Vec<String> {
+        let mut segments = vec![self.text(0).to_string()];
+        self.at += 1;
+        // `Vec::<u8>` and the like: the path has ended before.
+        while self.text(0) == "::" && self.is_name(1) {
+            segments.push(self.text(1).to_string());
             self.at += 2;
         }
+        segments
     }
 
-    fn end(&mut self, prefix: Vec<String>, line: usize) {
+    /// A `use`, to its semicolon.
+    fn import(&mut self, module: &[String], in_block: bool) {
+        let public = matches!(self.before(1), "pub" | ")");
         self.at += 1;
-        let is_macro = self.text(0) == "!" && self.text(1) != "=";
-        self.note(prefix, line, is_macro);
-    }
-
-    fn group(&mut self, prefix: Vec<String>) {
-        while self.at < self.tokens.len() {
-            match self.text(0) {
-                "}" => {
-                    self.at += 1;
-                    return;
-                }
-                "self" if self.text(1) == "as" && prefix.is_empty() => {
-                    let line = self.tokens[self.at].line;
-                    self.note(vec!["*".into()], line, false);
-                    self.at += 3;
-                }
-                "as" => self.at += 2,
-                "," => self.at += 1,
-                _ if self.is_name(0) || matches!(self.text(0), "*" | "{") => {
-                    let line = self.tokens[self.at].line;
-                    self.tree(prefix.clone(), line);
-                }
-                _ => self.at += 1,
+        let end = self.tokens[self.at..].iter().position(|token| token.text == ";");
+        let end = end.map_or(self.tokens.len(), |length| self.at + length);
+        let mut names = Vec::new();
+        use_tree(&self.tokens[..end], &mut self.at, &[], &mut names);
+        self.at = end;
+        for Used { name, path, line } in names {
+            let from_root = rooted(&path, module);
+            let rooted = from_root.is_some();
+            if let Some(path) = &from_root {
+                // `use crate as name`: everything, under a name that the layers do not follow.
+                let segments = if path.is_empty() { vec!["*".into()] } else { path.clone() };
+                self.found.used.push(CratePath { segments, line, is_macro: false, is_import: true });
             }
+            let path = from_root.unwrap_or(path);
+            self.found.imports.push(Import { module: module.to_vec(), name, path, rooted, public, in_block, line });
         }
-    }
-
-    fn note(&mut self, segments: Vec<String>, line: usize, is_macro: bool) {
-        self.found.used.push(CratePath { segments, line, is_macro });
     }
 }
 
-/// The names that a crate's root re-exports, each with the path where it lives: `pub use error::{Error, Result}`
-/// gives `Error` → `error::Error`. Globs and renamed items are given under the name that others use.
-pub fn reexports(scanned: &Scanned) -> Vec<(String, Vec<String>)> {
-    let all = tokens(&scanned.code);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < all.len() {
-        if all[at].text == "use" {
-            let end = all[at..].iter().position(|token| token.text == ";").map_or(all.len(), |length| at + length);
-            use_tree(&all[at + 1..end], &mut 0, &[], &mut found);
-            at = end;
-        }
-        at += 1;
-    }
-    for (_, path) in &mut found {
-        if matches!(path.first().map(String::as_str), Some("crate" | "self")) {
-            path.remove(0);
+/// From the crate's root, a path in `module` that begins with `crate`, `self` or `super`; `None` for any other.
+fn rooted(path: &[String], module: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    let mut from_root = match first.as_str() {
+        "crate" => Vec::new(),
+        "self" => module.to_vec(),
+        "super" => module[..module.len().saturating_sub(1)].to_vec(),
+        _ => return None,
+    };
+    for name in rest {
+        match name.as_str() {
+            "super" => drop(from_root.pop()),
+            _ => from_root.push(name.clone()),
         }
     }
-    found
+    Some(from_root)
+}
+
+/// A name that a `use` brings, as it is written.
+struct Used {
+    name: String,
+    path: Vec<String>,
+    line: usize,
 }
 
 /// Reads one tree of a `use`, from `at` to the comma or brace that ends it.
-fn use_tree(all: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<(String, Vec<String>)>) {
+fn use_tree(all: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<Used>) {
     let mut path = prefix.to_vec();
+    let line = all.get(*at).map_or(1, |token| token.line);
+    let mut renamed = None;
     while let Some(token) = all.get(*at) {
         match token.text.as_str() {
             "::" => *at += 1,
@@ -268,10 +342,8 @@ fn use_tree(all: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<(S
             }
             "," | "}" => break,
             "as" => {
-                let name = all.get(*at + 1).map_or_else(String::new, |token| token.text.clone());
+                renamed = all.get(*at + 1).map(|token| token.text.clone());
                 *at += 2;
-                found.push((name, path));
-                return;
             }
             name => {
                 path.push(name.to_string());
@@ -279,10 +351,10 @@ fn use_tree(all: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<(S
             }
         }
     }
-    if path.last().is_some_and(|name| name == "self") {
+    if path.len() > 1 && path.last().is_some_and(|name| name == "self") {
         path.pop();
     }
-    if let Some(name) = path.last() {
-        found.push((name.clone(), path));
+    if let Some(name) = renamed.or_else(|| path.last().cloned()) {
+        found.push(Used { name, path, line });
     }
 }

@@ -1,0 +1,56 @@
+//! A crate's files, read: which module each is, what it says about modules, which are there for tests alone.
+
+use std::path::Path;
+
+use crate::files::SourceFile;
+use crate::paths::{ModulePaths, module_paths};
+use crate::scan::scan;
+
+/// A file with what was read from it.
+pub struct Source<'a> {
+    /// The file.
+    pub file: &'a SourceFile,
+    /// Its module's path; empty for a crate's root.
+    pub module: Vec<String>,
+    /// What it says about modules.
+    pub paths: ModulePaths,
+}
+
+impl<'a> Source<'a> {
+    fn read(source_dir: &Path, file: &'a SourceFile) -> Self {
+        let module = module_of(file.path.strip_prefix(source_dir).unwrap_or(&file.path));
+        let paths = module_paths(&scan(&file.text), &module);
+        Source { file, module, paths }
+    }
+
+    fn test_modules(&self) -> impl Iterator<Item = &[String]> {
+        self.paths.declared.iter().filter(|declared| declared.for_tests).map(|declared| declared.module.as_slice())
+    }
+
+    /// `tests.rs`, `…_tests.rs` and what lies below `tests/` are a module's tests, also where a `#[path]` attribute
+    /// makes the module's name differ from the file's.
+    fn is_named_as_test(&self) -> bool {
+        self.module.iter().skip(1).any(|name| name == "tests" || name.ends_with("_tests"))
+    }
+}
+
+/// The files below `source_dir`, which is what their paths begin with, without those that are there for tests.
+pub fn without_tests<'a>(source_dir: &Path, files: &'a [SourceFile]) -> Vec<Source<'a>> {
+    let sources: Vec<Source> = files.iter().map(|file| Source::read(source_dir, file)).collect();
+    let test_modules: Vec<Vec<String>> = sources.iter().flat_map(Source::test_modules).map(<[_]>::to_vec).collect();
+    let is_test = |source: &Source| {
+        source.is_named_as_test() || test_modules.iter().any(|module| source.module.starts_with(module))
+    };
+    sources.into_iter().filter(|source| !is_test(source)).collect()
+}
+
+/// The module that a file is, from its path below `src`.
+fn module_of(path: &Path) -> Vec<String> {
+    let mut module: Vec<String> =
+        path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    if module.last().is_some_and(|name| name == "mod") {
+        module.pop();
+    }
+    let root = matches!(module.first().map(String::as_str), Some("lib" | "main" | "bin"));
+    if root { Vec::new() } else { module }
+}
