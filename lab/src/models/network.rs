@@ -93,7 +93,7 @@ pub trait Architecture: Send + Sync {
     /// Whether it can be trained in batches of so many examples, with weights of this type.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is not represented, with the reason.
+    /// [`Error::Usage`](crate::error::Error::Usage) for what is not represented, with the reason.
     fn check(&self, _batch: usize, _weights: DType) -> Result<()> {
         Ok(())
     }

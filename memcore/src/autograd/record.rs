@@ -16,7 +16,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps `array` for backward, under its role; [`Saved::get`] finds it by its position.
+    /// Keeps `array` for backward, under its role; [`Saved::get`](super::Saved::get) finds it by its position.
     ///
     /// # Errors
     /// That of a hook on saved values.
