@@ -3,6 +3,7 @@
 // Forward as in FlashAttention (Dao et al., 2022; backward with the logarithm of the denominators, Dao, 2023): a block has
 // some rows, a warp ROWS of them, and goes over tiles of 32 of the other side in shared memory. In the scores a lane has
 // one of the 32; in the sums it has columns lane, lane + 32, … Every sum has one owner: nothing is added atomically.
+// Shared memory decides how fast that is, so all but the sums' columns is read from it in fours.
 #include "attention.cuh"
 
 #define TILE 32
@@ -16,13 +17,19 @@ DEVICE float score(const AttentionArgs& a, u32 b, u32 h, u32 i, u32 j, float pro
     return value;
 }
 
-// Copies rows first.. of a matrix into shared memory, `depth + 1` apart; zeros beyond `count`.
+// Floats of a row in whole fours; and where the rows of a tile begin: an odd number of fours apart, so that eight lanes' fours lie in
+// different banks. The host knows both.
+DEVICE u32 fours(u32 depth) { return (depth + 3) / 4 * 4; }
+DEVICE u32 tile_lead(u32 depth) { return fours(depth) / 4 % 2 == 1 ? fours(depth) : fours(depth) + 4; }
+
+// Copies rows first.. of a matrix into shared memory; zeros beyond `count` rows and `depth` columns.
 template <typename T>
 DEVICE void load_tile(float* tile, const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth) {
     __syncthreads();
-    for (u32 e = threadIdx.x; e < TILE * depth; e += blockDim.x) {
-        const u32 r = e / depth, c = e - r * depth;
-        tile[r * (depth + 1) + c] = first + r < count ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
+    const u32 columns = fours(depth), lead = tile_lead(depth);
+    for (u32 e = threadIdx.x; e < TILE * columns; e += blockDim.x) {
+        const u32 r = e / columns, c = e - r * columns;
+        tile[r * lead + c] = first + r < count && c < depth ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
     }
     __syncthreads();
 }
@@ -30,9 +37,10 @@ DEVICE void load_tile(float* tile, const Heads& m, u32 b, u32 h, u32 first, u32 
 // Copies a warp's own rows.
 template <typename T, int ROWS>
 DEVICE void load_rows(float* rows, const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth) {
+    const u32 columns = fours(depth);
     UNROLL for (int r = 0; r < ROWS; r++) {
-        for (u32 c = lane(); c < depth; c += WARP) {
-            rows[r * depth + c] = first + r < count ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
+        for (u32 c = lane(); c < columns; c += WARP) {
+            rows[r * columns + c] = first + r < count && c < depth ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
         }
     }
     __syncwarp();
@@ -42,25 +50,38 @@ DEVICE void load_rows(float* rows, const Heads& m, u32 b, u32 h, u32 first, u32 
 template <int ROWS>
 DEVICE void dot(float* products, const float* rows, const float* tile, u32 depth) {
     UNROLL for (int r = 0; r < ROWS; r++) products[r] = 0.0f;
-    const float* mine = tile + lane() * (depth + 1);
-    for (u32 c = 0; c < depth; c++) {
-        const float x = mine[c];
-        UNROLL for (int r = 0; r < ROWS; r++) products[r] += rows[r * depth + c] * x;
+    const u32 columns = fours(depth);
+    const float* mine = tile + lane() * tile_lead(depth);
+    ROLLED for (u32 c = 0; c < columns; c += 4) {
+        const Pack<float, 4> x = load_pack<4>(mine + c);
+        UNROLL for (int r = 0; r < ROWS; r++) {
+            const Pack<float, 4> row = load_pack<4>(rows + r * columns + c);
+            UNROLL for (int e = 0; e < 4; e++) products[r] += row.e[e] * x.e[e];
+        }
     }
 }
 
-// sums[r] += Σ_j weights[r] of lane j · row j of the tile, for the `count` rows that there are.
+// sums[r] += Σ_j weights[r] of lane j · row j of the tile, for the `count` rows that there are: weights of others are 0. `shared` has room
+// for the warp's weights.
 template <int ROWS, int COLUMNS>
-DEVICE void add_weighted(float (*sums)[COLUMNS], const float* weights, const float* tile, u32 count, u32 depth) {
-    for (u32 j = 0; j < count; j++) {
-        float x[COLUMNS];
-        UNROLL for (int c = 0; c < COLUMNS; c++) {
-            const u32 column = lane() + c * WARP;
-            x[c] = column < depth ? tile[j * (depth + 1) + column] : 0.0f;
+DEVICE void add_weighted(float (*sums)[COLUMNS], const float* weights, float* shared, const float* tile, u32 count, u32 depth) {
+    __syncwarp();
+    UNROLL for (int r = 0; r < ROWS; r++) shared[r * TILE + lane()] = weights[r];
+    __syncwarp();
+    const u32 lead = tile_lead(depth);
+    ROLLED for (u32 j = 0; j < count; j += 4) {
+        float x[4][COLUMNS];
+        UNROLL for (int e = 0; e < 4; e++) {
+            UNROLL for (int c = 0; c < COLUMNS; c++) {
+                const u32 column = lane() + c * WARP;
+                x[e][c] = column < depth ? tile[(j + e) * lead + column] : 0.0f;
+            }
         }
         UNROLL for (int r = 0; r < ROWS; r++) {
-            const float w = __shfl_sync(ALL_LANES, weights[r], static_cast<i32>(j));
-            UNROLL for (int c = 0; c < COLUMNS; c++) sums[r][c] += w * x[c];
+            const Pack<float, 4> w = load_pack<4>(shared + r * TILE + j);
+            UNROLL for (int e = 0; e < 4; e++) {
+                UNROLL for (int c = 0; c < COLUMNS; c++) sums[r][c] += w.e[e] * x[e][c];
+            }
         }
     }
 }
@@ -92,13 +113,20 @@ DEVICE Place place_of(u32 rows, u32 heads) {
     return p;
 }
 
+// A warp's part of the shared memory, behind the tile: `columns` for each of its rows, and their weights.
+template <int ROWS>
+DEVICE float* own_part(float* shared, const AttentionArgs& a, u32 columns) {
+    return shared + TILE * tile_lead(largest(a.depth, a.value_depth)) + threadIdx.x / WARP * ROWS * (columns + TILE);
+}
+
 template <typename T, int ROWS, int COLUMNS>
 DEVICE void attention(const AttentionArgs& a) {
     DYNAMIC_SHARED(float, shared);
     const Place p = place_of<ROWS>(a.queries, a.heads);
     const u32 key_head = p.head / (a.heads / a.key_heads);
     float* tile = shared;
-    float* rows = shared + TILE * (largest(a.depth, a.value_depth) + 1) + threadIdx.x / WARP * ROWS * a.depth;
+    float* rows = own_part<ROWS>(shared, a, fours(a.depth));
+    float* weights = rows + ROWS * fours(a.depth);
     load_rows<T, ROWS>(rows, a.q, p.batch, p.head, p.first, a.queries, a.depth);
     float top[ROWS], sum[ROWS], sums[ROWS][COLUMNS] = {};
     UNROLL for (int r = 0; r < ROWS; r++) {
@@ -127,7 +155,7 @@ DEVICE void attention(const AttentionArgs& a) {
             }
         }
         load_tile<T>(tile, a.v, p.batch, key_head, j, a.keys, a.value_depth);
-        if (busy) add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.value_depth);
+        if (busy) add_weighted<ROWS, COLUMNS>(sums, w, weights, tile, least(a.keys - j, u32(TILE)), a.value_depth);
     }
     float factors[ROWS];
     UNROLL for (int r = 0; r < ROWS; r++) factors[r] = sum[r] > 0.0f ? 1.0f / sum[r] : sum[r] == 0.0f ? 0.0f : sum[r];
@@ -183,9 +211,9 @@ DEVICE void attention_dq(const AttentionArgs& a) {
     const Place p = place_of<ROWS>(a.queries, a.heads);
     const u32 key_head = p.head / (a.heads / a.key_heads);
     float* tile = shared;
-    float* rows = shared + TILE * (largest(a.depth, a.value_depth) + 1);
-    rows += threadIdx.x / WARP * ROWS * (a.depth + a.value_depth);
-    float* grads = rows + ROWS * a.depth;
+    float* rows = own_part<ROWS>(shared, a, fours(a.depth) + fours(a.value_depth));
+    float* grads = rows + ROWS * fours(a.depth);
+    float* weights = grads + ROWS * fours(a.value_depth);
     load_rows<T, ROWS>(rows, a.q, p.batch, p.head, p.first, a.queries, a.depth);
     load_rows<T, ROWS>(grads, a.grad, p.batch, p.head, p.first, a.queries, a.value_depth);
     float logsumexp[ROWS], delta[ROWS], sums[ROWS][COLUMNS] = {}, factors[ROWS];
@@ -215,7 +243,7 @@ DEVICE void attention_dq(const AttentionArgs& a) {
         }
         load_tile<T>(tile, a.k, p.batch, key_head, j, a.keys, a.depth);
         if (busy) {
-            add_weighted<ROWS, COLUMNS>(sums, w, tile, least(a.keys - j, u32(TILE)), a.depth);
+            add_weighted<ROWS, COLUMNS>(sums, w, weights, tile, least(a.keys - j, u32(TILE)), a.depth);
             if (a.dmask != nullptr) store_pairs<T, ROWS>(a, p, j + lane(), w);
         }
     }
@@ -232,9 +260,9 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
     DYNAMIC_SHARED(float, shared);
     const Place p = place_of<ROWS>(a.keys, a.key_heads);
     float* tile = shared;
-    float* keys = shared + TILE * (largest(a.depth, a.value_depth) + 1);
-    keys += threadIdx.x / WARP * ROWS * (a.depth + a.value_depth);
-    float* values = keys + ROWS * a.depth;
+    float* keys = own_part<ROWS>(shared, a, fours(a.depth) + fours(a.value_depth));
+    float* values = keys + ROWS * fours(a.depth);
+    float* weights = values + ROWS * fours(a.value_depth);
     load_rows<T, ROWS>(keys, a.k, p.batch, p.head, p.first, a.keys, a.depth);
     load_rows<T, ROWS>(values, a.v, p.batch, p.head, p.first, a.keys, a.value_depth);
     float dk[ROWS][COLUMNS] = {}, dv[ROWS][COLUMNS] = {}, scales[ROWS], ones[ROWS];
@@ -260,12 +288,12 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
             }
             load_tile<T>(tile, a.grad, p.batch, head, i, a.queries, a.value_depth);
             if (busy) {
-                add_weighted<ROWS, COLUMNS>(dv, w, tile, count, a.value_depth);
+                add_weighted<ROWS, COLUMNS>(dv, w, weights, tile, count, a.value_depth);
                 dot<ROWS>(through, values, tile, a.value_depth);
                 UNROLL for (int r = 0; r < ROWS; r++) w[r] *= through[r] - delta;
             }
             load_tile<T>(tile, a.q, p.batch, head, i, a.queries, a.depth);
-            if (busy) add_weighted<ROWS, COLUMNS>(dk, w, tile, count, a.depth);
+            if (busy) add_weighted<ROWS, COLUMNS>(dk, w, weights, tile, count, a.depth);
         }
     }
     store_rows<T, ROWS, COLUMNS>(a.dk, p.batch, p.head, p.first, a.keys, a.depth, dk, scales);
@@ -303,17 +331,17 @@ DEVICE void rope(const RopeArgs& a) {
     }
 }
 
-// Up to 64, 128 and 256 columns of a head.
+// Up to 64, 128 and 256 columns of a head; room for two blocks: one reads while the other computes.
 #define INSTANCES(T, tag)                                                                          \
-    BLOCK_KERNEL(attention_##tag##_64, AttentionArgs, THREADS, attention<T, 4, 2>)                 \
-    BLOCK_KERNEL(attention_##tag##_128, AttentionArgs, THREADS, attention<T, 4, 4>)                \
-    BLOCK_KERNEL(attention_##tag##_256, AttentionArgs, THREADS, attention<T, 2, 8>)                \
+    BUSY_BLOCK_KERNEL(attention_##tag##_64, AttentionArgs, THREADS, 2, attention<T, 4, 2>)         \
+    BUSY_BLOCK_KERNEL(attention_##tag##_128, AttentionArgs, THREADS, 2, attention<T, 4, 4>)        \
+    BUSY_BLOCK_KERNEL(attention_##tag##_256, AttentionArgs, THREADS, 2, attention<T, 2, 8>)        \
     BLOCK_KERNEL(attention_delta_##tag, AttentionArgs, THREADS, attention_delta<T>)                \
-    BLOCK_KERNEL(attention_dq_##tag##_64, AttentionArgs, THREADS, attention_dq<T, 4, 2>)           \
-    BLOCK_KERNEL(attention_dq_##tag##_128, AttentionArgs, THREADS, attention_dq<T, 2, 4>)          \
-    BLOCK_KERNEL(attention_dq_##tag##_256, AttentionArgs, THREADS, attention_dq<T, 1, 8>)          \
-    BLOCK_KERNEL(attention_dkv_##tag##_64, AttentionArgs, THREADS, attention_dkv<T, 4, 2>)         \
-    BLOCK_KERNEL(attention_dkv_##tag##_128, AttentionArgs, THREADS, attention_dkv<T, 2, 4>)        \
-    BLOCK_KERNEL(attention_dkv_##tag##_256, AttentionArgs, THREADS, attention_dkv<T, 1, 8>)        \
+    BUSY_BLOCK_KERNEL(attention_dq_##tag##_64, AttentionArgs, THREADS, 2, attention_dq<T, 4, 2>)   \
+    BUSY_BLOCK_KERNEL(attention_dq_##tag##_128, AttentionArgs, THREADS, 2, attention_dq<T, 2, 4>)  \
+    BUSY_BLOCK_KERNEL(attention_dq_##tag##_256, AttentionArgs, THREADS, 2, attention_dq<T, 1, 8>)  \
+    BUSY_BLOCK_KERNEL(attention_dkv_##tag##_64, AttentionArgs, THREADS, 2, attention_dkv<T, 4, 2>) \
+    BUSY_BLOCK_KERNEL(attention_dkv_##tag##_128, AttentionArgs, THREADS, 2, attention_dkv<T, 2, 4>) \
+    BUSY_BLOCK_KERNEL(attention_dkv_##tag##_256, AttentionArgs, THREADS, 2, attention_dkv<T, 1, 8>) \
     FLAT_KERNEL(rope_##tag, RopeArgs, THREADS, rope<T>)
 FLOAT_TYPES(INSTANCES)

@@ -37,6 +37,8 @@ typedef long long i64;
 #endif
 
 #define UNROLL _Pragma("unroll")
+// A long loop that is unrolled no further: its registers are worth more than its branches cost.
+#define ROLLED _Pragma("unroll 1")
 
 // Threads of a block, wherever a kernel does not say otherwise.
 #define THREADS 256

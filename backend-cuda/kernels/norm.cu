@@ -204,23 +204,39 @@ DEVICE u64 channel_place(const ChannelArgs& a, const ChannelSteps& steps, u64 ch
     return image * steps.image + channel * steps.channel + (i - image * a.length) * steps.place;
 }
 
+// The elements of a chunk, of which V lie together and belong to one image.
+struct Chunk {
+    u64 begin, end;
+};
+template <int V>
+DEVICE Chunk chunk_of(const ChannelArgs& a) {
+    const u64 all = a.images * a.length, part = (all / V + a.chunks - 1) / a.chunks * V;
+    const u64 begin = blockIdx.y * part;
+    return Chunk{begin, least(begin + part, all)};
+}
+
 // A team per channel and chunk: the mean of the chunk, then the squares beside it; chunks are merged afterwards
 // (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
-template <typename T, int Group>
+template <typename T, int Group, int V>
 DEVICE void channel_moments(const ChannelArgs& a) {
     SHARED(float, scratch, WARP);
-    const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
-    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
-    const T* x = static_cast<const T*>(a.x);
+    const Chunk chunk = chunk_of<V>(a);
+    const u64 first = chunk.begin + Team<Group>::rank() * V;
     for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
+        auto load = [&](u64 i, float* v) { load_floats<V>(static_cast<const T*>(a.x) + channel_place(a, a.x_steps, channel, i), v); };
         float sum = 0.0f;
-        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) sum += widen(x[channel_place(a, a.x_steps, channel, i)]);
-        const float count = begin < end ? static_cast<float>(end - begin) : 0.0f;
+        for (u64 i = first; i < chunk.end; i += Group * V) {
+            float v[V];
+            load(i, v);
+            UNROLL for (int j = 0; j < V; j++) sum += v[j];
+        }
+        const float count = chunk.begin < chunk.end ? static_cast<float>(chunk.end - chunk.begin) : 0.0f;
         const float mean = count > 0.0f ? Team<Group>::sum(sum, scratch) / count : 0.0f;
         float squares = 0.0f;
-        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
-            const float d = widen(x[channel_place(a, a.x_steps, channel, i)]) - mean;
-            squares += d * d;
+        for (u64 i = first; i < chunk.end; i += Group * V) {
+            float v[V];
+            load(i, v);
+            UNROLL for (int j = 0; j < V; j++) squares += (v[j] - mean) * (v[j] - mean);
         }
         squares = Team<Group>::sum(squares, scratch);
         if (Team<Group>::rank() == 0) {
@@ -232,19 +248,21 @@ DEVICE void channel_moments(const ChannelArgs& a) {
     }
 }
 
-template <typename T, int Group>
+template <typename T, int Group, int V>
 DEVICE void channel_sums(const ChannelArgs& a) {
     SHARED(float, scratch, WARP);
-    const u64 all = a.images * a.length, part = (all + a.chunks - 1) / a.chunks;
-    const u64 begin = blockIdx.y * part, end = least(begin + part, all);
+    const Chunk chunk = chunk_of<V>(a);
     for (u64 channel = Team<Group>::index(); channel < a.channels; channel += Team<Group>::count()) {
         const float mean = a.mean[channel], invstd = a.invstd[channel];
         float sum = 0.0f, product = 0.0f;
-        for (u64 i = begin + Team<Group>::rank(); i < end; i += Group) {
-            const float g = widen(static_cast<const T*>(a.grad)[channel_place(a, a.grad_steps, channel, i)]);
-            const float x = widen(static_cast<const T*>(a.x)[channel_place(a, a.x_steps, channel, i)]);
-            sum += g;
-            product += g * (x - mean) * invstd;
+        for (u64 i = chunk.begin + Team<Group>::rank() * V; i < chunk.end; i += Group * V) {
+            float g[V], x[V];
+            load_floats<V>(static_cast<const T*>(a.grad) + channel_place(a, a.grad_steps, channel, i), g);
+            load_floats<V>(static_cast<const T*>(a.x) + channel_place(a, a.x_steps, channel, i), x);
+            UNROLL for (int j = 0; j < V; j++) {
+                sum += g[j];
+                product += g[j] * (x[j] - mean) * invstd;
+            }
         }
         sum = Team<Group>::sum(sum, scratch);
         product = Team<Group>::sum(product, scratch);
@@ -398,10 +416,11 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     }
 }
 
-#define CHANNEL_FORMS(function, T, tag)                                               \
-    FLAT_KERNEL(function##_##tag##_thread, ChannelArgs, THREADS, function<T, 1>)      \
-    BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP>)    \
-    BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS>)
+#define CHANNEL_FORMS(function, T, tag)                                                  \
+    FLAT_KERNEL(function##_##tag##_thread, ChannelArgs, THREADS, function<T, 1, 1>)      \
+    BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP, 1>)    \
+    BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS, 1>) \
+    BLOCK_KERNEL(function##_##tag##_block_wide, ChannelArgs, THREADS, function<T, THREADS, Wide<T>::N>)
 #define INSTANCES(T, tag)                                                                       \
     ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                       \
     ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                              \

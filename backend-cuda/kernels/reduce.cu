@@ -88,19 +88,50 @@ DEVICE void finish(const ReduceArgs& a, u64 result, const i64* at, typename Sum<
     if (a.indices != nullptr) a.indices[result] = place;
 }
 
-// One thread's share of a group: elements `first`, `first + step`, … below `end`.
+// Elements that a thread has on their way at once.
+#define AHEAD 8
+
+// The sum of one thread's share of a group that lies evenly: elements `first`, `first + step`, … below `end`.
+template <typename T>
+DEVICE typename Sum<T>::type sum_evenly(const ReduceArgs& a, const T* x, u64 first, u64 end, u64 step) {
+    typedef typename Sum<T>::type C;
+    const i64 stride = a.group.strides[0][0];
+    C value = 0, run = 0;
+    u32 length = 0;
+    for (u64 e = first; e < end; e += AHEAD * step) {
+        C v[AHEAD];
+        UNROLL for (int p = 0; p < AHEAD; p++) {
+            const u64 i = e + p * step;
+            v[p] = 0;
+            if (i < end) v[p] = widen(x[static_cast<i64>(i) * stride]);
+        }
+        UNROLL for (int p = 0; p < AHEAD; p++) run += a.op == SUM_SQUARES ? v[p] * v[p] : v[p];
+        if ((length += AHEAD) == RUN) {
+            value += run;
+            run = 0;
+            length = 0;
+        }
+    }
+    return value + run;
+}
+
+// One thread's share of a group, however it lies.
 template <typename T>
 DEVICE void gather(const ReduceArgs& a, i64 base, u64 first, u64 end, u64 step, typename Sum<T>::type& value, i64& place) {
     typedef typename Sum<T>::type C;
-    const T* x = static_cast<const T*>(a.x);
-    value = 0;
+    const T* x = static_cast<const T*>(a.x) + base;
     place = -1;
+    if (a.op <= SUM_SQUARES && a.group.rank <= 1) {
+        value = sum_evenly(a, x, first, end, step);
+        return;
+    }
+    value = 0;
     C run = 0;
     u32 length = 0;
     for (u64 e = first; e < end; e += step) {
         i64 at[1];
         places(a.group, e, at);
-        const C v = widen(x[base + at[0]]);
+        const C v = widen(x[at[0]]);
         if (a.op > SUM_SQUARES) {
             if (better(a.op, value, place, v, static_cast<i64>(e))) {
                 value = v;

@@ -159,11 +159,18 @@ fn form(args: &AttentionArgs) -> usize {
     }
 }
 
+/// Floats of a row in whole fours.
+fn fours(depth: u32) -> u32 {
+    depth.next_multiple_of(4)
+}
+
 /// A grid of blocks with as many warps as there are rows for, up to 8, and as shared memory has room for: a tile of 32
-/// rows, and `row_floats` for each row of a warp.
+/// rows, and for each row of a warp `row_floats` and its weights of a tile.
 fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floats: u32) -> Grid {
-    let tile_bytes = 32 * (args.depth.max(args.value_depth) + 1) * 4;
-    let warp_bytes = (warp_rows * row_floats * 4).max(1);
+    const TILE: u32 = 32;
+    let columns = fours(args.depth.max(args.value_depth));
+    let lead = if columns / 4 % 2 == 1 { columns } else { columns + 4 };
+    let (tile_bytes, warp_bytes) = (TILE * lead * 4, warp_rows * (row_floats + TILE) * 4);
     let warps = rows.div_ceil(warp_rows).min(8).min((SHARED_BYTES - tile_bytes) / warp_bytes).max(1);
     let blocks = u64::from(rows.div_ceil(warps * warp_rows)) * u64::from(matrices);
     Grid { threads: warps * 32, shared_bytes: tile_bytes + warps * warp_bytes, ..Grid::of(blocks) }
@@ -180,7 +187,7 @@ pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
         let grid = tensor_grid(TENSOR_FORWARD[form], args.queries, matrices);
         return ctx.launch(Kernel::AttentionTensor, tag, form, grid, &args);
     }
-    let grid = grid(&args, args.queries, matrices, FORWARD_ROWS[form], args.depth);
+    let grid = grid(&args, args.queries, matrices, FORWARD_ROWS[form], fours(args.depth));
     ctx.launch(Kernel::Attention, tag, form, grid, &args)
 }
 
@@ -199,7 +206,7 @@ pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()>
     let (tag, form) = (Tag::of(k.q.dtype), form(&args));
     let tensor = by_tensor_cores(ctx, k.q.dtype, &args);
     let grid = |rows: u32, matrices: u32| {
-        let (warp_rows, floats) = (BACKWARD_ROWS[form], args.depth + args.value_depth);
+        let (warp_rows, floats) = (BACKWARD_ROWS[form], fours(args.depth) + fours(args.value_depth));
         if tensor {
             tensor_grid(TENSOR_BACKWARD[form], rows, matrices)
         } else {

@@ -205,8 +205,8 @@ kernels! {
     RowNormGrad: Norm "row_norm_grad" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::norm::RowNormGradArgs;
     ParameterGrad: Norm "parameter_grad" FLOATS [""] crate::norm::ParameterGradArgs;
     ColumnSums: Norm "column_sums" FLOATS [""] crate::norm::ColumnSumsArgs;
-    ChannelMoments: Norm "channel_moments" FLOATS ["_thread", "_warp", "_block"] crate::norm::ChannelArgs;
-    ChannelSums: Norm "channel_sums" FLOATS ["_thread", "_warp", "_block"] crate::norm::ChannelArgs;
+    ChannelMoments: Norm "channel_moments" FLOATS ["_thread", "_warp", "_block", "_block_wide"] crate::norm::ChannelArgs;
+    ChannelSums: Norm "channel_sums" FLOATS ["_thread", "_warp", "_block", "_block_wide"] crate::norm::ChannelArgs;
     ChannelFinish: Norm "channel_finish" FLOATS [""] crate::norm::ChannelFinishArgs;
     ChannelFinishGrad: Norm "channel_finish_grad" FLOATS [""] crate::norm::ChannelFinishArgs;
     ChannelApply: Norm "channel_apply" FLOATS ["_one", "_wide"] crate::norm::ChannelApplyArgs;

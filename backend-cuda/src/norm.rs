@@ -311,15 +311,25 @@ impl Channels {
             by_length: Divider::new(self.length as u32),
             unused: 0,
         };
-        // A thread, a warp or a block per channel and chunk.
+        // A thread, a warp or a block per channel and chunk; a block that moves 16 bytes at a time.
         let (form, team) = match self.images * self.length {
             0..=8 => (0, 1),
             9..=1024 => (1, 32),
-            _ => (2, u64::from(THREADS)),
+            _ if !self.in_packs([x, grad], 16 / dtype.size(), dtype) => (2, u64::from(THREADS)),
+            _ => (3, u64::from(THREADS)),
         };
         let along = ctx.grid(self.channels * team);
         let grid = Grid { blocks: [along.blocks[0], self.chunks as u32, 1], ..along };
         ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
+    }
+
+    /// Whether eights (or so) of elements lie together in aligned memory, each in one image: of the input and the gradient.
+    fn in_packs(&self, bases: [u64; 2], pack: u64, dtype: DType) -> bool {
+        let steps = |[image, channel, place]: [u64; 3]| {
+            place == 1 && image.is_multiple_of(pack) && channel.is_multiple_of(pack)
+        };
+        let aligned = bases.iter().all(|base| base.is_multiple_of(pack * dtype.size()));
+        self.length.is_multiple_of(pack) && aligned && steps(self.x_steps) && steps(self.grad_steps)
     }
 
     /// The last pass: one element or four of one plane at a time.

@@ -149,6 +149,8 @@ fn batch_norms(dtype: DType) -> Vec<Case> {
         batch_norm(dtype, "plain_evaluation", [4, 3, 5], Batch { affine: false, ..evaluation.clone() }),
         batch_norm(dtype, "no_pixels_beside", [33, 3, 1], TRAINING),
         batch_norm(dtype, "length_257", [2, 2, 257], TRAINING),
+        batch_norm(dtype, "long_channels", [3, 2, 1600], TRAINING),
+        batch_norm(dtype, "long_odd_channels", [3, 2, 1601], TRAINING),
         batch_norm(dtype, "one", [1, 1, 1], without_running),
         batch_norm(dtype, "one_evaluation", [1, 1, 1], evaluation.clone()),
         batch_norm(dtype, "empty_evaluation", [0, 3, 5], evaluation.clone()),
@@ -164,6 +166,8 @@ fn batch_norms(dtype: DType) -> Vec<Case> {
         grad("parameters_only", [4, 3, 5], 0, [true, false, true, true]);
         grad("plain", [4, 3, 5], 0, [false, true, false, false]);
         grad("length_257", [2, 2, 257], 0, [true; 4]);
+        grad("long_channels", [3, 2, 1600], 0, [true; 4]);
+        grad("long_odd_channels", [3, 2, 1601], 0, [true; 4]);
         grad("one", [1, 1, 1], 0, [true; 4]);
         grad("empty_channels", [2, 0, 5], 0, [true; 4]);
         if dtype == DType::F32 {
