@@ -16,6 +16,7 @@ mod account;
 mod args;
 mod backends;
 mod commands;
+mod destination;
 mod exit;
 mod interrupt;
 mod output;

@@ -2,38 +2,17 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 
 use anyhow::Context;
 use lab::experiments::Table;
 use serde_json::Value;
 
 use crate::args::OutputArgs;
+use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::render::markdown;
 use crate::ui::Ui;
-
-/// Where a result goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
-    /// `-`
-    Stdout,
-    /// Anything else.
-    File(PathBuf),
-}
-
-impl FromStr for Destination {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "" => Err("expected a file, or - for standard output".into()),
-            "-" => Ok(Destination::Stdout),
-            path => Ok(Destination::File(path.into())),
-        }
-    }
-}
 
 /// Checks, before anything is run, that everything can be written in the end.
 ///

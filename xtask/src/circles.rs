@@ -27,32 +27,12 @@ pub struct Exception {
 }
 
 /// The arrows that are left.
-pub const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        from: "backend-cuda/src/kernels.rs",
-        to: "backend-cuda/src/*.rs",
-        items: &["*Args"],
-        reason: "the table of kernels has the size of each one's argument, and who launches one names it by the table",
-    },
-    Exception {
-        from: "cli/src/args/*.rs",
-        to: "cli/src/args/mod.rs",
-        items: &["Cli", "Refusal", "first_line", "given"],
-        reason: "a file of settings, a scan and a lock are words for the whole command line, which is made of their flags",
-    },
-    Exception {
-        from: "cli/src/ui.rs",
-        to: "cli/src/args/mod.rs",
-        items: &["ColorWhen", "GlobalArgs"],
-        reason: "what the terminal is asked for are flags, and some flags have the types of what is shown",
-    },
-    Exception {
-        from: "cli/src/output.rs",
-        to: "cli/src/args/output.rs",
-        items: &["OutputArgs"],
-        reason: "as above: where output goes is a flag of its own type",
-    },
-];
+pub const EXCEPTIONS: &[Exception] = &[Exception {
+    from: "backend-cuda/src/kernels.rs",
+    to: "backend-cuda/src/*.rs",
+    items: &["*Args"],
+    reason: "the table of kernels has the size of each one's argument, and who launches one names it by the table",
+}];
 
 impl Exception {
     /// Whether it allows a file to name an item of another.

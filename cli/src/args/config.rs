@@ -7,7 +7,8 @@ use clap::{ArgAction, ArgMatches, CommandFactory};
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{Cli, Refusal, first_line, given};
+use super::Cli;
+use super::words::{Refusal, first_line, given};
 use crate::exit::Failure;
 
 /// More is no list of flags.

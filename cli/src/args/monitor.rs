@@ -1,7 +1,7 @@
 //! `monitor`: what runs and what it holds.
 
 use super::values;
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// `vramlab monitor`
 #[derive(Clone, Debug, clap::Args)]

@@ -1,6 +1,6 @@
 //! Where results go besides the terminal.
 
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// Where results go besides the terminal. `-` is standard output, which then has nothing else.
 #[derive(Clone, Debug, Default, clap::Args)]

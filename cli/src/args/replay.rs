@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::{HtmlArgs, OutputArgs, values};
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// `vramlab replay`
 #[derive(Clone, Debug, clap::Args)]

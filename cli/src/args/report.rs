@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// A page to look at.
 #[derive(Clone, Debug, Default, clap::Args)]

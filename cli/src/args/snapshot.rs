@@ -77,7 +77,7 @@ pub(crate) struct ConvertArgs {
     pub file: PathBuf,
     /// Where to; `-` for standard output (JSON).
     #[arg(value_name = "OUT")]
-    pub out: crate::output::Destination,
+    pub out: crate::destination::Destination,
     /// What to write [default: as OUT ends: .json, or .pickle].
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub to: Option<SnapshotFormat>,

@@ -10,7 +10,7 @@ use memcore::Profile;
 use super::scan::ScanArgs;
 use super::values;
 use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// How the network is trained.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::output::Destination;
+use crate::destination::Destination;
 
 /// Where a training begins, and where it leaves its state.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use crate::args::MonitorArgs;
 use crate::backends::{self, DeviceMemory};
+use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Destination};
+use crate::output;
 use crate::render::{WIDTH, bytes, table, wrapped};
 use crate::status;
 use crate::ui::Ui;

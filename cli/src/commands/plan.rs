@@ -20,8 +20,8 @@ use crate::args::{
     AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
     PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
 };
+use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result, TooLarge};
-use crate::output::Destination;
 use crate::render::bytes;
 use crate::ui::Ui;
 

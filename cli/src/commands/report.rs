@@ -4,8 +4,9 @@ use lab::report::{Part, Recording, Source, export, html, read};
 use serde_json::Value;
 
 use crate::args::{ExportArgs, ReportArgs};
+use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
-use crate::output::{self, Destination};
+use crate::output;
 use crate::ui::Ui;
 
 /// Reads what was written before, and shows it.

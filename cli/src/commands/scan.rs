@@ -56,7 +56,7 @@ pub(super) fn run(
         return Err(Failure::usage("--save: it belongs to one run, not to a scan"));
     }
     output::check(args.destinations().chain(&page.html))?;
-    let points = args::scan::points(&invocation.axes);
+    let points = args::axes::points(&invocation.axes);
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
     let plans = points.iter().enumerate().map(|(i, point)| {

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::recording::chosen_device;
 use crate::args::{ConvertArgs, DiffArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat};
+use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
-use crate::output::{self, Destination, Results};
+use crate::output::{self, Results};
 use crate::render::snapshot as render;
 use crate::render::snapshot::Shown;
 use crate::ui::Ui;

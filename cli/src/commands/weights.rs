@@ -7,8 +7,9 @@ use lab::training::{Begin, Continuation, StateFile, TrainingState};
 use memmap2::Mmap;
 
 use crate::args::WeightsArgs;
+use crate::destination::Destination;
 use crate::exit::{Failure, Result};
-use crate::output::{self, Destination};
+use crate::output;
 
 /// Refuses what would not be a file.
 ///

@@ -1,0 +1,145 @@
+//! The whole command line: the commands, made of the groups of flags.
+
+use clap::{Parser, Subcommand};
+
+use super::{
+    BenchArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, MonitorArgs, PredictArgs,
+    ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
+};
+
+/// The memory that training a neural network takes: measured on a device, predicted without one, and explained to the byte.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "vramlab",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    args_override_self = true,
+    max_term_width = 100,
+    after_help = "Example: train a small network on the CPU and see where its memory goes\n  vramlab train --model mlp --data digits"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List every device that this build sees, with its memory.
+    #[command(after_help = "Example: the devices, for another program\n  vramlab devices --json -")]
+    Devices(DevicesArgs),
+    /// List the experiments, with the question and the claims of each.
+    #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list -v")]
+    List(ListArgs),
+    /// Run experiments: a question, a prediction, a measurement, a verdict.
+    #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
+            vramlab run batch-size --backend meta --set batch=32,64,128")]
+    Run(RunArgs),
+    /// Train a network and account for its memory, phase by phase.
+    #[command(after_help = "Example: handwritten digits in a minute, on the CPU\n  \
+            vramlab train --model mlp --data digits --backend cpu\n\n\
+            Example: the peak for three batch sizes\n  \
+            vramlab train --model simple-cnn -L batch 32,64,128\n\n\
+            Example: a network split over two devices\n  \
+            vramlab train --model mlp --devices cpu:0,cpu:1 --micro-batches 4\n\n\
+            Example: ten steps in two halves\n  \
+            vramlab train --model mlp --data digits --steps 5 --save half.safetensors\n  \
+            vramlab train --model mlp --data digits --steps 5 --resume half.safetensors")]
+    Train(TrainArgs),
+    /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
+    #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
+            vramlab predict --model gpt2 --batch 8 --gpu 24GiB")]
+    Predict(PredictArgs),
+    /// Find the largest batch (or sequence) for a card, with the law of the peak, verified.
+    #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
+            vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
+    Fit(FitArgs),
+    /// Run a recorded allocation trace through any allocator, or several side by side.
+    #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
+            vramlab replay run.json --compare caching,expandable,planned\n\n\
+            Example: a run of one's own, recorded and replayed on a smaller device\n  \
+            vramlab train --model mlp --data digits --events run.json\n  \
+            vramlab replay run.json --memory-limit 24MiB")]
+    Replay(ReplayArgs),
+    /// Look at PyTorch's memory snapshots: who holds what, what differs, what other settings would have taken.
+    #[command(after_help = "Example: who holds the memory of a recorded run?\n  \
+            vramlab snapshot show snapshot.pickle")]
+    Snapshot(SnapshotArgs),
+    /// Find the best settings of PyTorch's allocator for a recorded run.
+    #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
+            vramlab tune snapshot.pickle")]
+    Tune(TuneArgs),
+    /// Hold runs against a memory lock file: fails when memory grew, and names who grew.
+    #[command(
+        after_help = "Example: write down what a run takes, and fail in continuous integration when it takes more\n  \
+            vramlab check --baseline memory.lock.json --update --model gpt2 --batch 8\n  \
+            vramlab check --baseline memory.lock.json\n\n\
+            Example: a second run in the same file, and 2 % of growth allowed\n  \
+            vramlab check --baseline memory.lock.json --update --name small --model-file examples/models/digits-mlp.toml\n  \
+            vramlab check --baseline memory.lock.json --tolerance 2%\n\n\
+            Example: after a change that was meant\n  \
+            vramlab check --baseline memory.lock.json --update"
+    )]
+    Check(CheckArgs),
+    /// Explain a pasted out-of-memory message of PyTorch, and what to try.
+    #[command(after_help = "Example: what the end of a log says\n  \
+            tail -n 20 train.log | vramlab explain -")]
+    Explain(ExplainArgs),
+    /// Measure how fast the devices are, each beside its own roofs, in less than a minute.
+    #[command(after_help = "Example: every device, as a page with a chart\n  vramlab bench --html bench.html\n\n\
+            Example: the processor alone, in five seconds, for another program\n  \
+            vramlab bench --backend cpu --seconds 5 --json -")]
+    Bench(BenchArgs),
+    /// Watch the devices' memory and the trainings that run, live.
+    #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
+    Monitor(MonitorArgs),
+    /// Make a report to look at, one HTML file, from results and recordings.
+    #[command(after_help = "Example: a page of a run's memory, from what was written of it\n  \
+            vramlab report run.json events.json -o run.html\n\n\
+            Example: the two files, or the page at once\n  \
+            vramlab train --model simple-cnn --json run.json --events events.json\n  \
+            vramlab train --model simple-cnn --html run.html\n\n\
+            Example: where memory was, for ui.perfetto.dev\n  \
+            vramlab report events.json --export-trace trace.json")]
+    Report(ReportArgs),
+    /// Print a completion script for a shell.
+    #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    #[command(after_help = "Example: read it\n  vramlab man | man -l -")]
+    Man,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example_that_parses() {
+        let mut command = Cli::command();
+        command.build();
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let text = sub.get_after_help().unwrap_or_else(|| panic!("{} has no example", sub.get_name())).to_string();
+            let line = text.lines().find_map(|line| line.trim().strip_prefix("vramlab "));
+            let shell = |c: char| matches!(c, '|' | '>' | ')');
+            if let Some(line) = line.and_then(|line| line.split(shell).next()) {
+                let words = std::iter::once("vramlab").chain(line.split_whitespace());
+                Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+    }
+}
