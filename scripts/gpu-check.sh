@@ -2,7 +2,7 @@
 # Checks a build on a machine with an NVIDIA GPU: no Rust, no network, nothing of the source tree.
 #
 # On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py [RECORDED]]
-# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|endurance|conformance|wgpu|kernels|training|experiments|torch|recorded]...
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|endurance|conformance|wgpu|kernels|torch_kernels|training|experiments|torch|recorded]...
 #
 # Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
 # is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
@@ -13,7 +13,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
 limit=${LIMIT:-600}
-parts="devices train endurance conformance wgpu kernels training experiments torch recorded"
+parts="devices train endurance conformance wgpu kernels torch_kernels training experiments torch recorded"
 # What can be carried to a machine at once.
 most_bytes=$((64 << 20))
 
@@ -51,6 +51,7 @@ pack() {
     take "$(built backend-wgpu conformance)" conformance-wgpu
     take "$(built benches kernels)" bench-kernels
     take "$(built benches training)" bench-training
+    cp "$here/torch-kernels.py" "$bin/" || exit 1
     [ -z "${2:-}" ] || cp "$2" "$bin/peer_torch.py" || exit 1
     if [ -n "${3:-}" ]; then
         mkdir "$bin/recorded" && cp -r "$3/recorded_scripts.py" "$3/scripts" "$bin/recorded/" || exit 1
@@ -168,7 +169,15 @@ check_wgpu() {
 
 check_kernels() {
     has kernels bench-kernels && has_cuda kernels || return
-    run kernels "$bin/bench-kernels" --bench --backend cuda --noplot
+    run kernels env CRITERION_HOME="$results/criterion" "$bin/bench-kernels" --bench --backend cuda --noplot
+}
+
+# PyTorch's kernels at the sizes of the part before, and the ratio of each.
+check_torch_kernels() {
+    [ -d "$results/criterion" ] || { skip torch_kernels "the part kernels has not run"; return; }
+    sees_gpu || { skip torch_kernels "no PyTorch that sees a GPU here"; return; }
+    run torch_kernels env LD_LIBRARY_PATH="$own_path" python3 "$bin/torch-kernels.py" "$results/criterion" "$results/torch_kernels.out.json"
+    cat "$results/torch_kernels.log"
 }
 
 check_training() {
@@ -181,14 +190,17 @@ check_experiments() {
     run experiments "$bin/vramlab" run all --backend cuda --json "$results/experiments.out.json"
 }
 
+# Whether there is a PyTorch with a GPU, whose libraries are its own, not those that were looked for above.
+sees_gpu() {
+    LD_LIBRARY_PATH=$own_path python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
+}
+
 # The workloads of the comparison, with PyTorch and with vramlab, one after the other; then both medians and their ratio.
 check_torch() {
     has torch peer-vramlab && has_cuda torch || return
     [ -f "$bin/peer_torch.py" ] || { skip torch "no peer_torch.py came along: pack FOLDER peer_torch.py"; return; }
-    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
-        { skip torch "no PyTorch that sees a GPU here"; return; }
+    sees_gpu || { skip torch "no PyTorch that sees a GPU here"; return; }
     run torch-ours "$bin/peer-vramlab" --device cuda --seconds 3 all || return
-    # Not the libraries that were looked for above: PyTorch has its own.
     run torch-theirs env LD_LIBRARY_PATH="$own_path" python3 "$bin/peer_torch.py" --device cuda --seconds 3 all || return
     cat >"$results/ratios.py" <<'PYTHON'
 import json, sys
@@ -223,8 +235,7 @@ PYTHON
 # The programs whose memory was recorded, on the card's own PyTorch, each in a process of its own.
 check_recorded() {
     [ -d "$bin/recorded" ] || { skip recorded "no recorded programs came along: pack FOLDER peer_torch.py RECORDED"; return; }
-    LD_LIBRARY_PATH=$own_path python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
-        { skip recorded "no PyTorch that sees a GPU here"; return; }
+    sees_gpu || { skip recorded "no PyTorch that sees a GPU here"; return; }
     cat >"$results/recorded.py" <<'PYTHON'
 import glob, json, os, subprocess, sys
 from concurrent.futures import ThreadPoolExecutor

@@ -19,6 +19,8 @@ use common::Found;
 
 /// Seconds for the roofs of a device.
 const ROOF_SECONDS: f64 = 6.0;
+/// A call of more takes a processor seconds, and a criterion wants dozens of them.
+const MOST_FLOPS_OF_A_PROCESSOR: u64 = 1 << 35;
 /// Types whose product is a roof.
 const ROOF_TYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 
@@ -49,6 +51,10 @@ fn one(
     // Of all operands, so that it is known before there are any.
     let demand = kernel.demand(dtype, size).expect("a call that was understood");
     let Demand { bytes, flops, .. } = demand;
+    if found.is_processor && flops > MOST_FLOPS_OF_A_PROCESSOR {
+        println!("{}/{}/{}: skipped: for GPUs only", found.name, kernel.name, label(size));
+        return;
+    }
     group.throughput(match flops {
         0 => Throughput::BytesDecimal(bytes),
         flops => Throughput::ElementsAndBytes { elements: flops, bytes },

@@ -90,6 +90,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// The device.
     pub(crate) backend: Arc<dyn Backend>,
+    /// Whether the host's processor computes, also where it plays a GPU.
+    pub(crate) is_processor: bool,
 }
 
 impl Found {
@@ -127,7 +129,8 @@ fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
     let mut found = Vec::new();
     for index in 0..count {
         let label = if index == 0 { name.to_string() } else { format!("{name}-{index}") };
-        if name == "wgpu" && !named && backend_wgpu::adapters()[index].is_software {
+        let is_software = name == "wgpu" && backend_wgpu::adapters()[index].is_software;
+        if is_software && !named {
             skipped(&label, &"it computes on the host's processor; --backend wgpu measures it all the same");
             continue;
         }
@@ -137,7 +140,7 @@ fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
             _ => Cpu::new().map(|device| Arc::new(device) as Arc<dyn Backend>),
         };
         match backend {
-            Ok(backend) => found.push(Found { name: label, backend }),
+            Ok(backend) => found.push(Found { name: label, backend, is_processor: is_software || name == "cpu" }),
             Err(error) => skipped(&label, &error),
         }
     }

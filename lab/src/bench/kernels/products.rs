@@ -11,13 +11,15 @@ use super::kernel::{F32, FLOATS, Kernel, Operands, ROWS, Size};
 use crate::error::Result;
 
 /// One side of a square.
-const SQUARES: &[Size] = &[&[64], &[512], &[1024], &[2048]];
+const SQUARES: &[Size] = &[&[64], &[512], &[1024], &[2048], &[4096], &[8192]];
 /// Also in double precision.
 const WITH_F64: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+/// In which networks are trained.
+const TRAINED: &[DType] = &[DType::F32, DType::BF16];
 /// Examples, channels in and out, side; windows of 3 × 3.
 const CONVOLUTIONS: &[Size] = &[&[1, 16, 16, 16], &[8, 64, 64, 28], &[16, 64, 64, 56]];
 /// Batch, heads, tokens, width of a head.
-const HEADS: &[Size] = &[&[1, 1, 16, 16], &[2, 4, 128, 64], &[4, 8, 512, 64]];
+const HEADS: &[Size] = &[&[1, 1, 16, 16], &[2, 4, 128, 64], &[4, 8, 512, 64], &[4, 16, 2048, 64], &[4, 16, 2048, 128]];
 /// Rows, inner size, columns.
 const QUANTIZED: &[Size] = &[&[16, 16, 16], &[128, 512, 512], &[512, 2048, 2048]];
 
@@ -85,7 +87,7 @@ pub(super) const KERNELS: &[Kernel] = &[
             Ok(Attention { scale: scale(d), causal: true, q, k, v, mask: None, out, logsumexp: Some(logsumexp) }.into())
         },
     },
-    Kernel { family: "attention", name: "attention_grad", sizes: HEADS, dtypes: F32, build: attention_grad },
+    Kernel { family: "attention", name: "attention_grad", sizes: HEADS, dtypes: TRAINED, build: attention_grad },
     Kernel {
         family: "attention",
         name: "rope",
