@@ -209,16 +209,19 @@ DEVICE void to_scores(const AttentionArgs& a, u32 b, u32 h, u32 first, u32 j, ty
     const u32 g = lane() / 4, t = lane() % 4;
     UNROLL for (int m = 0; m < S::M; m++) {
         UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+            UNROLL for (int e = 0; e < 4; e++) w[m][n][e] *= factor;
+        }
+    }
+    if (whole) return;
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
             UNROLL for (int e = 0; e < 4; e++) {
-                float& value = w[m][n][e];
-                value *= factor;
-                if (whole) continue;
                 const u32 row = first + m * 16 + g + e / 2 * 8, column = j + n * 8 + t * 2 + e % 2;
                 const u32 query = Turned ? column : row, key = Turned ? row : column;
                 if (key >= a.keys || query >= a.queries || (a.causal && key > query)) {
-                    value = -infinity();
+                    w[m][n][e] = -infinity();
                 } else if (a.mask != nullptr) {
-                    value += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
+                    w[m][n][e] += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
                 }
             }
         }
@@ -450,7 +453,7 @@ DEVICE void nothing(const AttentionArgs&) {}
 // Up to 64 and up to 128 columns of a head. Warps, pieces and tile are what registers and 48 KiB of shared memory have room for; the
 // host knows the number of warps and rows.
 #define INSTANCES(T, tag)                                                                                                  \
-    BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 64, true))                   \
+    BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 32, true))                   \
     BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 32, true))                 \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, true))             \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dq, T, 128, 2, 1, 32, true))            \
