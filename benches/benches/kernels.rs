@@ -52,7 +52,7 @@ fn one(
     let demand = kernel.demand(dtype, size).expect("a call that was understood");
     let Demand { bytes, flops, .. } = demand;
     if found.is_processor && flops > MOST_FLOPS_OF_A_PROCESSOR {
-        println!("{}/{}/{}: skipped: for GPUs only", found.name, kernel.name, label(size));
+        println!("{}/{}/{}/{}: skipped: for GPUs only", found.name, kernel.name, dtype.name(), label(size));
         return;
     }
     group.throughput(match flops {
