@@ -97,20 +97,10 @@ DEVICE void store_rows(const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 d
     }
 }
 
-// Where a block and its warps work: `rows` rows for each of `heads` heads of each batch.
-struct Place {
-    u32 batch, head, block_first, first;
-};
+// With ROWS rows for each warp.
 template <int ROWS>
 DEVICE Place place_of(u32 rows, u32 heads) {
-    const u32 per_block = blockDim.x / WARP * ROWS, blocks = (rows + per_block - 1) / per_block;
-    const u32 above = blockIdx.x / blocks;
-    Place p;
-    p.block_first = blockIdx.x % blocks * per_block;
-    p.first = p.block_first + threadIdx.x / WARP * ROWS;
-    p.head = above % heads;
-    p.batch = above / heads;
-    return p;
+    return place_of(rows, heads, blockDim.x / WARP * ROWS, ROWS);
 }
 
 // A warp's part of the shared memory, behind the tile: `columns` for each of its rows, and their weights.
@@ -158,7 +148,7 @@ DEVICE void attention(const AttentionArgs& a) {
         if (busy) add_weighted<ROWS, COLUMNS>(sums, w, weights, tile, least(a.keys - j, u32(TILE)), a.value_depth);
     }
     float factors[ROWS];
-    UNROLL for (int r = 0; r < ROWS; r++) factors[r] = sum[r] > 0.0f ? 1.0f / sum[r] : sum[r] == 0.0f ? 0.0f : sum[r];
+    UNROLL for (int r = 0; r < ROWS; r++) factors[r] = share_of(sum[r]);
     store_rows<T, ROWS, COLUMNS>(a.out, p.batch, p.head, p.first, a.queries, a.value_depth, sums, factors);
     if (a.logsumexp == nullptr) return;
     UNROLL for (int r = 0; r < ROWS; r++) {

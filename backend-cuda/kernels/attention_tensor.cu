@@ -38,20 +38,29 @@ struct Shape {
     typedef float Sums[M][D / 8][4];
 };
 
-// Where a block works, and its warp's first row.
-struct Place {
-    u32 batch, head, block_first, first;
-};
 template <typename S>
 DEVICE Place place_of(u32 rows, u32 heads) {
-    const u32 blocks = (rows + S::ROWS - 1) / S::ROWS, above = blockIdx.x / blocks;
-    Place p;
-    p.block_first = blockIdx.x % blocks * S::ROWS;
-    p.first = p.block_first + threadIdx.x / WARP * S::WARP_ROWS;
-    p.head = above % heads;
-    p.batch = above / heads;
-    return p;
+    return place_of(rows, heads, S::ROWS, S::WARP_ROWS);
 }
+
+// Calls `use(m, n, e)` for every score that this thread has,
+template <typename S, typename Use>
+DEVICE void each_score(Use use) {
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+            UNROLL for (int e = 0; e < 4; e++) use(m, n, e);
+        }
+    }
+}
+// `use(m, half, row)` for every row of which it has a part, counted from the warp's first; of a score, `half` is e / 2.
+template <typename S, typename Use>
+DEVICE void each_row(Use use) {
+    UNROLL for (int m = 0; m < S::M; m++) {
+        UNROLL for (int half = 0; half < 2; half++) use(m, half, m * 16 + lane() / 4 + half * 8);
+    }
+}
+// The column of a score in its tile.
+DEVICE u32 column_of(int n, int e) { return n * 8 + lane() % 4 * 2 + e % 2; }
 
 // The rows of a batch and head, of which there are `count` with `depth` columns.
 template <typename T>
@@ -146,11 +155,7 @@ private:
 // scores = a warp's rows · the tile's rows, along `depth` columns.
 template <typename S>
 DEVICE void multiply(typename S::Scores& scores, const typename S::T* rows, const typename S::T* tile, u32 depth) {
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int j = 0; j < S::TILE / 8; j++) {
-            UNROLL for (int e = 0; e < 4; e++) scores[m][j][e] = 0.0f;
-        }
-    }
+    each_score<S>([&](int m, int n, int e) { scores[m][n][e] = 0.0f; });
     UNROLL for (u32 k = 0; k < S::D; k += 16) {
         if (k >= depth) break;
         u32 a[S::M][4];
@@ -206,51 +211,40 @@ DEVICE void to_scores(const AttentionArgs& a, u32 b, u32 h, u32 first, u32 j, ty
     const u32 last_key = Turned ? first + S::WARP_ROWS - 1 : j + S::TILE - 1, first_query = Turned ? j : first;
     const bool inside = first + S::WARP_ROWS <= rows && j + S::TILE <= others;
     const bool whole = inside && a.mask == nullptr && !(a.causal && last_key > first_query);
-    const u32 g = lane() / 4, t = lane() % 4;
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
-            UNROLL for (int e = 0; e < 4; e++) w[m][n][e] *= factor;
-        }
-    }
+    each_score<S>([&](int m, int n, int e) { w[m][n][e] *= factor; });
     if (whole) return;
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
-            UNROLL for (int e = 0; e < 4; e++) {
-                const u32 row = first + m * 16 + g + e / 2 * 8, column = j + n * 8 + t * 2 + e % 2;
-                const u32 query = Turned ? column : row, key = Turned ? row : column;
-                if (key >= a.keys || query >= a.queries || (a.causal && key > query)) {
-                    w[m][n][e] = -infinity();
-                } else if (a.mask != nullptr) {
-                    w[m][n][e] += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
-                }
-            }
+    each_score<S>([&](int m, int n, int e) {
+        const u32 row = first + m * 16 + lane() / 4 + e / 2 * 8, column = j + column_of(n, e);
+        const u32 query = Turned ? column : row, key = Turned ? row : column;
+        if (key >= a.keys || query >= a.queries || (a.causal && key > query)) {
+            w[m][n][e] = -infinity();
+        } else if (a.mask != nullptr) {
+            w[m][n][e] += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
         }
-    }
+    });
 }
 
-// Writes a warp's rows, each times a factor.
-template <typename S>
-DEVICE void store_rows(const Heads& to, const Place& p, u32 count, u32 depth, const typename S::Sums& sums, const float (*factors)[2]) {
+// Writes a warp's rows, each times `factor(m, half)`.
+template <typename S, typename Factor>
+DEVICE void store_rows(const Heads& to, const Place& p, u32 count, u32 depth, const typename S::Sums& sums, Factor factor) {
     typedef typename S::T T;
-    const u32 g = lane() / 4, t = lane() % 4;
-    const bool by_pairs = in_packs(to.base, to.row, to.head) && to.batch % 8 == 0 && depth % 2 == 0;
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            const u32 row = p.first + m * 16 + g + half * 8;
-            if (row >= count) continue;
-            T* at = row_of<T>(to, p.batch, p.head, row);
-            UNROLL for (u32 c = 0; c < S::D / 8; c++) {
-                const u32 column = c * 8 + t * 2;
-                const float low = sums[m][c][half * 2] * factors[m][half], high = sums[m][c][half * 2 + 1] * factors[m][half];
-                if (by_pairs) {
-                    if (column < depth) *reinterpret_cast<u32*>(at + column) = pair_of<T>(low, high);
-                } else {
-                    if (column < depth) at[column] = narrow<T>(low);
-                    if (column + 1 < depth) at[column + 1] = narrow<T>(high);
-                }
+    T* rows = row_of<T>(to, p.batch, p.head, 0);
+    const bool by_pairs = in_packs(rows, to.row) && depth % 2 == 0;
+    each_row<S>([&](int m, int half, u32 row) {
+        if (p.first + row >= count) return;
+        T* at = rows + (p.first + row) * to.row;
+        UNROLL for (u32 c = 0; c < S::D / 8; c++) {
+            const u32 column = c * 8 + lane() % 4 * 2;
+            const float* pair = sums[m][c] + half * 2;
+            const float low = pair[0] * factor(m, half), high = pair[1] * factor(m, half);
+            if (by_pairs) {
+                if (column < depth) *reinterpret_cast<u32*>(at + column) = pair_of<T>(low, high);
+            } else {
+                if (column < depth) at[column] = narrow<T>(low);
+                if (column + 1 < depth) at[column + 1] = narrow<T>(high);
             }
         }
-    }
+    });
 }
 
 // Over the four lanes that share a row.
@@ -268,28 +262,26 @@ DEVICE float quad_sum(float x) {
 // Scores become weights relative to the largest so far; what was summed before is scaled to it. `sum` is the lane's own part.
 template <typename S>
 DEVICE void weigh(typename S::Scores& w, typename S::Sums& sums, float (*top)[2], float (*sum)[2]) {
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            float next = top[m][half];
-            UNROLL for (int j = 0; j < S::TILE / 8; j++) next = fmaxf(next, fmaxf(w[m][j][half * 2], w[m][j][half * 2 + 1]));
-            next = quad_max(next);
-            // Relative to 0 where all is hidden so far: -inf - -inf would be no number.
-            const float origin = next == -infinity() ? 0.0f : next, kept = power_of_two(top[m][half] - origin);
-            float part = 0.0f;
-            UNROLL for (int j = 0; j < S::TILE / 8; j++) {
-                UNROLL for (int e = half * 2; e < half * 2 + 2; e++) {
-                    w[m][j][e] = power_of_two(w[m][j][e] - origin);
-                    part += w[m][j][e];
-                }
-            }
-            sum[m][half] = sum[m][half] * kept + part;
-            top[m][half] = next;
-            UNROLL for (u32 c = 0; c < S::D / 8; c++) {
-                sums[m][c][half * 2] *= kept;
-                sums[m][c][half * 2 + 1] *= kept;
+    each_row<S>([&](int m, int half, u32) {
+        float next = top[m][half];
+        UNROLL for (int n = 0; n < S::TILE / 8; n++) next = fmaxf(next, fmaxf(w[m][n][half * 2], w[m][n][half * 2 + 1]));
+        next = quad_max(next);
+        // Relative to 0 where all is hidden so far: -inf - -inf would be no number.
+        const float origin = next == -infinity() ? 0.0f : next, kept = power_of_two(top[m][half] - origin);
+        float part = 0.0f;
+        UNROLL for (int n = 0; n < S::TILE / 8; n++) {
+            UNROLL for (int e = half * 2; e < half * 2 + 2; e++) {
+                w[m][n][e] = power_of_two(w[m][n][e] - origin);
+                part += w[m][n][e];
             }
         }
-    }
+        sum[m][half] = sum[m][half] * kept + part;
+        top[m][half] = next;
+        UNROLL for (u32 c = 0; c < S::D / 8; c++) {
+            sums[m][c][half * 2] *= kept;
+            sums[m][c][half * 2 + 1] *= kept;
+        }
+    });
 }
 
 template <typename S>
@@ -305,12 +297,10 @@ DEVICE void attention(const AttentionArgs& a) {
     Tiles<S> tiles(k, v, 0);
     float top[S::M][2], sum[S::M][2];
     typename S::Sums sums = {};
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            top[m][half] = -infinity();
-            sum[m][half] = 0.0f;
-        }
-    }
+    each_row<S>([&](int m, int half, u32) {
+        top[m][half] = -infinity();
+        sum[m][half] = 0.0f;
+    });
     const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
     for (u32 j = 0; j < end; j += S::TILE) {
         tiles.put(keys, values, j, end);
@@ -322,19 +312,14 @@ DEVICE void attention(const AttentionArgs& a) {
         weigh<S>(w, sums, top, sum);
         add_product<S>(sums, w, values, a.value_depth);
     }
-    float factors[S::M][2];
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            const float all = quad_sum(sum[m][half]);
-            factors[m][half] = all > 0.0f ? 1.0f / all : all == 0.0f ? 0.0f : all;
-            const u32 row = p.first + m * 16 + lane() / 4 + half * 8;
-            if (a.logsumexp == nullptr || lane() % 4 != 0 || row >= a.queries) continue;
-            const float largest = top[m][half];
-            *statistic_at(a, a.logsumexp, p.batch, p.head, row) =
-                largest == -infinity() ? -infinity() : (largest + log2f(all)) * LN_2;
-        }
-    }
-    store_rows<S>(a.out, p, a.queries, a.value_depth, sums, factors);
+    each_row<S>([&](int m, int half, u32 row) {
+        const float all = quad_sum(sum[m][half]), largest = top[m][half];
+        sum[m][half] = all;
+        if (a.logsumexp == nullptr || lane() % 4 != 0 || p.first + row >= a.queries) return;
+        *statistic_at(a, a.logsumexp, p.batch, p.head, p.first + row) =
+            largest == -infinity() ? -infinity() : (largest + log2f(all)) * LN_2;
+    });
+    store_rows<S>(a.out, p, a.queries, a.value_depth, sums, [&](int m, int half) { return share_of(sum[m][half]); });
 }
 
 // ---- backward ----
@@ -355,15 +340,12 @@ DEVICE void attention_dq(const AttentionArgs& a) {
     stage<S>(grads, Matrix<T>(a.grad, p.batch, p.head, a.queries, a.value_depth), p.block_first);
     const Matrix<T> k(a.k, p.batch, key_head, a.keys, a.depth), v(a.v, p.batch, key_head, a.keys, a.value_depth);
     Tiles<S> tiles(k, v, 0);
-    float logs[S::M][2], delta[S::M][2], factors[S::M][2];
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            const u32 row = least(p.first + m * 16 + lane() / 4 + half * 8, a.queries - 1);
-            logs[m][half] = denominator(*statistic_at(a, a.logsumexp, p.batch, p.head, row));
-            delta[m][half] = *statistic_at(a, a.delta, p.batch, p.head, row);
-            factors[m][half] = a.scale;
-        }
-    }
+    float logs[S::M][2], delta[S::M][2];
+    each_row<S>([&](int m, int half, u32 row) {
+        const u32 query = least(p.first + row, a.queries - 1);
+        logs[m][half] = denominator(*statistic_at(a, a.logsumexp, p.batch, p.head, query));
+        delta[m][half] = *statistic_at(a, a.delta, p.batch, p.head, query);
+    });
     typename S::Sums sums = {};
     const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
     for (u32 j = 0; j < end; j += S::TILE) {
@@ -373,16 +355,12 @@ DEVICE void attention_dq(const AttentionArgs& a) {
         multiply<S>(w, queries + own, keys, a.depth);
         to_scores<S, false>(a, p.batch, p.head, p.first, j, w);
         multiply<S>(through, grads + own, values, a.value_depth);
-        UNROLL for (int m = 0; m < S::M; m++) {
-            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
-                UNROLL for (int e = 0; e < 4; e++) {
-                    w[m][n][e] = power_of_two(w[m][n][e] - logs[m][e / 2]) * (through[m][n][e] - delta[m][e / 2]);
-                }
-            }
-        }
+        each_score<S>([&](int m, int n, int e) {
+            w[m][n][e] = power_of_two(w[m][n][e] - logs[m][e / 2]) * (through[m][n][e] - delta[m][e / 2]);
+        });
         add_product<S>(sums, w, keys, a.depth);
     }
-    store_rows<S>(a.dq, p, a.queries, a.depth, sums, factors);
+    store_rows<S>(a.dq, p, a.queries, a.depth, sums, [&](int, int) { return a.scale; });
 }
 
 template <typename S>
@@ -415,32 +393,15 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
             typename S::Scores w, through;
             multiply<S>(w, keys + own, queries, a.depth);
             to_scores<S, true>(a, p.batch, head, p.first, i, w);
-            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
-                UNROLL for (int e = 0; e < 4; e++) {
-                    const float log = logs[n * 8 + lane() % 4 * 2 + e % 2];
-                    UNROLL for (int m = 0; m < S::M; m++) w[m][n][e] = power_of_two(w[m][n][e] - log);
-                }
-            }
+            each_score<S>([&](int m, int n, int e) { w[m][n][e] = power_of_two(w[m][n][e] - logs[column_of(n, e)]); });
             add_product<S>(dv, w, grads, a.value_depth);
             multiply<S>(through, values + own, grads, a.value_depth);
-            UNROLL for (int n = 0; n < S::TILE / 8; n++) {
-                UNROLL for (int e = 0; e < 4; e++) {
-                    const float own_delta = delta[n * 8 + lane() % 4 * 2 + e % 2];
-                    UNROLL for (int m = 0; m < S::M; m++) w[m][n][e] *= through[m][n][e] - own_delta;
-                }
-            }
+            each_score<S>([&](int m, int n, int e) { w[m][n][e] *= through[m][n][e] - delta[column_of(n, e)]; });
             add_product<S>(dk, w, queries, a.depth);
         }
     }
-    float scales[S::M][2], ones[S::M][2];
-    UNROLL for (int m = 0; m < S::M; m++) {
-        UNROLL for (int half = 0; half < 2; half++) {
-            scales[m][half] = a.scale;
-            ones[m][half] = 1.0f;
-        }
-    }
-    store_rows<S>(a.dk, p, a.keys, a.depth, dk, scales);
-    store_rows<S>(a.dv, p, a.keys, a.value_depth, dv, ones);
+    store_rows<S>(a.dk, p, a.keys, a.depth, dk, [&](int, int) { return a.scale; });
+    store_rows<S>(a.dv, p, a.keys, a.value_depth, dv, [](int, int) { return 1.0f; });
 }
 
 #define RUN(function, T, columns, warps, pieces, tile, ahead) function<Shape<T, columns, warps, pieces, tile, ahead>>

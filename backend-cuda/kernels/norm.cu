@@ -33,9 +33,7 @@ DEVICE void row_norm(const RowNormArgs& a) {
     SHARED(float, scratch, WARP);
     const float length = static_cast<float>(a.n);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
-        const u64 start = r * a.n;
-        Row<T, Group, V> row;
-        row.read(static_cast<const T*>(a.x) + start, a.n);
+        const Rows<T, Group, V> row(r, a.n, a.x);
         float mean = 0.0f;
         if (a.mean != nullptr) {
             row.each([&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) mean += v[j]; });
@@ -51,7 +49,7 @@ DEVICE void row_norm(const RowNormArgs& a) {
             load_parameter<V, T>(a.weight, i, 1.0f, w);
             load_parameter<V, T>(a.bias, i, 0.0f, b);
             UNROLL for (int j = 0; j < V; j++) y[j] = (v[j] - mean) * rstd * w[j] + b[j];
-            store_floats<V>(static_cast<T*>(a.out) + start + i, y);
+            store_floats<V>(static_cast<T*>(a.out) + r * a.n + i, y);
         });
         if (Team<Group>::rank() == 0) {
             if (a.mean != nullptr) a.mean[r] = mean;
@@ -76,14 +74,11 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
     SHARED(float, scratch, WARP);
     const float length = static_cast<float>(a.n);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
-        const u64 start = r * a.n;
         const float mean = a.mean != nullptr ? a.mean[r] : 0.0f, rstd = a.rstd[r];
-        Row<T, Group, V> x, grad;
-        x.read(static_cast<const T*>(a.x) + start, a.n);
-        grad.read(static_cast<const T*>(a.grad) + start, a.n);
+        const Rows<T, Group, V, 2> rows(r, a.n, a.x, a.grad);
         // Calls `use` with the normalised input and the gradient times the weight.
         auto each = [&](auto use) {
-            each_of_two(x, grad, [&](u64 i, float* xs, float* gs) {
+            rows.each([&](u64 i, float* xs, float* gs) {
                 float w[V];
                 load_parameter<V, T>(a.weight, i, 1.0f, w);
                 UNROLL for (int j = 0; j < V; j++) {
@@ -105,7 +100,7 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
         each([&](u64 i, const float* xs, const float* gs) {
             float y[V];
             UNROLL for (int j = 0; j < V; j++) y[j] = rstd * (gs[j] - sum_g - xs[j] * sum_gx);
-            store_floats<V>(static_cast<T*>(a.out) + start + i, y);
+            store_floats<V>(static_cast<T*>(a.out) + r * a.n + i, y);
         });
     }
 }
@@ -431,7 +426,7 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     FLAT_KERNEL(channel_finish_##tag, ChannelFinishArgs, THREADS, channel_finish<T>)            \
     FLAT_KERNEL(channel_finish_grad_##tag, ChannelFinishArgs, THREADS, channel_finish_grad<T>)  \
     FLAT_KERNEL(channel_apply_##tag##_one, ChannelApplyArgs, THREADS, channel_apply<T, 1>)      \
-    FLAT_KERNEL(channel_apply_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply<T, 4>)     \
+    FLAT_KERNEL(channel_apply_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply<T, Wide<T>::N>)     \
     FLAT_KERNEL(channel_apply_grad_##tag##_one, ChannelApplyArgs, THREADS, channel_apply_grad<T, 1>) \
-    FLAT_KERNEL(channel_apply_grad_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply_grad<T, 4>)
+    FLAT_KERNEL(channel_apply_grad_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply_grad<T, Wide<T>::N>)
 FLOAT_TYPES(INSTANCES)

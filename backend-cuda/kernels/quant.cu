@@ -13,9 +13,7 @@ template <typename T, int Group, int V>
 DEVICE void quantize_int8(const QuantizeArgs& a) {
     SHARED(float, scratch, WARP);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
-        const u64 start = r * a.n;
-        Row<T, Group, V> row;
-        row.read(static_cast<const T*>(a.x) + start, a.n);
+        const Rows<T, Group, V> row(r, a.n, a.x);
         float top = 0.0f;
         row.each([&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) top = fmaxf(top, fabsf(v[j])); });
         top = Team<Group>::max(top, scratch);
@@ -25,7 +23,7 @@ DEVICE void quantize_int8(const QuantizeArgs& a) {
             UNROLL for (int j = 0; j < V; j++) {
                 out.e[j] = static_cast<i8>(fminf(fmaxf(rintf(v[j] / scale), -127.0f), 127.0f));
             }
-            store_pack(a.out + start + i, out);
+            store_pack(a.out + r * a.n + i, out);
         });
         if (Team<Group>::rank() == 0) a.scale[r] = scale;
     }

@@ -29,9 +29,12 @@ struct Team {
 };
 
 template <int V, typename T>
-DEVICE void load_floats(const T* at, float* v) {
-    const Pack<T, V> pack = load_pack<V>(at);
+DEVICE void widen_pack(const Pack<T, V>& pack, float* v) {
     UNROLL for (int j = 0; j < V; j++) v[j] = widen(pack.e[j]);
+}
+template <int V, typename T>
+DEVICE void load_floats(const T* at, float* v) {
+    widen_pack<V>(load_pack<V>(at), v);
 }
 template <int V, typename T>
 DEVICE void store_floats(T* at, const float* v) {
@@ -49,91 +52,71 @@ DEVICE void load_floats_of(u32 type, const void* base, u64 at, float* v) {
     }
 }
 
-template <int V, typename T>
-DEVICE void widen_pack(const Pack<T, V>& pack, float* v) {
-    UNROLL for (int j = 0; j < V; j++) v[j] = widen(pack.e[j]);
-}
-
-// A row of n elements as a team of Group threads reads it, V elements at a time. Where there are registers for all of it, it is
-// held as it lies in memory, so that nothing waits for one pack before all are on their way; a longer one is read in every pass.
-template <typename T, int Group, int V>
-struct Row {
-    // Packs that are held, and packs of a longer row that are on their way at once.
+// Rows of n elements, one of each of Count tensors, as a team of Group threads reads them, V elements at a time. Where there are
+// registers for all of a row, it is held as it lies in memory, so that nothing waits for one pack before all are on their way; a
+// longer one is read in every pass.
+template <typename T, int Group, int V, int Count = 1>
+struct Rows {
+    // Packs of a row that are held, and packs of a longer one that are on their way at once.
     static const int HELD = V == 1 ? (Group == 1 ? 4 : 8) : 32 / V;
-    static const int AHEAD = V == 1 ? 8 : 4;
+    static const int AHEAD = (V == 1 ? 8 : 4) / Count;
+    typedef Pack<T, V> Packs[Count];
 
-    const T* at;
+    const T* at[Count];
     u64 n;
-    Pack<T, V> held[HELD];
+    Packs held[HELD];
 
     DEVICE static u64 step() { return static_cast<u64>(Group) * V; }
     DEVICE static u64 first() { return static_cast<u64>(Team<Group>::rank()) * V; }
 
-    DEVICE bool is_held() const { return n <= HELD * step(); }
-    DEVICE void read(const T* row, u64 length) {
-        at = row;
-        n = length;
-        if (!is_held()) return;
-        UNROLL for (int p = 0; p < HELD; p++) {
-            const u64 i = first() + p * step();
-            if (i < n) held[p] = load_pack<V>(at + i);
-        }
+    // Of tensors in which it is row `r`.
+    template <typename... Tensors>
+    DEVICE Rows(u64 r, u64 length, Tensors... tensors) : at{static_cast<const T*>(tensors) + r * length...}, n(length) {
+        if (is_held()) load<HELD>(held, first());
     }
+    DEVICE bool is_held() const { return n <= HELD * step(); }
     // Calls `use(i, p)` for every held pack: which elements from, and its number.
     template <typename Use>
     DEVICE void each_held(Use use) const {
-        UNROLL for (int p = 0; p < HELD; p++) {
-            const u64 i = first() + p * step();
-            if (i < n) use(i, p);
-        }
+        each_of<HELD>(first(), use);
     }
-    // Calls `use(i, v)` with every pack.
+    // Calls `use(i, v)`, or with a v for each tensor, for every pack.
     template <typename Use>
     DEVICE void each(Use use) const {
         if (is_held()) {
-            each_held([&](u64 i, int p) {
-                float v[V];
-                widen_pack<V>(held[p], v);
-                use(i, v);
-            });
+            each_held([&](u64 i, int p) { give(held[p], i, use); });
             return;
         }
         for (u64 from = first(); from < n; from += AHEAD * step()) {
-            Pack<T, V> packs[AHEAD];
-            UNROLL for (int p = 0; p < AHEAD; p++) {
-                const u64 i = from + p * step();
-                if (i < n) packs[p] = load_pack<V>(at + i);
-            }
-            UNROLL for (int p = 0; p < AHEAD; p++) {
-                const u64 i = from + p * step();
-                if (i >= n) continue;
-                float v[V];
-                widen_pack<V>(packs[p], v);
-                use(i, v);
-            }
+            Packs packs[AHEAD];
+            load<AHEAD>(packs, from);
+            each_of<AHEAD>(from, [&](u64 i, int p) { give(packs[p], i, use); });
         }
     }
-};
 
-// Calls `use(i, v, w)` with the packs of two rows of one length.
-template <typename T, int Group, int V, typename Use>
-DEVICE void each_of_two(const Row<T, Group, V>& a, const Row<T, Group, V>& b, Use use) {
-    typedef Row<T, Group, V> R;
-    float v[V], w[V];
-    if (a.is_held()) {
-        a.each_held([&](u64 i, int p) {
-            widen_pack<V>(a.held[p], v);
-            widen_pack<V>(b.held[p], w);
-            use(i, v, w);
-        });
-        return;
+private:
+    // Calls `use(i, p)` for those of Most packs from `from` on that the row has.
+    template <int Most, typename Use>
+    DEVICE void each_of(u64 from, Use use) const {
+        UNROLL for (int p = 0; p < Most; p++) {
+            const u64 i = from + p * step();
+            if (i < n) use(i, p);
+        }
     }
-    for (u64 i = R::first(); i < a.n; i += R::step()) {
-        load_floats<V>(a.at + i, v);
-        load_floats<V>(b.at + i, w);
-        use(i, v, w);
+    template <int Most>
+    DEVICE void load(Packs* to, u64 from) const {
+        UNROLL for (int k = 0; k < Count; k++) {
+            each_of<Most>(from, [&](u64 i, int p) { to[p][k] = load_pack<V>(at[k] + i); });
+        }
     }
-}
+    template <typename Use>
+    DEVICE static void give(const Packs& packs, u64 i, Use use) {
+        float v[Count][V];
+        UNROLL for (int k = 0; k < Count; k++) widen_pack<V>(packs[k], v[k]);
+        if constexpr (Count == 1) use(i, v[0]);
+        else use(i, v[0], v[1]);
+    }
+};
 
 // The forms of a row kernel. Of the wide ones a processor has room for two blocks: one reads while the other computes.
 #define ROW_FORMS(function, T, tag, Args)                                                                     \

@@ -35,11 +35,11 @@ struct Denominator {
 
 // A row that the team holds: its exponentials are computed once.
 template <typename T, int Group, int V>
-DEVICE void softmax_held(const SoftmaxArgs& a, const Row<T, Group, V>& row, T* out, float* scratch) {
-    typedef Row<T, Group, V> R;
+DEVICE void softmax_held(const SoftmaxArgs& a, const Rows<T, Group, V>& row, T* out, float* scratch) {
+    typedef Rows<T, Group, V> R;
     float e[R::HELD][V], top = -infinity(), sum = 0.0f;
     row.each_held([&](u64, int p) {
-        widen_pack<V>(row.held[p], e[p]);
+        widen_pack<V>(row.held[p][0], e[p]);
         UNROLL for (int j = 0; j < V; j++) top = fmaxf(top, e[p][j]);
     });
     const float max = Team<Group>::max(top, scratch);
@@ -76,7 +76,7 @@ DEVICE void softmax_in_two_passes(const SoftmaxArgs& a, Each each, T* out, float
 template <typename T, int Group, int V>
 DEVICE void softmax(const SoftmaxArgs& a) {
     SHARED(float, scratch, WARP);
-    typedef Row<T, Group, V> R;
+    typedef Rows<T, Group, V> R;
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const u64 start = r * a.n;
         T* out = static_cast<T*>(a.out) + start;
@@ -91,8 +91,7 @@ DEVICE void softmax(const SoftmaxArgs& a) {
             softmax_in_two_passes<T, Group, V>(a, each, out, scratch);
             continue;
         }
-        R row;
-        row.read(static_cast<const T*>(a.x) + start, a.n);
+        const R row(r, a.n, a.x);
         if (row.is_held()) {
             softmax_held<T, Group, V>(a, row, out, scratch);
         } else {
@@ -116,19 +115,16 @@ template <typename T, int Group, int V>
 DEVICE void softmax_grad(const SoftmaxGradArgs& a) {
     SHARED(float, scratch, WARP);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
-        const u64 start = r * a.n;
-        Row<T, Group, V> y, grad;
-        y.read(static_cast<const T*>(a.y) + start, a.n);
-        grad.read(static_cast<const T*>(a.grad) + start, a.n);
+        const Rows<T, Group, V, 2> rows(r, a.n, a.y, a.grad);
         float sum = 0.0f;
-        each_of_two(y, grad, [&](u64, const float* v, const float* g) {
+        rows.each([&](u64, const float* v, const float* g) {
             UNROLL for (int j = 0; j < V; j++) sum += a.log ? g[j] : v[j] * g[j];
         });
         sum = Team<Group>::sum(sum, scratch);
-        each_of_two(y, grad, [&](u64 i, const float* v, const float* g) {
+        rows.each([&](u64 i, const float* v, const float* g) {
             float x[V];
             UNROLL for (int j = 0; j < V; j++) x[j] = a.log ? g[j] - expf(v[j]) * sum : v[j] * (g[j] - sum);
-            store_floats<V>(static_cast<T*>(a.out) + start + i, x);
+            store_floats<V>(static_cast<T*>(a.out) + r * a.n + i, x);
         });
     }
 }

@@ -6,7 +6,7 @@ use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
 use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
-use crate::rows;
+use crate::rows::{self, PACK_BYTES};
 use crate::walk::Divider;
 
 /// `RowNormArgs` of the kernels, as the structs below.
@@ -264,6 +264,11 @@ pub(crate) fn supports_channels(x: &Operand) -> bool {
 /// Elements of a channel that a block takes at least.
 const CHUNK_ELEMENTS: u64 = 4096;
 
+/// Elements of a type in 16 bytes.
+fn pack(dtype: DType) -> u64 {
+    PACK_BYTES / dtype.size()
+}
+
 /// `[n, c, l]`, and how its channels are cut into chunks.
 struct Channels {
     images: u64,
@@ -315,31 +320,29 @@ impl Channels {
         let (form, team) = match self.images * self.length {
             0..=8 => (0, 1),
             9..=1024 => (1, 32),
-            _ if !self.in_packs([x, grad], 16 / dtype.size(), dtype) => (2, u64::from(THREADS)),
-            _ => (3, u64::from(THREADS)),
+            _ if self.in_packs(&[x, grad], dtype) => (3, u64::from(THREADS)),
+            _ => (2, u64::from(THREADS)),
         };
         let along = ctx.grid(self.channels * team);
         let grid = Grid { blocks: [along.blocks[0], self.chunks as u32, 1], ..along };
         ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
     }
 
-    /// Whether eights (or so) of elements lie together in aligned memory, each in one image: of the input and the gradient.
-    fn in_packs(&self, bases: [u64; 2], pack: u64, dtype: DType) -> bool {
+    /// Whether elements lie together in 16 aligned bytes, each of them in one image: of the input, the gradient and what else is at `bases`.
+    fn in_packs(&self, bases: &[u64], dtype: DType) -> bool {
+        let pack = pack(dtype);
         let steps = |[image, channel, place]: [u64; 3]| {
             place == 1 && image.is_multiple_of(pack) && channel.is_multiple_of(pack)
         };
-        let aligned = bases.iter().all(|base| base.is_multiple_of(pack * dtype.size()));
+        let aligned = bases.iter().all(|base| base.is_multiple_of(PACK_BYTES));
         self.length.is_multiple_of(pack) && aligned && steps(self.x_steps) && steps(self.grad_steps)
     }
 
-    /// The last pass: one element or four of one plane at a time.
+    /// The last pass: one element or 16 bytes of one plane at a time.
     fn apply(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, mut args: ChannelApplyArgs) -> Result<()> {
         let all = self.images * self.channels * self.length;
-        let aligned = [args.out, args.x, args.grad].iter().all(|base| base.is_multiple_of(4 * dtype.size()));
-        let rows = [self.channels * self.length, self.length, 1];
-        let in_order = self.x_steps == rows && self.grad_steps == rows;
-        let wide = self.length.is_multiple_of(4) && aligned && in_order;
-        let pack = if wide { 4 } else { 1 };
+        let wide = self.in_packs(&[args.out, args.x, args.grad], dtype);
+        let pack = if wide { pack(dtype) } else { 1 };
         args.packs = all / pack;
         args.by_length = Divider::new((self.length / pack) as u32);
         let form = if wide { WIDE } else { ONE };

@@ -14,7 +14,7 @@ const WARP_ROW: u64 = 1024;
 const THREAD_ROW: u64 = 4;
 
 /// Bytes that the wide form moves at once.
-const PACK_BYTES: u64 = 16;
+pub(crate) const PACK_BYTES: u64 = 16;
 
 /// The form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements of the kernel's type;
 /// `bases` are the operands' addresses and element sizes.
