@@ -18,23 +18,8 @@ pub struct CrateLayers {
     pub name: &'static str,
     /// From low to high; modules of one layer may use each other.
     pub layers: &'static [&'static [&'static str]],
-    /// Arrows that may run up all the same.
-    pub exceptions: &'static [Exception],
     /// Whether every module must have a place. Where not, the unlisted ones may use and be used freely.
     pub complete: bool,
-}
-
-/// An arrow that may run up.
-#[derive(Clone, Copy, Debug)]
-pub struct Exception {
-    /// The lower module.
-    pub from: &'static str,
-    /// The higher module.
-    pub to: &'static str,
-    /// The one item that it may name there.
-    pub item: &'static str,
-    /// Why.
-    pub reason: &'static str,
 }
 
 /// The crates whose modules have an order.
@@ -57,7 +42,6 @@ pub const LAYERS: &[CrateLayers] = &[
             &["optim"],
             &["amp"],
         ],
-        exceptions: &[],
         complete: true,
     },
     CrateLayers {
@@ -69,7 +53,6 @@ pub const LAYERS: &[CrateLayers] = &[
             &["pipeline", "data_parallel"],
             &["experiments", "huggingface"],
         ],
-        exceptions: &[],
         complete: false,
     },
 ];
@@ -77,10 +60,6 @@ pub const LAYERS: &[CrateLayers] = &[
 impl CrateLayers {
     fn level(&self, module: &str) -> Option<usize> {
         self.layers.iter().position(|layer| layer.contains(&module))
-    }
-
-    fn allows(&self, from: &str, to: &str, item: Option<&str>) -> bool {
-        self.exceptions.iter().any(|e| e.from == from && e.to == to && Some(e.item) == item)
     }
 
     /// Checks all files of the crate's `src` directory; `source_dir` is what their paths begin with.
@@ -133,7 +112,7 @@ impl CrateLayers {
             let known = path.is_macro || !self.complete || to == from;
             return (!known).then(|| format!("`{to}` has no place in the layers of {}: {WHERE_TO_ADD}", self.name));
         };
-        if target_level <= level || self.allows(from, to, resolved.get(1).map(String::as_str)) {
+        if target_level <= level {
             return None;
         }
         let full = path.segments.join("::");

@@ -4,11 +4,10 @@ use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
 use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
+use super::rig::{Rig, even_perceptron, rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
-use crate::models::{Architecture, ModelOptions, architecture};
 use crate::predict::rounded;
 use crate::training::{OptimizerKind, OptimizerSettings, loss};
 
@@ -91,20 +90,9 @@ impl Experiment for Accumulation {
     }
 }
 
-fn network() -> Result<Box<dyn Architecture>> {
-    let options = ModelOptions {
-        layers: Some(LAYERS),
-        width: Some(WIDTH),
-        features: Some(WIDTH),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
-    architecture("mlp", &options)
-}
-
 fn rig(setup: &Setup<'_>) -> Result<Rig> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    Rig::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
+    Rig::of(&(setup.open)()?, &*even_perceptron(LAYERS, WIDTH, CLASSES)?, &sgd, setup.seed)
 }
 
 /// Two steps, the second of which is looked at.

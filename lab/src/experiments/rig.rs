@@ -14,6 +14,12 @@ use crate::predict::{Rules, Variable};
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Precision, Source, loss};
 
+/// A perceptron whose inputs are as wide as its hidden layers.
+pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Result<Box<dyn Architecture>> {
+    let (layers, width, classes) = (Some(layers), Some(width), Some(classes));
+    architecture("mlp", &ModelOptions { layers, width, features: width, classes, ..ModelOptions::default() })
+}
+
 /// A row, with what memory consisted of then.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {

@@ -1,7 +1,8 @@
 //! The network that is split, and whose step is divided.
 
+use super::super::rig::even_perceptron;
 use crate::error::Result;
-use crate::models::{Architecture, ModelOptions, architecture};
+use crate::models::Architecture;
 
 /// Hidden layers, each of them a piece that can lie on a device of its own.
 pub(super) const LAYERS: usize = 7;
@@ -9,12 +10,5 @@ pub(super) const WIDTH: usize = 256;
 pub(super) const CLASSES: usize = 10;
 
 pub(super) fn network() -> Result<Box<dyn Architecture>> {
-    let options = ModelOptions {
-        layers: Some(LAYERS),
-        width: Some(WIDTH),
-        features: Some(WIDTH),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
-    architecture("mlp", &options)
+    even_perceptron(LAYERS, WIDTH, CLASSES)
 }

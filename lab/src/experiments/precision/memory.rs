@@ -2,11 +2,10 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
-use super::super::rig::{Rig, StepRecord, undisturbed};
+use super::super::rig::{Rig, StepRecord, even_perceptron, undisturbed};
 use super::super::show::table;
 use super::super::{Cell, Measurement, Setup, Table, show::text};
 use crate::error::Result;
-use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
 use crate::training::{OptimizerKind, OptimizerSettings, Precision};
 
@@ -41,15 +40,9 @@ pub(super) struct Weighed {
 
 pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Result<Weighed> {
     let device = (setup.open)()?;
-    let options = ModelOptions {
-        layers: Some(LAYERS),
-        width: Some(sizes.width),
-        features: Some(sizes.width),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
+    let network = even_perceptron(LAYERS, sizes.width, CLASSES)?;
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::in_precision(&device, &*architecture("mlp", &options)?, &adam, precision, setup.seed)?;
+    let mut rig = Rig::in_precision(&device, &*network, &adam, precision, setup.seed)?;
     rig.step("s0", sizes.batch)?;
     let StepRecord { moments, peak, .. } = rig.step("s1", sizes.batch)?;
     Ok(Weighed {
