@@ -202,11 +202,23 @@ struct Wide {
 
 template <int N, typename T>
 DEVICE Pack<T, N> load_pack(const T* at) {
+#ifdef EMULATED
+    emu::aligned(at, sizeof(Pack<T, N>));
+#endif
     return *reinterpret_cast<const Pack<T, N>*>(at);
 }
 template <int N, typename T>
 DEVICE void store_pack(T* at, const Pack<T, N>& pack) {
+#ifdef EMULATED
+    emu::aligned(at, sizeof(Pack<T, N>));
+#endif
     *reinterpret_cast<Pack<T, N>*>(at) = pack;
+}
+
+// Writes what any thread may write, which is the same whoever comes last.
+template <typename T>
+DEVICE void mark(T* at, T value) {
+    *static_cast<volatile T*>(at) = value;
 }
 
 template <typename A, typename B>

@@ -54,7 +54,7 @@ DEVICE void clear_names(const ScatterArgs& a) {
 DEVICE void mark_names(const ScatterArgs& a) {
     for (u64 i = thread_index(); i < a.count; i += thread_count()) {
         const i64 r = a.indices[i];
-        if (r >= 0 && static_cast<u64>(r) < a.rows) a.named[r] = 1;
+        if (r >= 0 && static_cast<u64>(r) < a.rows) mark<u8>(a.named + r, 1);
     }
 }
 

@@ -204,8 +204,7 @@ struct UnscaleBody {
         T* grad = static_cast<T*>(t.grad) + i;
         Io::template load_values<V>(grad, g);
         UNROLL for (int j = 0; j < V; j++) {
-            // Whoever finds one writes the same 1.
-            if (!is_finite(g[j])) *a.found_inf = 1.0f;
+            if (!is_finite(g[j])) mark(a.found_inf, 1.0f);
             g[j] *= scale;
         }
         Io::template store_values<V>(grad, g);

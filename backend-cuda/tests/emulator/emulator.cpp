@@ -56,6 +56,14 @@ struct Fibre {
     State state = State::Done;
     // Which of the two exchange buffers comes next: a shuffle then needs one barrier, not two.
     unsigned turn = 0;
+    // How many barriers it has passed.
+    unsigned block_barriers = 0, warp_barriers = 0;
+};
+
+struct Range {
+    const char* begin;
+    size_t bytes;
+    bool has(const void* at) const { return static_cast<const char*>(at) - begin < static_cast<ptrdiff_t>(bytes) && at >= begin; }
 };
 
 std::map<std::string, Kernel>& kernels() {
@@ -71,8 +79,10 @@ unsigned current = 0;
 const Kernel* running = nullptr;
 const void* argument = nullptr;
 // Counts blocks: what a shared array was last poisoned for.
-uint64_t block_number = 0;
-std::map<void*, uint64_t> poisoned;
+unsigned block_number = 0, first_of_launch = 0;
+std::map<void*, unsigned> poisoned;
+// The arrays that the running kernel shares.
+std::vector<Range> shared;
 std::vector<char> dynamic;
 
 void leave(State state) {
@@ -93,7 +103,7 @@ void start(unsigned thread) {
     *--sp = nullptr;
     *--sp = reinterpret_cast<void*>(enter);
     for (int i = 0; i < 6; i++) *--sp = nullptr;
-    fibre = Fibre{sp, State::Ready, 0};
+    fibre = Fibre{sp, State::Ready};
 }
 
 void resume(unsigned thread) {
@@ -183,18 +193,46 @@ void fail(const char* what) {
 void block_barrier() {
     if (running->flat) fail("a flat kernel has a barrier");
     leave(State::AtBlockBarrier);
+    fibres[current].block_barriers++;
+}
+
+// What shuffles wait for; it orders no memory.
+static void meet_warp() {
+    if (running->flat) fail("a flat kernel waits for its warp");
+    leave(State::AtWarpBarrier);
 }
 
 void warp_barrier() {
-    if (running->flat) fail("a flat kernel waits for its warp");
-    leave(State::AtWarpBarrier);
+    meet_warp();
+    fibres[current].warp_barriers++;
+}
+
+Moment now() {
+    const auto thread = static_cast<unsigned short>(threadIdx.x);
+    if (running->flat) return Moment{block_number, 0, 0, thread};
+    return Moment{block_number, fibres[current].block_barriers, fibres[current].warp_barriers, thread};
+}
+
+unsigned first_block() { return first_of_launch; }
+
+bool is_shared(const void* at) {
+    if (!dynamic.empty() && Range{dynamic.data(), dynamic.size()}.has(at)) return true;
+    return std::any_of(shared.begin(), shared.end(), [at](const Range& range) { return range.has(at); });
+}
+
+bool is_stack(const void* at) {
+    // What runs when the library is loaded is no kernel.
+    if (running == nullptr) return true;
+    // A flat kernel stands on the host's stack, a little above this very function.
+    if (running->flat) return Range{static_cast<const char*>(__builtin_frame_address(0)), 1 << 20}.has(at);
+    return Range{stacks, MAX_THREADS * STACK_BYTES}.has(at);
 }
 
 uint64_t exchange(uint64_t mine, unsigned source) {
     const unsigned me = current, turn = fibres[me].turn;
     fibres[me].turn ^= 1;
     exchanged[turn][me] = mine;
-    warp_barrier();
+    meet_warp();
     const unsigned from = me / LANES * LANES + source;
     if (from >= blockDim.x) fail("a shuffle reads a lane that does not exist");
     return exchanged[turn][from];
@@ -204,7 +242,7 @@ unsigned ballot(bool holds) {
     const unsigned me = current, turn = fibres[me].turn, first = me / LANES * LANES;
     fibres[me].turn ^= 1;
     exchanged[turn][me] = holds;
-    warp_barrier();
+    meet_warp();
     unsigned bits = 0;
     for (unsigned lane = 0; lane < LANES && first + lane < blockDim.x; lane++) {
         bits |= static_cast<unsigned>(exchanged[turn][first + lane]) << lane;
@@ -213,7 +251,8 @@ unsigned ballot(bool holds) {
 }
 
 void* fresh(void* array, size_t bytes) {
-    uint64_t& last = poisoned[array];
+    unsigned& last = poisoned[array];
+    if (last < first_of_launch) shared.push_back(Range{static_cast<const char*>(array), bytes});
     if (last != block_number) {
         last = block_number;
         std::memset(array, POISON, bytes);
@@ -243,6 +282,8 @@ void launch(const Kernel& kernel, Index grid, unsigned threads, size_t shared_by
     gridDim = grid;
     blockDim = Index{threads, 1, 1};
     dynamic.resize(shared_bytes);
+    shared.clear();
+    first_of_launch = block_number + 1;
     for (unsigned z = 0; z < grid.z; z++) {
         for (unsigned y = 0; y < grid.y; y++) {
             for (unsigned x = 0; x < grid.x; x++) {
@@ -257,6 +298,7 @@ void launch(const Kernel& kernel, Index grid, unsigned threads, size_t shared_by
             }
         }
     }
+    tell_races();
     running = nullptr;
     if (profile.wanted) {
         profile.seconds[kernel.name] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

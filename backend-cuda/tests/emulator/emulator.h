@@ -4,8 +4,9 @@
 // functions wait for each other as they must: a barrier that not every thread reaches is reported. Fresh shared memory
 // is poisoned for every block. Kernels that are declared flat have neither, and run as plain loops.
 //
-// It shows wrong indices, missing barriers, reads of what was never written, and wrong arithmetic. It does not show
-// races that depend on timing, the memory model, tensor cores or speed.
+// It shows wrong indices, missing barriers, unaligned packs, reads of what was never written, and wrong arithmetic; built
+// to look for races (see `races.cpp`), also threads that meet in memory with nothing between them. It does not show what
+// tensor cores and shared memory do themselves, or speed.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -34,7 +35,9 @@ struct Registration {
     explicit Registration(const Kernel& kernel) { add(kernel); }
 };
 
-// Waits for the block, for the warp.
+[[noreturn]] void fail(const char* what);
+
+// Waits for the block; for the warp, which then sees each other's memory.
 void block_barrier();
 void warp_barrier();
 // Exchanges 64 bits within the warp: what lane `source` has put there. Every lane of the warp calls.
@@ -43,9 +46,12 @@ uint64_t exchange(uint64_t mine, unsigned source);
 unsigned ballot(bool holds);
 // Poisons a shared array the first time that a block comes by; returns it.
 void* fresh(void* array, size_t bytes);
+// A pack of elements moves in one access, which must not begin between two of its kind.
+inline void aligned(const void* at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes != 0) fail("a pack is not aligned");
+}
 // The shared memory that the launch gave.
 void* dynamic_shared();
-[[noreturn]] void fail(const char* what);
 
 inline unsigned bits_of(float x) {
     unsigned bits;

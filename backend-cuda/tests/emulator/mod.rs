@@ -2,7 +2,8 @@
 //!
 //! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
 //! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
-//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=blas` adds
+//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=races` so
+//! that it finds threads that meet in memory with nothing between them, `CUDA_EMULATOR=blas` adds
 //! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
 //! before there was a context.
 
@@ -15,7 +16,7 @@ use backend_cuda::{Compiler, Cuda};
 /// Set in the child; holds what the parent chose.
 const CHILD: &str = "CUDA_EMULATOR_CHILD";
 
-/// `address` for AddressSanitizer, `blas` for the stand-ins of libraries.
+/// `address` for AddressSanitizer, `races` for races, `blas` for the stand-ins of libraries.
 const MODE: &str = "CUDA_EMULATOR";
 
 /// The compiler of the emulator: everything is compiled already, a token says what.
@@ -138,6 +139,10 @@ fn sanitized() -> bool {
     has_mode("address")
 }
 
+fn finds_races() -> bool {
+    has_mode("races")
+}
+
 /// The stand-ins for libraries, each under the name that is looked for first.
 const LIBRARIES: [(&str, &str); 3] =
     [("blaslt.cpp", "libcublasLt.so"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so")];
@@ -174,7 +179,11 @@ fn sanitizer() -> Result<String, String> {
 fn build() -> Result<PathBuf, String> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (kernels, emulator) = (crate_folder.join("kernels"), crate_folder.join("tests/emulator"));
-    let mode = if sanitized() { "emulator-address" } else { "emulator" };
+    let mode = match () {
+        () if sanitized() => "emulator-address",
+        () if finds_races() => "emulator-races",
+        () => "emulator",
+    };
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(mode);
     std::fs::create_dir_all(&out).map_err(|error| error.to_string())?;
     let _turn = Lock::take(&out)?;
@@ -227,6 +236,11 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
     if sanitized() {
         // Not the stacks: fibres switch between them, which the sanitizer would have to be told.
         command.args(["-fsanitize=address", "--param", "asan-stack=0"]);
+    }
+    if finds_races() && source.extension().is_some_and(|extension| extension == "cu") {
+        // The instrumentation alone: what it calls is the emulator's own.
+        command.args(["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]);
+        command.args(["--param=tsan-instrument-func-entry-exit=0", "-Wno-maybe-uninitialized"]);
     }
     for include in includes {
         command.arg("-I").arg(include);

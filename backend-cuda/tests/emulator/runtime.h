@@ -29,6 +29,21 @@ const char* name_of(size_t index);
 // Runs every block, in order, to its end.
 void launch(const Kernel& kernel, Index grid, unsigned threads, size_t shared_bytes, const void* args);
 
+// Where the running thread is: what it has passed says what happened before.
+struct Moment {
+    // Numbers of all blocks that ever ran; a thread's own counts of the barriers that it has passed.
+    unsigned block = 0, block_barriers = 0, warp_barriers = 0;
+    unsigned short thread = 0;
+};
+Moment now();
+// The first block of the running launch.
+unsigned first_block();
+// Whether every block has memory of its own at that address; whether every thread has, or no kernel runs.
+bool is_shared(const void* at);
+bool is_stack(const void* at);
+// Fails if threads of this launch have met.
+void tell_races();
+
 // Tests may have a device each on several threads: one call at a time.
 extern std::mutex calls;
 #define ALONE const std::lock_guard<std::mutex> alone(emu::calls)
