@@ -232,7 +232,8 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
     let mut command = Command::new("g++");
     // Not -ffast-math, and no contraction either way matters: results are compared with tolerances.
     command.args(["-std=c++17", "-O2", "-g1", "-fPIC", "-DEMULATED", "-Wall", "-Wextra", "-Werror"]);
-    command.args(["-Wno-unknown-pragmas", "-Wno-unused-function"]);
+    // A value that is set and read under the same condition is doubted where the emulator is called in between.
+    command.args(["-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-maybe-uninitialized"]);
     if sanitized() {
         // Not the stacks: fibres switch between them, which the sanitizer would have to be told.
         command.args(["-fsanitize=address", "--param", "asan-stack=0"]);
@@ -240,7 +241,7 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
     if finds_races() && source.extension().is_some_and(|extension| extension == "cu") {
         // The instrumentation alone: what it calls is the emulator's own.
         command.args(["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]);
-        command.args(["--param=tsan-instrument-func-entry-exit=0", "-Wno-maybe-uninitialized"]);
+        command.arg("--param=tsan-instrument-func-entry-exit=0");
     }
     for include in includes {
         command.arg("-I").arg(include);
