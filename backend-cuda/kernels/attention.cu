@@ -181,8 +181,10 @@ DEVICE void attention_delta(const AttentionArgs& a) {
     }
 }
 
-// e^(score − logsumexp); 0 where the score is hidden.
-DEVICE float probability(float value, float logsumexp) { return value == -infinity() ? 0.0f : expf(value - logsumexp); }
+// e^(score − logsumexp); 0 where the score is hidden, or the row's are all too low.
+DEVICE float probability(float value, float logsumexp) {
+    return value == -infinity() || logsumexp < LOWEST_LOGSUMEXP ? 0.0f : expf(value - logsumexp);
+}
 
 // Writes what belongs to a warp's rows and key j, which the lane has.
 template <typename T, int ROWS>

@@ -38,6 +38,9 @@ DEVICE const T* mask_at(const AttentionArgs& a, u32 b, u32 h, u32 i, u32 j) {
     return static_cast<const T*>(a.mask) + b * s[0] + h * s[1] + i * s[2] + j * s[3];
 }
 
+// Below this a row's gradients are zero: `AttentionGrad::LOWEST_LOGSUMEXP`.
+#define LOWEST_LOGSUMEXP -16777216.0f
+
 // A query's place in `[batch, head, query]`.
 DEVICE float* statistic_at(const AttentionArgs& a, float* of, u32 b, u32 h, u32 query) {
     return of + (static_cast<u64>(b) * a.heads + h) * a.queries + query;

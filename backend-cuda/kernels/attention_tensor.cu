@@ -219,7 +219,9 @@ DEVICE void to_scores(const AttentionArgs& a, u32 b, u32 h, u32 first, u32 j, ty
         if (key >= a.keys || query >= a.queries || (a.causal && key > query)) {
             w[m][n][e] = -infinity();
         } else if (a.mask != nullptr) {
-            w[m][n][e] += LOG2_E * widen(*mask_at<typename S::T>(a, b, h, query, key));
+            // The lowest number of bf16, in powers of two, would be hidden: it only lies at the bottom.
+            const float x = widen(*mask_at<typename S::T>(a, b, h, query, key));
+            w[m][n][e] = x == -infinity() ? x : fmaxf(w[m][n][e] + LOG2_E * x, -LARGEST_F32);
         }
     });
 }
@@ -324,8 +326,8 @@ DEVICE void attention(const AttentionArgs& a) {
 
 // ---- backward ----
 
-// The logarithm of a row's denominator in powers of two. Where everything is hidden, the scores are -inf and this may be anything finite.
-DEVICE float denominator(float logsumexp) { return logsumexp == -infinity() ? 0.0f : logsumexp * LOG2_E; }
+// The logarithm of a row's denominator in powers of two; infinite where everything is hidden, or too low.
+DEVICE float denominator(float logsumexp) { return logsumexp < LOWEST_LOGSUMEXP ? infinity() : logsumexp * LOG2_E; }
 
 template <typename S>
 DEVICE void attention_dq(const AttentionArgs& a) {

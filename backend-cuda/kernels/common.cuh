@@ -94,6 +94,7 @@ DEVICE bf16 to_bf16(float x) {
 
 DEVICE float infinity() { return bits_float(0x7f800000u); }
 DEVICE float not_a_number() { return bits_float(0x7fc00000u); }
+#define LARGEST_F32 3.40282347e38f
 DEVICE bool is_nan(float x) { return x != x; }
 DEVICE bool is_nan(i64) { return false; }
 DEVICE bool is_nan(i32) { return false; }

@@ -195,7 +195,7 @@ simd! {
 #[inline(always)]
 fn gradient<S: Isa, R: Real>(score: R, through: R, logsumexp: R, delta: R) -> (R, R) {
     let p = (score - logsumexp).exp::<S>();
-    let hidden = (score == R::LOWEST) | (logsumexp == R::LOWEST);
+    let hidden = (score == R::LOWEST) | (logsumexp < R::from_f64(AttentionGrad::LOWEST_LOGSUMEXP));
     let p = if hidden { R::default() } else { p };
     (p, p * (through - delta))
 }

@@ -11,8 +11,8 @@ fn biased(product: f32, b: u32, h: u32, i: u32, j: u32) -> f32 {
     return p.scale * product$MASK;
 }
 
-// e^(score - logsumexp); 0 in a row that sees nothing.
+// e^(score - logsumexp); 0 in a row that sees nothing, or all of whose scores are too low (see `AttentionGrad`).
 fn probability_of(score: f32, lse: f32) -> f32 {
-    if (score == -infinity()) { return 0.0; }
+    if (score == -infinity() || lse < -16777216.0) { return 0.0; }
     return exp(score - lse);
 }

@@ -32,6 +32,8 @@ enum Mask {
     Broadcast,
     /// Hides some keys, and every key from the first query.
     Hides,
+    /// The lowest number of its type for every key of the first query: not hidden, and nothing is beside it.
+    Lowest,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,7 @@ fn problems() -> Vec<Problem> {
         Problem { mask: Mask::Broadcast, ..problem("mask_broadcast", base) },
         Problem { mask: Mask::Hides, ..problem("mask_hides", base) },
         Problem { mask: Mask::Broadcast, causal: true, ..problem("mask_causal", base) },
+        Problem { denominators: false, mask: Mask::Lowest, ..problem("mask_lowest", base) },
         problem("one_key_head", [1, 4, 1, 3, 5, 4, 4]),
         Problem { view: View::Offset, ..problem("offset", base) },
         Problem { view: View::HeadsInside, ..problem("heads_inside", base) },
@@ -111,6 +114,8 @@ fn mask_grads() -> Vec<Problem> {
     vec![
         Problem { mask: Mask::Broadcast, ..with("mask_grad_broadcast", BASE) },
         Problem { mask: Mask::Hides, ..with("mask_grad_hides", BASE) },
+        Problem { mask: Mask::Lowest, ..with("mask_grad_lowest", BASE) },
+        Problem { mask: Mask::Lowest, ..problem("grad_of_lowest_mask", BASE) },
         Problem { mask: Mask::Hides, ..causal("mask_grad_hides_causal", BASE) },
         causal("mask_grad_causal", BASE),
         causal("mask_grad_causal_square", [1, 2, 2, 97, 97, 8, 8]),
@@ -162,7 +167,7 @@ fn scale(d: usize) -> f64 {
 }
 
 /// Adds q, k, v and the mask.
-fn inputs(case: CaseBuilder, p: Problem) -> CaseBuilder {
+fn inputs(case: CaseBuilder, dtype: DType, p: Problem) -> CaseBuilder {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let data = || Range(-1.0, 1.0);
     let case = match p.view {
@@ -186,6 +191,10 @@ fn inputs(case: CaseBuilder, p: Problem) -> CaseBuilder {
         Mask::Full => case.read("mask", &full, data()),
         Mask::Broadcast => case.read("mask", &[t, s], data()).broadcast(&full),
         Mask::Hides => case.read("mask", &[t, s], hiding(t, s)).broadcast(&full),
+        Mask::Lowest => {
+            let of = |at: usize| if at < s { lowest(dtype) } else { 0.25 };
+            case.read("mask", &[t, s], Values((0..t * s).map(of).collect())).broadcast(&full)
+        }
     }
 }
 
@@ -218,6 +227,15 @@ fn hiding(t: usize, s: usize) -> Data {
     Values((0..t * s).map(|at| if hidden(at) { f64::NEG_INFINITY } else { 0.25 }).collect())
 }
 
+fn lowest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => -65504.0,
+        DType::BF16 => half::bf16::MIN.to_f64(),
+        DType::F32 => f32::MIN.into(),
+        _ => f64::MIN,
+    }
+}
+
 /// Scores stay below 1 or so. Tensor cores take 16-bit probabilities: an error of one unit of their type, in a mean
 /// of values up to 1.
 fn tolerance(p: Problem) -> Tolerance {
@@ -228,7 +246,7 @@ fn tolerance(p: Problem) -> Tolerance {
 fn forward(dtype: DType, p: Problem) -> Case {
     let [b, h, _, t, _, d, dv] = p.sizes;
     let (scale, causal) = (scale(d), p.causal);
-    let case = inputs(Case::on(dtype, p.name), p);
+    let case = inputs(Case::on(dtype, p.name), dtype, p);
     let case = viewed(case.write("out", &[b, h, t, dv]), p.view);
     let case = if p.denominators { case.write("logsumexp", &[b, h, t]).typed(rows_dtype(dtype)) } else { case };
     case.call(tolerance(p), move |o| Attention {
@@ -247,7 +265,7 @@ fn forward(dtype: DType, p: Problem) -> Case {
 fn backward(dtype: DType, p: Problem) -> Case {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let (scale, causal) = (scale(d), p.causal);
-    let case = inputs(Case::on(dtype, p.name), p);
+    let case = inputs(Case::on(dtype, p.name), dtype, p);
     let case = viewed(case.read("out", &[b, h, t, dv], Range(-1.0, 1.0)), p.view);
     let mut case = case.read("logsumexp", &[b, h, t], logsumexp(p)).typed(rows_dtype(dtype));
     case = viewed(case.read("grad", &[b, h, t, dv], Range(-1.0, 1.0)), p.view);
@@ -280,14 +298,16 @@ fn backward(dtype: DType, p: Problem) -> Case {
 }
 
 /// Near the logarithm of the number of keys, so that probabilities add up to about 1; −inf for a query that sees
-/// nothing.
+/// nothing, and what f32 has room for where all its scores are the lowest.
 fn logsumexp(p: Problem) -> Data {
     let [b, h, _, t, s, ..] = p.sizes;
     let typical = (s.max(1) as f64).ln() + 0.1;
-    if p.mask != Mask::Hides {
-        return Range(typical, typical + 0.5);
-    }
-    let row = |at: usize| if at.is_multiple_of(t) { f64::NEG_INFINITY } else { typical };
+    let first = match p.mask {
+        Mask::Hides => f64::NEG_INFINITY,
+        Mask::Lowest => f64::from(f32::MIN),
+        _ => return Range(typical, typical + 0.5),
+    };
+    let row = |at: usize| if at.is_multiple_of(t) { first } else { typical };
     Values((0..b * h * t).map(row).collect())
 }
 

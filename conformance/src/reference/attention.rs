@@ -58,26 +58,30 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
     let (v, dv) = (m.floats(&k.v)?, scores.dv);
     let rows = scores.b * scores.h * scores.t;
     let mut logsumexp = vec![f64::NEG_INFINITY; rows];
+    // The largest score of a row, and the sum of all exponentials as far as they are below it.
+    let mut shares = vec![(f64::NEG_INFINITY, 1.0); rows];
     if scores.s > 0 {
-        for (lse, row) in logsumexp.iter_mut().zip(scores.values.chunks(scores.s)) {
+        for ((lse, share), row) in logsumexp.iter_mut().zip(&mut shares).zip(scores.values.chunks(scores.s)) {
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             if max > f64::NEG_INFINITY {
-                *lse = max + row.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+                *share = (max, row.iter().map(|x| (x - max).exp()).sum::<f64>());
+                *lse = max + share.1.ln();
             }
         }
     }
     let mut out = vec![0.0; rows * dv];
     scores.each_pair(|row, key, _, j| {
-        let p = probability(scores.values[row * scores.s + j], logsumexp[row]);
+        let (max, sum) = shares[row];
+        let p = probability(scores.values[row * scores.s + j], max) / sum;
         (0..dv).for_each(|e| out[row * dv + e] += p * v[key * dv + e]);
     });
     m.write(&k.out, &out)?;
     m.write_optional(&k.logsumexp, &logsumexp)
 }
 
-/// `e^(score − logsumexp)`; 0 in a row that sees nothing.
-fn probability(score: f64, logsumexp: f64) -> f64 {
-    if score == f64::NEG_INFINITY { 0.0 } else { (score - logsumexp).exp() }
+/// `e^(score − shift)`; 0 where the score is hidden.
+fn probability(score: f64, shift: f64) -> f64 {
+    if score == f64::NEG_INFINITY { 0.0 } else { (score - shift).exp() }
 }
 
 pub(super) fn attention_grad(m: &mut Memory, k: &AttentionGrad) -> Result<()> {
@@ -90,7 +94,8 @@ pub(super) fn attention_grad(m: &mut Memory, k: &AttentionGrad) -> Result<()> {
     let (mut d_q, mut d_k, mut d_v) = (vec![0.0; q.len()], vec![0.0; key.len()], vec![0.0; v.len()]);
     let mut d_mask = Vec::with_capacity(scores.values.len());
     scores.each_pair(|row, col, _, j| {
-        let p = probability(scores.values[row * scores.s + j], logsumexp[row]);
+        let seen = logsumexp[row] >= AttentionGrad::LOWEST_LOGSUMEXP;
+        let p = if seen { probability(scores.values[row * scores.s + j], logsumexp[row]) } else { 0.0 };
         let through: f64 = (0..dv).map(|e| grad[row * dv + e] * v[col * dv + e]).sum();
         let ds = p * (through - delta[row]);
         d_mask.push(ds);

@@ -44,6 +44,8 @@ impl Attention {
 
 /// Gradients of [`Attention`], recomputing the scores. With `p = e^(scores − logsumexp)` and `delta = Σ grad·out` per row:
 /// `dv = pᵀ @ grad`, `ds = p·(grad @ vᵀ − delta)`, `dq = scale·ds @ k`, `dk = scale·dsᵀ @ q`, summed over the queries of a group; `dmask = ds`.
+///
+/// A row whose logsumexp is below [`AttentionGrad::LOWEST_LOGSUMEXP`] has `p = 0`.
 #[derive(Clone, Debug)]
 pub struct AttentionGrad {
     /// Factor of the scores.
@@ -79,6 +81,11 @@ pub struct AttentionGrad {
 }
 kernel!(AttentionGrad, "attention_grad", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
 impl AttentionGrad {
+    /// −2²⁴. Masks hide with large negative numbers, too (−1e9, the lowest of a type). Where they hide a whole row, its
+    /// scores lie so far down that f32 has no room for the logarithm of their number beside them, and `p` would be
+    /// anything up to infinity.
+    pub const LOWEST_LOGSUMEXP: f64 = -16_777_216.0;
+
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_qkv(c, &self.q, &self.k, &self.v)?;
         let (q, v) = (self.q.dims(), self.v.dims());
