@@ -37,7 +37,8 @@ pub struct Cuda {
     scratch: Scratch,
     /// What was taken when the device was opened.
     steps: MemorySteps,
-    blas: Option<BlasLt>,
+    /// The library of matrix products, or why it is not used.
+    blas: Result<BlasLt, String>,
     /// Where launches are collected, once that was asked for.
     graphs: Mutex<Option<Graphs>>,
     /// Declared last: what is above is given back while the context lives.
@@ -60,7 +61,7 @@ impl Cuda {
     /// [`Error::Backend`] when driver, compiler or device are missing or too old: says which, and how to get it.
     pub fn open(ordinal: usize) -> Result<Self> {
         let driver = Driver::load()?;
-        Self::build(driver, ordinal, Box::new(Nvrtc::load()?))
+        Self::build(driver, ordinal, Box::new(Nvrtc::load(driver.cuda_major())?))
     }
 
     /// As [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
@@ -101,7 +102,7 @@ impl Cuda {
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
-            blas: BlasLt::load(&queue),
+            blas: BlasLt::load(&queue, driver.cuda_major()),
             graphs: Mutex::default(),
             steps,
             queue,
@@ -118,7 +119,7 @@ impl Cuda {
 
     /// Memory that the backend made the driver take outside of segments, by now.
     pub fn memory_steps(&self) -> MemorySteps {
-        let libraries_bytes = self.blas.as_ref().map_or(0, BlasLt::held_bytes);
+        let libraries_bytes = self.blas().map_or(0, BlasLt::held_bytes);
         let graphs_bytes = self.graphs().as_ref().map_or(0, Graphs::held_bytes);
         MemorySteps { modules: self.modules.held(), libraries_bytes, graphs_bytes, ..self.steps.clone() }
     }
@@ -140,15 +141,19 @@ impl Cuda {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn blas(&self) -> Option<&BlasLt> {
+        self.blas.as_ref().ok()
+    }
+
     /// Hands over what was collected: the host is about to wait, or to do something that comes behind it.
     fn flush(&self) -> Result<()> {
-        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.blas.as_ref()))
+        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.blas()))
     }
 
     /// The same where a failure cannot be told: the next call tells it.
     fn flush_quietly(&self) {
         if let Some(graphs) = &mut *self.graphs() {
-            graphs.flush_quietly(&self.queue, self.blas.as_ref());
+            graphs.flush_quietly(&self.queue, self.blas());
         }
     }
 }
@@ -160,7 +165,7 @@ impl Drop for Cuda {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         table.clear(&self.queue);
         *self.graphs.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
-        self.blas = None;
+        self.blas = Err(String::new());
         let _ = self.queue.free(self.scratch.address);
         self.modules.unload();
     }
@@ -176,8 +181,9 @@ impl DeviceMemory for Cuda {
     }
 
     fn free_segment(&self, id: SegmentId) {
+        let mut table = self.table();
         self.flush_quietly();
-        self.table().free(&self.queue, id);
+        table.free(&self.queue, id);
     }
 
     fn memory_info(&self) -> Option<MemoryInfo> {
@@ -200,13 +206,15 @@ impl VirtualMemory for Cuda {
     }
 
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
+        let mut table = self.table();
         self.flush_quietly();
-        self.table().unmap(&self.queue, id, offset, bytes);
+        table.unmap(&self.queue, id, offset, bytes);
     }
 
     fn release(&self, id: SegmentId) {
+        let mut table = self.table();
         self.flush_quietly();
-        self.table().free(&self.queue, id);
+        table.free(&self.queue, id);
     }
 }
 
@@ -217,7 +225,11 @@ impl Backend for Cuda {
 
     fn device_name(&self) -> String {
         let (major, minor) = self.properties.capability;
-        format!("{}, compute capability {major}.{minor}", self.properties.name)
+        let blas = match &self.blas {
+            Ok(blas) => format!("cuBLASLt {}.{}", blas.version().0, blas.version().1),
+            Err(why) => format!("own matrix products (cuBLASLt: {why})"),
+        };
+        format!("{}, compute capability {major}.{minor}, {blas}", self.properties.name)
     }
 
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
@@ -252,7 +264,7 @@ impl Backend for Cuda {
             properties: &self.properties,
             modules: &self.modules,
             table,
-            blas: self.blas.as_ref(),
+            blas: self.blas(),
             graphs: &self.graphs,
             scratch: self.scratch,
         };
@@ -260,6 +272,8 @@ impl Backend for Cuda {
     }
 
     fn synchronize(&self) -> Result<()> {
+        // Nobody else may let the queue be captured while this waits for it.
+        let _table = self.table();
         self.flush()?;
         Ok(self.queue.synchronize()?)
     }
@@ -276,7 +290,7 @@ impl Backend for Cuda {
 
     fn gemm_workspace_bytes(&self) -> u64 {
         let (major, minor) = self.properties.capability;
-        self.blas.as_ref().map_or(0, |_| Profile::torch_gemm_workspace_bytes(10 * major + minor))
+        self.blas().map_or(0, |_| Profile::torch_gemm_workspace_bytes(10 * major + minor))
     }
 
     fn use_graphs(&self) -> Result<()> {

@@ -4,6 +4,8 @@
 //! `b`. What it should do for a shape is asked once and kept. Its workspace is the one that core allocated for the call, of
 //! PyTorch's size; a caller that brings none lends it the backend's scratch.
 
+mod library;
+mod plan;
 mod products;
 
 use std::collections::HashMap;
@@ -11,7 +13,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cudarc::cublaslt::sys::{self, cublasStatus_t};
+use cudarc::cublaslt::sys;
 use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 use memcore::{DType, Error, Result};
@@ -19,29 +21,15 @@ use memcore::{DType, Error, Result};
 use crate::driver::{NAME, Queue};
 use crate::figures;
 use crate::launch::Scratch;
+use library::{Functions, NOT_SUPPORTED, Status, library};
+use plan::Plan;
 
 /// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
 
-/// Every symbol that is called here.
-const SYMBOLS: &[&str] = &[
-    "cublasLtCreate",
-    "cublasLtDestroy",
-    "cublasLtMatmul",
-    "cublasLtMatmulAlgoGetHeuristic",
-    "cublasLtMatmulDescCreate",
-    "cublasLtMatmulDescDestroy",
-    "cublasLtMatmulDescSetAttribute",
-    "cublasLtMatmulPreferenceCreate",
-    "cublasLtMatmulPreferenceDestroy",
-    "cublasLtMatmulPreferenceSetAttribute",
-    "cublasLtMatrixLayoutCreate",
-    "cublasLtMatrixLayoutDestroy",
-    "cublasLtMatrixLayoutSetAttribute",
-];
-
 /// The library on one device, and what it answered so far.
 pub(crate) struct BlasLt {
+    library: &'static Functions,
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Shape, Option<Plan>>>,
     /// What the driver gave for it.
@@ -98,41 +86,32 @@ pub(crate) struct Product {
     scalars: [u32; 2],
 }
 
-/// The library's descriptions of a product, and its choice.
-struct Plan {
-    /// Whether it was run: until then the library may still have to load kernels for it.
-    ran: bool,
-    product: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
-}
-
 impl BlasLt {
-    /// The library, if it is present, complete and not switched off.
-    pub(crate) fn load(queue: &Queue) -> Option<Self> {
+    /// The library in a context, for a driver of CUDA `newest`.
+    ///
+    /// # Errors
+    /// Why it is not used: it is not there, too old, too new, or switched off.
+    pub(crate) fn load(queue: &Queue, newest: u32) -> std::result::Result<Self, String> {
         if std::env::var_os(SWITCH).is_some_and(|value| value == "0") {
-            return None;
+            return Err(format!("{SWITCH} is 0"));
         }
-        // SAFETY: only tries to open the library.
-        if !unsafe { sys::is_culib_present() } {
-            return None;
-        }
-        // SAFETY: the library was found just now, so that this does not panic.
-        let library = unsafe { sys::culib() };
-        // SAFETY: symbols are looked up and not called.
-        let has = |symbol: &&str| unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok();
-        if !SYMBOLS.iter().all(has) {
-            return None;
-        }
-        queue.bind().ok()?;
+        let library = library(newest)?;
+        queue.bind().map_err(|error| error.to_string())?;
         let create = || {
             let mut handle = std::ptr::null_mut();
             // SAFETY: a place to write the handle to; the context is current.
-            let created = unsafe { sys::cublasLtCreate(&mut handle) };
-            if created == cublasStatus_t::CUBLAS_STATUS_SUCCESS { Ok(handle) } else { Err(created) }
+            match unsafe { (library.cublasLtCreate)(&mut handle) } {
+                0 => Ok(handle),
+                status => Err(format!("it does not start (status {status})")),
+            }
         };
-        let (handle, bytes) = figures::measured(queue, create).ok()?;
-        Some(Self { handle, plans: Mutex::default(), held_bytes: AtomicU64::new(bytes) })
+        let (handle, bytes) = figures::measured(queue, create)?;
+        Ok(Self { library, handle, plans: Mutex::default(), held_bytes: AtomicU64::new(bytes) })
+    }
+
+    /// Major and minor version.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        self.library.version()
     }
 
     /// What the driver gave for the library so far.
@@ -144,7 +123,7 @@ impl BlasLt {
     fn product(&self, k: &Matmul, places: Places) -> Option<Product> {
         let shape = shape(k, &places)?;
         let mut plans = self.plans();
-        plans.entry(shape).or_insert_with(|| Plan::new(self.handle, &shape, places.bias)).as_ref()?;
+        plans.entry(shape).or_insert_with(|| Plan::new(self.library, self.handle, &shape, places.bias)).as_ref()?;
         Some(Product { shape, places, scalars: [k.alpha as f32, k.beta as f32].map(f32::to_bits) })
     }
 
@@ -153,37 +132,57 @@ impl BlasLt {
     /// # Errors
     /// [`Error::Backend`] when the library fails at what it had promised.
     pub(crate) fn run(&self, queue: &Queue, product: &Product) -> Result<()> {
-        let mut plans = self.plans();
-        let Some(Some(plan)) = plans.get_mut(&product.shape) else {
+        let plans = self.plans();
+        let Some(Some(plan)) = plans.get(&product.shape) else {
             return Err(Error::backend(NAME, format!("cuBLASLt has no plan for {:?}", product.shape)));
         };
-        if plan.ran {
-            return self.call(queue, plan, product);
+        self.call(queue, plan, product).map_err(|status| failed(status, product))
+    }
+
+    /// Whether no product like this was run yet.
+    fn is_new(&self, product: &Product) -> bool {
+        matches!(self.plans().get(&product.shape), Some(Some(plan)) if !plan.ran)
+    }
+
+    /// Runs a product of a new shape: the library loads its own kernels then, and may refuse what it had promised
+    /// (PyTorch's issues 92201 and 97205). False where it does, now and from then on.
+    ///
+    /// # Errors
+    /// As [`BlasLt::run`].
+    fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
+        let mut plans = self.plans();
+        let Some(Some(plan)) = plans.get_mut(&product.shape) else { return Ok(false) };
+        match figures::measured(queue, || self.call(queue, plan, product)) {
+            Ok(((), taken)) => {
+                plan.ran = true;
+                self.held_bytes.fetch_add(taken, Relaxed);
+                Ok(true)
+            }
+            Err(NOT_SUPPORTED) => {
+                plans.insert(product.shape, None);
+                Ok(false)
+            }
+            Err(status) => Err(failed(status, product)),
         }
-        // The library loads its own kernels when it first needs them.
-        let ((), taken) = figures::measured(queue, || self.call(queue, plan, product))?;
-        plan.ran = true;
-        self.held_bytes.fetch_add(taken, Relaxed);
-        Ok(())
     }
 
     fn plans(&self) -> MutexGuard<'_, HashMap<Shape, Option<Plan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn call(&self, queue: &Queue, plan: &Plan, product: &Product) -> Result<()> {
+    fn call(&self, queue: &Queue, plan: &Plan, product: &Product) -> std::result::Result<(), Status> {
         let Places { a, b, bias, out, workspace } = product.places;
-        if bias != 0 && !plan.set_bias(bias) {
-            return Err(Error::backend(NAME, "cuBLASLt does not take the place of a bias"));
+        if bias != 0 {
+            plan.set_bias(bias)?;
         }
         let [alpha, beta] = product.scalars.map(f32::from_bits);
-        let [first, second, result] = plan.layouts;
+        let [first, second, result] = plan.layouts();
         // SAFETY: the plan's descriptions are those of these operands, whose bounds core has checked; the workspace is as
         // large as the plan was told; scalars are read before the call returns.
         let status = unsafe {
-            sys::cublasLtMatmul(
+            (self.library.cublasLtMatmul)(
                 self.handle,
-                plan.product,
+                plan.product(),
                 (&raw const alpha).cast::<c_void>(),
                 b as *const c_void,
                 first,
@@ -194,24 +193,25 @@ impl BlasLt {
                 result,
                 out as *mut c_void,
                 result,
-                &plan.algorithm,
+                plan.algorithm(),
                 workspace.address as *mut c_void,
                 workspace.bytes as usize,
                 queue.stream().cast(),
             )
         };
-        match status {
-            cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-            status => Err(Error::backend(NAME, format!("cuBLASLt: {status:?} for {:?}", product.shape))),
-        }
+        if status == 0 { Ok(()) } else { Err(status) }
     }
+}
+
+fn failed(status: Status, product: &Product) -> Error {
+    Error::backend(NAME, format!("cuBLASLt: status {status} for {:?}", product.shape))
 }
 
 impl Drop for BlasLt {
     fn drop(&mut self) {
         self.plans.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         // SAFETY: the handle is live, and nobody has it after this. Nothing can be done about a failure.
-        let _ = unsafe { sys::cublasLtDestroy(self.handle) };
+        let _ = unsafe { (self.library.cublasLtDestroy)(self.handle) };
     }
 }
 
@@ -220,8 +220,13 @@ impl Drop for BlasLt {
 fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
     const NARROW: usize = 8;
     const FEW_PRODUCTS: usize = 1 << 12;
+    // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.
+    const BIAS_ALIGNMENT: u64 = 16;
     let (batch, m, n, inner) = k.sizes();
-    if m.min(n) < NARROW || inner == 0 || m * n * inner <= FEW_PRODUCTS || (k.bias.is_some() && batch > 1) {
+    if m.min(n) < NARROW || inner == 0 || m * n * inner <= FEW_PRODUCTS {
+        return None;
+    }
+    if k.bias.is_some() && (batch > 1 || !places.bias.is_multiple_of(BIAS_ALIGNMENT)) {
         return None;
     }
     Some(Shape {
@@ -250,163 +255,5 @@ fn matrix(operand: &Operand, address: u64) -> Option<Matrix> {
         Some(Matrix { rows, columns, lead: s[2] as i64, batch_stride, transposed: true, alignment })
     } else {
         None
-    }
-}
-
-fn data_type(dtype: DType) -> Option<sys::cudaDataType_t> {
-    match dtype {
-        DType::F32 => Some(sys::cudaDataType_t::CUDA_R_32F),
-        DType::F16 => Some(sys::cudaDataType_t::CUDA_R_16F),
-        DType::BF16 => Some(sys::cudaDataType_t::CUDA_R_16BF),
-        _ => None,
-    }
-}
-
-fn succeeded(status: cublasStatus_t) -> Option<()> {
-    (status == cublasStatus_t::CUBLAS_STATUS_SUCCESS).then_some(())
-}
-
-impl Plan {
-    /// Asks the library what it would do; `None` where it would not.
-    fn new(handle: sys::cublasLtHandle_t, shape: &Shape, bias: u64) -> Option<Self> {
-        let kind = data_type(shape.dtype)?;
-        let mut product = std::ptr::null_mut();
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        // SAFETY: a place to write the description to.
-        succeeded(unsafe { sys::cublasLtMatmulDescCreate(&mut product, compute, sys::cudaDataType_t::CUDA_R_32F) })?;
-        // SAFETY: an opaque struct of numbers, which the library's answer replaces.
-        let algorithm = unsafe { std::mem::zeroed() };
-        // From here on a drop gives everything back.
-        let mut plan = Self { ran: false, product, layouts: [std::ptr::null_mut(); 3], algorithm };
-        for (layout, matrix) in plan.layouts.iter_mut().zip([&shape.first, &shape.second, &shape.out]) {
-            *layout = create_layout(kind, matrix, shape.batch)?;
-        }
-        use sys::cublasLtMatmulDescAttributes_t as A;
-        plan.set(A::CUBLASLT_MATMUL_DESC_TRANSA, &operation(shape.first.transposed))?;
-        plan.set(A::CUBLASLT_MATMUL_DESC_TRANSB, &operation(shape.second.transposed))?;
-        if shape.bias {
-            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as i32;
-            plan.set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
-            plan.set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
-        }
-        plan.choose(handle, shape)?;
-        Some(plan)
-    }
-
-    fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Option<()> {
-        // SAFETY: the description is live; the library reads as many bytes as the value has.
-        succeeded(unsafe {
-            sys::cublasLtMatmulDescSetAttribute(
-                self.product,
-                attribute,
-                std::ptr::from_ref(value).cast::<c_void>(),
-                size_of::<T>(),
-            )
-        })
-    }
-
-    /// Says where the bias lies; false where the library refuses.
-    fn set_bias(&self, bias: u64) -> bool {
-        self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias).is_some()
-    }
-
-    /// The library's first choice within the workspace, for addresses of this alignment.
-    fn choose(&mut self, handle: sys::cublasLtHandle_t, shape: &Shape) -> Option<()> {
-        use sys::cublasLtMatmulPreferenceAttributes_t as A;
-        let preference = Preference::new()?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &shape.workspace_bytes)?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &shape.first.alignment)?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &shape.second.alignment)?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &shape.out.alignment)?;
-        preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &shape.out.alignment)?;
-        let [first, second, out] = self.layouts;
-        // SAFETY: an opaque struct of numbers, which the library writes.
-        let mut choice: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
-        let mut found = 0;
-        // SAFETY: all descriptions are live; there is room for the one answer that is asked for.
-        succeeded(unsafe {
-            sys::cublasLtMatmulAlgoGetHeuristic(
-                handle,
-                self.product,
-                first,
-                second,
-                out,
-                out,
-                preference.0,
-                1,
-                &mut choice,
-                &mut found,
-            )
-        })?;
-        self.algorithm = choice.algo;
-        (found > 0 && succeeded(choice.state).is_some()).then_some(())
-    }
-}
-
-/// `cublasOperation_t`: as it is, or transposed.
-fn operation(transposed: bool) -> i32 {
-    i32::from(transposed)
-}
-
-fn create_layout(kind: sys::cudaDataType_t, matrix: &Matrix, batch: i32) -> Option<sys::cublasLtMatrixLayout_t> {
-    let mut layout = std::ptr::null_mut();
-    // SAFETY: a place to write the description to.
-    succeeded(unsafe { sys::cublasLtMatrixLayoutCreate(&mut layout, kind, matrix.rows, matrix.columns, matrix.lead) })?;
-    use sys::cublasLtMatrixLayoutAttribute_t as A;
-    let count = (&raw const batch).cast::<c_void>();
-    let stride = (&raw const matrix.batch_stride).cast::<c_void>();
-    // SAFETY: the description is live; the values have the types that the library documents, i32 and i64.
-    let set = unsafe {
-        let count = sys::cublasLtMatrixLayoutSetAttribute(layout, A::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4);
-        let stride =
-            sys::cublasLtMatrixLayoutSetAttribute(layout, A::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride, 8);
-        succeeded(count).and(succeeded(stride))
-    };
-    if set.is_none() {
-        // SAFETY: the description is live, and nobody has it after this.
-        let _ = unsafe { sys::cublasLtMatrixLayoutDestroy(layout) };
-    }
-    set.map(|()| layout)
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
-            // SAFETY: the description is live, and nobody has it after this. Nothing can be done about a failure.
-            let _ = unsafe { sys::cublasLtMatrixLayoutDestroy(layout) };
-        }
-        // SAFETY: as above.
-        let _ = unsafe { sys::cublasLtMatmulDescDestroy(self.product) };
-    }
-}
-
-/// What is asked of the library's choice.
-struct Preference(sys::cublasLtMatmulPreference_t);
-
-impl Preference {
-    fn new() -> Option<Self> {
-        let mut preference = std::ptr::null_mut();
-        // SAFETY: a place to write the description to.
-        succeeded(unsafe { sys::cublasLtMatmulPreferenceCreate(&mut preference) })?;
-        Some(Self(preference))
-    }
-
-    fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: &T) -> Option<()> {
-        // SAFETY: the description is live; the library reads as many bytes as the value has.
-        succeeded(unsafe {
-            sys::cublasLtMatmulPreferenceSetAttribute(
-                self.0,
-                attribute,
-                std::ptr::from_ref(value).cast::<c_void>(),
-                size_of::<T>(),
-            )
-        })
-    }
-}
-
-impl Drop for Preference {
-    fn drop(&mut self) {
-        // SAFETY: the description is live, and nobody has it after this. Nothing can be done about a failure.
-        let _ = unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
     }
 }

@@ -1,11 +1,12 @@
 //! From CUDA C to what a device runs.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
-use cudarc::nvrtc::sys::{self, nvrtcResult};
 use memcore::Error;
 
 use crate::driver::NAME;
+use crate::libraries::{self, functions};
 
 /// Makes a module for one architecture out of a kernel file.
 ///
@@ -30,63 +31,126 @@ pub trait Compiler: Send + Sync {
 /// NVIDIA's run-time compiler, straight to machine code.
 ///
 /// Not to PTX, which a driver older than the compiler would refuse.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Nvrtc {
-    major: i32,
-    minor: i32,
+    library: &'static Functions,
+    major: u32,
+    minor: u32,
 }
 
 /// What all files are compiled as. Lambdas that take any argument are the device's own.
-const LANGUAGE: [&str; 2] = ["--std=c++17", "--device-as-default-execution-space"];
+pub(crate) const LANGUAGE: [&str; 2] = ["--std=c++17", "--device-as-default-execution-space"];
 
 /// Somebody waits for these kernels: a third less time on two processors. Older compilers do not know it.
 const ON_ALL_PROCESSORS: &str = "--split-compile=0";
 
-/// Every symbol of the compiler that is called here.
-const SYMBOLS: &[&str] = &[
-    "nvrtcVersion",
-    "nvrtcCreateProgram",
-    "nvrtcCompileProgram",
-    "nvrtcGetCUBINSize",
-    "nvrtcGetCUBIN",
-    "nvrtcGetProgramLogSize",
-    "nvrtcGetProgramLog",
-    "nvrtcDestroyProgram",
-];
+/// What the compiler answers: 0 is success.
+type Code = u32;
+
+/// `NVRTC_ERROR_INVALID_OPTION`.
+const INVALID_OPTION: Code = 5;
+
+/// A program of the compiler's.
+type Handle = *mut c_void;
+
+functions! {
+    /// What is called of the compiler.
+    Functions {
+        nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> Code;
+        nvrtcGetErrorString(code: Code) -> *const c_char;
+        nvrtcGetNumSupportedArchs(count: *mut c_int) -> Code;
+        nvrtcGetSupportedArchs(architectures: *mut c_int) -> Code;
+        nvrtcCreateProgram(program: *mut Handle, source: *const c_char, name: *const c_char, headers: c_int,
+            texts: *const *const c_char, names: *const *const c_char) -> Code;
+        nvrtcCompileProgram(program: Handle, count: c_int, options: *const *const c_char) -> Code;
+        nvrtcGetCUBINSize(program: Handle, bytes: *mut usize) -> Code;
+        nvrtcGetCUBIN(program: Handle, to: *mut c_char) -> Code;
+        nvrtcGetProgramLogSize(program: Handle, bytes: *mut usize) -> Code;
+        nvrtcGetProgramLog(program: Handle, to: *mut c_char) -> Code;
+        nvrtcDestroyProgram(program: *mut Handle) -> Code;
+    }
+}
 
 impl Nvrtc {
-    /// Finds the library.
+    /// Finds the newest compiler that a driver of CUDA `newest` can run the code of; the first search of a process counts.
     ///
     /// # Errors
-    /// Says that it is missing, and how to get it.
-    pub(crate) fn load() -> Result<Self, Error> {
-        let help = |what: &str| {
-            let text = format!(
-                "{what}; the kernels are compiled for the GPU at hand by NVRTC, CUDA 12: pip install \
-                 nvidia-cuda-nvrtc-cu12 and put its lib folder on LD_LIBRARY_PATH, or install the CUDA toolkit"
-            );
-            Error::backend(NAME, text)
-        };
-        // SAFETY: only tries to open the library.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(help("libnvrtc.so.12 was not found"));
-        }
-        // SAFETY: the library was found just now, so that this does not panic.
-        let library = unsafe { sys::culib() };
-        for symbol in SYMBOLS {
-            // SAFETY: the symbol is looked up and not called.
-            if unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
-                return Err(help(&format!("the NVRTC library that was found is too old: it has no {symbol}")));
+    /// Says that there is none, and how to get one.
+    pub(crate) fn load(newest: u32) -> Result<Self, Error> {
+        static FOUND: OnceLock<Result<(Functions, u32, u32), String>> = OnceLock::new();
+        match FOUND.get_or_init(|| find(newest)) {
+            Ok((library, major, minor)) => Ok(Self { library, major: *major, minor: *minor }),
+            Err(what) => {
+                let text = format!(
+                    "{what}; the kernels are compiled for the GPU at hand by NVRTC of CUDA {newest} or older, from 12 on: \
+                     pip install nvidia-cuda-nvrtc{} and put its lib folder on LD_LIBRARY_PATH, or install the CUDA \
+                     toolkit",
+                    if newest > 12 { "" } else { "-cu12" }
+                );
+                Err(Error::backend(NAME, text))
             }
         }
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: two places to write numbers to.
-        let code = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
-        if code != nvrtcResult::NVRTC_SUCCESS {
-            return Err(help(&format!("NVRTC does not start ({code:?})")));
-        }
-        Ok(Self { major, minor })
     }
+
+    /// The newest machine code of the device's generation that the compiler knows: it runs on every later device of it.
+    fn architecture(&self, (major, minor): (u32, u32)) -> Result<String, String> {
+        let mut count = 0;
+        // SAFETY: a place to write a number to.
+        self.answer(unsafe { (self.library.nvrtcGetNumSupportedArchs)(&mut count) })?;
+        let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: room for as many numbers as the compiler said.
+        self.answer(unsafe { (self.library.nvrtcGetSupportedArchs)(known.as_mut_ptr()) })?;
+        newest_for(&known, (major, minor)).map(|sm| format!("sm_{sm}")).ok_or_else(|| {
+            let most = known.iter().max().copied().unwrap_or(0);
+            format!(
+                "it knows no compute capability {major}.{minor} yet, at most {}.{}: a newer NVRTC is needed",
+                most / 10,
+                most % 10
+            )
+        })
+    }
+
+    fn answer(&self, code: Code) -> Result<(), String> {
+        if code == 0 { Ok(()) } else { Err(text_of(self.library, code)) }
+    }
+}
+
+/// Of compute capabilities as `10·major + minor`, the last that is the device's or an earlier one of its generation.
+fn newest_for(known: &[c_int], (major, minor): (u32, u32)) -> Option<c_int> {
+    let device = c_int::try_from(10 * major + minor).ok()?;
+    known.iter().copied().filter(|&sm| sm <= device && sm / 10 == device / 10).max()
+}
+
+/// The compiler's text for a code.
+fn text_of(library: &Functions, code: Code) -> String {
+    // SAFETY: the compiler has a text for every number, which lives as long as the library.
+    unsafe { CStr::from_ptr((library.nvrtcGetErrorString)(code)) }.to_string_lossy().into_owned()
+}
+
+/// The first library of a version that the driver can run, with that version.
+fn find(newest: u32) -> Result<(Functions, u32, u32), String> {
+    let mut refused = None;
+    for library in libraries::each("nvrtc", newest) {
+        let (mut major, mut minor) = (0, 0);
+        let outcome = Functions::of(library)
+            .map_err(|symbol| format!("the NVRTC library that was found is too old: it has no {symbol}"))
+            // SAFETY: two places to write numbers to.
+            .and_then(|library| match unsafe { (library.nvrtcVersion)(&mut major, &mut minor) } {
+                0 => Ok((library, major.unsigned_abs(), minor.unsigned_abs())),
+                code => Err(format!("NVRTC does not start: {}", text_of(&library, code))),
+            })
+            .and_then(|found| match found.1 {
+                major if major <= newest => Ok(found),
+                major => {
+                    Err(format!("NVRTC {major}.{minor} is newer than the NVIDIA driver, which runs CUDA {newest}"))
+                }
+            });
+        match outcome {
+            Ok(found) => return Ok(found),
+            Err(why) => refused = refused.or(Some(why)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| format!("NVRTC was not found ({})", libraries::names_text("nvrtc", newest))))
 }
 
 /// What the assembler says of the kernels of a file: for checks that need no GPU.
@@ -113,12 +177,11 @@ impl Nvrtc {
         headers: &[(&str, &str)],
         (major, minor): (u32, u32),
     ) -> Result<Report, String> {
-        let program = Program::new(file, source, headers)?;
+        let program = Program::new(*self, file, source, headers)?;
         let architecture = format!("--gpu-architecture=sm_{major}{minor}");
         let options = [&LANGUAGE[..], &[&architecture, "--ptxas-options=-v"]].concat();
-        program.build(&options).map_err(|code| format!("{file}: {code:?}\n{}", program.log()))?;
-        let mut report =
-            Report { file, bytes: program.cubin().map_err(|code| format!("{code:?}"))?.len(), ..Report::default() };
+        program.told(program.build(&options)).map_err(|log| format!("{file}: {log}"))?;
+        let mut report = Report { file, bytes: program.cubin()?.len(), ..Report::default() };
         let (log, mut kernel) = (program.log(), String::new());
         for line in log.lines() {
             // "… Compiling entry function 'NAME' for 'sm_80'"
@@ -152,74 +215,80 @@ impl Compiler for Nvrtc {
         name: &str,
         source: &str,
         headers: &[(&str, &str)],
-        (major, minor): (u32, u32),
+        capability: (u32, u32),
     ) -> Result<Vec<u8>, String> {
-        let architecture = format!("--gpu-architecture=sm_{major}{minor}");
+        let architecture = format!("--gpu-architecture={}", self.architecture(capability)?);
         let options = [&LANGUAGE[..], &[&architecture]].concat();
-        let mut program = Program::new(name, source, headers)?;
+        let mut program = Program::new(*self, name, source, headers)?;
         let mut built = program.build(&[&options[..], &[ON_ALL_PROCESSORS]].concat());
-        if built == Err(nvrtcResult::NVRTC_ERROR_INVALID_OPTION) {
-            program = Program::new(name, source, headers)?;
+        if built == INVALID_OPTION {
+            program = Program::new(*self, name, source, headers)?;
             built = program.build(&options);
         }
-        built.map_err(|code| format!("{code:?}\n{}", program.log()))?;
-        program.cubin().map_err(|code| format!("{code:?}"))
+        program.told(built)?;
+        program.cubin()
     }
 }
 
 /// A program of the compiler's, destroyed when this goes.
-struct Program(sys::nvrtcProgram);
+struct Program {
+    compiler: Nvrtc,
+    handle: Handle,
+}
 
 fn text(text: &str) -> Result<CString, String> {
     CString::new(text).map_err(|_| "a zero byte in a source file".to_string())
 }
 
-fn answer(code: nvrtcResult) -> Result<(), nvrtcResult> {
-    if code == nvrtcResult::NVRTC_SUCCESS { Ok(()) } else { Err(code) }
-}
-
 impl Program {
-    fn new(name: &str, source: &str, headers: &[(&str, &str)]) -> Result<Self, String> {
+    fn new(compiler: Nvrtc, name: &str, source: &str, headers: &[(&str, &str)]) -> Result<Self, String> {
         let (name, source) = (text(name)?, text(source)?);
         let texts = headers.iter().map(|(_, body)| text(body)).collect::<Result<Vec<_>, _>>()?;
         let names = headers.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
         let texts: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
         let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let (count, mut program) = (headers.len() as i32, std::ptr::null_mut());
+        let (count, mut handle) = (headers.len() as c_int, std::ptr::null_mut());
+        let create = compiler.library.nvrtcCreateProgram;
         // SAFETY: strings that end with 0 and live during the call, and two arrays of `count` of them.
-        let code = unsafe {
-            sys::nvrtcCreateProgram(&mut program, source.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names.as_ptr())
-        };
-        answer(code).map_err(|code| format!("{code:?}"))?;
-        Ok(Self(program))
+        let code =
+            unsafe { create(&mut handle, source.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names.as_ptr()) };
+        compiler.answer(code)?;
+        Ok(Self { compiler, handle })
     }
 
-    fn build(&self, options: &[&str]) -> Result<(), nvrtcResult> {
+    fn build(&self, options: &[&str]) -> Code {
         let options: Vec<CString> = options.iter().filter_map(|option| CString::new(*option).ok()).collect();
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is live; the options are strings that live during the call.
-        answer(unsafe { sys::nvrtcCompileProgram(self.0, pointers.len() as i32, pointers.as_ptr()) })
+        unsafe { (self.compiler.library.nvrtcCompileProgram)(self.handle, pointers.len() as c_int, pointers.as_ptr()) }
     }
 
-    fn cubin(&self) -> Result<Vec<u8>, nvrtcResult> {
+    /// The answer of a build, with the log where it failed.
+    fn told(&self, built: Code) -> Result<(), String> {
+        self.compiler.answer(built).map_err(|text| format!("{text}\n{}", self.log()))
+    }
+
+    fn cubin(&self) -> Result<Vec<u8>, String> {
+        let library = self.compiler.library;
         let mut size = 0;
         // SAFETY: the program is live; a place to write a number to.
-        answer(unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) })?;
+        self.compiler.answer(unsafe { (library.nvrtcGetCUBINSize)(self.handle, &mut size) })?;
         let mut bytes = vec![0u8; size];
         // SAFETY: the buffer has the size that the compiler said.
-        answer(unsafe { sys::nvrtcGetCUBIN(self.0, bytes.as_mut_ptr().cast()) })?;
+        self.compiler.answer(unsafe { (library.nvrtcGetCUBIN)(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
 
     fn log(&self) -> String {
+        let library = self.compiler.library;
         let mut size = 0;
         // SAFETY: the program is live; a place to write a number to.
-        if answer(unsafe { sys::nvrtcGetProgramLogSize(self.0, &mut size) }).is_err() {
+        if unsafe { (library.nvrtcGetProgramLogSize)(self.handle, &mut size) } != 0 {
             return String::new();
         }
         let mut bytes = vec![0u8; size];
         // SAFETY: the buffer has the size that the compiler said.
-        if answer(unsafe { sys::nvrtcGetProgramLog(self.0, bytes.as_mut_ptr().cast()) }).is_err() {
+        if unsafe { (library.nvrtcGetProgramLog)(self.handle, bytes.as_mut_ptr().cast()) } != 0 {
             return String::new();
         }
         String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string()
@@ -229,6 +298,21 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the program is live, and nobody has it after this. Nothing can be done about a failure.
-        let _ = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+        let _ = unsafe { (self.compiler.library.nvrtcDestroyProgram)(&mut self.handle) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_gets_code_of_its_own_generation() {
+        let known = [75, 80, 86, 89, 90, 100];
+        assert_eq!(newest_for(&known, (9, 0)), Some(90));
+        assert_eq!(newest_for(&known, (8, 7)), Some(86));
+        assert_eq!(newest_for(&known, (10, 3)), Some(100));
+        assert_eq!(newest_for(&known, (12, 0)), None);
+        assert_eq!(newest_for(&[], (8, 0)), None);
     }
 }

@@ -40,18 +40,31 @@ impl DriverError {
                 | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
                 | CUresult::CUDA_ERROR_INVALID_PC
                 | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+                | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+                | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | CUresult::CUDA_ERROR_ASSERT
+                | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
         )
+    }
+}
+
+impl DriverError {
+    /// The error, with what was being done.
+    pub(crate) fn while_at(self, what: &str) -> Error {
+        Error::backend(NAME, format!("{what}: {}", self.explained()))
+    }
+
+    fn explained(self) -> String {
+        if self.is_fatal() {
+            return format!("{self}; a kernel failed and the device is lost to this process: start the program again");
+        }
+        self.to_string()
     }
 }
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
-        if error.is_fatal() {
-            let text =
-                format!("{error}; a kernel failed and the device is lost to this process: start the program again");
-            return Error::backend(NAME, text);
-        }
-        Error::backend(NAME, error)
+        Error::backend(NAME, error.explained())
     }
 }
 
@@ -133,8 +146,8 @@ const SYMBOLS: &[&str] = &[
 
 /// Whether the driver, which must be there, has this function.
 pub(crate) fn has_symbol(symbol: &str) -> bool {
-    // SAFETY: only tries to open the library; it does not panic where the library was found before.
-    unsafe { sys::is_culib_present() && sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
+    // SAFETY: it does not panic where the library was found before; the symbol is looked up and not called.
+    unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
 }
 
 /// Proof that the driver is there, complete and initialised.
@@ -166,6 +179,11 @@ impl Driver {
         Ok(Self { version })
     }
 
+    /// The major number of the newest CUDA that the driver runs.
+    pub(crate) fn cuda_major(self) -> u32 {
+        self.version.unsigned_abs() / 1000
+    }
+
     /// How many devices there are.
     pub(crate) fn count(self) -> Driven<usize> {
         let mut count = 0;
@@ -182,6 +200,9 @@ fn no_device(error: DriverError) -> Error {
         }
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
             "the NVIDIA driver's library and its kernel module are of different versions: restart the machine"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_NOT_READY => {
+            "the system is not ready: on machines with NVSwitch the service nvidia-fabricmanager has to run"
         }
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
             "libcuda.so is the toolkit's stub, not a driver: take it off the library path"

@@ -63,10 +63,7 @@ pub struct NvmlFigures {
 pub(crate) fn opened(properties: &Properties) -> Driven<(Queue, MemorySteps)> {
     // Before there is a context only NVML can say what is in use.
     let nvml = library().ok();
-    let in_use = || {
-        let device = nvml.as_ref()?.device_by_uuid(uuid_text(properties.uuid)).ok()?;
-        Some(device.memory_info().ok()?.used)
-    };
+    let in_use = || Some(device(nvml.as_ref()?, properties.uuid).ok()?.memory_info().ok()?.used);
     let before = in_use();
     let queue = Queue::new(properties.device)?;
     let (free, total) = queue.memory_info()?;
@@ -102,7 +99,7 @@ fn failed(error: NvmlError) -> Error {
 /// Asks NVML of the device with this UUID.
 pub(crate) fn nvml(uuid: [u8; 16]) -> Result<NvmlFigures> {
     let nvml = library().map_err(failed)?;
-    figures_of(&nvml.device_by_uuid(uuid_text(uuid)).map_err(failed)?)
+    figures_of(&device(&nvml, uuid).map_err(failed)?)
 }
 
 /// Name and figures of every device that NVML knows. No device is opened: no memory is taken for it.
@@ -131,9 +128,14 @@ fn figures_of(device: &nvml_wrapper::Device<'_>) -> Result<NvmlFigures> {
     Ok(NvmlFigures { device_used_bytes: memory.used, device_total_bytes: memory.total, process_bytes })
 }
 
+/// NVML's device with this UUID: a whole one, or the part of one that MIG made a device of its own.
+fn device(nvml: &Nvml, uuid: [u8; 16]) -> Result<nvml_wrapper::Device<'_>, NvmlError> {
+    nvml.device_by_uuid(uuid_text("GPU", uuid)).or_else(|_| nvml.device_by_uuid(uuid_text("MIG", uuid)))
+}
+
 /// As NVML names devices: `GPU-8-4-4-4-12` hexadecimal digits.
-fn uuid_text(uuid: [u8; 16]) -> String {
-    let mut text = String::from("GPU");
+fn uuid_text(kind: &str, uuid: [u8; 16]) -> String {
+    let mut text = String::from(kind);
     for (i, byte) in uuid.iter().enumerate() {
         if [0, 4, 6, 8, 10].contains(&i) {
             text.push('-');
@@ -150,6 +152,6 @@ mod tests {
     #[test]
     fn devices_have_nvmls_names() {
         let uuid = std::array::from_fn(|i| i as u8 * 17);
-        assert_eq!(uuid_text(uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+        assert_eq!(uuid_text("GPU", uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
     }
 }

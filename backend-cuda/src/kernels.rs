@@ -8,9 +8,9 @@ use cudarc::driver::sys::{self, CUfunction};
 use memcore::{DType, Error, Result};
 
 use crate::cache;
-use crate::compile::{Compiler, Nvrtc, Report};
-use crate::driver::{Driver, NAME, Queue, driven};
-use crate::figures;
+use crate::compile::{Compiler, LANGUAGE, Nvrtc, Report};
+use crate::driver::{Driver, DriverError, NAME, Queue, driven};
+use crate::{figures, libraries};
 
 /// A file of kernels, compiled and loaded as one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ pub(crate) fn names() -> Vec<String> {
 /// # Errors
 /// The compiler's log, or that it is not there.
 pub(crate) fn reports(capability: (u32, u32)) -> Result<Vec<Report>> {
-    let nvrtc = Nvrtc::load()?;
+    let nvrtc = Nvrtc::load(libraries::NEWEST)?;
     let report = |family: Family| nvrtc.report(family.source(), HEADERS, capability);
     Family::ALL.into_iter().map(|family| report(family).map_err(|log| Error::backend(NAME, log))).collect()
 }
@@ -296,6 +296,17 @@ pub(crate) struct Modules {
 unsafe impl Send for Modules {}
 // SAFETY: as above; what changes is behind a lock.
 unsafe impl Sync for Modules {}
+
+/// A module with its functions, by kernel.
+type Loaded = (sys::CUmodule, Box<[Box<[CUfunction]>]>);
+
+/// Why a module was not opened.
+enum Refused {
+    /// The driver does not take the machine code.
+    Image(DriverError),
+    /// It does, or has no room for it, or a function is not what it should be.
+    Function(Error),
+}
 
 impl Modules {
     pub(crate) fn new(driver: Driver, capability: (u32, u32), compiler: Box<dyn Compiler>) -> Self {
@@ -330,15 +341,38 @@ impl Modules {
             return Ok(module);
         }
         queue.bind()?;
-        let image = self.image(family)?;
-        // A driver may load a function only when it is looked up: both are one step.
-        let load = || {
-            let mut handle = std::ptr::null_mut();
-            driven!(cuModuleLoadData(&mut handle, image.as_ptr().cast()))?;
-            Ok::<_, Error>((handle, self.resolve(handle, family)?))
+        let key = self.key(family);
+        let cached = cache::load(&key);
+        let opened = match &cached {
+            Some(image) => self.open(queue, family, image),
+            None => self.open(queue, family, &self.compile(family, &key)?),
         };
-        let ((handle, functions), held_bytes) = figures::measured(queue, load)?;
+        let opened = match opened {
+            // A file may be damaged, by a full disk for one.
+            Err(Refused::Image(_)) if cached.is_some() => self.open(queue, family, &self.compile(family, &key)?),
+            other => other,
+        };
+        let ((handle, functions), held_bytes) = opened.map_err(|refused| match refused {
+            Refused::Image(error) => {
+                let what = format!("{} by {}", family.source().0, self.compiler.version());
+                error.while_at(&what)
+            }
+            Refused::Function(error) => error,
+        })?;
         Ok(slot.get_or_init(|| Module { handle, held_bytes, functions }))
+    }
+
+    /// The module, its functions, and what the driver took for it. A driver may load a function only when it is looked
+    /// up: both are one step.
+    fn open(&self, queue: &Queue, family: Family, image: &[u8]) -> std::result::Result<(Loaded, u64), Refused> {
+        figures::measured(queue, || {
+            let mut handle = std::ptr::null_mut();
+            driven!(cuModuleLoadData(&mut handle, image.as_ptr().cast())).map_err(|error| match error {
+                full if full.is_out_of_memory() => Refused::Function(full.into()),
+                error => Refused::Image(error),
+            })?;
+            Ok((handle, self.resolve(handle, family).map_err(Refused::Function)?))
+        })
     }
 
     /// The files that are loaded, with what the driver took for each.
@@ -347,22 +381,28 @@ impl Modules {
         Family::ALL.into_iter().filter_map(file).collect()
     }
 
-    /// The family's machine code, from the cache or the compiler.
-    fn image(&self, family: Family) -> Result<Vec<u8>> {
-        let (name, source) = family.source();
+    fn architecture(&self) -> String {
         let (major, minor) = self.capability;
-        let version = self.compiler.version();
-        let architecture = format!("sm_{major}{minor}");
-        let parts = [name, source, &architecture, &version].into_iter();
+        format!("sm_{major}{minor}")
+    }
+
+    /// What the family's machine code is kept under.
+    fn key(&self, family: Family) -> String {
+        let (name, source) = family.source();
+        let (architecture, version) = (self.architecture(), self.compiler.version());
+        let parts = [name, source, &architecture, &version].into_iter().chain(LANGUAGE);
         let sum = cache::fingerprint(parts.chain(HEADERS.iter().flat_map(|(name, text)| [*name, *text])));
-        let key = format!("{}-{architecture}-{sum}.cubin", name.trim_end_matches(".cu"));
-        if let Some(image) = cache::load(&key) {
-            return Ok(image);
-        }
+        format!("{}-{architecture}-{sum}.cubin", name.trim_end_matches(".cu"))
+    }
+
+    /// The family's machine code from the compiler, kept for the next time.
+    fn compile(&self, family: Family, key: &str) -> Result<Vec<u8>> {
+        let (name, source) = family.source();
         let image = self.compiler.compile(name, source, HEADERS, self.capability).map_err(|log| {
+            let (version, architecture) = (self.compiler.version(), self.architecture());
             Error::backend(NAME, format!("{version} does not compile {name} for {architecture}: {log}"))
         })?;
-        cache::store(&key, &image);
+        cache::store(key, &image);
         Ok(image)
     }
 

@@ -34,6 +34,7 @@ mod graphs;
 mod index;
 mod kernels;
 mod launch;
+mod libraries;
 mod loss;
 mod matmul;
 mod memory;

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::ffi::c_void;
 
 use cudarc::driver::sys::CUfunction;
-use memcore::{Error, Result};
+use memcore::Result;
 
-use crate::driver::{NAME, Queue, driven};
+use crate::driver::{Queue, driven};
 use crate::kernels::Kernel;
 
 /// Threads of a block, wherever a kernel does not say otherwise.
@@ -115,5 +115,5 @@ pub(super) fn start(
         parameters.as_mut_ptr(),
         std::ptr::null_mut(),
     ))
-    .map_err(|error| Error::backend(NAME, format!("kernel {kernel:?}: {error}")))
+    .map_err(|error| error.while_at(&format!("kernel {kernel:?}")))
 }

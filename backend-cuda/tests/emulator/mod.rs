@@ -145,7 +145,7 @@ fn finds_races() -> bool {
 
 /// The stand-ins for libraries, each under the name that is looked for first.
 const LIBRARIES: [(&str, &str); 3] =
-    [("blaslt.cpp", "libcublasLt.so"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so")];
+    [("blaslt.cpp", "libcublasLt.so.12"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so.12")];
 
 /// Compiles the stand-ins for libraries, which stand on the emulator; their folder.
 fn build_libraries(emulator: &Path) -> Result<PathBuf, String> {

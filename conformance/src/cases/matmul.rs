@@ -35,8 +35,18 @@ pub(super) fn cases() -> Vec<Case> {
         out.extend(views(dtype));
         out.extend(eights(dtype));
         out.extend(scalars(dtype));
+        out.extend(large_with_bias(dtype));
     }
     out
+}
+
+/// A product that libraries of matrix products take with its bias, unless the bias lies where they cannot read it.
+fn large_with_bias(dtype: DType) -> [Case; 2] {
+    let sizes @ [_, _, n, _] = [1, 24, 40, 48];
+    [("bias_of_one_product", 0), ("bias_of_one_product_unaligned", 1)].map(|(name, offset)| {
+        let case = operands(Case::on(dtype, name), sizes).read("bias", &[n], Range(-1.0, 1.0));
+        finish(if offset > 0 { case.offset(offset) } else { case }, sizes, 1.0, 0.0)
+    })
 }
 
 fn operands(case: CaseBuilder, [batch, m, n, k]: [usize; 4]) -> CaseBuilder {

@@ -71,6 +71,7 @@ struct Handle {
     bool loaded = false;
 };
 constexpr size_t HANDLE_BYTES = 5 << 20, KERNELS_BYTES = 11 << 20;
+extern "C" __attribute__((visibility("default"))) size_t cublasLtGetVersion() { return 120804; }
 API cublasLtCreate(void** handle) {
     if (!emulator_take("blas", HANDLE_BYTES)) return ALLOC_FAILED;
     return *handle = new Handle, SUCCESS;
@@ -177,6 +178,8 @@ API cublasLtMatmul(void* handle, void* product, const float* alpha, const void* 
     for (int i = 0; i < 4; i++) {
         if (reinterpret_cast<uintptr_t>(addresses[i]) % algorithm[i] != 0) return INVALID_VALUE;
     }
+    // The library's own kernels would fault.
+    if (reinterpret_cast<uintptr_t>(p.bias) % 16 != 0) return INVALID_VALUE;
     const bool at = p.operations[0] == 1, bt = p.operations[1] == 1;
     const uint64_t m = at ? la.columns : la.rows, k = at ? la.rows : la.columns, n = bt ? lb.rows : lb.columns;
     if (k != (bt ? lb.columns : lb.rows) || ld.rows != m || ld.columns != n || lc.rows != m) return INVALID_VALUE;

@@ -1,0 +1,77 @@
+//! The library's functions, and which library it is.
+
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+use cudarc::cublaslt::sys;
+
+use crate::libraries::{self, functions};
+
+/// What the library answers: 0 is success.
+pub(super) type Status = u32;
+
+/// `CUBLAS_STATUS_NOT_SUPPORTED`.
+pub(super) const NOT_SUPPORTED: Status = 15;
+
+functions! {
+    /// What is called of the library.
+    Functions {
+        cublasLtGetVersion() -> usize;
+        cublasLtCreate(handle: *mut sys::cublasLtHandle_t) -> Status;
+        cublasLtDestroy(handle: sys::cublasLtHandle_t) -> Status;
+        cublasLtMatmul(handle: sys::cublasLtHandle_t, product: sys::cublasLtMatmulDesc_t, alpha: *const c_void,
+            a: *const c_void, a_layout: sys::cublasLtMatrixLayout_t, b: *const c_void,
+            b_layout: sys::cublasLtMatrixLayout_t, beta: *const c_void, c: *const c_void,
+            c_layout: sys::cublasLtMatrixLayout_t, d: *mut c_void, d_layout: sys::cublasLtMatrixLayout_t,
+            algorithm: *const sys::cublasLtMatmulAlgo_t, workspace: *mut c_void, workspace_bytes: usize,
+            stream: *mut c_void) -> Status;
+        cublasLtMatmulAlgoGetHeuristic(handle: sys::cublasLtHandle_t, product: sys::cublasLtMatmulDesc_t,
+            a: sys::cublasLtMatrixLayout_t, b: sys::cublasLtMatrixLayout_t, c: sys::cublasLtMatrixLayout_t,
+            d: sys::cublasLtMatrixLayout_t, preference: sys::cublasLtMatmulPreference_t, wanted: c_int,
+            choices: *mut sys::cublasLtMatmulHeuristicResult_t, found: *mut c_int) -> Status;
+        cublasLtMatmulDescCreate(product: *mut sys::cublasLtMatmulDesc_t, compute: sys::cublasComputeType_t,
+            scale: sys::cudaDataType_t) -> Status;
+        cublasLtMatmulDescDestroy(product: sys::cublasLtMatmulDesc_t) -> Status;
+        cublasLtMatmulDescSetAttribute(product: sys::cublasLtMatmulDesc_t, name: sys::cublasLtMatmulDescAttributes_t,
+            value: *const c_void, bytes: usize) -> Status;
+        cublasLtMatmulPreferenceCreate(preference: *mut sys::cublasLtMatmulPreference_t) -> Status;
+        cublasLtMatmulPreferenceDestroy(preference: sys::cublasLtMatmulPreference_t) -> Status;
+        cublasLtMatmulPreferenceSetAttribute(preference: sys::cublasLtMatmulPreference_t,
+            name: sys::cublasLtMatmulPreferenceAttributes_t, value: *const c_void, bytes: usize) -> Status;
+        cublasLtMatrixLayoutCreate(layout: *mut sys::cublasLtMatrixLayout_t, kind: sys::cudaDataType_t, rows: u64,
+            columns: u64, lead: i64) -> Status;
+        cublasLtMatrixLayoutDestroy(layout: sys::cublasLtMatrixLayout_t) -> Status;
+        cublasLtMatrixLayoutSetAttribute(layout: sys::cublasLtMatrixLayout_t,
+            name: sys::cublasLtMatrixLayoutAttribute_t, value: *const c_void, bytes: usize) -> Status;
+    }
+}
+
+/// The newest library that a driver of CUDA `newest` can run, or why there is none; the first search of a process counts.
+pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
+    static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
+    FOUND.get_or_init(|| find(newest)).as_ref().map_err(String::as_str)
+}
+
+fn find(newest: u32) -> Result<Functions, String> {
+    let mut refused = None;
+    for library in libraries::each("cublasLt", newest) {
+        match Functions::of(library) {
+            Ok(library) if library.version().0 <= newest => return Ok(library),
+            Ok(library) => {
+                let (major, minor) = library.version();
+                refused = Some(format!("version {major}.{minor} is newer than the driver, which runs CUDA {newest}"));
+            }
+            Err(symbol) => refused = Some(format!("it has no {symbol}")),
+        }
+    }
+    Err(refused.unwrap_or_else(|| format!("{} were not found", libraries::names_text("cublasLt", newest))))
+}
+
+impl Functions {
+    /// Major and minor version.
+    pub(super) fn version(&self) -> (u32, u32) {
+        // SAFETY: it only answers: 10000·major + 100·minor + patch.
+        let version = unsafe { (self.cublasLtGetVersion)() } as u32;
+        (version / 10_000, version / 100 % 100)
+    }
+}

@@ -1,0 +1,135 @@
+//! NVIDIA's libraries besides the driver: where they lie, and their functions.
+//!
+//! Not cudarc's: it knows the library names of one CUDA release, and a release may run with any driver of its own major
+//! number or a later one. What a function answers is a plain number here, so that one from a later release is no
+//! variant that Rust does not know.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+/// The oldest and the newest major number of CUDA whose libraries are known.
+const OLDEST: u32 = 12;
+/// See [`OLDEST`].
+pub(crate) const NEWEST: u32 = 13;
+
+/// Declares a library's functions, and how all of them are found.
+macro_rules! functions {
+    ($(#[$about:meta])* $name:ident { $($function:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        $(#[$about])*
+        #[allow(non_snake_case, reason = "the library's names")]
+        pub(crate) struct $name {
+            $(pub(crate) $function: unsafe extern "C" fn($($argument: $type),*) -> $answer,)*
+            /// Declared last: it stays as long as its functions.
+            _library: ::libloading::Library,
+        }
+
+        impl $name {
+            /// Looks every function up; the name of one that is missing.
+            pub(crate) fn of(library: ::libloading::Library) -> Result<Self, &'static str> {
+                Ok(Self {
+                    // SAFETY: the functions have these types by the library's documentation; they are kept no longer than it.
+                    $($function: unsafe { *library.get(stringify!($function).as_bytes()).map_err(|_| stringify!($function))? },)*
+                    _library: library,
+                })
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
+/// Every library of this kind that is there, the newest that the driver can run first: `nvrtc` or `cublasLt`.
+pub(crate) fn each(kind: &str, newest: u32) -> impl Iterator<Item = Library> {
+    let names = names(kind, newest);
+    let beside = folders().into_iter().flat_map({
+        let names = names.clone();
+        move |folder| names.clone().into_iter().map(move |name| folder.join(name)).filter(|path| path.is_file())
+    });
+    // By name alone, the system and LD_LIBRARY_PATH say where.
+    names.clone().into_iter().map(PathBuf::from).chain(beside).filter_map(|path| open(&path))
+}
+
+/// What the library may be called, as text for who has to find it.
+pub(crate) fn names_text(kind: &str, newest: u32) -> String {
+    names(kind, newest).join(", ")
+}
+
+fn names(kind: &str, newest: u32) -> Vec<String> {
+    let majors = (OLDEST..=newest.clamp(OLDEST, NEWEST)).rev();
+    if cfg!(windows) {
+        // NVRTC's names have a minor number, which stays 0.
+        let minor = if kind == "nvrtc" { "0_0" } else { "" };
+        return majors.map(|major| format!("{kind}64_{major}{minor}.dll")).collect();
+    }
+    majors.map(|major| format!("lib{kind}.so.{major}")).chain([format!("lib{kind}.so")]).collect()
+}
+
+/// Where the libraries lie that no search path names: a toolkit, and the packages that PyTorch brings.
+fn folders() -> Vec<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let toolkits = [set("CUDA_HOME"), set("CUDA_PATH"), Some(PathBuf::from("/usr/local/cuda"))];
+    let toolkits = toolkits.into_iter().flatten().flat_map(|home| ["lib64", "lib", "bin"].map(|part| home.join(part)));
+    let environments = [set("VIRTUAL_ENV"), set("CONDA_PREFIX")].into_iter().flatten();
+    toolkits.chain(environments.flat_map(|home| packages(&home.join("lib")))).collect()
+}
+
+/// The folders of libraries in a Python environment: CUDA 13's packages share one, those of CUDA 12 have one each.
+fn packages(lib: &Path) -> Vec<PathBuf> {
+    let pythons = entries(lib).into_iter().filter(|path| starts_with(path.file_name(), "python3"));
+    let nvidia = pythons.flat_map(|python| entries(&python.join("site-packages/nvidia")));
+    std::iter::once(lib.to_path_buf()).chain(nvidia.map(|package| package.join("lib"))).collect()
+}
+
+/// What is in a folder, in order of the names; nothing where it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn starts_with(name: Option<&OsStr>, start: &str) -> bool {
+    name.is_some_and(|name| name.to_string_lossy().starts_with(start))
+}
+
+fn open(path: &Path) -> Option<Library> {
+    // SAFETY: NVIDIA's libraries do nothing when they are loaded but set themselves up.
+    let load = |path: &Path| unsafe { Library::new(path) }.ok();
+    // NVRTC looks for a part of itself by name alone, and finds what is in the process already.
+    if starts_with(path.file_name(), "libnvrtc.") {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let parts = folder.map(entries).unwrap_or_default();
+        for part in parts.iter().filter(|part| starts_with(part.file_name(), "libnvrtc-builtins.so")) {
+            // It stays for as long as the process: the compiler may come and go.
+            std::mem::forget(load(part));
+        }
+    }
+    load(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_the_driver_runs_comes_first() {
+        if cfg!(unix) {
+            assert_eq!(names("nvrtc", 13), ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]);
+            // A driver of CUDA 11 is told what it needs.
+            assert_eq!(names("cublasLt", 11), ["libcublasLt.so.12", "libcublasLt.so"]);
+        }
+    }
+
+    #[test]
+    fn packages_of_both_releases_are_looked_into() {
+        let home = std::env::temp_dir().join(format!("vramlab-packages-{}", std::process::id()));
+        for package in ["cu13", "cuda_nvrtc"] {
+            std::fs::create_dir_all(home.join("python3.12/site-packages/nvidia").join(package)).expect("a folder");
+        }
+        let found = packages(&home);
+        std::fs::remove_dir_all(&home).expect("the folder is ours");
+        let nvidia = home.join("python3.12/site-packages/nvidia");
+        assert_eq!(found, [home.clone(), nvidia.join("cu13/lib"), nvidia.join("cuda_nvrtc/lib")]);
+    }
+}
