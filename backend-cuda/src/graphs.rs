@@ -7,10 +7,11 @@
 //!
 //! What it costs: the device idles while a step is collected, and a graph takes device memory. The library's products
 //! are captured with the rest, but only the library can write the arguments of its kernels: where one of its matrices
-//! lies elsewhere than the last time, the sequence is captured once more, at about what launching it costs the host, and
-//! the driver takes over what differs; from then on that is how this sequence is changed.
+//! lies elsewhere than the last time, the graph is made anew. A sequence for which that does not end, or of which the
+//! driver makes no graph (there may be no memory for one), is launched kernel by kernel for good.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 
 use cudarc::driver::sys;
@@ -28,7 +29,6 @@ const SYMBOLS: &[&str] = &[
     "cuStreamGetCaptureInfo_v2",
     "cuGraphInstantiateWithFlags",
     "cuGraphExecKernelNodeSetParams_v2",
-    "cuGraphExecUpdate_v2",
     "cuGraphLaunch",
     "cuGraphExecDestroy",
     "cuGraphDestroy",
@@ -39,6 +39,9 @@ const MOST_COLLECTED: usize = 4096;
 
 /// So many sequences are known at once; then all are forgotten.
 const MOST_KNOWN: usize = 64;
+
+/// So often in a row a graph is made anew.
+const MOST_RENEWED: u32 = 8;
 
 /// One thing that the queue does.
 pub(crate) enum Work {
@@ -55,12 +58,19 @@ enum Step {
     Product(Shape),
 }
 
+/// A sequence that was seen.
+enum Known {
+    Once,
+    Ready(Graph),
+    /// It is launched kernel by kernel.
+    Plain,
+}
+
 /// The collected work, and the sequences that were seen.
 #[derive(Default)]
 pub(crate) struct Graphs {
     collected: Vec<Work>,
-    /// `None`: seen once.
-    known: HashMap<Vec<Step>, Option<Graph>>,
+    known: HashMap<Vec<Step>, Known>,
     /// What the driver gave for the graphs.
     held_bytes: u64,
     /// What failed where nobody could be told.
@@ -118,28 +128,58 @@ impl Graphs {
         }
         queue.bind()?;
         let steps: Vec<Step> = work.iter().map(Step::of).collect();
-        match self.known.get_mut(&steps) {
-            Some(Some(graph)) => {
-                graph.update(queue, blas, work)?;
+        if !self.known.contains_key(&steps) && self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+            self.held_bytes = 0;
+        }
+        let known = self.known.entry(steps);
+        let Entry::Occupied(mut known) = known else {
+            known.or_insert(Known::Once);
+            return start_all(queue, blas, &work);
+        };
+        let known = known.get_mut();
+        // One launch is no shorter as a graph.
+        if work.len() > 1 && !matches!(known, Known::Plain) {
+            if let Ok(((), taken)) = figures::measured(queue, || known.prepare(queue, blas, &work)) {
+                self.held_bytes += taken;
+            } else {
+                // Nothing of it ran. A device that is lost says so below.
+                *known = Known::Plain;
+            }
+        }
+        match known {
+            Known::Ready(graph) => {
+                graph.work = work;
                 graph.launch(queue)
             }
-            // One launch is no shorter as a graph.
-            Some(seen) if work.len() > 1 => {
-                let (graph, taken) = figures::measured(queue, || Graph::new(queue, blas, work))?;
-                self.held_bytes += taken;
-                seen.insert(graph).launch(queue)
+            Known::Once | Known::Plain => start_all(queue, blas, &work),
+        }
+    }
+}
+
+impl Known {
+    /// Makes a graph of the work, or makes the one that there is do it.
+    fn prepare(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<()> {
+        match self {
+            Self::Ready(graph) if graph.has_products_of(work) => graph.set_arguments(work),
+            Self::Ready(graph) if graph.renewed >= MOST_RENEWED => {
+                Err(Error::backend(NAME, "its products never lie where they did"))
             }
-            Some(_) => work.iter().try_for_each(|work| work.start(queue, blas)),
-            None => {
-                if self.known.len() >= MOST_KNOWN {
-                    self.known.clear();
-                    self.held_bytes = 0;
-                }
-                self.known.insert(steps, None);
-                work.iter().try_for_each(|work| work.start(queue, blas))
+            Self::Ready(graph) => {
+                let renewed = graph.renewed + 1;
+                *graph = Graph::new(queue, blas, work, renewed)?;
+                Ok(())
+            }
+            Self::Once | Self::Plain => {
+                *self = Self::Ready(Graph::new(queue, blas, work, 0)?);
+                Ok(())
             }
         }
     }
+}
+
+fn start_all(queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<()> {
+    work.iter().try_for_each(|work| work.start(queue, blas))
 }
 
 impl Step {
@@ -167,21 +207,21 @@ impl Work {
 /// What the driver wrote down: a chain of nodes.
 struct Captured {
     graph: sys::CUgraph,
-    /// What they do, and the node of each kernel of ours.
-    work: Vec<(Work, Option<sys::CUgraphNode>)>,
+    /// The node of each kernel of ours, in order of the work.
+    nodes: Vec<Option<sys::CUgraphNode>>,
 }
 
 impl Captured {
     /// Lets the driver write the work down; nothing runs.
-    fn new(queue: &Queue, blas: Option<&BlasLt>, work: Vec<Work>) -> Result<Self> {
+    fn new(queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<Self> {
         // Others' streams, and what this thread does besides, are of no concern.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         driven!(cuStreamBeginCapture_v2(queue.stream(), mode))?;
-        let written: Result<Vec<_>> = work.into_iter().map(|work| write_down(queue, blas, work)).collect();
+        let written: Result<Vec<_>> = work.iter().map(|work| write_down(queue, blas, work)).collect();
         // The capture ends whatever happened in it.
-        let mut captured = Self { graph: std::ptr::null_mut(), work: Vec::new() };
+        let mut captured = Self { graph: std::ptr::null_mut(), nodes: Vec::new() };
         let ended = driven!(cuStreamEndCapture(queue.stream(), &mut captured.graph));
-        captured.work = written?;
+        captured.nodes = written?;
         ended?;
         Ok(captured)
     }
@@ -199,67 +239,43 @@ impl Drop for Captured {
 /// A sequence that the driver launches as one.
 struct Graph {
     ready: sys::CUgraphExec,
-    /// What `ready` was made of: its nodes name what is changed there, where they still do. The work is that of
-    /// `ready` as it is.
+    /// What `ready` was made of: its nodes name what is changed there.
     captured: Captured,
+    /// What `ready` does as it is; nothing where that is not written yet.
+    work: Vec<Work>,
+    /// How often it was made anew since it last could be changed.
+    renewed: u32,
 }
 
 // SAFETY: handles of the driver's, which any thread may use that has the context; they are behind a lock.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    fn new(queue: &Queue, blas: Option<&BlasLt>, work: Vec<Work>) -> Result<Self> {
+    fn new(queue: &Queue, blas: Option<&BlasLt>, work: &[Work], renewed: u32) -> Result<Self> {
         let captured = Captured::new(queue, blas, work)?;
         let mut ready = std::ptr::null_mut();
         driven!(cuGraphInstantiateWithFlags(&mut ready, captured.graph, 0))?;
-        Ok(Self { ready, captured })
+        Ok(Self { ready, captured, work: Vec::new(), renewed })
     }
 
-    /// Makes it do this work, which is the same but for arguments; a launch that is under way keeps its own.
-    fn update(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: Vec<Work>) -> Result<()> {
-        let closed = |((old, node), new): (&(Work, Option<_>), &Work)| match (old, new) {
-            (Work::Product(old), Work::Product(new)) => old != new,
-            (Work::Kernel(old), Work::Kernel(new)) => node.is_none() && !old.has_arguments_of(new),
-            _ => false,
-        };
-        if self.captured.work.iter().zip(&work).any(closed) {
-            return self.replace(queue, blas, work);
-        }
-        for ((old, node), new) in self.captured.work.iter_mut().zip(work) {
-            let (Work::Kernel(kept), Work::Kernel(changed), Some(node)) = (&*old, &new, *node) else { continue };
+    /// Whether the library's products, whose arguments only the library can write, are those of this work.
+    fn has_products_of(&self, work: &[Work]) -> bool {
+        self.work.iter().zip(work).all(|(old, new)| match (old, new) {
+            (Work::Product(old), Work::Product(new)) => old == new,
+            _ => true,
+        })
+    }
+
+    /// Makes our kernels take the arguments of this work; a launch that is under way keeps its own.
+    fn set_arguments(&mut self, work: &[Work]) -> Result<()> {
+        self.renewed = 0;
+        for ((old, new), node) in self.work.iter().zip(work).zip(&self.captured.nodes) {
+            let (Work::Kernel(kept), Work::Kernel(changed), Some(node)) = (old, new, *node) else { continue };
             if !kept.has_arguments_of(changed) {
                 set_arguments(self.ready, node, changed)?;
-                *old = new;
             }
         }
         Ok(())
-    }
-
-    /// The arguments of the library's kernels are its own affair: the work is written down once more, and the driver
-    /// takes over what differs.
-    fn replace(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: Vec<Work>) -> Result<()> {
-        let mut fresh = Captured::new(queue, blas, work)?;
-        let mut info = sys::CUgraphExecUpdateResultInfo {
-            result: sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS,
-            errorNode: std::ptr::null_mut(),
-            errorFromNode: std::ptr::null_mut(),
-        };
-        match driven!(cuGraphExecUpdate_v2(self.ready, fresh.graph, &mut info)) {
-            Ok(()) => {
-                // Which nodes name what of `ready` now the driver does not document: from here on it takes over
-                // whatever differs.
-                self.captured.work = fresh.work.drain(..).map(|(work, _)| (work, None)).collect();
-                Ok(())
-            }
-            // The library took other kernels this time.
-            Err(error) if error.code == sys::CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
-                let mut ready = std::ptr::null_mut();
-                driven!(cuGraphInstantiateWithFlags(&mut ready, fresh.graph, 0))?;
-                *self = Self { ready, captured: fresh };
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn launch(&self, queue: &Queue) -> Result<()> {
@@ -274,14 +290,13 @@ impl Drop for Graph {
     }
 }
 
-/// Gives the work to the capturing stream, and asks which node it became.
-fn write_down(queue: &Queue, blas: Option<&BlasLt>, work: Work) -> Result<(Work, Option<sys::CUgraphNode>)> {
+/// Gives the work to the capturing stream, and asks which node a kernel of ours became.
+fn write_down(queue: &Queue, blas: Option<&BlasLt>, work: &Work) -> Result<Option<sys::CUgraphNode>> {
     work.start(queue, blas)?;
-    let node = match &work {
-        Work::Kernel(_) => Some(newest_node(queue)?),
-        Work::Product(_) => None,
-    };
-    Ok((work, node))
+    match work {
+        Work::Kernel(_) => newest_node(queue).map(Some),
+        Work::Product(_) => Ok(None),
+    }
 }
 
 /// What the next node of a capture would wait for: in one queue that is the node that was written last.

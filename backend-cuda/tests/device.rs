@@ -11,10 +11,11 @@ use lab::experiments::{Setup, by_name};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{self, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use libtest_mimic::{Arguments, Failed, Trial};
-use memcore::backend::{Backend, DeviceMemory, DeviceProfile, Meta};
+use memcore::backend::kernel::Fill;
+use memcore::backend::{Backend, DeviceMemory, DeviceProfile, KernelCall, Meta, Operand, Region};
 use memcore::memory::{Category, Event};
 use memcore::optim::Implementation;
-use memcore::{Device, Profile};
+use memcore::{DType, Device, Layout, Profile};
 
 mod emulator;
 #[path = "../../lab/tests/runs/mod.rs"]
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         trial("bridge::little_is_unexplained_after_training", bridge),
         trial("workspace::predictions_know_it", predictions),
         trial("compiler::a_device_opens_as_it_does_for_a_user", as_a_user),
+        trial("compiler::a_damaged_file_is_made_again", damaged),
+        trial("graphs::a_full_device_goes_on_without_them", full),
     ];
     for name in ["mlp", "simple-cnn", "gpt"] {
         trials.push(trial(&format!("workspace::on_paper_as_on_the_device::{name}"), move || workspace(name)));
@@ -171,6 +174,63 @@ fn steps_of(model: &str, implementation: Implementation, graphs: bool) -> Result
     trainer.finish(Some("end"));
     run.events = device.with_ledger(|ledger| ledger.history().to_vec());
     Ok(run)
+}
+
+/// Machine code on disk that the driver refuses is compiled once more.
+fn damaged() -> Result<(), String> {
+    let folder = std::env::temp_dir().join(format!("vramlab-damaged-{}", std::process::id()));
+    let files = || -> Result<BTreeMap<_, _>, String> {
+        let entries = std::fs::read_dir(&folder).map_err(|error| error.to_string())?.flatten();
+        entries
+            .map(|entry| Ok((entry.path(), std::fs::read(entry.path()).map_err(|error| error.to_string())?)))
+            .collect()
+    };
+    let load = || emulator::open()?.load_kernels().map_err(|error| error.to_string());
+    // SAFETY: one test runs at a time, and no other thread of this process looks at the environment.
+    unsafe { std::env::set_var("VRAMLAB_KERNEL_CACHE", &folder) };
+    let outcome = (|| {
+        load()?;
+        let right = files()?;
+        for path in right.keys() {
+            std::fs::write(path, "cut off").map_err(|error| error.to_string())?;
+        }
+        load()?;
+        if right.is_empty() || right != files()? { Err("the files are not what they were".into()) } else { Ok(()) }
+    })();
+    // SAFETY: as above.
+    unsafe { std::env::set_var("VRAMLAB_KERNEL_CACHE", "") };
+    std::fs::remove_dir_all(&folder).map_err(|error| error.to_string())?;
+    outcome
+}
+
+/// Without room for a graph a sequence is launched kernel by kernel, whenever it comes.
+fn full() -> Result<(), String> {
+    let text = |error: memcore::Error| error.to_string();
+    let cuda = emulator::open()?;
+    cuda.load_kernels().map_err(text)?;
+    cuda.use_graphs().map_err(text)?;
+    let id = cuda.alloc_segment(4096).map_err(text)?;
+    let operand = Operand {
+        region: Region { segment: id, offset: 0, len: 4096 },
+        dtype: DType::F32,
+        layout: Layout::contiguous(&[1024]).map_err(text)?,
+    };
+    let mut bytes = 256 << 20;
+    while bytes >= 512 {
+        match cuda.alloc_segment(bytes) {
+            Ok(_) => (),
+            Err(memcore::Error::DeviceFull { .. }) => bytes /= 2,
+            Err(error) => return Err(text(error)),
+        }
+    }
+    for turn in 0..4 {
+        let fill = |value: i32| KernelCall::Fill(Fill { value: value.into(), out: operand });
+        cuda.launch(&fill(7)).and_then(|()| cuda.launch(&fill(turn))).map_err(text)?;
+        let mut found = [0; 4096];
+        cuda.download(operand.region, &mut found).map_err(text)?;
+        equal("the value", f32::from_le_bytes([found[0], found[1], found[2], found[3]]), turn as f32)?;
+    }
+    equal("graphs", emulator::part("graphs")?, 0)
 }
 
 /// With graphs the same losses to the bit and the same events, in far fewer launches once the steps are alike.

@@ -148,25 +148,6 @@ API cuGraphExecKernelNodeSetParams_v2(void* ready, void* node, const Parameters*
     }
     return INVALID_VALUE;
 }
-// As the driver's: why an update is none.
-struct UpdateInfo {
-    int result;
-    void *node, *from;
-};
-API cuGraphExecUpdate_v2(void* ready, void* graph, UpdateInfo* info) {
-    ALONE;
-    Ready& r = *static_cast<Ready*>(ready);
-    const Graph& g = *static_cast<Graph*>(graph);
-    *info = UpdateInfo{};
-    bool same = r.nodes.size() == g.nodes.size();
-    for (size_t i = 0; same && i < r.nodes.size(); i++) {
-        const Node &own = r.nodes[i], &other = *g.nodes[i];
-        same = own.kernel == other.kernel && own.library == other.library;
-    }
-    if (!same) return info->result = 1, NOT_UPDATED;
-    for (size_t i = 0; i < r.nodes.size(); i++) r.nodes[i] = *g.nodes[i];
-    return SUCCESS;
-}
 API cuGraphLaunch(void* ready, void*) {
     ALONE;
     if (capturing != nullptr) return CAPTURED;

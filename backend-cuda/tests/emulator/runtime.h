@@ -16,8 +16,6 @@ enum Result {
     NOT_FOUND = 500,
     // What cannot be done while a stream writes down what it would do.
     CAPTURED = 900,
-    // The graph is another.
-    NOT_UPDATED = 910,
 };
 
 namespace emu {
