@@ -5,9 +5,12 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUresult};
 use memcore::Error;
+
+use crate::staging::Staging;
 
 /// The name that the command line uses.
 pub(crate) const NAME: &str = "cuda";
@@ -138,6 +141,12 @@ const SYMBOLS: &[&str] = &[
     "cuMemMap",
     "cuMemSetAccess",
     "cuMemUnmap",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuEventDestroy_v2",
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
@@ -265,11 +274,12 @@ fn attribute_of(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Dr
 }
 
 /// The device's primary context and one stream in it: the one queue.
-#[derive(Debug)]
 pub(crate) struct Queue {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// Made when something is first copied to the device.
+    staging: Mutex<Option<Staging>>,
 }
 
 // SAFETY: the driver's handles may be used from any thread; each use makes the context current on its own thread first.
@@ -281,7 +291,7 @@ impl Queue {
     pub(crate) fn new(device: sys::CUdevice) -> Driven<Self> {
         let mut context = std::ptr::null_mut();
         driven!(cuDevicePrimaryCtxRetain(&mut context, device))?;
-        let mut queue = Self { device, context, stream: std::ptr::null_mut() };
+        let mut queue = Self { device, context, stream: std::ptr::null_mut(), staging: Mutex::default() };
         queue.bind()?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         driven!(cuStreamCreate(&mut queue.stream, flags))?;
@@ -326,13 +336,23 @@ impl Queue {
         driven!(cuMemFree_v2(pointer))
     }
 
-    /// Copies to the device, in the queue. The source may be reused on return: the driver stages pageable memory.
+    /// Copies to the device, in the queue. The source may be reused on return.
     ///
     /// # Safety
     /// `to..to + from.len()` is device memory.
     pub(crate) unsafe fn upload(&self, from: &[u8], to: u64) -> Driven<()> {
         self.bind()?;
-        driven!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast::<c_void>(), from.len(), self.stream))
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        if staging.is_none() {
+            *staging = Staging::new().ok();
+        }
+        if let Some(staging) = &mut *staging {
+            // SAFETY: the caller's promise.
+            return unsafe { staging.upload(from, to, self.stream) };
+        }
+        // Without pinned memory: the copy is over before the source is anybody's again.
+        driven!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast::<c_void>(), from.len(), self.stream))?;
+        driven!(cuStreamSynchronize(self.stream))
     }
 
     /// Copies to the host after everything queued, and waits for it.
@@ -352,6 +372,7 @@ impl Drop for Queue {
         let _ = self.bind();
         if !self.stream.is_null() {
             let _ = driven!(cuStreamSynchronize(self.stream));
+            *self.staging.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
             let _ = driven!(cuStreamDestroy_v2(self.stream));
         }
         let _ = driven!(cuDevicePrimaryCtxRelease_v2(self.device));

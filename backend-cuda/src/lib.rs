@@ -46,6 +46,7 @@ mod random;
 mod reduce;
 mod rows;
 mod softmax;
+mod staging;
 mod walk;
 
 pub use backend::Cuda;

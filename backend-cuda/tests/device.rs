@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trial("bridge::little_is_unexplained_after_training", bridge),
         trial("workspace::predictions_know_it", predictions),
         trial("compiler::a_device_opens_as_it_does_for_a_user", as_a_user),
+        trial("copies::the_source_is_free_at_once", copies),
         trial("compiler::a_damaged_file_is_made_again", damaged),
         trial("graphs::a_full_device_goes_on_without_them", full),
     ];
@@ -174,6 +175,21 @@ fn steps_of(model: &str, implementation: Implementation, graphs: bool) -> Result
     trainer.finish(Some("end"));
     run.events = device.with_ledger(|ledger| ledger.history().to_vec());
     Ok(run)
+}
+
+/// What is copied to the device is what lay there when it was asked for, however much that is.
+fn copies() -> Result<(), String> {
+    let text = |error: memcore::Error| error.to_string();
+    let cuda = emulator::open()?;
+    let len = (18 << 20) + 7;
+    let region = Region { segment: cuda.alloc_segment(len).map_err(text)?, offset: 0, len };
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+    let expected = bytes.clone();
+    cuda.upload(&bytes, region).map_err(text)?;
+    bytes.fill(0xEE);
+    let mut found = vec![0; bytes.len()];
+    cuda.download(region, &mut found).map_err(text)?;
+    if found == expected { Ok(()) } else { Err("the copy is another".into()) }
 }
 
 /// Machine code on disk that the driver refuses is compiled once more.

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <vector>
 
 typedef unsigned long long Pointer;
 
@@ -38,6 +39,14 @@ struct Segment {
 };
 std::map<Pointer, Segment> segments;
 
+// What is on its way to the device.
+struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+};
+std::vector<Copy> copies;
+
 size_t up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 void* reserve_pages(size_t bytes) {
@@ -57,6 +66,10 @@ bool take(const std::string& part, size_t bytes) {
 void give(const std::string& part, size_t bytes) {
     used -= bytes;
     parts[part] -= bytes;
+}
+void settle() {
+    for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+    copies.clear();
 }
 }  // namespace emu
 using emu::give;
@@ -99,7 +112,11 @@ API cuDevicePrimaryCtxRelease_v2(int) {
 API cuCtxSetCurrent(void*) { return SUCCESS; }
 API cuStreamCreate(void** stream, unsigned) { return *stream = reinterpret_cast<void*>(1), SUCCESS; }
 API cuStreamDestroy_v2(void*) { return SUCCESS; }
-API cuStreamSynchronize(void*) { return emu::is_capturing() ? CAPTURED : SUCCESS; }
+API cuStreamSynchronize(void*) {
+    ALONE;
+    if (emu::is_capturing()) return CAPTURED;
+    return emu::settle(), SUCCESS;
+}
 API cuGetErrorName(int code, const char** text) {
     static char name[32];
     std::snprintf(name, sizeof(name), "EMULATED_ERROR_%d", code);
@@ -139,17 +156,35 @@ API cuMemFree_v2(Pointer pointer) {
     segments.erase(at);
     return SUCCESS;
 }
+// A copy to the device happens as late as it may: when something comes behind it, or the host waits.
 API cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void*) {
     ALONE;
     if (emu::is_capturing()) return CAPTURED;
     if (parts["staging"] == 0 && !take("staging", STAGING_BYTES)) return OUT_OF_MEMORY;
-    return std::memcpy(reinterpret_cast<void*>(to), from, bytes), SUCCESS;
+    return copies.push_back(Copy{reinterpret_cast<void*>(to), from, bytes}), SUCCESS;
 }
+API cuMemHostAlloc(void** memory, size_t bytes, unsigned) { return *memory = std::malloc(bytes), *memory ? SUCCESS : OUT_OF_MEMORY; }
+API cuMemFreeHost(void* memory) {
+    ALONE;
+    emu::settle();
+    return std::free(memory), SUCCESS;
+}
+API cuEventCreate(void** event, unsigned) { return *event = reinterpret_cast<void*>(1), SUCCESS; }
+API cuEventRecord(void*, void*) { return SUCCESS; }
+API cuEventSynchronize(void*) {
+    ALONE;
+    return emu::settle(), SUCCESS;
+}
+API cuEventDestroy_v2(void*) { return SUCCESS; }
 API cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void*) {
+    ALONE;
     if (emu::is_capturing()) return CAPTURED;
+    emu::settle();
     return std::memcpy(to, reinterpret_cast<void*>(from), bytes), SUCCESS;
 }
 API cuMemsetD8Async(Pointer at, unsigned char value, size_t bytes, void*) {
+    ALONE;
+    emu::settle();
     return std::memset(reinterpret_cast<void*>(at), value, bytes), SUCCESS;
 }
 

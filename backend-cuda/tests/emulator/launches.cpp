@@ -16,6 +16,7 @@ struct Node {
     std::shared_ptr<void> data;
 
     void run() const {
+        emu::settle();
         if (kernel == nullptr) return library(data.get());
         emu::launch(*kernel, grid, threads, shared_bytes, argument.data());
     }

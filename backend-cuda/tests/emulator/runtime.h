@@ -51,4 +51,6 @@ bool take(const std::string& part, size_t bytes);
 void give(const std::string& part, size_t bytes);
 
 bool is_capturing();
+// Does what the queue has still to do.
+void settle();
 }  // namespace emu
