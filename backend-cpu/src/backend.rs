@@ -82,7 +82,7 @@ impl DeviceMemory for Cpu {
 }
 
 impl VirtualMemory for Cpu {
-    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
+    fn reserve(&self, bytes: u64, _: u64) -> Result<SegmentId> {
         self.table().reserve(bytes)
     }
 

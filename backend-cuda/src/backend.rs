@@ -197,8 +197,8 @@ impl DeviceMemory for Cuda {
 }
 
 impl VirtualMemory for Cuda {
-    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
-        self.table().reserve(&self.queue, self.properties.device, bytes)
+    fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId> {
+        self.table().reserve(&self.queue, self.properties.device, bytes, page_bytes)
     }
 
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {

@@ -18,7 +18,7 @@ struct Segment {
 }
 
 /// A reservation is mapped granule by granule, each with memory of its own: the driver unmaps only what was mapped as
-/// one, and an allocator may give back any part of what it asked for at once.
+/// one. A granule is a page of the allocator's, as in PyTorch, which may give back any of them.
 struct Granules {
     bytes: u64,
     mapped: Vec<bool>,
@@ -79,15 +79,23 @@ impl Table {
     }
 
     /// Reserves addresses.
-    pub(crate) fn reserve(&mut self, queue: &Queue, device: sys::CUdevice, bytes: u64) -> Result<SegmentId> {
+    pub(crate) fn reserve(
+        &mut self,
+        queue: &Queue,
+        device: sys::CUdevice,
+        bytes: u64,
+        page_bytes: u64,
+    ) -> Result<SegmentId> {
         self.segments.check_room()?;
         queue.bind()?;
-        let granularity = granularity(device)?;
-        let count = bytes.div_ceil(granularity);
-        let bytes = count.saturating_mul(granularity);
+        let least = granularity(device)?;
+        // Pages that the driver cannot have are mapped in its own, if at all.
+        let granule = if page_bytes > 0 && page_bytes.is_multiple_of(least) { page_bytes } else { least };
+        let count = bytes.div_ceil(granule);
+        let bytes = count.saturating_mul(granule);
         let mut base = 0;
         driven!(cuMemAddressReserve(&mut base, bytes as usize, 0, 0, 0))?;
-        let granules = Granules { bytes: granularity, mapped: vec![false; count as usize] };
+        let granules = Granules { bytes: granule, mapped: vec![false; count as usize] };
         self.segments.insert(Segment { base, bytes, granules: Some(granules) })
     }
 

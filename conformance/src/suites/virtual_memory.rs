@@ -44,7 +44,7 @@ struct Reservation<'a> {
 
 impl<'a> Reservation<'a> {
     fn new(memory: &'a dyn VirtualMemory, bytes: u64) -> Result<Self, String> {
-        let id = during("reserve", memory.reserve(bytes))?;
+        let id = during("reserve", memory.reserve(bytes, PIECE))?;
         Ok(Self { memory, id, mapped: Vec::new() })
     }
 

@@ -72,8 +72,8 @@ impl<B: Backend> Faulty<B> {
 }
 
 impl<B: Backend> VirtualMemory for Faulty<B> {
-    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
-        self.inner_virtual()?.reserve(bytes)
+    fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId> {
+        self.inner_virtual()?.reserve(bytes, page_bytes)
     }
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
         if self.fails(FaultyCall::AllocSegment) {

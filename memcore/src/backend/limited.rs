@@ -71,8 +71,8 @@ impl<B: Backend> Limited<B> {
 }
 
 impl<B: Backend> VirtualMemory for Limited<B> {
-    fn reserve(&self, bytes: u64) -> Result<SegmentId> {
-        let id = self.inner_virtual()?.reserve(bytes)?;
+    fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId> {
+        let id = self.inner_virtual()?.reserve(bytes, page_bytes)?;
         self.held().insert(id, 0);
         Ok(id)
     }

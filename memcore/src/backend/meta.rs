@@ -121,7 +121,7 @@ impl DeviceMemory for Meta {
 }
 
 impl VirtualMemory for Meta {
-    fn reserve(&self, _bytes: u64) -> Result<SegmentId> {
+    fn reserve(&self, _bytes: u64, _page_bytes: u64) -> Result<SegmentId> {
         let mut state = self.state();
         state.next += 1;
         let id = SegmentId(state.next);

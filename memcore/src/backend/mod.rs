@@ -104,11 +104,12 @@ pub trait DeviceMemory: Send + Sync {
 ///
 /// A reserved range is a [`SegmentId`] like any other: regions inside its mapped part may be used by kernels.
 pub trait VirtualMemory: Send + Sync {
-    /// Reserves `bytes` of addresses, without memory behind them.
+    /// Reserves `bytes` of addresses, without memory behind them. They will be mapped and unmapped by whole pages of
+    /// `page_bytes`, counted from the beginning; `bytes` is a multiple of it.
     ///
     /// # Errors
     /// When the address space is exhausted.
-    fn reserve(&self, bytes: u64) -> Result<SegmentId>;
+    fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId>;
 
     /// Puts memory behind `offset..offset + bytes`, which must not be mapped. Contents are garbage.
     ///

@@ -100,7 +100,7 @@ impl Caching {
         let bytes = wanted.min(MOST_RESERVED_BYTES).div_ceil(page_bytes) * page_bytes;
         let memory = self.memory.clone();
         let Some(virtual_memory) = memory.virtual_memory() else { return Ok(None) };
-        let id = virtual_memory.reserve(bytes)?;
+        let id = virtual_memory.reserve(bytes, page_bytes)?;
         let base = self.addresses.take(bytes).inspect_err(|_| virtual_memory.release(id))?;
         driver(DriverEvent::Reserve { address: base, bytes, stream, segment: id });
         let segment = self.segments.insert(Segment { id, base, bytes, first: NONE, page_bytes });
