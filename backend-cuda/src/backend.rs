@@ -232,6 +232,17 @@ impl Backend for Cuda {
         format!("{}, compute capability {major}.{minor}, {blas}", self.properties.name)
     }
 
+    fn first_use(&self) -> Option<String> {
+        let missing = self.modules.not_compiled();
+        let (major, minor) = self.properties.capability;
+        (missing > 0).then(|| {
+            format!(
+                "{missing} files of kernels are not compiled for compute capability {major}.{minor} yet: each takes some \
+                 seconds when it is first used, and is kept"
+            )
+        })
+    }
+
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
         let table = self.table();
         dst.check_host_len(src.len())?;

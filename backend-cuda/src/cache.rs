@@ -41,6 +41,11 @@ pub(crate) fn load(key: &str) -> Option<Vec<u8>> {
     fs::read(folder()?.join(key)).ok().filter(|bytes| !bytes.is_empty())
 }
 
+/// Whether nothing is kept under this key, but could be.
+pub(crate) fn lacks(key: &str) -> bool {
+    folder().is_some_and(|folder| !folder.join(key).is_file())
+}
+
 /// Keeps what was compiled: written beside its place and moved there, so that no other process sees half of it.
 pub(crate) fn store(key: &str, bytes: &[u8]) {
     let Some(folder) = folder() else { return };

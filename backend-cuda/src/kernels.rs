@@ -375,6 +375,11 @@ impl Modules {
         })
     }
 
+    /// How many files the compiler has still to be asked for, where what it makes is kept.
+    pub(crate) fn not_compiled(&self) -> usize {
+        Family::ALL.into_iter().filter(|&family| cache::lacks(&self.key(family))).count()
+    }
+
     /// The files that are loaded, with what the driver took for each.
     pub(crate) fn held(&self) -> Vec<(&'static str, u64)> {
         let file = |family: Family| Some((family.source().0, self.loaded[family as usize].get()?.held_bytes));

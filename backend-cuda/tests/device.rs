@@ -201,16 +201,20 @@ fn damaged() -> Result<(), String> {
             .map(|entry| Ok((entry.path(), std::fs::read(entry.path()).map_err(|error| error.to_string())?)))
             .collect()
     };
-    let load = || emulator::open()?.load_kernels().map_err(|error| error.to_string());
+    let load = |told: bool| {
+        let cuda = emulator::open()?;
+        equal("files to compile are told", cuda.first_use().is_some(), told)?;
+        cuda.load_kernels().map_err(|error| error.to_string())
+    };
     // SAFETY: one test runs at a time, and no other thread of this process looks at the environment.
     unsafe { std::env::set_var("VRAMLAB_KERNEL_CACHE", &folder) };
     let outcome = (|| {
-        load()?;
+        load(true)?;
         let right = files()?;
         for path in right.keys() {
             std::fs::write(path, "cut off").map_err(|error| error.to_string())?;
         }
-        load()?;
+        load(false)?;
         if right.is_empty() || right != files()? { Err("the files are not what they were".into()) } else { Ok(()) }
     })();
     // SAFETY: as above.

@@ -171,7 +171,7 @@ impl Entry {
 /// When the device does not open; for [`AUTO`] when none does, with every reason.
 pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry> {
     if let Some(entry) = ALL.iter().find(|entry| entry.name == name) {
-        entry.device(index)?;
+        tell_first_use(ui, &*entry.device(index)?);
         return Ok(entry);
     }
     let mut reasons: Vec<String> = Vec::new();
@@ -193,12 +193,19 @@ pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry
                 } else {
                     ui.tell(text)
                 }
+                tell_first_use(ui, &*backend);
                 return Ok(entry);
             }
             Err(error) => reasons.push(error.to_string()),
         }
     }
     Err(Error::backend(AUTO, reasons.join("; ")))
+}
+
+fn tell_first_use(ui: &Ui, backend: &dyn Backend) {
+    if let Some(text) = backend.first_use() {
+        ui.tell(format!("{}: {text}", backend.name()));
+    }
 }
 
 /// What is known of a device.

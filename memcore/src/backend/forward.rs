@@ -30,6 +30,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn device_name(&self) -> String {
         (**self).device_name()
     }
+    fn first_use(&self) -> Option<String> {
+        (**self).first_use()
+    }
     fn computes(&self) -> bool {
         (**self).computes()
     }

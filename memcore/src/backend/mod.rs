@@ -134,6 +134,11 @@ pub trait Backend: DeviceMemory {
         self.name().to_string()
     }
 
+    /// What is done once, when this device is first used, and takes long enough to be told; nothing by default.
+    fn first_use(&self) -> Option<String> {
+        None
+    }
+
     /// Whether values exist at all. `meta` says no: it accounts and does not compute.
     fn computes(&self) -> bool {
         true
