@@ -14,7 +14,7 @@ typedef unsigned long long Pointer;
 
 namespace {
 constexpr size_t PAGE = 4096, UNIT = 512, GRANULARITY = 2 << 20;
-constexpr int POISON = 0xA7;
+constexpr int POISON = 0xFF;
 
 size_t capacity() {
     static const size_t bytes = [] {
