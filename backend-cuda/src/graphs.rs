@@ -140,11 +140,10 @@ impl Graphs {
         let known = known.get_mut();
         // One launch is no shorter as a graph.
         if work.len() > 1 && !matches!(known, Known::Plain) {
-            if let Ok(((), taken)) = figures::measured(queue, || known.prepare(queue, blas, &work)) {
-                self.held_bytes += taken;
-            } else {
+            match known.prepare(queue, blas, &work) {
+                Ok(taken_bytes) => self.held_bytes += taken_bytes,
                 // Nothing of it ran. A device that is lost says so below.
-                *known = Known::Plain;
+                Err(_) => *known = Known::Plain,
             }
         }
         match known {
@@ -158,23 +157,24 @@ impl Graphs {
 }
 
 impl Known {
-    /// Makes a graph of the work, or makes the one that there is do it.
-    fn prepare(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<()> {
-        match self {
-            Self::Ready(graph) if graph.has_products_of(work) => graph.set_arguments(work),
+    /// Makes a graph of the work, or makes the one that there is do it; what the driver gave for that.
+    fn prepare(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<u64> {
+        let renewed = match self {
+            Self::Ready(graph) if graph.has_products_of(work) => {
+                graph.set_arguments(work)?;
+                return Ok(0);
+            }
             Self::Ready(graph) if graph.renewed >= MOST_RENEWED => {
-                Err(Error::backend(NAME, "its products never lie where they did"))
+                return Err(Error::backend(NAME, "its products never lie where they did"));
             }
-            Self::Ready(graph) => {
-                let renewed = graph.renewed + 1;
-                *graph = Graph::new(queue, blas, work, renewed)?;
-                Ok(())
-            }
-            Self::Once | Self::Plain => {
-                *self = Self::Ready(Graph::new(queue, blas, work, 0)?);
-                Ok(())
-            }
-        }
+            Self::Ready(graph) => graph.renewed + 1,
+            Self::Once | Self::Plain => 0,
+        };
+        let make = || {
+            *self = Self::Ready(Graph::new(queue, blas, work, renewed)?);
+            Ok(())
+        };
+        figures::measured(queue, make).map(|((), taken_bytes)| taken_bytes)
     }
 }
 
