@@ -10,10 +10,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `driver.rs` | the driver behind safe calls, and what its errors mean |
-//! | `memory.rs` | segments and reservations |
+//! | `memory.rs`, `staging.rs` | segments and reservations; copies to the device |
+//! | `libraries.rs` | where NVRTC and cuBLASLt lie, and their functions |
 //! | `compile.rs`, `cache.rs`, `kernels.rs` | compiler, disk cache, the table of kernels |
 //! | `figures.rs` | memory outside of segments, and what NVML says |
-//! | `blaslt.rs` | matrix products by cuBLASLt, where it is |
+//! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, where it is |
 //! | `launch.rs`, `walk.rs` | a launch; how elementwise kernels go over strided operands |
 //! | `graphs.rs` | launches collected and launched as one, for those who ask for it |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
