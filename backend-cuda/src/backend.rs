@@ -10,12 +10,13 @@ use memcore::{DType, Profile};
 
 use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
-use crate::driver::{Driver, NAME, Properties, Queue};
+use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
 use crate::graphs::Graphs;
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
+use crate::queue::Queue;
 use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
 /// Room for partial results between the launches of one call: taken once, when the device is opened.

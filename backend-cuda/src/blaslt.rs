@@ -7,6 +7,7 @@
 mod library;
 mod plan;
 mod products;
+mod shape;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -14,15 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::cublaslt::sys;
-use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
-use memcore::{DType, Error, Result};
+use memcore::{Error, Result};
 
-use crate::driver::{NAME, Queue};
+use crate::driver::NAME;
 use crate::figures;
-use crate::launch::Scratch;
+use crate::queue::Queue;
 use library::{Functions, NOT_SUPPORTED, Status, library};
 use plan::Plan;
+pub(crate) use shape::Shape;
+use shape::{Places, shape};
 
 /// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
@@ -40,42 +42,6 @@ pub(crate) struct BlasLt {
 unsafe impl Send for BlasLt {}
 // SAFETY: as above.
 unsafe impl Sync for BlasLt {}
-
-/// A matrix of a batch, as the library sees it: stored column by column, `lead` elements apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Matrix {
-    /// Rows and columns as stored; the other way round for the product where it is transposed.
-    rows: u64,
-    columns: u64,
-    lead: i64,
-    batch_stride: i64,
-    transposed: bool,
-    /// Bytes that its address is a multiple of, up to 256.
-    alignment: u32,
-}
-
-/// Everything that the library's choice depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
-    dtype: DType,
-    batch: i32,
-    first: Matrix,
-    second: Matrix,
-    out: Matrix,
-    bias: bool,
-    reads_out: bool,
-    workspace_bytes: u64,
-}
-
-/// Where the matrices of a product lie, and its workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Places {
-    a: u64,
-    b: u64,
-    bias: u64,
-    out: u64,
-    workspace: Scratch,
-}
 
 /// A product that the library takes, with all that a call of it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -212,48 +178,5 @@ impl Drop for BlasLt {
         self.plans.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         // SAFETY: the handle is live, and nobody has it after this. Nothing can be done about a failure.
         let _ = unsafe { (self.library.cublasLtDestroy)(self.handle) };
-    }
-}
-
-/// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
-/// are meant.
-fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
-    const NARROW: usize = 8;
-    const FEW_PRODUCTS: usize = 1 << 12;
-    // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.
-    const BIAS_ALIGNMENT: u64 = 16;
-    let (batch, m, n, inner) = k.sizes();
-    if m.min(n) < NARROW || inner == 0 || m * n * inner <= FEW_PRODUCTS {
-        return None;
-    }
-    if k.bias.is_some() && (batch > 1 || !places.bias.is_multiple_of(BIAS_ALIGNMENT)) {
-        return None;
-    }
-    Some(Shape {
-        dtype: k.out.dtype,
-        batch: i32::try_from(batch).ok()?,
-        first: matrix(&k.b, places.b)?,
-        second: matrix(&k.a, places.a)?,
-        out: matrix(&k.out, places.out).filter(|out| !out.transposed)?,
-        bias: k.bias.is_some(),
-        reads_out: k.beta != 0.0,
-        workspace_bytes: places.workspace.bytes,
-    })
-}
-
-/// A matrix with contiguous rows is its transpose stored column by column; one with contiguous columns is stored so, and
-/// has to be transposed.
-fn matrix(operand: &Operand, address: u64) -> Option<Matrix> {
-    let (d, s) = (operand.dims(), operand.layout.strides());
-    let (rows, columns) = (d[1] as u64, d[2] as u64);
-    let alignment = 1 << address.trailing_zeros().min(8);
-    let batch_stride = s[0] as i64;
-    if s[2] == 1 && s[1] as u64 >= columns {
-        let (rows, columns) = (columns, rows);
-        Some(Matrix { rows, columns, lead: s[1] as i64, batch_stride, transposed: false, alignment })
-    } else if s[1] == 1 && s[2] as u64 >= rows {
-        Some(Matrix { rows, columns, lead: s[2] as i64, batch_stride, transposed: true, alignment })
-    } else {
-        None
     }
 }

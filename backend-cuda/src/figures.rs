@@ -10,7 +10,8 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 
-use crate::driver::{Driven, NAME, Properties, Queue};
+use crate::driver::{Driven, NAME, Properties};
+use crate::queue::Queue;
 
 /// Memory that the backend itself made the driver take, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use memcore::{DType, Error, Result};
 
 use crate::cache;
 use crate::compile::{Compiler, LANGUAGE, Nvrtc, Report};
-use crate::driver::{Driver, DriverError, NAME, Queue, driven};
+use crate::driver::{Driver, DriverError, NAME, driven};
+use crate::queue::Queue;
 use crate::{figures, libraries};
 
 /// A file of kernels, compiled and loaded as one module.

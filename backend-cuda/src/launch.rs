@@ -8,10 +8,11 @@ use memcore::Result;
 use memcore::backend::Operand;
 
 use crate::blaslt::BlasLt;
-use crate::driver::{Properties, Queue};
+use crate::driver::Properties;
 use crate::graphs::{Graphs, Work};
 use crate::kernels::{Kernel, Modules, Tag};
 use crate::memory::Table;
+use crate::queue::Queue;
 use call::start;
 pub(crate) use call::{Argument, Function, Grid, Launch, Scratch, THREADS};
 

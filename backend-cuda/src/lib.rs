@@ -9,7 +9,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `driver.rs` | the driver behind safe calls, and what its errors mean |
+//! | `driver.rs`, `queue.rs` | the driver behind safe calls, and what its errors mean; context and stream |
 //! | `memory.rs`, `staging.rs` | segments and reservations; copies to the device |
 //! | `libraries.rs` | where NVRTC and cuBLASLt lie, and their functions |
 //! | `compile.rs`, `cache.rs`, `kernels.rs` | compiler, disk cache, the table of kernels |
@@ -43,6 +43,7 @@ mod norm;
 mod optim;
 mod pool;
 mod quant;
+mod queue;
 mod random;
 mod reduce;
 mod rows;

@@ -4,7 +4,8 @@ use cudarc::driver::sys;
 use memcore::backend::{Operand, Region, SegmentId, SegmentTable};
 use memcore::error::{Error, Result};
 
-use crate::driver::{Driven, Queue, driven};
+use crate::driver::{Driven, driven};
+use crate::queue::Queue;
 
 /// Every block starts at a multiple of this: what PyTorch rounds to, and more than `cuMemAlloc` promises (256) or a
 /// 16-byte access needs.

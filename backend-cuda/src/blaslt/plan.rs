@@ -6,7 +6,7 @@ use cudarc::cublaslt::sys;
 use memcore::DType;
 
 use super::library::{Functions, NOT_SUPPORTED, Status};
-use super::{Matrix, Shape};
+use super::shape::{Matrix, Shape};
 
 /// The library's descriptions of a product, and its choice.
 pub(super) struct Plan {

@@ -3,7 +3,8 @@
 use memcore::Result;
 use memcore::backend::kernel::Matmul;
 
-use super::{BlasLt, Places};
+use super::BlasLt;
+use super::shape::Places;
 use crate::graphs::Work;
 use crate::launch::{Context, Scratch};
 

@@ -6,8 +6,9 @@ use std::ffi::c_void;
 use cudarc::driver::sys::CUfunction;
 use memcore::Result;
 
-use crate::driver::{Queue, driven};
+use crate::driver::driven;
 use crate::kernels::Kernel;
+use crate::queue::Queue;
 
 /// Threads of a block, wherever a kernel does not say otherwise.
 pub(crate) const THREADS: u32 = 256;

@@ -1,0 +1,86 @@
+//! A product as the library sees it.
+
+use memcore::DType;
+use memcore::backend::Operand;
+use memcore::backend::kernel::Matmul;
+
+use crate::launch::Scratch;
+
+/// A matrix of a batch, as the library sees it: stored column by column, `lead` elements apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Matrix {
+    /// Rows and columns as stored; the other way round for the product where it is transposed.
+    pub(super) rows: u64,
+    pub(super) columns: u64,
+    pub(super) lead: i64,
+    pub(super) batch_stride: i64,
+    pub(super) transposed: bool,
+    /// Bytes that its address is a multiple of, up to 256.
+    pub(super) alignment: u32,
+}
+
+/// Everything that the library's choice depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub(super) dtype: DType,
+    pub(super) batch: i32,
+    pub(super) first: Matrix,
+    pub(super) second: Matrix,
+    pub(super) out: Matrix,
+    pub(super) bias: bool,
+    pub(super) reads_out: bool,
+    pub(super) workspace_bytes: u64,
+}
+
+/// Where the matrices of a product lie, and its workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Places {
+    pub(super) a: u64,
+    pub(super) b: u64,
+    pub(super) bias: u64,
+    pub(super) out: u64,
+    pub(super) workspace: Scratch,
+}
+
+/// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
+/// are meant.
+pub(super) fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
+    const NARROW: usize = 8;
+    const FEW_PRODUCTS: usize = 1 << 12;
+    // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.
+    const BIAS_ALIGNMENT: u64 = 16;
+    let (batch, m, n, inner) = k.sizes();
+    if m.min(n) < NARROW || inner == 0 || m * n * inner <= FEW_PRODUCTS {
+        return None;
+    }
+    if k.bias.is_some() && (batch > 1 || !places.bias.is_multiple_of(BIAS_ALIGNMENT)) {
+        return None;
+    }
+    Some(Shape {
+        dtype: k.out.dtype,
+        batch: i32::try_from(batch).ok()?,
+        first: matrix(&k.b, places.b)?,
+        second: matrix(&k.a, places.a)?,
+        out: matrix(&k.out, places.out).filter(|out| !out.transposed)?,
+        bias: k.bias.is_some(),
+        reads_out: k.beta != 0.0,
+        workspace_bytes: places.workspace.bytes,
+    })
+}
+
+/// A matrix with contiguous rows is its transpose stored column by column; one with contiguous columns is stored so, and
+/// has to be transposed.
+fn matrix(operand: &Operand, address: u64) -> Option<Matrix> {
+    let (d, s) = (operand.dims(), operand.layout.strides());
+    let (rows, columns) = (d[1] as u64, d[2] as u64);
+    let alignment = 1 << address.trailing_zeros().min(8);
+    let batch_stride = s[0] as i64;
+    if s[2] == 1 && s[1] as u64 >= columns {
+        let (rows, columns) = (columns, rows);
+        Some(Matrix { rows, columns, lead: s[1] as i64, batch_stride, transposed: false, alignment })
+    } else if s[1] == 1 && s[2] as u64 >= rows {
+        Some(Matrix { rows, columns, lead: s[2] as i64, batch_stride, transposed: true, alignment })
+    } else {
+        None
+    }
+}
