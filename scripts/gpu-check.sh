@@ -279,16 +279,19 @@ library() {
     python=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null)
     for folder in ${LIBRARIES:-} "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib \
         /usr/lib/x86_64-linux-gnu /usr/lib64; do
-        ls "$folder/$1".so.1[2-9] 2>/dev/null
+        ls "$folder/$1".so.$majors 2>/dev/null
     done | tail -n 1
     for folder in $python; do
-        ls "$folder"/nvidia/*/lib/"$1".so.1[2-9] 2>/dev/null
+        ls "$folder"/nvidia/*/lib/"$1".so.$majors 2>/dev/null
     done | tail -n 1
 }
 
 # NVRTC and cuBLASLt under the names that are looked for first, whatever CUDA they come from.
 find_libraries() {
     own_path=${LD_LIBRARY_PATH:-}
+    # Of CUDA 12 up to what the driver runs.
+    cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: 1\([2-9]\).*/\1/p' | head -n 1)
+    majors="1[2-${cuda:-9}]"
     mkdir -p "$results/libraries" || exit 1
     path=
     for name in libnvrtc libcublasLt; do

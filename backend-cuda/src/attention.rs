@@ -6,7 +6,7 @@ use memcore::{DType, Result};
 
 use crate::gemm::TENSOR_CORES;
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid};
+use crate::launch::{Bits, Context, Grid};
 
 /// `Heads` of the kernels.
 #[repr(C)]
@@ -44,7 +44,7 @@ pub(crate) struct AttentionArgs {
     depth: u32,
     value_depth: u32,
     causal: u32,
-    scale: f32,
+    scale: Bits<f32>,
     unused: u32,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct RopeArgs {
     positions: u32,
     heads: u32,
     half: u32,
-    sign: f32,
+    sign: Bits<f32>,
 }
 
 /// The most columns of a head that the kernels have room for.
@@ -120,7 +120,7 @@ fn common(
         depth: qd[3] as u32,
         value_depth: v.dims()[3] as u32,
         causal: causal.into(),
-        scale: scale as f32,
+        scale: Bits(scale as f32),
         unused: 0,
     })
 }
@@ -246,7 +246,7 @@ pub(crate) fn rope(ctx: &Context<'_>, k: &Rope) -> Result<()> {
         positions: d[1] as u32,
         heads: d[2] as u32,
         half: (d[3] / 2) as u32,
-        sign: if k.inverse { -1.0 } else { 1.0 },
+        sign: Bits(if k.inverse { -1.0 } else { 1.0 }),
     };
     ctx.launch(Kernel::Rope, Tag::of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
 }

@@ -8,7 +8,7 @@ use memcore::backend::kernel::{
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, ONE, WIDE};
+use crate::launch::{Bits, Context, ONE, WIDE};
 use crate::walk::{Dims, Walk};
 
 /// `FillArgs` of the kernels, as the structs below.
@@ -69,7 +69,7 @@ pub(crate) struct UnaryArgs {
     x: u64,
     op: u32,
     unused: u32,
-    scalars: [f64; 2],
+    scalars: [Bits<f64>; 2],
 }
 
 #[repr(C)]
@@ -81,8 +81,8 @@ pub(crate) struct BinaryArgs {
     rhs: u64,
     op: u32,
     unused: u32,
-    scalar: f64,
-    second: f64,
+    scalar: Bits<f64>,
+    second: Bits<f64>,
 }
 
 #[repr(C)]
@@ -94,7 +94,7 @@ pub(crate) struct TernaryArgs {
     b: u64,
     c: u64,
     op: u32,
-    scalar: f32,
+    scalar: Bits<f32>,
 }
 
 /// Goes over `operands`, the result first, in the widest form that they allow: `launch` gets the walk, the addresses
@@ -212,7 +212,7 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
     }
     let (op, scalars) = unary_number(k.op);
     walk(ctx, [&k.out, &k.x], wide(k.x.dtype), |walk, [out, x], form| {
-        let args = UnaryArgs { walk, out, x, op, unused: 0, scalars };
+        let args = UnaryArgs { walk, out, x, op, unused: 0, scalars: scalars.map(Bits) };
         ctx.launch(Kernel::Unary, Tag::of(k.x.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
@@ -305,15 +305,10 @@ fn binary_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op:
     pair_kernel(ctx, kernel, operands, op, [scalar, 0.0])
 }
 
-fn pair_kernel(
-    ctx: &Context<'_>,
-    kernel: Kernel,
-    operands: [&Operand; 3],
-    op: u32,
-    [scalar, second]: [f64; 2],
-) -> Result<()> {
+fn pair_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op: u32, scalars: [f64; 2]) -> Result<()> {
     let dtype = operands[1].dtype;
     walk(ctx, operands, wide(dtype), |walk, [out, lhs, rhs], form| {
+        let [scalar, second] = scalars.map(Bits);
         let args = BinaryArgs { walk, out, lhs, rhs, op, unused: 0, scalar, second };
         ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(walk.packs), &args)
     })
@@ -328,7 +323,7 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
         TernaryOp::MseGrad { scale } => (3, scale),
     };
     walk(ctx, [&k.out, &k.a, &k.b, &k.c], wide(k.out.dtype), |walk, [out, a, b, c], form| {
-        let args = TernaryArgs { walk, out, a, b, c, op, scalar: scalar as f32 };
+        let args = TernaryArgs { walk, out, a, b, c, op, scalar: Bits(scalar as f32) };
         ctx.launch(Kernel::Ternary, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }

@@ -14,7 +14,7 @@ use crate::kernels::{Kernel, Modules, Tag};
 use crate::memory::Table;
 use crate::queue::Queue;
 use call::start;
-pub(crate) use call::{Argument, Function, Grid, Launch, Scratch, THREADS};
+pub(crate) use call::{Argument, Bits, Function, Grid, Launch, Scratch, THREADS};
 
 /// Forms of an elementwise kernel: any strides, or 16 bytes at a time.
 pub(crate) const ONE: usize = 0;

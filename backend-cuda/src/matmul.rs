@@ -5,7 +5,7 @@ use memcore::{Layout, Result};
 
 use crate::gemm::{self, Sizes};
 use crate::kernels::Kernel;
-use crate::launch::Context;
+use crate::launch::{Bits, Context};
 
 /// `MatmulArgs` of the kernels.
 #[repr(C)]
@@ -20,8 +20,8 @@ pub(crate) struct MatmulArgs {
     b_strides: [i64; 3],
     out_strides: [i64; 2],
     scale: u64,
-    alpha: f32,
-    beta: f32,
+    alpha: Bits<f32>,
+    beta: Bits<f32>,
 }
 
 fn sizes(k: &Matmul) -> [usize; 4] {
@@ -64,8 +64,8 @@ pub(crate) fn matmul(ctx: &Context<'_>, k: &Matmul) -> Result<()> {
         b_strides: strides(&k.b.layout),
         out_strides: [to[0], to[1]],
         scale: 0,
-        alpha: k.alpha as f32,
-        beta: k.beta as f32,
+        alpha: Bits(k.alpha as f32),
+        beta: Bits(k.beta as f32),
     })
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
             b_strides: [0, 1, inner as i64],
             out_strides: [0, n as i64],
             scale,
-            alpha: 1.0,
-            beta: 0.0,
+            alpha: Bits(1.0),
+            beta: Bits(0.0),
         }
     })
 }

@@ -5,7 +5,7 @@ use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGra
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
+use crate::launch::{Bits, Context, Grid, ONE, THREADS, WIDE};
 use crate::rows::{self, PACK_BYTES};
 use crate::walk::Divider;
 
@@ -21,7 +21,7 @@ pub(crate) struct RowNormArgs {
     rstd: u64,
     rows: u64,
     n: u64,
-    eps: f32,
+    eps: Bits<f32>,
     unused: u32,
 }
 
@@ -96,9 +96,9 @@ pub(crate) struct ChannelFinishArgs {
     factors: u64,
     channels: u64,
     chunks: u64,
-    count: f32,
-    momentum: f32,
-    eps: f32,
+    count: Bits<f32>,
+    momentum: Bits<f32>,
+    eps: Bits<f32>,
     training: u32,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn layer_norm(ctx: &Context<'_>, k: &LayerNorm) -> Result<()> {
         rstd: ctx.at(&k.rstd)?,
         rows: k.x.dims()[0] as u64,
         n: k.x.dims()[1] as u64,
-        eps: k.eps as f32,
+        eps: Bits(k.eps as f32),
         unused: 0,
     };
     row_norm(ctx, k.x.dtype, &args)
@@ -149,7 +149,7 @@ pub(crate) fn rms_norm(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
         rstd: ctx.at(&k.rstd)?,
         rows: k.x.dims()[0] as u64,
         n: k.x.dims()[1] as u64,
-        eps: k.eps as f32,
+        eps: Bits(k.eps as f32),
         unused: 0,
     };
     row_norm(ctx, k.x.dtype, &args)
@@ -376,9 +376,9 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
         factors: c.factors,
         channels: c.channels,
         chunks: c.chunks,
-        count: c.count(),
-        momentum: k.momentum as f32,
-        eps: k.eps as f32,
+        count: Bits(c.count()),
+        momentum: Bits(k.momentum as f32),
+        eps: Bits(k.eps as f32),
         training: k.training.into(),
     };
     ctx.launch(Kernel::ChannelFinish, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
@@ -413,9 +413,9 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
         factors: c.factors,
         channels: c.channels,
         chunks: c.chunks,
-        count: c.count(),
-        momentum: 0.0,
-        eps: 0.0,
+        count: Bits(c.count()),
+        momentum: Bits(0.0),
+        eps: Bits(0.0),
         training: k.training.into(),
     };
     ctx.launch(Kernel::ChannelFinishGrad, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;

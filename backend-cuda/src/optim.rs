@@ -5,7 +5,7 @@ use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, Grid};
+use crate::launch::{Bits, Context, Grid};
 
 /// Tensors of a launch: what an argument of 4 KiB holds.
 const MOST_TENSORS: usize = 48;
@@ -37,10 +37,10 @@ struct SgdTensor {
 pub(crate) struct SgdArgs {
     list: List<SgdTensor>,
     found_inf: u64,
-    lr: f32,
-    momentum: f32,
-    undamped: f32,
-    weight_decay: f32,
+    lr: Bits<f32>,
+    momentum: Bits<f32>,
+    undamped: Bits<f32>,
+    weight_decay: Bits<f32>,
     nesterov: u32,
     maximize: u32,
     first_step: u32,
@@ -66,10 +66,10 @@ pub(crate) struct AdamArgs {
     found_inf: u64,
     beta1: f64,
     beta2: f64,
-    lr: f32,
-    eps: f32,
-    weight_decay: f32,
-    decay: f32,
+    lr: Bits<f32>,
+    eps: Bits<f32>,
+    weight_decay: Bits<f32>,
+    decay: Bits<f32>,
     decoupled: u32,
     maximize: u32,
 }
@@ -96,8 +96,8 @@ pub(crate) struct UpdateScaleArgs {
     scale: u64,
     growth_tracker: u64,
     found_inf: u64,
-    growth_factor: f32,
-    backoff_factor: f32,
+    growth_factor: Bits<f32>,
+    backoff_factor: Bits<f32>,
     growth_interval: i32,
     unused: u32,
 }
@@ -173,10 +173,10 @@ pub(crate) fn sgd_step(ctx: &Context<'_>, k: &SgdStep) -> Result<()> {
             let args = SgdArgs {
                 list: *list,
                 found_inf,
-                lr: k.lr as f32,
-                momentum: k.momentum as f32,
-                undamped: (1.0 - k.dampening) as f32,
-                weight_decay: k.weight_decay as f32,
+                lr: Bits(k.lr as f32),
+                momentum: Bits(k.momentum as f32),
+                undamped: Bits((1.0 - k.dampening) as f32),
+                weight_decay: Bits(k.weight_decay as f32),
                 nesterov: k.nesterov.into(),
                 maximize: k.maximize.into(),
                 first_step: k.first_step.into(),
@@ -208,10 +208,10 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
                 found_inf,
                 beta1: k.betas[0],
                 beta2: k.betas[1],
-                lr: k.lr as f32,
-                eps: k.eps as f32,
-                weight_decay: k.weight_decay as f32,
-                decay: (1.0 - k.lr * k.weight_decay) as f32,
+                lr: Bits(k.lr as f32),
+                eps: Bits(k.eps as f32),
+                weight_decay: Bits(k.weight_decay as f32),
+                decay: Bits((1.0 - k.lr * k.weight_decay) as f32),
                 decoupled: k.decoupled.into(),
                 maximize: k.maximize.into(),
             };
@@ -242,8 +242,8 @@ pub(crate) fn update_scale(ctx: &Context<'_>, k: &UpdateScale) -> Result<()> {
         scale: ctx.at(&k.scale)?,
         growth_tracker: ctx.at(&k.growth_tracker)?,
         found_inf: ctx.at(&k.found_inf)?,
-        growth_factor: k.growth_factor as f32,
-        backoff_factor: k.backoff_factor as f32,
+        growth_factor: Bits(k.growth_factor as f32),
+        backoff_factor: Bits(k.backoff_factor as f32),
         growth_interval: k.growth_interval,
         unused: 0,
     };

@@ -5,7 +5,7 @@ use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 
 use crate::elementwise::{walk, wide};
 use crate::kernels::{Kernel, Tag};
-use crate::launch::{Context, ONE, WIDE};
+use crate::launch::{Bits, Context, ONE, WIDE};
 use crate::walk::Walk;
 
 /// `RandomArgs` of the kernels, as the structs below.
@@ -16,8 +16,8 @@ pub(crate) struct RandomArgs {
     seed: u64,
     offset: u64,
     elements: u64,
-    low: f32,
-    span: f32,
+    low: Bits<f32>,
+    span: Bits<f32>,
 }
 
 #[repr(C)]
@@ -29,8 +29,8 @@ pub(crate) struct DropoutArgs {
     seed: u64,
     offset: u64,
     elements: u64,
-    p: f32,
-    scale: f32,
+    p: Bits<f32>,
+    scale: Bits<f32>,
 }
 
 #[repr(C)]
@@ -40,7 +40,7 @@ pub(crate) struct DropoutGradArgs {
     out: u64,
     grad: u64,
     mask: u64,
-    scale: f32,
+    scale: Bits<f32>,
     unused: u32,
 }
 
@@ -57,7 +57,14 @@ pub(crate) fn random(ctx: &Context<'_>, k: &Random) -> Result<()> {
         RandomKind::Words => (Kernel::RandomWords, Tag::Only, 0.0, 0.0),
         RandomKind::Uniform { low, high } => (Kernel::RandomUniform, Tag::of(k.out.dtype), low as f32, high as f32),
     };
-    let args = RandomArgs { out: ctx.at(&k.out)?, seed: k.seed, offset: k.offset, elements, low, span: high - low };
+    let args = RandomArgs {
+        out: ctx.at(&k.out)?,
+        seed: k.seed,
+        offset: k.offset,
+        elements,
+        low: Bits(low),
+        span: Bits(high - low),
+    };
     ctx.launch(kernel, tag, 0, ctx.grid(elements.div_ceil(WORDS)), &args)
 }
 
@@ -74,8 +81,8 @@ pub(crate) fn dropout(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
         seed: k.seed,
         offset: k.offset,
         elements,
-        p: k.p as f32,
-        scale: if k.p < 1.0 { (1.0 / (1.0 - k.p)) as f32 } else { 0.0 },
+        p: Bits(k.p as f32),
+        scale: Bits(if k.p < 1.0 { (1.0 / (1.0 - k.p)) as f32 } else { 0.0 }),
     };
     let size = k.out.dtype.size();
     let aligned = [(args.out, size), (args.x, size), (args.mask, 1)];
@@ -87,7 +94,7 @@ pub(crate) fn dropout(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
 /// `out = mask ? scale·grad : 0`.
 pub(crate) fn dropout_grad(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
     walk(ctx, [&k.out, &k.grad, &k.mask], wide(k.out.dtype), |walk, [out, grad, mask], form| {
-        let args = DropoutGradArgs { walk, out, grad, mask, scale: k.scale as f32, unused: 0 };
+        let args = DropoutGradArgs { walk, out, grad, mask, scale: Bits(k.scale as f32), unused: 0 };
         ctx.launch(Kernel::DropoutGrad, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }

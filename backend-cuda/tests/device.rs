@@ -11,7 +11,7 @@ use lab::experiments::{Setup, by_name};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{self, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use libtest_mimic::{Arguments, Failed, Trial};
-use memcore::backend::kernel::Fill;
+use memcore::backend::kernel::{Fill, Unary, UnaryOp};
 use memcore::backend::{Backend, DeviceMemory, DeviceProfile, KernelCall, Meta, Operand, Region};
 use memcore::memory::{Category, Event};
 use memcore::optim::Implementation;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         trial("compiler::a_device_opens_as_it_does_for_a_user", as_a_user),
         trial("copies::the_source_is_free_at_once", copies),
         trial("compiler::a_damaged_file_is_made_again", damaged),
+        trial("graphs::a_zero_of_another_sign_is_another", signs),
         trial("graphs::a_full_device_goes_on_without_them", full),
     ];
     for name in ["mlp", "simple-cnn", "gpt"] {
@@ -221,6 +222,23 @@ fn damaged() -> Result<(), String> {
     unsafe { std::env::set_var("VRAMLAB_KERNEL_CACHE", "") };
     std::fs::remove_dir_all(&folder).map_err(|error| error.to_string())?;
     outcome
+}
+
+/// An argument that is equal in value alone is written into the graph.
+fn signs() -> Result<(), String> {
+    let text = |error: memcore::Error| error.to_string();
+    let cuda = emulator::open()?;
+    cuda.use_graphs().map_err(text)?;
+    let region = Region { segment: cuda.alloc_segment(512).map_err(text)?, offset: 0, len: 4 };
+    let x = Operand { region, dtype: DType::F32, layout: Layout::contiguous(&[1]).map_err(text)? };
+    for slope in [0.0, 0.0, 0.0, -0.0] {
+        cuda.launch(&KernelCall::Fill(Fill { value: -1.0, out: x })).map_err(text)?;
+        cuda.launch(&KernelCall::Unary(Unary { op: UnaryOp::LeakyRelu { slope }, x, out: x })).map_err(text)?;
+        let mut found = [0; 4];
+        cuda.download(region, &mut found).map_err(text)?;
+        equal("the product", f32::from_le_bytes(found).to_bits(), (-slope as f32).to_bits())?;
+    }
+    Ok(())
 }
 
 /// Without room for a graph a sequence is launched kernel by kernel, whenever it comes.

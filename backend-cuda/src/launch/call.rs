@@ -41,6 +41,23 @@ pub(crate) trait Argument: Copy + PartialEq + Send + Sync + 'static {}
 
 impl<A: Copy + PartialEq + Send + Sync + 'static> Argument for A {}
 
+/// A float of an argument, equal where its bits are: a zero of another sign is another.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bits<F>(pub(crate) F);
+
+impl PartialEq for Bits<f32> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl PartialEq for Bits<f64> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
 /// An [`Argument`] of any kernel.
 pub(super) trait Kept: Any + Send + Sync {
     fn equals(&self, other: &dyn Kept) -> bool;
