@@ -81,11 +81,11 @@ impl Nvrtc {
         match FOUND.get_or_init(|| find(newest)) {
             Ok((library, major, minor)) => Ok(Self { library, major: *major, minor: *minor }),
             Err(what) => {
+                let (releases, package) = if newest > 12 { ("12 or 13", "") } else { ("12", "-cu12") };
                 let text = format!(
-                    "{what}; the kernels are compiled for the GPU at hand by NVRTC of CUDA {newest} or older, from 12 on: \
-                     pip install nvidia-cuda-nvrtc{} and put its lib folder on LD_LIBRARY_PATH, or install the CUDA \
-                     toolkit",
-                    if newest > 12 { "" } else { "-cu12" }
+                    "{what}; the kernels are compiled for the GPU at hand by NVRTC of CUDA {releases}: activate the Python \
+                     environment that has PyTorch, or pip install nvidia-cuda-nvrtc{package} and put its lib folder on \
+                     LD_LIBRARY_PATH, or install the CUDA toolkit"
                 );
                 Err(Error::backend(NAME, text))
             }
