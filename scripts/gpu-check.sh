@@ -286,23 +286,19 @@ library() {
     done | tail -n 1
 }
 
-# NVRTC and cuBLASLt under the names that are looked for first, whatever CUDA they come from.
+# Puts the folders of NVRTC and cuBLASLt on the library path: of CUDA 12 up to what the driver runs.
 find_libraries() {
     own_path=${LD_LIBRARY_PATH:-}
-    # Of CUDA 12 up to what the driver runs.
     cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: 1\([2-9]\).*/\1/p' | head -n 1)
     majors="1[2-${cuda:-9}]"
-    mkdir -p "$results/libraries" || exit 1
-    path=
+    # What is on the path already comes first.
+    LD_LIBRARY_PATH=$own_path
     for name in libnvrtc libcublasLt; do
         found=$(library $name | head -n 1)
         [ -n "$found" ] || { echo "$name: in none of the usual places"; continue; }
         echo "$name: $found"
-        ln -sf "$found" "$results/libraries/$name.so"
-        path=$path:$(dirname "$found")
+        LD_LIBRARY_PATH=$LD_LIBRARY_PATH${LD_LIBRARY_PATH:+:}$(dirname "$found")
     done
-    # What is on the path already comes first.
-    LD_LIBRARY_PATH=$own_path${own_path:+:}$results/libraries$path
     export LD_LIBRARY_PATH
 }
 

@@ -20,6 +20,8 @@ use memcore::{Error, Result};
 
 use crate::driver::NAME;
 use crate::figures;
+use crate::launch::Bits;
+use crate::libraries::Version;
 use crate::queue::Queue;
 use library::{Functions, NOT_SUPPORTED, Status, library};
 use plan::Plan;
@@ -44,12 +46,12 @@ unsafe impl Send for BlasLt {}
 unsafe impl Sync for BlasLt {}
 
 /// A product that the library takes, with all that a call of it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Product {
     pub(crate) shape: Shape,
     places: Places,
-    /// The bits of alpha and beta.
-    scalars: [u32; 2],
+    alpha: Bits<f32>,
+    beta: Bits<f32>,
 }
 
 impl BlasLt {
@@ -76,7 +78,7 @@ impl BlasLt {
     }
 
     /// Major and minor version.
-    pub(crate) fn version(&self) -> (u32, u32) {
+    pub(crate) fn version(&self) -> Version {
         self.library.version()
     }
 
@@ -85,12 +87,14 @@ impl BlasLt {
         self.held_bytes.load(Relaxed)
     }
 
-    /// The product with matrices in these places; `None` where the library does not take it.
-    fn product(&self, k: &Matmul, places: Places) -> Option<Product> {
+    /// The product with matrices in these places, and whether one like it was run before; `None` where the library does
+    /// not take it.
+    fn product(&self, k: &Matmul, places: Places) -> Option<(Product, bool)> {
         let shape = shape(k, &places)?;
         let mut plans = self.plans();
-        plans.entry(shape).or_insert_with(|| Plan::new(self.library, self.handle, &shape, places.bias)).as_ref()?;
-        Some(Product { shape, places, scalars: [k.alpha as f32, k.beta as f32].map(f32::to_bits) })
+        let plan = plans.entry(shape).or_insert_with(|| Plan::new(self.library, self.handle, &shape, places.bias));
+        let product = Product { shape, places, alpha: Bits(k.alpha as f32), beta: Bits(k.beta as f32) };
+        Some((product, plan.as_ref()?.ran))
     }
 
     /// Gives a product to the driver as planned.
@@ -103,11 +107,6 @@ impl BlasLt {
             return Err(Error::backend(NAME, format!("cuBLASLt has no plan for {:?}", product.shape)));
         };
         self.call(queue, plan, product).map_err(|status| failed(status, product))
-    }
-
-    /// Whether no product like this was run yet.
-    fn is_new(&self, product: &Product) -> bool {
-        matches!(self.plans().get(&product.shape), Some(Some(plan)) if !plan.ran)
     }
 
     /// Runs a product of a new shape: the library loads its own kernels then, and may refuse what it had promised
@@ -141,25 +140,24 @@ impl BlasLt {
         if bias != 0 {
             plan.set_bias(bias)?;
         }
-        let [alpha, beta] = product.scalars.map(f32::from_bits);
-        let [first, second, result] = plan.layouts();
+        let [first, second, result] = plan.layouts;
         // SAFETY: the plan's descriptions are those of these operands, whose bounds core has checked; the workspace is as
         // large as the plan was told; scalars are read before the call returns.
         let status = unsafe {
             (self.library.cublasLtMatmul)(
                 self.handle,
-                plan.product(),
-                (&raw const alpha).cast::<c_void>(),
+                plan.product,
+                (&raw const product.alpha).cast::<c_void>(),
                 b as *const c_void,
                 first,
                 a as *const c_void,
                 second,
-                (&raw const beta).cast::<c_void>(),
+                (&raw const product.beta).cast::<c_void>(),
                 out as *const c_void,
                 result,
                 out as *mut c_void,
                 result,
-                plan.algorithm(),
+                &plan.algorithm,
                 workspace.address as *mut c_void,
                 workspace.bytes as usize,
                 queue.stream().cast(),

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use libloading::Library;
 use memcore::Error;
 
 use crate::driver::NAME;
-use crate::libraries::{self, functions};
+use crate::libraries::{self, Version, functions};
 
 /// Makes a module for one architecture out of a kernel file.
 ///
@@ -34,8 +35,7 @@ pub trait Compiler: Send + Sync {
 #[derive(Clone, Copy)]
 pub(crate) struct Nvrtc {
     library: &'static Functions,
-    major: u32,
-    minor: u32,
+    version: Version,
 }
 
 /// What all files are compiled as. Lambdas that take any argument are the device's own.
@@ -77,9 +77,9 @@ impl Nvrtc {
     /// # Errors
     /// Says that there is none, and how to get one.
     pub(crate) fn load(newest: u32) -> Result<Self, Error> {
-        static FOUND: OnceLock<Result<(Functions, u32, u32), String>> = OnceLock::new();
-        match FOUND.get_or_init(|| find(newest)) {
-            Ok((library, major, minor)) => Ok(Self { library, major: *major, minor: *minor }),
+        static FOUND: OnceLock<Result<(Functions, Version), String>> = OnceLock::new();
+        match FOUND.get_or_init(|| libraries::find("nvrtc", newest, open)) {
+            Ok((library, version)) => Ok(Self { library, version: *version }),
             Err(what) => {
                 let (releases, package) = if newest > 12 { ("12 or 13", "") } else { ("12", "-cu12") };
                 let text = format!(
@@ -127,30 +127,16 @@ fn text_of(library: &Functions, code: Code) -> String {
     unsafe { CStr::from_ptr((library.nvrtcGetErrorString)(code)) }.to_string_lossy().into_owned()
 }
 
-/// The first library of a version that the driver can run, with that version.
-fn find(newest: u32) -> Result<(Functions, u32, u32), String> {
-    let mut refused = None;
-    for library in libraries::each("nvrtc", newest) {
-        let (mut major, mut minor) = (0, 0);
-        let outcome = Functions::of(library)
-            .map_err(|symbol| format!("the NVRTC library that was found is too old: it has no {symbol}"))
-            // SAFETY: two places to write numbers to.
-            .and_then(|library| match unsafe { (library.nvrtcVersion)(&mut major, &mut minor) } {
-                0 => Ok((library, major.unsigned_abs(), minor.unsigned_abs())),
-                code => Err(format!("NVRTC does not start: {}", text_of(&library, code))),
-            })
-            .and_then(|found| match found.1 {
-                major if major <= newest => Ok(found),
-                major => {
-                    Err(format!("NVRTC {major}.{minor} is newer than the NVIDIA driver, which runs CUDA {newest}"))
-                }
-            });
-        match outcome {
-            Ok(found) => return Ok(found),
-            Err(why) => refused = refused.or(Some(why)),
-        }
+/// The compiler's functions and its version.
+fn open(library: Library) -> Result<(Functions, Version), String> {
+    let library =
+        Functions::of(library).map_err(|why| format!("the NVRTC library that was found is too old: {why}"))?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: two places to write numbers to.
+    match unsafe { (library.nvrtcVersion)(&mut major, &mut minor) } {
+        0 => Ok((library, (major.unsigned_abs(), minor.unsigned_abs()))),
+        code => Err(format!("NVRTC does not start: {}", text_of(&library, code))),
     }
-    Err(refused.unwrap_or_else(|| format!("NVRTC was not found ({})", libraries::names_text("nvrtc", newest))))
 }
 
 /// What the assembler says of the kernels of a file: for checks that need no GPU.
@@ -207,7 +193,7 @@ impl Nvrtc {
 
 impl Compiler for Nvrtc {
     fn version(&self) -> String {
-        format!("nvrtc-{}.{}", self.major, self.minor)
+        format!("nvrtc-{}.{}", self.version.0, self.version.1)
     }
 
     fn compile(

@@ -11,7 +11,6 @@
 //! driver makes no graph (there may be no memory for one), is launched kernel by kernel for good.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 
 use cudarc::driver::sys;
@@ -129,16 +128,14 @@ impl Graphs {
         }
         queue.bind()?;
         let steps: Vec<Step> = work.iter().map(Step::of).collect();
-        if !self.known.contains_key(&steps) && self.known.len() >= MOST_KNOWN {
-            self.known.clear();
-            self.held_bytes = 0;
-        }
-        let known = self.known.entry(steps);
-        let Entry::Occupied(mut known) = known else {
-            known.or_insert(Known::Once);
+        let Some(known) = self.known.get_mut(&steps) else {
+            if self.known.len() >= MOST_KNOWN {
+                self.known.clear();
+                self.held_bytes = 0;
+            }
+            self.known.insert(steps, Known::Once);
             return start_all(queue, blas, &work);
         };
-        let known = known.get_mut();
         // One launch is no shorter as a graph.
         if work.len() > 1 && !matches!(known, Known::Plain) {
             match known.prepare(queue, blas, &work) {

@@ -343,15 +343,10 @@ impl Modules {
         }
         queue.bind()?;
         let key = self.key(family);
-        let cached = cache::load(&key);
-        let opened = match &cached {
-            Some(image) => self.open(queue, family, image),
-            None => self.open(queue, family, &self.compile(family, &key)?),
-        };
-        let opened = match opened {
+        let opened = match cache::load(&key).map(|image| self.open(queue, family, &image)) {
             // A file may be damaged, by a full disk for one.
-            Err(Refused::Image(_)) if cached.is_some() => self.open(queue, family, &self.compile(family, &key)?),
-            other => other,
+            None | Some(Err(Refused::Image(_))) => self.open(queue, family, &self.compile(family, &key)?),
+            Some(opened) => opened,
         };
         let ((handle, functions), held_bytes) = opened.map_err(|refused| match refused {
             Refused::Image(error) => {

@@ -26,11 +26,11 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// Looks every function up; the name of one that is missing.
-            pub(crate) fn of(library: ::libloading::Library) -> Result<Self, &'static str> {
+            /// Looks every function up; says which is missing.
+            pub(crate) fn of(library: ::libloading::Library) -> Result<Self, String> {
                 Ok(Self {
                     // SAFETY: the functions have these types by the library's documentation; they are kept no longer than it.
-                    $($function: unsafe { *library.get(stringify!($function).as_bytes()).map_err(|_| stringify!($function))? },)*
+                    $($function: unsafe { *library.get(stringify!($function).as_bytes()).map_err(|_| concat!("it has no ", stringify!($function)))? },)*
                     _library: library,
                 })
             }
@@ -39,20 +39,40 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// Every library of this kind that is there, the newest that the driver can run first: `nvrtc` or `cublasLt`.
-pub(crate) fn each(kind: &str, newest: u32) -> impl Iterator<Item = Library> {
-    let names = names(kind, newest);
-    let beside = folders().into_iter().flat_map({
-        let names = names.clone();
-        move |folder| names.clone().into_iter().map(move |name| folder.join(name)).filter(|path| path.is_file())
-    });
-    // By name alone, the system and LD_LIBRARY_PATH say where.
-    names.clone().into_iter().map(PathBuf::from).chain(beside).filter_map(|path| open(&path))
+/// Major and minor.
+pub(crate) type Version = (u32, u32);
+
+/// The first library of a kind (`nvrtc`, `cublasLt`) that `open` takes and a driver of CUDA `newest` can run.
+///
+/// # Errors
+/// Why the first that was found is not taken, or what was looked for.
+pub(crate) fn find<T>(
+    kind: &str,
+    newest: u32,
+    open: impl Fn(Library) -> Result<(T, Version), String>,
+) -> Result<(T, Version), String> {
+    let mut refused = None;
+    for library in paths(kind, newest).iter().filter_map(|path| load(path)) {
+        match open(library) {
+            Ok((_, (major, minor))) if major > newest => {
+                let text = format!("{kind} {major}.{minor} is newer than the NVIDIA driver, which runs CUDA {newest}");
+                refused.get_or_insert(text);
+            }
+            Ok(found) => return Ok(found),
+            Err(why) => drop(refused.get_or_insert(why)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| format!("{} were not found", names(kind, newest).join(", "))))
 }
 
-/// What the library may be called, as text for who has to find it.
-pub(crate) fn names_text(kind: &str, newest: u32) -> String {
-    names(kind, newest).join(", ")
+/// Where it may be, the newest first: by name alone, where the system and LD_LIBRARY_PATH say; then in folders.
+fn paths(kind: &str, newest: u32) -> Vec<PathBuf> {
+    let names = names(kind, newest);
+    let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+    for folder in folders() {
+        paths.extend(names.iter().map(|name| folder.join(name)).filter(|path| path.is_file()));
+    }
+    paths
 }
 
 fn names(kind: &str, newest: u32) -> Vec<String> {
@@ -93,19 +113,19 @@ fn starts_with(name: Option<&OsStr>, start: &str) -> bool {
     name.is_some_and(|name| name.to_string_lossy().starts_with(start))
 }
 
-fn open(path: &Path) -> Option<Library> {
+fn load(path: &Path) -> Option<Library> {
     // SAFETY: NVIDIA's libraries do nothing when they are loaded but set themselves up.
-    let load = |path: &Path| unsafe { Library::new(path) }.ok();
+    let open = |path: &Path| unsafe { Library::new(path) }.ok();
     // NVRTC looks for a part of itself by name alone, and finds what is in the process already.
     if starts_with(path.file_name(), "libnvrtc.") {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let parts = folder.map(entries).unwrap_or_default();
         for part in parts.iter().filter(|part| starts_with(part.file_name(), "libnvrtc-builtins.so")) {
             // It stays for as long as the process: the compiler may come and go.
-            std::mem::forget(load(part));
+            std::mem::forget(open(part));
         }
     }
-    load(path)
+    open(path)
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "emulator/flags.rs"]
+mod flags;
+
 const KINDS: [(&str, &str); 7] = [
     ("across_warps", "a write and a read"),
     ("within_a_warp", "a write and a read"),
@@ -21,12 +24,11 @@ fn build() -> PathBuf {
     std::fs::create_dir_all(&out).expect("a folder for the program");
     let object = out.join("faults.o");
     let run = |command: &mut Command| {
-        command.args(["-std=c++17", "-O2", "-g1", "-DEMULATED"]).arg("-I").arg(&kernels).arg("-I").arg(&emulator);
+        command.args(flags::HOST).arg("-I").arg(&kernels).arg("-I").arg(&emulator);
         assert!(command.status().expect("g++").success(), "{command:?}");
     };
-    let instrumented = ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-x", "c++", "-c"];
     let faults = emulator.join("faults/faults.cu");
-    run(Command::new("g++").args(instrumented).arg(faults).arg("-o").arg(&object));
+    run(Command::new("g++").args(flags::RACES).args(["-x", "c++", "-c"]).arg(faults).arg("-o").arg(&object));
     let sources = ["emulator.cpp", "races.cpp"].map(|name| emulator.join(name));
     let program = out.join("faults");
     run(Command::new("g++").arg(&object).args(sources).arg("-o").arg(&program));

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use cudarc::cublaslt::sys;
 
-use crate::libraries::{self, functions};
+use crate::libraries::{self, Version, functions};
 
 /// What the library answers: 0 is success.
 pub(super) type Status = u32;
@@ -49,27 +49,18 @@ functions! {
 /// The newest library that a driver of CUDA `newest` can run, or why there is none; the first search of a process counts.
 pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
     static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
-    FOUND.get_or_init(|| find(newest)).as_ref().map_err(String::as_str)
-}
-
-fn find(newest: u32) -> Result<Functions, String> {
-    let mut refused = None;
-    for library in libraries::each("cublasLt", newest) {
-        match Functions::of(library) {
-            Ok(library) if library.version().0 <= newest => return Ok(library),
-            Ok(library) => {
-                let (major, minor) = library.version();
-                refused = Some(format!("version {major}.{minor} is newer than the driver, which runs CUDA {newest}"));
-            }
-            Err(symbol) => refused = Some(format!("it has no {symbol}")),
-        }
-    }
-    Err(refused.unwrap_or_else(|| format!("{} were not found", libraries::names_text("cublasLt", newest))))
+    let open = |library| {
+        let library = Functions::of(library)?;
+        let version = library.version();
+        Ok((library, version))
+    };
+    let find = || libraries::find("cublasLt", newest, open).map(|(library, _)| library);
+    FOUND.get_or_init(find).as_ref().map_err(String::as_str)
 }
 
 impl Functions {
     /// Major and minor version.
-    pub(super) fn version(&self) -> (u32, u32) {
+    pub(super) fn version(&self) -> Version {
         // SAFETY: it only answers: 10000·major + 100·minor + patch.
         let version = unsafe { (self.cublasLtGetVersion)() } as u32;
         (version / 10_000, version / 100 % 100)

@@ -13,9 +13,10 @@ pub(super) struct Plan {
     library: &'static Functions,
     /// Whether it was run: until then the library may still have to load kernels for it.
     pub(super) ran: bool,
-    product: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+    pub(super) product: sys::cublasLtMatmulDesc_t,
+    /// Of the library's first matrix, its second, and the result.
+    pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
+    pub(super) algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 fn data_type(dtype: DType) -> Option<sys::cudaDataType_t> {
@@ -63,19 +64,6 @@ impl Plan {
         }
         plan.choose(handle, shape)?;
         Some(plan)
-    }
-
-    pub(super) fn product(&self) -> sys::cublasLtMatmulDesc_t {
-        self.product
-    }
-
-    /// Of the library's first matrix, its second, and the result.
-    pub(super) fn layouts(&self) -> [sys::cublasLtMatrixLayout_t; 3] {
-        self.layouts
-    }
-
-    pub(super) fn algorithm(&self) -> &sys::cublasLtMatmulAlgo_t {
-        &self.algorithm
     }
 
     fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Option<()> {

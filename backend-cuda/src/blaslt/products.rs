@@ -20,8 +20,8 @@ impl BlasLt {
         };
         let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
         let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
-        let Some(product) = self.product(k, places) else { return Ok(false) };
-        if self.is_new(&product) {
+        let Some((product, ran)) = self.product(k, places) else { return Ok(false) };
+        if !ran {
             // Whether the library takes it shows only when it runs: now, behind what is collected, not with it.
             ctx.hand_over()?;
             return self.try_first(ctx.queue, &product);

@@ -7,6 +7,8 @@
 //! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
 //! before there was a context.
 
+mod flags;
+
 use std::ffi::{CStr, CString, OsString, c_char};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -179,10 +181,12 @@ fn sanitizer() -> Result<String, String> {
 fn build() -> Result<PathBuf, String> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (kernels, emulator) = (crate_folder.join("kernels"), crate_folder.join("tests/emulator"));
-    let mode = match () {
-        () if sanitized() => "emulator-address",
-        () if finds_races() => "emulator-races",
-        () => "emulator",
+    let mode = if sanitized() {
+        "emulator-address"
+    } else if finds_races() {
+        "emulator-races"
+    } else {
+        "emulator"
     };
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(mode);
     std::fs::create_dir_all(&out).map_err(|error| error.to_string())?;
@@ -231,7 +235,7 @@ fn build() -> Result<PathBuf, String> {
 fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::process::Child, String> {
     let mut command = Command::new("g++");
     // Not -ffast-math, and no contraction either way matters: results are compared with tolerances.
-    command.args(["-std=c++17", "-O2", "-g1", "-fPIC", "-DEMULATED", "-Wall", "-Wextra", "-Werror"]);
+    command.args(flags::HOST).args(["-fPIC", "-Wall", "-Wextra", "-Werror"]);
     // A value that is set and read under the same condition is doubted where the emulator is called in between.
     command.args(["-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-maybe-uninitialized"]);
     if sanitized() {
@@ -239,9 +243,7 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
         command.args(["-fsanitize=address", "--param", "asan-stack=0"]);
     }
     if finds_races() && source.extension().is_some_and(|extension| extension == "cu") {
-        // The instrumentation alone: what it calls is the emulator's own.
-        command.args(["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]);
-        command.arg("--param=tsan-instrument-func-entry-exit=0");
+        command.args(flags::RACES);
     }
     for include in includes {
         command.arg("-I").arg(include);

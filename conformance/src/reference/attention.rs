@@ -57,15 +57,13 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
     let scores = Scores::new(m, [&k.q, &k.k, &k.v], &k.mask, k.scale, k.causal)?;
     let (v, dv) = (m.floats(&k.v)?, scores.dv);
     let rows = scores.b * scores.h * scores.t;
-    let mut logsumexp = vec![f64::NEG_INFINITY; rows];
     // The largest score of a row, and the sum of all exponentials as far as they are below it.
     let mut shares = vec![(f64::NEG_INFINITY, 1.0); rows];
     if scores.s > 0 {
-        for ((lse, share), row) in logsumexp.iter_mut().zip(&mut shares).zip(scores.values.chunks(scores.s)) {
+        for (share, row) in shares.iter_mut().zip(scores.values.chunks(scores.s)) {
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             if max > f64::NEG_INFINITY {
                 *share = (max, row.iter().map(|x| (x - max).exp()).sum::<f64>());
-                *lse = max + share.1.ln();
             }
         }
     }
@@ -76,6 +74,7 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
         (0..dv).for_each(|e| out[row * dv + e] += p * v[key * dv + e]);
     });
     m.write(&k.out, &out)?;
+    let logsumexp: Vec<f64> = shares.iter().map(|(max, sum)| max + sum.ln()).collect();
     m.write_optional(&k.logsumexp, &logsumexp)
 }
 
