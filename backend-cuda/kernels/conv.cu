@@ -16,9 +16,32 @@ struct ConvArgs {
     u32 window[2], stride[2], padding[2], dilation[2];
     // Pixels of a plane and of a line of what the columns (or the inner dimension) run over; of a window, and its width.
     Divider by_plane, by_line, by_window, by_window_width;
+    Divider by_stride[2];
 };
 
-// An image and a pixel of it.
+// Where something lies: elements from where a tensor begins, and its line and place in a plane. What is read lies at the
+// sum of two: of a pixel, and of a channel with a place in the window. In the padding the parts may be below zero, and wrap.
+struct alignas(16) Spot {
+    u32 at;
+    i32 y, x;
+    // Of the gradient for the input: what the stride leaves over. Where it differs, the tap never met the pixel.
+    u32 rest;
+};
+// What is worth knowing of an index of the inner dimension: a spot in one matrix, and elements from where a row of the other
+// begins.
+struct ConvStep {
+    Spot b;
+    u32 a;
+};
+
+// The element under two spots of planes of so many lines and places; 0 beyond them, and where it is not wanted.
+template <typename T>
+DEVICE T element_at(const void* base, u32 height, u32 width, const Spot& one, const Spot& other, bool wanted) {
+    const u32 y = static_cast<u32>(one.y + other.y), x = static_cast<u32>(one.x + other.x);
+    return wanted && y < height && x < width ? static_cast<const T*>(base)[one.at + other.at] : T{0};
+}
+
+// Image, line and place of pixel `i` of the planes that are counted, which are so wide.
 struct Pixel {
     u32 image;
     i32 y, x;
@@ -39,40 +62,53 @@ DEVICE Tap tap_of(const ConvArgs& a, u32 i) {
     return Tap{channel, static_cast<i32>(y), static_cast<i32>(inside - y * a.window[1])};
 }
 
-// The input under a pixel of the result and a tap; 0 in the padding.
-template <typename T>
-DEVICE T input_at(const ConvArgs& a, u32 group, const Pixel& p, const Tap& t) {
-    const i32 y = p.y * static_cast<i32>(a.stride[0]) + t.y * static_cast<i32>(a.dilation[0]) - static_cast<i32>(a.padding[0]);
-    const i32 x = p.x * static_cast<i32>(a.stride[1]) + t.x * static_cast<i32>(a.dilation[1]) - static_cast<i32>(a.padding[1]);
-    if (y < 0 || x < 0 || y >= static_cast<i32>(a.height) || x >= static_cast<i32>(a.width)) return T{0};
-    const u64 plane = static_cast<u64>(p.image) * a.channels + group * a.group_channels + t.channel;
-    return static_cast<const T*>(a.x)[(plane * a.height + y) * a.width + x];
+// In the input: the first element under the window at a pixel of the result, and what a tap adds.
+DEVICE Spot input_of_pixel(const ConvArgs& a, const Pixel& p) {
+    const i32 y = p.y * static_cast<i32>(a.stride[0]) - static_cast<i32>(a.padding[0]);
+    const i32 x = p.x * static_cast<i32>(a.stride[1]) - static_cast<i32>(a.padding[1]);
+    return Spot{(p.image * a.channels * a.height + y) * a.width + x, y, x, 0};
+}
+DEVICE Spot input_of_tap(const ConvArgs& a, u32 group, const Tap& t) {
+    const i32 y = t.y * static_cast<i32>(a.dilation[0]), x = t.x * static_cast<i32>(a.dilation[1]);
+    return Spot{((group * a.group_channels + t.channel) * a.height + y) * a.width + x, y, x, 0};
+}
+// In the result: a pixel of the input met the tap (y, x) at the pixel whose distance from it is a whole number of strides. Both
+// are divided by the stride here, so that the difference of quotients is that pixel where the rests are the same.
+DEVICE Spot result_of(const ConvArgs& a, u32 plane, u32 y, u32 x) {
+    const u32 line = divide(y, a.by_stride[0]), place = divide(x, a.by_stride[1]);
+    const u32 rest = (y - line * a.stride[0]) * a.stride[1] + (x - place * a.stride[1]);
+    return Spot{(plane * a.out_height + line) * a.out_width + place, static_cast<i32>(line), static_cast<i32>(place), rest};
 }
 
 // out[o, (image, pixel)] = Σ weight[o, (channel, tap)] · input
 template <typename T>
 struct Conv {
     typedef T Element;
-    typedef const T* Row;
-    struct Column {
-        u32 group;
-        Pixel pixel;
-    };
-    static const bool A_PACKS = true, B_PACKS = false;
+    typedef u32 Row;
+    typedef Spot Column;
+    typedef ConvStep Step;
+    static const bool A_PACKS = true, B_PACKS = false, TABLES = true;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
     DEVICE bool b_along_k() const { return false; }
     DEVICE Row a_row(u32 group, u32 m) const {
-        return static_cast<const T*>(args.weight) + static_cast<u64>(group * args.group_outputs + m) * args.sizes.k;
+        return (group * args.group_outputs + m) * args.sizes.k;
     }
-    DEVICE Column b_column(u32 group, u32 n) const {
-        return Column{group, pixel_of(args, n, args.out_height * args.out_width, args.out_width)};
+    DEVICE Column b_column(u32, u32 n) const {
+        return input_of_pixel(args, pixel_of(args, n, args.out_height * args.out_width, args.out_width));
     }
-    DEVICE T a(Row row, u32 k) const { return row[k]; }
+    DEVICE Step step(u32 group, u32 k) const { return Step{input_of_tap(args, group, tap_of(args, k)), k}; }
+    DEVICE T a(Row row, const Step& step, bool wanted) const {
+        return wanted ? static_cast<const T*>(args.weight)[row + step.a] : T{0};
+    }
     DEVICE bool a_packs() const { return in_packs(args.weight, args.sizes.k); }
-    DEVICE Pack<T, 8> a_pack(u32 group, u32 m, u32 k) const { return load_pack<8>(a_row(group, m) + k); }
-    DEVICE T b(const Column& c, u32 k) const { return input_at<T>(args, c.group, c.pixel, tap_of(args, k)); }
+    DEVICE Pack<T, 8> a_pack(Row row, const Step& step) const {
+        return load_pack<8>(static_cast<const T*>(args.weight) + (row + step.a));
+    }
+    DEVICE T b(const Column& pixel, const Step& step, bool wanted) const {
+        return element_at<T>(args.x, args.height, args.width, pixel, step.b, wanted);
+    }
     DEVICE void store(u32 group, u32 m, u32 n, float sum) const {
         const u32 plane = args.out_height * args.out_width, image = divide(n, args.by_plane);
         const u32 output = group * args.group_outputs + m;
@@ -86,37 +122,35 @@ struct Conv {
 template <typename T>
 struct ConvInputGrad {
     typedef T Element;
-    struct Row {
-        u32 group, channel;
-    };
-    struct Column {
-        u32 group;
-        Pixel pixel;
-    };
-    static const bool A_PACKS = false, B_PACKS = false;
+    typedef u32 Row;
+    typedef Spot Column;
+    typedef ConvStep Step;
+    static const bool A_PACKS = false, B_PACKS = false, TABLES = true;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
     DEVICE bool b_along_k() const { return false; }
-    DEVICE Row a_row(u32 group, u32 m) const { return Row{group, m}; }
-    DEVICE Column b_column(u32 group, u32 n) const {
-        return Column{group, pixel_of(args, n, args.height * args.width, args.width)};
+    DEVICE Row a_row(u32 group, u32 m) const {
+        return (group * args.group_outputs * args.group_channels + m) * args.window[0] * args.window[1];
     }
-    DEVICE T a(const Row& r, u32 k) const {
-        const u32 area = args.window[0] * args.window[1], output = divide(k, args.by_window);
-        const u64 row = static_cast<u64>(r.group * args.group_outputs + output) * args.group_channels + r.channel;
-        return static_cast<const T*>(args.weight)[row * area + (k - output * area)];
+    DEVICE Column b_column(u32, u32 n) const {
+        const Pixel p = pixel_of(args, n, args.height * args.width, args.width);
+        return result_of(args, p.image * args.outputs, p.y + args.padding[0], p.x + args.padding[1]);
     }
-    DEVICE T b(const Column& c, u32 k) const {
+    DEVICE Step step(u32 group, u32 k) const {
         const Tap t = tap_of(args, k);
-        const i32 y = c.pixel.y + static_cast<i32>(args.padding[0]) - t.y * static_cast<i32>(args.dilation[0]);
-        const i32 x = c.pixel.x + static_cast<i32>(args.padding[1]) - t.x * static_cast<i32>(args.dilation[1]);
-        if (y < 0 || x < 0) return T{0};
-        const u32 row = static_cast<u32>(y) / args.stride[0], column = static_cast<u32>(x) / args.stride[1];
-        const bool hit = row * args.stride[0] == static_cast<u32>(y) && column * args.stride[1] == static_cast<u32>(x);
-        if (!hit || row >= args.out_height || column >= args.out_width) return T{0};
-        const u64 plane = static_cast<u64>(c.pixel.image) * args.outputs + c.group * args.group_outputs + t.channel;
-        return static_cast<const T*>(args.y)[(plane * args.out_height + row) * args.out_width + column];
+        const u32 area = args.window[0] * args.window[1];
+        const Spot tap = result_of(args, 0, t.y * args.dilation[0], t.x * args.dilation[1]);
+        const u32 plane = (group * args.group_outputs + t.channel) * args.out_height * args.out_width;
+        const u32 a = t.channel * (args.group_channels - 1) * area + k;
+        return Step{Spot{plane - tap.at, -tap.y, -tap.x, tap.rest}, a};
+    }
+    DEVICE T a(Row row, const Step& step, bool wanted) const {
+        return wanted ? static_cast<const T*>(args.weight)[row + step.a] : T{0};
+    }
+    DEVICE T b(const Column& pixel, const Step& step, bool wanted) const {
+        wanted = wanted && pixel.rest == step.b.rest;
+        return element_at<T>(args.y, args.out_height, args.out_width, pixel, step.b, wanted);
     }
     DEVICE void store(u32 group, u32 m, u32 n, float sum) const {
         const u32 plane = args.height * args.width, image = divide(n, args.by_plane);
@@ -129,30 +163,35 @@ struct ConvInputGrad {
 template <typename T>
 struct ConvWeightGrad {
     typedef T Element;
-    struct Row {
-        u32 output;
-    };
-    struct Column {
-        u32 group;
-        Tap tap;
-    };
-    static const bool A_PACKS = true, B_PACKS = false;
+    typedef u32 Row;
+    typedef Spot Column;
+    typedef ConvStep Step;
+    static const bool A_PACKS = true, B_PACKS = false, TABLES = true;
     const ConvArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
     DEVICE bool b_along_k() const { return true; }
-    DEVICE Row a_row(u32 group, u32 m) const { return Row{group * args.group_outputs + m}; }
-    DEVICE Column b_column(u32 group, u32 n) const { return Column{group, tap_of(args, n)}; }
-    DEVICE const T* a_at(const Row& r, u32 k) const {
-        const u32 plane = args.out_height * args.out_width, image = divide(k, args.by_plane);
-        return static_cast<const T*>(args.y) + (static_cast<u64>(image) * args.outputs + r.output) * plane + (k - image * plane);
+    DEVICE Row a_row(u32 group, u32 m) const {
+        return (group * args.group_outputs + m) * args.out_height * args.out_width;
     }
-    DEVICE T a(const Row& r, u32 k) const { return *a_at(r, k); }
+    DEVICE Column b_column(u32 group, u32 n) const { return input_of_tap(args, group, tap_of(args, n)); }
+    DEVICE Step step(u32, u32 k) const {
+        const u32 plane = args.out_height * args.out_width;
+        const Pixel p = pixel_of(args, k, plane, args.out_width);
+        // All images before, and all their outputs but one.
+        const u32 a = p.image * (args.outputs - 1) * plane + k;
+        return Step{input_of_pixel(args, p), a};
+    }
+    DEVICE T a(Row row, const Step& step, bool wanted) const {
+        return wanted ? static_cast<const T*>(args.y)[row + step.a] : T{0};
+    }
     // Then no eight pixels are of two images.
     DEVICE bool a_packs() const { return in_packs(args.y, args.out_height * args.out_width); }
-    DEVICE Pack<T, 8> a_pack(u32 group, u32 m, u32 k) const { return load_pack<8>(a_at(a_row(group, m), k)); }
-    DEVICE T b(const Column& c, u32 k) const {
-        return input_at<T>(args, c.group, pixel_of(args, k, args.out_height * args.out_width, args.out_width), c.tap);
+    DEVICE Pack<T, 8> a_pack(Row row, const Step& step) const {
+        return load_pack<8>(static_cast<const T*>(args.y) + (row + step.a));
+    }
+    DEVICE T b(const Column& tap, const Step& step, bool wanted) const {
+        return element_at<T>(args.x, args.height, args.width, tap, step.b, wanted);
     }
     DEVICE void store(u32 group, u32 m, u32 n, float sum) const {
         static_cast<T*>(args.out)[static_cast<u64>(group * args.group_outputs + m) * args.sizes.n + n] = narrow<T>(sum);

@@ -1,11 +1,13 @@
 // Matrix products of whatever can be read as matrices: plain ones, and convolutions as implicit ones.
 //
-// A Problem says what its matrices are: element types A and B; `a_row(m)` and `b_column(n)`, what is worth knowing of a
-// row or column before its elements are read; `a(row, k)` and `b(column, k)`, 0 outside; `store(batch, m, n, sum)`; and
-// whether neighbouring threads read along k or across it. `Sizes` has the rest.
+// A Problem says what its matrices are: the type of their elements; `a_row(batch, m)`, `b_column(batch, n)` and
+// `step(batch, k)`, what is worth knowing of a row, a column or an inner index before elements are read; `a(row, step, wanted)` and
+// `b(column, step, wanted)`, 0 where it is not wanted; `store(batch, m, n, sum)`; and whether neighbouring threads read along k
+// or across it. `Sizes` has the rest. Where TABLES is set, columns and steps cost so much that a block computes each once, into
+// shared memory; steps may then be asked for beyond the last k.
 //
 // Where A_PACKS (B_PACKS) is set it can also say, of this argument, whether `a_packs()`: eight neighbours in the direction
-// of reading lie in 16 aligned bytes wherever a multiple of eight begins; `a_pack(batch, m, k)` reads them.
+// of reading lie in 16 aligned bytes wherever a multiple of eight begins; `a_pack(row, step)` reads them.
 #pragma once
 #include "mma.cuh"
 
@@ -47,7 +49,8 @@ DEVICE void gemm_direct(const P& p, const Sizes& s) {
         float sum = 0.0f, run = 0.0f;
         u32 length = 0;
         for (u32 k = begin + (Group == 1 ? 0 : lane()); k < end; k += Group) {
-            run += widen(p.a(row, k)) * widen(p.b(column, k));
+            const auto step = p.step(batch, k);
+            run += widen(p.a(row, step, true)) * widen(p.b(column, step, true));
             if (++length == 64) {
                 sum += run;
                 run = 0.0f;
@@ -96,12 +99,31 @@ template <int Long, int Deep, int Threads>
 struct Share {
     static const int COUNT = Long * Deep / Threads;
     DEVICE static u32 at(bool along_k, int e) {
-        const u32 i = threadIdx.x + e * Threads;
-        return along_k ? i / Deep : i % Long;
+        return along_k ? threadIdx.x / Deep + e * (Threads / Deep) : threadIdx.x % Long;
     }
     DEVICE static u32 deep(bool along_k, int e) {
-        const u32 i = threadIdx.x + e * Threads;
-        return along_k ? i % Deep : i / Long;
+        return along_k ? threadIdx.x % Deep : threadIdx.x / Long + e * (Threads / Long);
+    }
+};
+
+// The steps of a tile's BK inner indices, in a table that the block shares, or each computed where it is used.
+template <typename P, int BK>
+struct Steps {
+    static const int COUNT = P::TABLES ? BK : 1;
+    typedef typename P::Step Step;
+    const P& p;
+    const Tile& tile;
+    Step* table;
+
+    // Those of the tile from k0 on; with a barrier before, for who still reads the last ones, and after.
+    DEVICE void fill(u32 k0) const {
+        if (!P::TABLES || threadIdx.x >= BK) return;
+        const Step step = p.step(tile.batch, k0 + threadIdx.x);
+        table[threadIdx.x] = step;
+    }
+    DEVICE Step at(u32 k0, u32 deep) const {
+        if constexpr (P::TABLES) return table[deep];
+        else return p.step(tile.batch, k0 + deep);
     }
 };
 
@@ -115,7 +137,10 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
     typedef Share<BN, BK, T> ShareB;
     SHARED(float, as, BK * LEAD_A);
     SHARED(float, bs, BK * LEAD_B);
+    typedef Steps<P, BK> Table;
+    SHARED(typename P::Step, table, Table::COUNT);
     const Tile tile = tile_of_block<BM, BN>(s);
+    const Table steps{p, tile, table};
     const bool a_along = p.a_along_k(), b_along = p.b_along_k();
     typename P::Row rows[ShareA::COUNT];
     typename P::Column columns[ShareB::COUNT];
@@ -130,17 +155,20 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
     float next_a[ShareA::COUNT], next_b[ShareB::COUNT];
     auto read = [&](u32 k0) {
         UNROLL for (int e = 0; e < ShareA::COUNT; e++) {
-            const u32 k = k0 + ShareA::deep(a_along, e);
-            next_a[e] = k < tile.end ? widen(p.a(rows[e], k)) : 0.0f;
+            const u32 deep = ShareA::deep(a_along, e);
+            next_a[e] = widen(p.a(rows[e], steps.at(k0, deep), k0 + deep < tile.end));
         }
         UNROLL for (int e = 0; e < ShareB::COUNT; e++) {
-            const u32 k = k0 + ShareB::deep(b_along, e);
-            next_b[e] = k < tile.end ? widen(p.b(columns[e], k)) : 0.0f;
+            const u32 deep = ShareB::deep(b_along, e);
+            next_b[e] = widen(p.b(columns[e], steps.at(k0, deep), k0 + deep < tile.end));
         }
     };
     float sums[TM][TN] = {};
     const u32 ty = threadIdx.x / (BN / TN), tx = threadIdx.x % (BN / TN);
+    steps.fill(tile.begin);
+    if constexpr (P::TABLES) __syncthreads();
     read(tile.begin);
+    if constexpr (P::TABLES) __syncthreads();
     for (u32 k0 = tile.begin; k0 < tile.end; k0 += BK) {
         UNROLL for (int e = 0; e < ShareA::COUNT; e++) {
             as[ShareA::deep(a_along, e) * LEAD_A + ShareA::at(a_along, e)] = next_a[e];
@@ -148,6 +176,7 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
         UNROLL for (int e = 0; e < ShareB::COUNT; e++) {
             bs[ShareB::deep(b_along, e) * LEAD_B + ShareB::at(b_along, e)] = next_b[e];
         }
+        steps.fill(k0 + BK);
         __syncthreads();
         if (k0 + BK < tile.end) read(k0 + BK);
         UNROLL for (int k = 0; k < BK; k++) {
@@ -175,106 +204,181 @@ DEVICE void gemm_tile(const P& p, const Sizes& s) {
     }
 }
 
-// The same on tensor cores, for 16-bit matrices: 64×128 results by 8 warps of 32×32. Both tiles lie in shared memory
-// with k innermost, 40 apart, so that the fragments' rows are read without conflicts.
+// The same on tensor cores, for 16-bit matrices: 64×128 results by 8 warps of 32×32. Both tiles lie in shared memory with k
+// innermost, 40 apart, so that the fragments' rows are read without conflicts; what is read by eights across k, the other way.
 #define TENSOR_M 64
 #define TENSOR_N 128
 #define TENSOR_K 32
 
 #define TENSOR_LEAD (TENSOR_K + 8)
 
-// This thread's part of a Long×TENSOR_K tile on its way to shared memory: read one by one, or by eights.
+// How a tile is read: elements one by one or by eights, neighbouring threads along k or across it.
+enum Reading { ONES_ALONG, ONES_ACROSS, EIGHTS_ALONG, EIGHTS_ACROSS };
+
+// This thread's part of a Long×TENSOR_K tile on its way to shared memory.
 template <typename T, int Long>
 struct Staged {
-    typedef Share<Long, TENSOR_K, THREADS> Ones;
-    static const int PACKS = Ones::COUNT / 8;
-    bool by_packs, along_k;
+    static const int COUNT = Long * TENSOR_K / THREADS, PACKS = COUNT / 8;
+    // Where k is outermost in shared memory, its rows are so far apart.
+    static const int LEAD_ACROSS = Long + 8;
+    Reading reading;
     Pack<T, 8> packs[PACKS];
 
-    // Where a pack begins.
-    DEVICE u32 at(int q) const {
-        const u32 i = threadIdx.x + q * THREADS;
-        return along_k ? i / (TENSOR_K / 8) : i % (Long / 8) * 8;
+    DEVICE bool k_is_outermost() const { return reading == EIGHTS_ACROSS; }
+    // Where element i of pack q lies in the tile. Of ones along k a thread has an element of each eighth row; of ones across k,
+    // neighbours along k of one row.
+    template <Reading R>
+    DEVICE static u32 at(int q, int i) {
+        if constexpr (R == ONES_ALONG) return threadIdx.x / TENSOR_K + (q * 8 + i) * (THREADS / TENSOR_K);
+        else if constexpr (R == ONES_ACROSS) return threadIdx.x % Long;
+        else if constexpr (R == EIGHTS_ALONG) return threadIdx.x / (TENSOR_K / 8) + q * (THREADS / (TENSOR_K / 8));
+        else return threadIdx.x % (Long / 8) * 8 + i;
     }
-    DEVICE u32 deep(int q) const {
-        const u32 i = threadIdx.x + q * THREADS;
-        return along_k ? i % (TENSOR_K / 8) * 8 : i / (Long / 8);
+    template <Reading R>
+    DEVICE static u32 deep(int q, int i) {
+        if constexpr (R == ONES_ALONG) return threadIdx.x % TENSOR_K;
+        else if constexpr (R == ONES_ACROSS) return threadIdx.x / Long * COUNT + q * 8 + i;
+        else if constexpr (R == EIGHTS_ALONG) return threadIdx.x % (TENSOR_K / 8) * 8 + i;
+        else return threadIdx.x / (Long / 8) + q * (THREADS / (Long / 8));
     }
-    // `one` and `eight` read at a row (or column) below `most`; beyond it the last is read, which nobody stores.
-    template <typename One, typename Eight>
-    DEVICE void read(u32 first, u32 most, u32 k0, u32 end, One one, Eight eight) {
+    template <Reading R, typename One, typename Eight>
+    DEVICE void read_as(u32 rows, u32 depth, One one, Eight eight) {
         UNROLL for (int q = 0; q < PACKS; q++) {
-            const u32 x = first + at(q), k = k0 + deep(q);
-            const bool whole = along_k ? k + 8 <= end : k < end && x + 8 <= most;
-            if (by_packs && whole) {
-                packs[q] = eight(least(x, most - 1), k);
-                continue;
+            if constexpr (R == EIGHTS_ALONG || R == EIGHTS_ACROSS) {
+                if (deep<R>(q, 7) < depth && (R == EIGHTS_ALONG || at<R>(q, 7) < rows)) {
+                    packs[q] = eight(at<R>(q, 0), deep<R>(q, 0));
+                    continue;
+                }
             }
-            UNROLL for (int i = 0; i < 8; i++) {
-                const int e = q * 8 + i;
-                const u32 own_x = by_packs ? x + (along_k ? 0 : i) : first + Ones::at(along_k, e);
-                const u32 own_k = by_packs ? k + (along_k ? i : 0) : k0 + Ones::deep(along_k, e);
-                packs[q].e[i] = own_k < end ? one(least(own_x, most - 1), own_k) : T{0};
+            UNROLL for (int i = 0; i < 8; i++) packs[q].e[i] = one(at<R>(q, i), deep<R>(q, i), deep<R>(q, i) < depth);
+        }
+    }
+    // `one(at, deep, wanted)` and `eight(at, deep)` read, of a tile with so many rows (or columns) and inner indices. Beyond the
+    // last row they read that one, which nobody stores.
+    template <typename One, typename Eight>
+    DEVICE void read(u32 rows, u32 depth, One one, Eight eight) {
+        switch (reading) {
+            case ONES_ALONG: return read_as<ONES_ALONG>(rows, depth, one, eight);
+            case ONES_ACROSS: return read_as<ONES_ACROSS>(rows, depth, one, eight);
+            case EIGHTS_ALONG: return read_as<EIGHTS_ALONG>(rows, depth, one, eight);
+            default: return read_as<EIGHTS_ACROSS>(rows, depth, one, eight);
+        }
+    }
+    template <Reading R>
+    DEVICE void write_as(T* tile) const {
+        UNROLL for (int q = 0; q < PACKS; q++) {
+            const u32 x = at<R>(q, 0), k = deep<R>(q, 0);
+            if constexpr (R == ONES_ALONG) {
+                UNROLL for (int i = 0; i < 8; i++) tile[at<R>(q, i) * TENSOR_LEAD + k] = packs[q].e[i];
+            } else {
+                store_pack(tile + (R == EIGHTS_ACROSS ? k * LEAD_ACROSS + x : x * TENSOR_LEAD + k), packs[q]);
             }
         }
     }
     DEVICE void write(T* tile) const {
-        UNROLL for (int q = 0; q < PACKS; q++) {
-            if (by_packs && along_k) {
-                store_pack(tile + at(q) * TENSOR_LEAD + deep(q), packs[q]);
-                continue;
-            }
-            UNROLL for (int i = 0; i < 8; i++) {
-                const int e = q * 8 + i;
-                const u32 x = by_packs ? at(q) + i : Ones::at(along_k, e), k = by_packs ? deep(q) : Ones::deep(along_k, e);
-                tile[x * TENSOR_LEAD + k] = packs[q].e[i];
-            }
+        switch (reading) {
+            case ONES_ALONG: return write_as<ONES_ALONG>(tile);
+            case ONES_ACROSS: return write_as<ONES_ACROSS>(tile);
+            case EIGHTS_ALONG: return write_as<EIGHTS_ALONG>(tile);
+            default: return write_as<EIGHTS_ACROSS>(tile);
         }
+    }
+};
+
+// Both operands on their way to shared memory.
+template <typename P>
+struct StagedPair {
+    typedef typename P::Element T;
+    typedef Steps<P, TENSOR_K> Table;
+    const P& p;
+    const Sizes& s;
+    const Tile& tile;
+    const Table& steps;
+    typename P::Column* columns;
+    Staged<T, TENSOR_M> a;
+    Staged<T, TENSOR_N> b;
+
+    DEVICE StagedPair(const P& problem, const Sizes& sizes, const Tile& its_tile, const Table& table, typename P::Column* known)
+        : p(problem), s(sizes), tile(its_tile), steps(table), columns(known) {
+        a.reading = p.a_along_k() ? ONES_ALONG : ONES_ACROSS;
+        b.reading = p.b_along_k() ? ONES_ALONG : ONES_ACROSS;
+        // A part of the inner dimension begins where a pack may.
+        if constexpr (P::A_PACKS) {
+            if (tile.begin % 8 == 0 && p.a_packs()) a.reading = p.a_along_k() ? EIGHTS_ALONG : EIGHTS_ACROSS;
+        }
+        if constexpr (P::B_PACKS) {
+            if (tile.begin % 8 == 0 && p.b_packs()) b.reading = p.b_along_k() ? EIGHTS_ALONG : EIGHTS_ACROSS;
+        }
+    }
+    // The tables, and the first tile.
+    DEVICE void begin() {
+        if constexpr (P::TABLES) {
+            if (threadIdx.x < TENSOR_N) {
+                const typename P::Column own = column(threadIdx.x);
+                columns[threadIdx.x] = own;
+            }
+            steps.fill(tile.begin);
+            __syncthreads();
+        }
+        read(tile.begin);
+        if constexpr (P::TABLES) __syncthreads();
+    }
+    DEVICE typename P::Row row(u32 at) const { return p.a_row(tile.batch, least(tile.m + at, s.m - 1)); }
+    DEVICE typename P::Column column(u32 at) const { return p.b_column(tile.batch, least(tile.n + at, s.n - 1)); }
+    DEVICE typename P::Column known_column(u32 at) const {
+        if constexpr (P::TABLES) return columns[at];
+        else return column(at);
+    }
+    DEVICE void read(u32 k0) {
+        auto one_a = [&](u32 at, u32 deep, bool wanted) { return p.a(row(at), steps.at(k0, deep), wanted); };
+        auto one_b = [&](u32 at, u32 deep, bool wanted) { return p.b(known_column(at), steps.at(k0, deep), wanted); };
+        auto eight_a = [&](u32 at, u32 deep) {
+            if constexpr (P::A_PACKS) return p.a_pack(row(at), steps.at(k0, deep));
+            else return Pack<T, 8>{};
+        };
+        auto eight_b = [&](u32 at, u32 deep) {
+            if constexpr (P::B_PACKS) return p.b_pack(known_column(at), steps.at(k0, deep));
+            else return Pack<T, 8>{};
+        };
+        a.read(s.m - tile.m, tile.end - k0, one_a, eight_a);
+        b.read(s.n - tile.n, tile.end - k0, one_b, eight_b);
+    }
+    // Fragments of a 16×16 piece of a, and of two neighbouring 16×8 pieces of b.
+    DEVICE void load_of_a(u32* to, const T* as, u32 m, u32 k) const {
+        if (a.k_is_outermost()) load_columns_of_a(to, as + k * a.LEAD_ACROSS + m, a.LEAD_ACROSS);
+        else load_a(to, as + m * TENSOR_LEAD + k, TENSOR_LEAD);
+    }
+    DEVICE void load_of_b(u32* to, const T* bs, u32 n, u32 k) const {
+        if (b.k_is_outermost()) load_rows_of_b(to, bs + k * b.LEAD_ACROSS + n, b.LEAD_ACROSS);
+        else load_columns_of_b(to, bs + n * TENSOR_LEAD + k, TENSOR_LEAD);
     }
 };
 
 template <typename P>
 DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     typedef typename P::Element T;
-    static const int LEAD = TENSOR_LEAD;
-    SHARED(T, as, TENSOR_M * LEAD);
-    SHARED(T, bs, TENSOR_N * LEAD);
+    typedef Steps<P, TENSOR_K> Table;
+    SHARED(T, as, TENSOR_M * TENSOR_LEAD);
+    SHARED(T, bs, TENSOR_N * TENSOR_LEAD);
+    SHARED(typename P::Step, table, Table::COUNT);
+    SHARED(typename P::Column, columns, P::TABLES ? TENSOR_N : 1);
     const Tile tile = tile_of_block<TENSOR_M, TENSOR_N>(s);
-    Staged<T, TENSOR_M> next_a;
-    Staged<T, TENSOR_N> next_b;
-    next_a.along_k = p.a_along_k();
-    next_b.along_k = p.b_along_k();
-    next_a.by_packs = next_b.by_packs = false;
-    // A part of the inner dimension begins where a pack may.
-    if constexpr (P::A_PACKS) next_a.by_packs = tile.begin % 8 == 0 && p.a_packs();
-    if constexpr (P::B_PACKS) next_b.by_packs = tile.begin % 8 == 0 && p.b_packs();
-    auto one_a = [&](u32 m, u32 k) { return p.a(p.a_row(tile.batch, m), k); };
-    auto one_b = [&](u32 n, u32 k) { return p.b(p.b_column(tile.batch, n), k); };
-    auto eight_a = [&](u32 m, u32 k) {
-        if constexpr (P::A_PACKS) return p.a_pack(tile.batch, m, k);
-        else return Pack<T, 8>{};
-    };
-    auto eight_b = [&](u32 n, u32 k) {
-        if constexpr (P::B_PACKS) return p.b_pack(tile.batch, n, k);
-        else return Pack<T, 8>{};
-    };
-    auto read = [&](u32 k0) {
-        next_a.read(tile.m, s.m, k0, tile.end, one_a, eight_a);
-        next_b.read(tile.n, s.n, k0, tile.end, one_b, eight_b);
-    };
+    const Table steps{p, tile, table};
+    StagedPair<P> next(p, s, tile, steps, columns);
     float sums[2][4][4] = {};
     const u32 warp = threadIdx.x / WARP, first_m = warp / 4 * 32, first_n = warp % 4 * 32;
     const u32 g = lane() / 4, t = lane() % 4;
-    read(tile.begin);
+    next.begin();
     for (u32 k0 = tile.begin; k0 < tile.end; k0 += TENSOR_K) {
-        next_a.write(as);
-        next_b.write(bs);
+        next.a.write(as);
+        next.b.write(bs);
+        steps.fill(k0 + TENSOR_K);
         __syncthreads();
-        if (k0 + TENSOR_K < tile.end) read(k0 + TENSOR_K);
+        if (k0 + TENSOR_K < tile.end) next.read(k0 + TENSOR_K);
         UNROLL for (int k = 0; k < TENSOR_K; k += 16) {
             u32 a[2][4], b[2][4];
-            UNROLL for (int i = 0; i < 2; i++) load_a(a[i], as + (first_m + i * 16) * LEAD + k, LEAD);
-            UNROLL for (int j = 0; j < 2; j++) load_columns_of_b(b[j], bs + (first_n + j * 16) * LEAD + k, LEAD);
+            UNROLL for (int i = 0; i < 2; i++) next.load_of_a(a[i], as, first_m + i * 16, k);
+            UNROLL for (int j = 0; j < 2; j++) next.load_of_b(b[j], bs, first_n + j * 16, k);
             UNROLL for (int i = 0; i < 2; i++) {
                 UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], a[i], b[j / 2] + j % 2 * 2, T());
             }
@@ -311,7 +415,7 @@ struct Forms {
 #define GEMM_FORMS(function, Problem, T, tag, Args)                                                  \
     FLAT_KERNEL(function##_##tag##_thread, Args, THREADS, Forms<Problem, T, Args>::thread)           \
     BLOCK_KERNEL(function##_##tag##_warp, Args, THREADS, Forms<Problem, T, Args>::warp)              \
-    BLOCK_KERNEL(function##_##tag##_small, Args, THREADS, Forms<Problem, T, Args>::small)            \
+    BUSY_BLOCK_KERNEL(function##_##tag##_small, Args, THREADS, 2, Forms<Problem, T, Args>::small)    \
     BLOCK_KERNEL(function##_##tag##_large, Args, THREADS, Forms<Problem, T, Args>::large)            \
     FLAT_KERNEL(function##_##tag##_finish, Args, THREADS, Forms<Problem, T, Args>::finish)
 // Of it a processor has room for so many blocks: two hide what one waits for, where the registers allow them.

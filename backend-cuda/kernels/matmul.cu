@@ -22,7 +22,8 @@ struct Matmul {
     typedef T Element;
     typedef const T* Row;
     typedef const T* Column;
-    static const bool A_PACKS = true, B_PACKS = true;
+    typedef u32 Step;
+    static const bool A_PACKS = true, B_PACKS = true, TABLES = false;
     const MatmulArgs& args;
 
     DEVICE bool a_along_k() const { return args.a_strides[2] == 1; }
@@ -33,8 +34,9 @@ struct Matmul {
     DEVICE Column b_column(u32 batch, u32 n) const {
         return static_cast<const T*>(args.b) + batch * args.b_strides[0] + n * args.b_strides[2];
     }
-    DEVICE T a(Row row, u32 k) const { return row[k * args.a_strides[2]]; }
-    DEVICE T b(Column column, u32 k) const { return column[k * args.b_strides[1]]; }
+    DEVICE Step step(u32, u32 k) const { return k; }
+    DEVICE T a(Row row, u32 k, bool wanted) const { return wanted ? row[k * args.a_strides[2]] : T{0}; }
+    DEVICE T b(Column column, u32 k, bool wanted) const { return wanted ? column[k * args.b_strides[1]] : T{0}; }
     DEVICE bool a_packs() const {
         const i64 lead = a_along_k() ? args.a_strides[1] : args.a_strides[2];
         return (a_along_k() || args.a_strides[1] == 1) && in_packs(args.a, lead, args.a_strides[0]);
@@ -43,8 +45,8 @@ struct Matmul {
         const i64 lead = b_along_k() ? args.b_strides[2] : args.b_strides[1];
         return (b_along_k() || args.b_strides[2] == 1) && in_packs(args.b, lead, args.b_strides[0]);
     }
-    DEVICE Pack<T, 8> a_pack(u32 batch, u32 m, u32 k) const { return load_pack<8>(a_row(batch, m) + k * args.a_strides[2]); }
-    DEVICE Pack<T, 8> b_pack(u32 batch, u32 n, u32 k) const { return load_pack<8>(b_column(batch, n) + k * args.b_strides[1]); }
+    DEVICE Pack<T, 8> a_pack(Row row, u32 k) const { return load_pack<8>(row + k * args.a_strides[2]); }
+    DEVICE Pack<T, 8> b_pack(Column column, u32 k) const { return load_pack<8>(column + k * args.b_strides[1]); }
     DEVICE void store(u32 batch, u32 m, u32 n, float sum) const {
         T* out = static_cast<T*>(args.out) + batch * args.out_strides[0] + m * args.out_strides[1] + n;
         float value = args.alpha * sum;
@@ -60,21 +62,23 @@ struct MatmulInt8 {
     typedef T Element;
     typedef const T* Row;
     typedef const i8* Column;
-    static const bool A_PACKS = true, B_PACKS = true;
+    typedef u32 Step;
+    static const bool A_PACKS = true, B_PACKS = true, TABLES = false;
     const MatmulArgs& args;
 
     DEVICE bool a_along_k() const { return true; }
     DEVICE bool b_along_k() const { return true; }
     DEVICE Row a_row(u32, u32 m) const { return static_cast<const T*>(args.a) + m * args.a_strides[1]; }
     DEVICE Column b_column(u32, u32 n) const { return static_cast<const i8*>(args.b) + n * args.b_strides[2]; }
-    DEVICE T a(Row row, u32 k) const { return row[k]; }
-    DEVICE T b(Column column, u32 k) const { return narrow<T>(static_cast<float>(column[k])); }
+    DEVICE Step step(u32, u32 k) const { return k; }
+    DEVICE T a(Row row, u32 k, bool wanted) const { return wanted ? row[k] : T{0}; }
+    DEVICE T b(Column column, u32 k, bool wanted) const { return wanted ? narrow<T>(static_cast<float>(column[k])) : T{0}; }
     DEVICE bool a_packs() const { return in_packs(args.a, args.a_strides[1]); }
     // Eight bytes.
     DEVICE bool b_packs() const { return (reinterpret_cast<u64>(args.b) | static_cast<u64>(args.b_strides[2])) % 8 == 0; }
-    DEVICE Pack<T, 8> a_pack(u32 batch, u32 m, u32 k) const { return load_pack<8>(a_row(batch, m) + k); }
-    DEVICE Pack<T, 8> b_pack(u32 batch, u32 n, u32 k) const {
-        const Pack<i8, 8> bytes = load_pack<8>(b_column(batch, n) + k);
+    DEVICE Pack<T, 8> a_pack(Row row, u32 k) const { return load_pack<8>(row + k); }
+    DEVICE Pack<T, 8> b_pack(Column column, u32 k) const {
+        const Pack<i8, 8> bytes = load_pack<8>(column + k);
         Pack<T, 8> pack;
         UNROLL for (int i = 0; i < 8; i++) pack.e[i] = narrow<T>(static_cast<float>(bytes.e[i]));
         return pack;

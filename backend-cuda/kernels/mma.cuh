@@ -96,6 +96,11 @@ template <typename T>
 DEVICE void load_a(u32* a, const T* at, u32 lead) {
     load_matrices<false>(a, at + lane() % 16 * lead + lane() / 16 * 8);
 }
+// the same where a row of memory is a column of a,
+template <typename T>
+DEVICE void load_columns_of_a(u32* a, const T* at, u32 lead) {
+    load_matrices<true>(a, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
+}
 // of two neighbouring 16×8 pieces of b where a row of memory is a column of b,
 template <typename T>
 DEVICE void load_columns_of_b(u32* b, const T* at, u32 lead) {

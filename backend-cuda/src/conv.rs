@@ -33,6 +33,7 @@ pub(crate) struct ConvArgs {
     by_line: Divider,
     by_window: Divider,
     by_window_width: Divider,
+    by_stride: [Divider; 2],
 }
 
 /// Which of the three products.
@@ -94,6 +95,7 @@ impl Problem<'_> {
             by_line: Divider::new(pixels[1] as u32),
             by_window: Divider::new((w[2] * w[3]) as u32),
             by_window_width: Divider::new(w[3] as u32),
+            by_stride: pair(g.stride).map(Divider::new),
         }
     }
 

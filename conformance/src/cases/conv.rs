@@ -44,6 +44,15 @@ fn problems() -> Vec<Problem> {
         problem("eights", [2, 16, 8, 8], 20, [3, 3], same),
         Problem { lead: 3, ..problem("eights_unaligned", [2, 16, 8, 8], 20, [3, 3], same) },
         problem("eights_groups", [1, 32, 8, 8], 32, [3, 3], Conv2dGeometry { groups: 2, ..same }),
+        // Strides that share a factor with the dilation, and that do not.
+        problem(
+            "stride_and_dilation",
+            [2, 32, 11, 12],
+            32,
+            [3, 3],
+            Conv2dGeometry { stride: [2, 4], dilation: [3, 2], padding: [2, 1], groups: 2 },
+        ),
+        problem("stride_pointwise", [2, 16, 7, 8], 20, [1, 1], Conv2dGeometry { stride: [2, 2], ..plain }),
         problem("channels_257", [1, 257, 2, 2], 2, [1, 1], plain),
         problem("many_images", [MANY, 1, 1, 2], 1, [1, 2], plain),
         problem("many_pixels", [1, 1, 257, 257], 1, [2, 2], plain),
