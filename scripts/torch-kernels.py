@@ -6,7 +6,7 @@
 CRITERION is the folder that a run of the benchmark left (CRITERION_HOME), of whose kernels those that PyTorch has as one call are
 measured here: calls are queued until 50 ms have passed, then waited for; the median of ten such rounds. OUT.json gets a row per kernel,
 type and size: microseconds of both, PyTorch's time as a multiple of vramlab's, and the bytes and operations that the call needs. PyTorch's defaults
-hold: products in float32 are exact, cuDNN's convolutions may take TF32.
+hold, for vramlab too: products in float32 are exact, convolutions may take TF32.
 """
 
 import glob

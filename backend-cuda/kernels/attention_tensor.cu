@@ -75,7 +75,7 @@ struct Matrix {
         step = m.row;
         count = rows_of_it;
         depth = columns;
-        by_packs = in_packs(rows, step) && depth % 8 == 0;
+        by_packs = in_packs<T>(rows, step) && depth % 8 == 0;
     }
 };
 
@@ -231,7 +231,7 @@ template <typename S, typename Factor>
 DEVICE void store_rows(const Heads& to, const Place& p, u32 count, u32 depth, const typename S::Sums& sums, Factor factor) {
     typedef typename S::T T;
     T* rows = row_of<T>(to, p.batch, p.head, 0);
-    const bool by_pairs = in_packs(rows, to.row) && depth % 2 == 0;
+    const bool by_pairs = in_packs<T>(rows, to.row) && depth % 2 == 0;
     each_row<S>([&](int m, int half, u32 row) {
         if (p.first + row >= count) return;
         T* at = rows + (p.first + row) * to.row;

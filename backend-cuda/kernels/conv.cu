@@ -1,5 +1,5 @@
 // Two-dimensional convolution and its gradients as implicit matrix products: nothing is unfolded in memory.
-#include "gemm.cuh"
+#include "gemm_tensor.cuh"
 #include "walk.cuh"
 
 struct ConvArgs {
@@ -102,9 +102,9 @@ struct Conv {
     DEVICE T a(Row row, const Step& step, bool wanted) const {
         return wanted ? static_cast<const T*>(args.weight)[row + step.a] : T{0};
     }
-    DEVICE bool a_packs() const { return in_packs(args.weight, args.sizes.k); }
-    DEVICE Pack<T, 8> a_pack(Row row, const Step& step) const {
-        return load_pack<8>(static_cast<const T*>(args.weight) + (row + step.a));
+    DEVICE bool a_packs() const { return in_packs<T>(args.weight, args.sizes.k); }
+    DEVICE Whole<T> a_pack(Row row, const Step& step) const {
+        return load_whole(static_cast<const T*>(args.weight) + (row + step.a));
     }
     DEVICE T b(const Column& pixel, const Step& step, bool wanted) const {
         return element_at<T>(args.x, args.height, args.width, pixel, step.b, wanted);
@@ -185,10 +185,10 @@ struct ConvWeightGrad {
     DEVICE T a(Row row, const Step& step, bool wanted) const {
         return wanted ? static_cast<const T*>(args.y)[row + step.a] : T{0};
     }
-    // Then no eight pixels are of two images.
-    DEVICE bool a_packs() const { return in_packs(args.y, args.out_height * args.out_width); }
-    DEVICE Pack<T, 8> a_pack(Row row, const Step& step) const {
-        return load_pack<8>(static_cast<const T*>(args.y) + (row + step.a));
+    // Then no pack has pixels of two images.
+    DEVICE bool a_packs() const { return in_packs<T>(args.y, args.out_height * args.out_width); }
+    DEVICE Whole<T> a_pack(Row row, const Step& step) const {
+        return load_whole(static_cast<const T*>(args.y) + (row + step.a));
     }
     DEVICE T b(const Column& tap, const Step& step, bool wanted) const {
         return element_at<T>(args.x, args.height, args.width, tap, step.b, wanted);
@@ -207,5 +207,6 @@ FLOAT_TYPES(INSTANCES)
     TENSOR_FORM(conv2d, Conv, T, tag, ConvArgs, 2)                             \
     TENSOR_FORM(conv2d_input_grad, ConvInputGrad, T, tag, ConvArgs, 2)         \
     TENSOR_FORM(conv2d_weight_grad, ConvWeightGrad, T, tag, ConvArgs, 2)
+TENSORS(float, f32)
 TENSORS(f16, f16)
 TENSORS(bf16, bf16)

@@ -1,5 +1,5 @@
 // Batched matrix products of strided matrices, and products with an int8 weight.
-#include "gemm.cuh"
+#include "gemm_tensor.cuh"
 
 struct MatmulArgs {
     Sizes sizes;
@@ -39,14 +39,14 @@ struct Matmul {
     DEVICE T b(Column column, u32 k, bool wanted) const { return wanted ? column[k * args.b_strides[1]] : T{0}; }
     DEVICE bool a_packs() const {
         const i64 lead = a_along_k() ? args.a_strides[1] : args.a_strides[2];
-        return (a_along_k() || args.a_strides[1] == 1) && in_packs(args.a, lead, args.a_strides[0]);
+        return (a_along_k() || args.a_strides[1] == 1) && in_packs<T>(args.a, lead, args.a_strides[0]);
     }
     DEVICE bool b_packs() const {
         const i64 lead = b_along_k() ? args.b_strides[2] : args.b_strides[1];
-        return (b_along_k() || args.b_strides[2] == 1) && in_packs(args.b, lead, args.b_strides[0]);
+        return (b_along_k() || args.b_strides[2] == 1) && in_packs<T>(args.b, lead, args.b_strides[0]);
     }
-    DEVICE Pack<T, 8> a_pack(Row row, u32 k) const { return load_pack<8>(row + k * args.a_strides[2]); }
-    DEVICE Pack<T, 8> b_pack(Column column, u32 k) const { return load_pack<8>(column + k * args.b_strides[1]); }
+    DEVICE Whole<T> a_pack(Row row, u32 k) const { return load_whole(row + k * args.a_strides[2]); }
+    DEVICE Whole<T> b_pack(Column column, u32 k) const { return load_whole(column + k * args.b_strides[1]); }
     DEVICE void store(u32 batch, u32 m, u32 n, float sum) const {
         T* out = static_cast<T*>(args.out) + batch * args.out_strides[0] + m * args.out_strides[1] + n;
         float value = args.alpha * sum;
@@ -73,14 +73,14 @@ struct MatmulInt8 {
     DEVICE Step step(u32, u32 k) const { return k; }
     DEVICE T a(Row row, u32 k, bool wanted) const { return wanted ? row[k] : T{0}; }
     DEVICE T b(Column column, u32 k, bool wanted) const { return wanted ? narrow<T>(static_cast<float>(column[k])) : T{0}; }
-    DEVICE bool a_packs() const { return in_packs(args.a, args.a_strides[1]); }
+    DEVICE bool a_packs() const { return in_packs<T>(args.a, args.a_strides[1]); }
     // Eight bytes.
     DEVICE bool b_packs() const { return (reinterpret_cast<u64>(args.b) | static_cast<u64>(args.b_strides[2])) % 8 == 0; }
-    DEVICE Pack<T, 8> a_pack(Row row, u32 k) const { return load_pack<8>(row + k); }
-    DEVICE Pack<T, 8> b_pack(Column column, u32 k) const {
-        const Pack<i8, 8> bytes = load_pack<8>(column + k);
-        Pack<T, 8> pack;
-        UNROLL for (int i = 0; i < 8; i++) pack.e[i] = narrow<T>(static_cast<float>(bytes.e[i]));
+    DEVICE Whole<T> a_pack(Row row, u32 k) const { return load_whole(row + k); }
+    DEVICE Whole<T> b_pack(Column column, u32 k) const {
+        const Pack<i8, Wide<T>::N> bytes = load_pack<Wide<T>::N>(column + k);
+        Whole<T> pack;
+        UNROLL for (int i = 0; i < Wide<T>::N; i++) pack.e[i] = narrow<T>(static_cast<float>(bytes.e[i]));
         return pack;
     }
     DEVICE void store(u32, u32 m, u32 n, float sum) const {

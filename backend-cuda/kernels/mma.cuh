@@ -1,16 +1,32 @@
 // Products on tensor cores: the instruction, and the one that loads its fragments, each with a scalar twin for the emulator that
-// follows the same layout. The instructions themselves run on a GPU only.
+// follows the same layout. The instructions themselves run on a GPU only. Of 4-byte elements, TF32, half as many are in a fragment.
 #pragma once
 #include "common.cuh"
 
-// Whether eights of 16-bit elements of a matrix lie in 16 aligned bytes: where it begins, and every `stride` further on.
+// Whether packs of a matrix's elements lie in 16 aligned bytes: where it begins, and every `stride` further on.
+template <typename T>
 DEVICE bool in_packs(const void* at, i64 stride, i64 other = 0) {
-    return (reinterpret_cast<u64>(at) | static_cast<u64>(stride * 2) | static_cast<u64>(other * 2)) % 16 == 0;
+    const i64 size = sizeof(T);
+    return (reinterpret_cast<u64>(at) | static_cast<u64>(stride * size) | static_cast<u64>(other * size)) % 16 == 0;
+}
+
+// An element as the instruction takes it.
+DEVICE f16 as_factor(f16 x) { return x; }
+DEVICE bf16 as_factor(bf16 x) { return x; }
+// To TF32: ten bits behind the point, the nearest, of two the one farther from zero.
+DEVICE float as_factor(float x) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+    u32 y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return bits_float(y);
+#else
+    return is_finite(x) ? bits_float((float_bits(x) + 0x1000u) & ~0x1fffu) : x;
+#endif
 }
 
 // d += a·b for a 16×16 tile of a, 16×8 of b, 16×8 of d, spread over a warp. With g = lane/4 and t = lane%4:
 // a[0..4] hold pairs along k at (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8); b[0..2] pairs along k at (k 2t, column
-// g), (2t+8, g); d[0..4] are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+// g), (2t+8, g); d[0..4] are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Of TF32 k has 8, and one element takes the place of two.
 #if defined(EMULATED) || __CUDA_ARCH__ >= 800
 #define HAS_TENSORS
 #endif
@@ -27,6 +43,12 @@ DEVICE void mma(float* d, const u32* a, const u32* b, bf16) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+DEVICE void mma(float* d, const u32* a, const u32* b, float) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #elif defined(EMULATED)
 template <typename T>
 DEVICE float half_of_pair(u32 pair, int which) {
@@ -34,10 +56,14 @@ DEVICE float half_of_pair(u32 pair, int which) {
     x.bits = static_cast<u16>(pair >> (16 * which));
     return to_float(x);
 }
-// Adds the products of two pairs.
+// Adds the products of two pairs; of TF32, the product of two elements.
 template <typename T>
 DEVICE void add_pairs(float& sum, u32 a, u32 b) {
-    for (int which = 0; which < 2; which++) sum += half_of_pair<T>(a, which) * half_of_pair<T>(b, which);
+    if constexpr (sizeof(T) == 4) {
+        sum += bits_float(a) * bits_float(b);
+    } else {
+        for (int which = 0; which < 2; which++) sum += half_of_pair<T>(a, which) * half_of_pair<T>(b, which);
+    }
 }
 template <typename T>
 DEVICE void mma(float* d, const u32* a, const u32* b, T) {
@@ -58,7 +84,7 @@ DEVICE void mma(float* d, const u32* a, const u32* b, T) {
 }
 #endif
 
-// Four 8×8 matrices of 16-bit elements out of shared memory. Lane 8i + r gives where row r of matrix i begins, at 16 aligned bytes;
+// Four 8×8 matrices of 16-bit elements, or not transposed ones 4 TF32 elements wide, out of shared memory. Lane 8i + r gives where row r of matrix i begins, at 16 aligned bytes;
 // to[i] becomes the elements 2t and 2t+1 of its row g, or, transposed, of its column g.
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 template <bool Transposed>
@@ -91,22 +117,22 @@ DEVICE void load_matrices(u32* to, const void* row) {
 #endif
 
 #ifdef HAS_TENSORS
-// Fragments out of a matrix in shared memory whose rows begin `lead` elements apart, a multiple of 8: of a 16×16 piece of a,
+// Fragments out of a matrix in shared memory whose rows begin `lead` elements apart, a multiple of 16 bytes: of 16 rows of a,
 template <typename T>
 DEVICE void load_a(u32* a, const T* at, u32 lead) {
-    load_matrices<false>(a, at + lane() % 16 * lead + lane() / 16 * 8);
+    load_matrices<false>(a, at + lane() % 16 * lead + lane() / 16 * Wide<T>::N);
 }
-// the same where a row of memory is a column of a,
+// the same where a row of memory is a column of a (16-bit elements only),
 template <typename T>
 DEVICE void load_columns_of_a(u32* a, const T* at, u32 lead) {
     load_matrices<true>(a, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
 }
-// of two neighbouring 16×8 pieces of b where a row of memory is a column of b,
+// of 16 columns of b where a row of memory is a column of b,
 template <typename T>
 DEVICE void load_columns_of_b(u32* b, const T* at, u32 lead) {
-    load_matrices<false>(b, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
+    load_matrices<false>(b, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * Wide<T>::N);
 }
-// and where it is a row.
+// and where it is a row (16-bit elements only).
 template <typename T>
 DEVICE void load_rows_of_b(u32* b, const T* at, u32 lead) {
     load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);

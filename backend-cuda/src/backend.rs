@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::backend::{
-    Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory,
+    Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory,
 };
 use memcore::error::{Error, Result};
 use memcore::{DType, Profile};
@@ -12,6 +12,7 @@ use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
+use crate::gemm::TENSOR_CORES;
 use crate::graphs::Graphs;
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
@@ -42,6 +43,8 @@ pub struct Cuda {
     blas: Result<BlasLt, String>,
     /// Where launches are collected, once that was asked for.
     graphs: Mutex<Option<Graphs>>,
+    /// Products of float32 that may be computed in TF32.
+    tf32: Mutex<Option<Tf32>>,
     /// Declared last: what is above is given back while the context lives.
     queue: Queue,
 }
@@ -105,6 +108,7 @@ impl Cuda {
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
             blas: BlasLt::load(&queue, driver.cuda_major()),
             graphs: Mutex::default(),
+            tf32: Mutex::default(),
             steps,
             queue,
         })
@@ -140,6 +144,10 @@ impl Cuda {
     /// Never asked for before the table, where both are held.
     fn graphs(&self) -> MutexGuard<'_, Option<Graphs>> {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tf32(&self) -> MutexGuard<'_, Option<Tf32>> {
+        self.tf32.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn blas(&self) -> Option<&BlasLt> {
@@ -278,6 +286,7 @@ impl Backend for Cuda {
             table,
             blas: self.blas(),
             graphs: &self.graphs,
+            tf32: *self.tf32(),
             scratch: self.scratch,
         };
         dispatch(&ctx, call)
@@ -310,6 +319,16 @@ impl Backend for Cuda {
         if graphs.is_none() {
             *graphs = Some(Graphs::new()?);
         }
+        Ok(())
+    }
+
+    fn allow_tf32(&self, which: Tf32) -> Result<()> {
+        let (major, minor) = self.properties.capability;
+        if (major, minor) < TENSOR_CORES {
+            let text = format!("compute capability {major}.{minor} has no TF32: 8.0 (Ampere, 2020) and later have it");
+            return Err(Error::backend(NAME, text));
+        }
+        *self.tf32() = Some(which);
         Ok(())
     }
 

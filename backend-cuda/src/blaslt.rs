@@ -89,8 +89,8 @@ impl BlasLt {
 
     /// The product with matrices in these places, and whether one like it was run before; `None` where the library does
     /// not take it.
-    fn product(&self, k: &Matmul, places: Places) -> Option<(Product, bool)> {
-        let shape = shape(k, &places)?;
+    fn product(&self, k: &Matmul, places: Places, tf32: bool) -> Option<(Product, bool)> {
+        let shape = shape(k, &places, tf32)?;
         let mut plans = self.plans();
         let plan = plans.entry(shape).or_insert_with(|| Plan::new(self.library, self.handle, &shape, places.bias));
         let product = Product { shape, places, alpha: Bits(k.alpha as f32), beta: Bits(k.beta as f32) };

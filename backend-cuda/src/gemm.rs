@@ -46,7 +46,7 @@ enum Form {
     Small,
     Large,
     Finish,
-    /// A kernel of its own, for 16-bit floats.
+    /// A kernel of its own, on tensor cores.
     Tensor,
 }
 
@@ -60,10 +60,11 @@ fn tile(form: Form) -> (u32, u32) {
     }
 }
 
-/// Tensor cores multiply 16-bit floats by the instruction used since this compute capability.
+/// Tensor cores multiply 16-bit floats and TF32 by the instructions used since this compute capability.
 pub(crate) const TENSOR_CORES: (u32, u32) = (8, 0);
 
-fn form(ctx: &Context<'_>, dtype: DType, s: &Sizes) -> Form {
+/// `tensors`: the kernel on tensor cores may be taken.
+fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
     /// Results of a few elements' side do not fill a tile.
     const NARROW: u32 = 8;
     /// As many products as one launch of threads does at once without tiles.
@@ -72,7 +73,7 @@ fn form(ctx: &Context<'_>, dtype: DType, s: &Sizes) -> Form {
     if side < NARROW || u64::from(s.m) * u64::from(s.n) * u64::from(s.k) <= FEW_PRODUCTS {
         return if s.k <= 256 { Form::Thread } else { Form::Warp };
     }
-    if dtype.is_half() && ctx.properties.capability >= TENSOR_CORES && side >= 16 {
+    if tensors && ctx.properties.capability >= TENSOR_CORES && side >= 16 {
         return Form::Tensor;
     }
     // Large tiles when they alone keep the device busy.
@@ -95,7 +96,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
 }
 
 /// Runs a product whose argument begins with its sizes: `args` makes it. `kernels` is the one with the forms, and the
-/// one on tensor cores.
+/// one on tensor cores; of float32 it takes that one if it is there and TF32 is allowed.
 pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
     kernels: [Kernel; 2],
@@ -106,12 +107,14 @@ pub(crate) fn run<A: Argument>(
     if sizes.results() == 0 {
         return Ok(());
     }
-    let form = form(ctx, dtype, &sizes);
+    let tag = Tag::of(dtype);
+    let tensors = kernels[1].is_for(tag) && (dtype.is_half() || ctx.tf32.is_some());
+    let form = form(ctx, tensors, &sizes);
     let (rows, columns) = tile(form);
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
     if splits > 1 {
-        // Tensor cores' operands are read by eights, which begin where a part does.
+        // Tensor cores' operands are read in packs, which begin where a part does.
         sizes.split_k = sizes.k.div_ceil(splits).next_multiple_of(8);
         sizes.splits = sizes.k.div_ceil(sizes.split_k);
         sizes.partial = ctx.scratch.address;
@@ -122,7 +125,6 @@ pub(crate) fn run<A: Argument>(
         Form::Warp => ctx.grid(all * 32),
         _ => Grid { threads: THREADS, ..Grid::of(all) },
     };
-    let tag = Tag::of(dtype);
     let (kernel, number) = if form == Form::Tensor { (kernels[1], 0) } else { (kernels[0], form as usize) };
     ctx.launch(kernel, tag, number, grid, &args(sizes))?;
     if sizes.partial != 0 {

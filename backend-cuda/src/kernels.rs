@@ -81,6 +81,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("attention.cuh", include_str!("../kernels/attention.cuh")),
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("gemm.cuh", include_str!("../kernels/gemm.cuh")),
+    ("gemm_tensor.cuh", include_str!("../kernels/gemm_tensor.cuh")),
     ("mma.cuh", include_str!("../kernels/mma.cuh")),
     ("rows.cuh", include_str!("../kernels/rows.cuh")),
     ("walk.cuh", include_str!("../kernels/walk.cuh")),
@@ -235,11 +236,11 @@ kernels! {
     MatmulInt8: Matmul "matmul_int8" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::matmul::MatmulArgs;
     MatmulInt8Tensor: Matmul "matmul_int8" HALVES ["_tensor"] crate::matmul::MatmulArgs;
     Conv2d: Conv "conv2d" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
-    Conv2dTensor: Conv "conv2d" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Conv2dTensor: Conv "conv2d" FLOATS ["_tensor"] crate::conv::ConvArgs;
     Conv2dInputGrad: Conv "conv2d_input_grad" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
-    Conv2dInputGradTensor: Conv "conv2d_input_grad" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Conv2dInputGradTensor: Conv "conv2d_input_grad" FLOATS ["_tensor"] crate::conv::ConvArgs;
     Conv2dWeightGrad: Conv "conv2d_weight_grad" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;
-    Conv2dWeightGradTensor: Conv "conv2d_weight_grad" HALVES ["_tensor"] crate::conv::ConvArgs;
+    Conv2dWeightGradTensor: Conv "conv2d_weight_grad" FLOATS ["_tensor"] crate::conv::ConvArgs;
     Attention: Attention "attention" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
     AttentionDelta: Attention "attention_delta" FLOATS [""] crate::attention::AttentionArgs;
     AttentionDq: Attention "attention_dq" FLOATS ["_64", "_128", "_256"] crate::attention::AttentionArgs;
@@ -248,6 +249,13 @@ kernels! {
     AttentionDqTensor: AttentionTensor "attention_dq_tensor" HALVES ["_64", "_128"] crate::attention::AttentionArgs;
     AttentionDkvTensor: AttentionTensor "attention_dkv_tensor" HALVES ["_64", "_128"] crate::attention::AttentionArgs;
     Rope: Attention "rope" FLOATS [""] crate::attention::RopeArgs;
+}
+
+impl Kernel {
+    /// Whether there are instances for this type.
+    pub(crate) fn is_for(self, tag: Tag) -> bool {
+        KERNELS[self as usize].tags.contains(&tag)
+    }
 }
 
 impl Spec {

@@ -5,7 +5,7 @@ mod call;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::Result;
-use memcore::backend::Operand;
+use memcore::backend::{Operand, Tf32};
 
 use crate::blaslt::BlasLt;
 use crate::driver::Properties;
@@ -31,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub(crate) blas: Option<&'a BlasLt>,
     /// Where launches are collected, if they are.
     pub(crate) graphs: &'a Mutex<Option<Graphs>>,
+    /// Products of float32 that may be computed in TF32.
+    pub(crate) tf32: Option<Tf32>,
     /// Room for partial results between the launches of one call.
     pub(crate) scratch: Scratch,
 }

@@ -11,6 +11,7 @@ use lab::experiments::{Setup, by_name};
 use lab::models::{ModelOptions, architecture};
 use lab::training::{self, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer};
 use libtest_mimic::{Arguments, Failed, Trial};
+use memcore::array::Array;
 use memcore::backend::kernel::{Fill, Unary, UnaryOp};
 use memcore::backend::{Backend, DeviceMemory, DeviceProfile, KernelCall, Meta, Operand, Region};
 use memcore::memory::{Category, Event};
@@ -20,6 +21,8 @@ use memcore::{DType, Device, Layout, Profile};
 mod emulator;
 #[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
+#[path = "device/tf32.rs"]
+mod tf32;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
         trial("compiler::a_damaged_file_is_made_again", damaged),
         trial("graphs::a_zero_of_another_sign_is_another", signs),
         trial("graphs::a_full_device_goes_on_without_them", full),
+        trial("products::the_library_takes_every_type", library),
+        trial("tf32::convolutions_round_their_factors", tf32::convolutions),
+        trial("tf32::products_do_where_all_may", tf32::products),
     ];
     for name in ["mlp", "simple-cnn", "gpt"] {
         trials.push(trial(&format!("workspace::on_paper_as_on_the_device::{name}"), move || workspace(name)));
@@ -237,6 +243,20 @@ fn signs() -> Result<(), String> {
         let mut found = [0; 4];
         cuda.download(region, &mut found).map_err(text)?;
         equal("the product", f32::from_le_bytes(found).to_bits(), (-slope as f32).to_bits())?;
+    }
+    Ok(())
+}
+
+/// A first product makes the library load its kernels, for which it takes memory.
+fn library() -> Result<(), String> {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let device = Device::builder(Arc::new(emulator::open()?)).build();
+        let before = emulator::part("blas")?;
+        let product = || Array::zeros(&device, &[32, 32], dtype).and_then(|x| x.matmul(&x));
+        product().map_err(|error| error.to_string())?;
+        if emulator::part("blas")? == before {
+            return Err(format!("a product of {dtype} went to the own kernels"));
+        }
     }
     Ok(())
 }

@@ -35,6 +35,11 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--model", "gpt", "--data", "digits", "--backend", "meta"], "--data"),
         (&["train", "--backend", "meta", "--cuda-graph"], "--cuda-graph: backend meta: has no graphs of kernels"),
         (&["predict", "--cuda-graph"], "--cuda-graph"),
+        (
+            &["train", "--backend", "cpu", "--tf32", "conv"],
+            "--tf32: backend cpu: has no TF32: it computes float32 as it is",
+        ),
+        (&["train", "--tf32", "matmul"], "[possible values: conv, all]"),
         (&["train", "--config", "/nonexistent/file.toml"], "/nonexistent/file.toml"),
         (&["train", "--model-file", "/nonexistent/file.toml"], "/nonexistent/file.toml"),
         (&["train", "--model-file", "/"], "/: not a regular file"),

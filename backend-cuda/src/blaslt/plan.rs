@@ -42,7 +42,8 @@ impl Plan {
     ) -> Option<Self> {
         let kind = data_type(shape.dtype)?;
         let mut product = std::ptr::null_mut();
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        use sys::cublasComputeType_t as C;
+        let compute = if shape.tf32 { C::CUBLAS_COMPUTE_32F_FAST_TF32 } else { C::CUBLAS_COMPUTE_32F };
         // SAFETY: a place to write the description to.
         succeeded(unsafe {
             (library.cublasLtMatmulDescCreate)(&mut product, compute, sys::cudaDataType_t::CUDA_R_32F)

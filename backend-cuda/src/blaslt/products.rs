@@ -1,6 +1,7 @@
 //! Matrix products that the library takes: they are queued, or collected, as launches are.
 
 use memcore::Result;
+use memcore::backend::Tf32;
 use memcore::backend::kernel::Matmul;
 
 use super::BlasLt;
@@ -20,7 +21,7 @@ impl BlasLt {
         };
         let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
         let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
-        let Some((product, ran)) = self.product(k, places) else { return Ok(false) };
+        let Some((product, ran)) = self.product(k, places, ctx.tf32 == Some(Tf32::All)) else { return Ok(false) };
         if !ran {
             // Whether the library takes it shows only when it runs: now, behind what is collected, not with it.
             ctx.hand_over()?;

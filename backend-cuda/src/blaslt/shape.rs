@@ -23,6 +23,8 @@ pub(super) struct Matrix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(super) dtype: DType,
+    /// Whether factors of float32 may be rounded to TF32.
+    pub(super) tf32: bool,
     pub(super) batch: i32,
     pub(super) first: Matrix,
     pub(super) second: Matrix,
@@ -43,8 +45,8 @@ pub(super) struct Places {
 }
 
 /// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
-/// are meant.
-pub(super) fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
+/// are meant. `tf32`: factors of float32 may be rounded.
+pub(super) fn shape(k: &Matmul, places: &Places, tf32: bool) -> Option<Shape> {
     const NARROW: usize = 8;
     const FEW_PRODUCTS: usize = 1 << 12;
     // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.
@@ -58,6 +60,7 @@ pub(super) fn shape(k: &Matmul, places: &Places) -> Option<Shape> {
     }
     Some(Shape {
         dtype: k.out.dtype,
+        tf32: tf32 && k.out.dtype == DType::F32,
         batch: i32::try_from(batch).ok()?,
         first: matrix(&k.b, places.b)?,
         second: matrix(&k.a, places.a)?,

@@ -15,7 +15,7 @@ use backend_cuda::Cuda;
 use backend_wgpu::Wgpu;
 use criterion::Criterion;
 use memcore::Device;
-use memcore::backend::Backend;
+use memcore::backend::{Backend, Tf32};
 
 /// Names one backend.
 const VARIABLE: &str = "VRAMLAB_BACKEND";
@@ -135,7 +135,11 @@ fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
             continue;
         }
         let backend = match name {
-            "cuda" => Cuda::open(index).map(|device| Arc::new(device) as Arc<dyn Backend>),
+            "cuda" => Cuda::open(index).map(|device| {
+                // PyTorch's default, which the comparison is with. A card without TF32 computes as it is, there as here.
+                let _ = device.allow_tf32(Tf32::Convolutions);
+                Arc::new(device) as Arc<dyn Backend>
+            }),
             "wgpu" => Wgpu::open(index).map(|device| Arc::new(device) as Arc<dyn Backend>),
             _ => Cpu::new().map(|device| Arc::new(device) as Arc<dyn Backend>),
         };

@@ -7,6 +7,7 @@ use backend_cpu::Cpu;
 use backend_cuda::Cuda;
 use backend_wgpu::Wgpu;
 use memcore::Device;
+use memcore::backend::{Backend, Tf32};
 
 /// What `--device` names.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +49,10 @@ impl Chosen {
                 Opened { device: Device::builder(Arc::new(cpu)).build(), name: "cpu", threads }
             }
             Chosen::Cuda(index) => {
-                let cuda = Arc::new(Cuda::open(index)?);
-                Opened { device: Device::builder(cuda).build(), name: "cuda", threads }
+                let cuda = Cuda::open(index)?;
+                // PyTorch's default, which the comparison is with. A card without TF32 computes as it is, there as here.
+                let _ = cuda.allow_tf32(Tf32::Convolutions);
+                Opened { device: Device::builder(Arc::new(cuda)).build(), name: "cuda", threads }
             }
             Chosen::Wgpu(index) => {
                 let wgpu = Arc::new(Wgpu::open(index)?);

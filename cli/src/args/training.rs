@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ValueEnum, value_parser};
 use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
+use memcore::backend::Tf32;
 
 use super::scan::ScanArgs;
 use super::values;
@@ -142,6 +143,10 @@ pub(crate) struct TrainArgs {
     /// launches (cuda only).
     #[arg(long, help_heading = "Device")]
     pub cuda_graph: bool,
+    /// Products of float32 on tensor cores, their factors rounded to TF32: as PyTorch does convolutions by default, faster
+    /// and less exact; the same memory (cuda, from compute capability 8.0 on).
+    #[arg(long, value_name = "WHICH", value_enum, help_heading = "Device")]
+    pub tf32: Option<Tf32Name>,
     #[command(flatten)]
     pub parallel: ParallelArgs,
     #[command(flatten)]
@@ -167,6 +172,34 @@ pub(crate) enum ImplementationName {
     Foreach,
     /// One kernel.
     Fused,
+}
+
+/// Products that may be computed in TF32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tf32Name {
+    /// Convolutions: torch.backends.cudnn.allow_tf32.
+    Conv,
+    /// Products of matrices by cuBLASLt as well: torch.backends.cuda.matmul.allow_tf32.
+    All,
+}
+
+impl Tf32Name {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tf32Name::Conv => "conv",
+            Tf32Name::All => "all",
+        }
+    }
+}
+
+impl From<Tf32Name> for Tf32 {
+    fn from(name: Tf32Name) -> Tf32 {
+        match name {
+            Tf32Name::Conv => Tf32::Convolutions,
+            Tf32Name::All => Tf32::All,
+        }
+    }
 }
 
 /// What zero_grad leaves.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lab::cards::CONTEXT_BYTES;
-use memcore::backend::{Backend, DeviceProfile, Limited, Meta};
+use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
 use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct};
 use memcore::{Device, Profile};
 
@@ -27,6 +27,8 @@ pub(super) struct Opening {
     workspaces_of: Option<Arc<dyn Backend>>,
     /// Whether kernels are collected and launched as graphs.
     graphs: bool,
+    /// Products of float32 that may be computed in TF32.
+    tf32: Option<Tf32>,
 }
 
 enum Source {
@@ -76,6 +78,7 @@ impl Opening {
             history: false,
             workspaces_of: None,
             graphs: false,
+            tf32: None,
             limited: args.limits() || own_fraction < 1.0,
         }
     }
@@ -113,6 +116,17 @@ impl Opening {
             entry.device(*index)?.use_graphs().map_err(|error| Failure::usage(format!("--cuda-graph: {error}")))?;
         }
         Ok(Self { graphs: asked, ..self })
+    }
+
+    /// With these products of float32 in TF32, if any.
+    ///
+    /// # Errors
+    /// Usage, with the reason, where the device has none.
+    pub(super) fn tf32(self, which: Option<Tf32>) -> Result<Self> {
+        if let (Some(which), Source::Backend(entry, index)) = (which, &self.source) {
+            entry.device(*index)?.allow_tf32(which).map_err(|error| Failure::usage(format!("--tf32: {error}")))?;
+        }
+        Ok(Self { tf32: which, ..self })
     }
 
     /// The settings of the caching allocator, if it is that.
@@ -169,6 +183,9 @@ impl Opening {
         };
         if self.graphs {
             backend.use_graphs()?;
+        }
+        if let Some(which) = self.tf32 {
+            backend.allow_tf32(which)?;
         }
         let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         let backend = match self.memory_limit {

@@ -95,8 +95,9 @@ impl Plan {
             let setting = file.as_ref().map(|file| (name.to_string(), json!(file.display().to_string())));
             plan.settings.extend(setting);
         }
-        plan.opening = plan.opening.graphs(args.cuda_graph)?;
+        plan.opening = plan.opening.graphs(args.cuda_graph)?.tf32(args.tf32.map(Into::into))?;
         plan.settings.extend(args.cuda_graph.then(|| ("cuda-graph".into(), true.into())));
+        plan.settings.extend(args.tf32.map(|which| ("tf32".into(), which.name().into())));
         Ok(Self { weights: args.weights.clone(), ..plan })
     }
 

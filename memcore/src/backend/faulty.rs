@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
 /// Which calls [`Faulty`] counts.
@@ -132,6 +132,9 @@ impl<B: Backend> Backend for Faulty<B> {
     }
     fn use_graphs(&self) -> Result<()> {
         self.inner.use_graphs()
+    }
+    fn allow_tf32(&self, which: Tf32) -> Result<()> {
+        self.inner.allow_tf32(which)
     }
     fn overheads(&self) -> Vec<Overhead> {
         self.inner.overheads()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::Result;
 
 impl<B: DeviceMemory + ?Sized> DeviceMemory for Arc<B> {
@@ -62,6 +62,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn use_graphs(&self) -> Result<()> {
         (**self).use_graphs()
+    }
+    fn allow_tf32(&self, which: Tf32) -> Result<()> {
+        (**self).allow_tf32(which)
     }
     fn overheads(&self) -> Vec<Overhead> {
         (**self).overheads()

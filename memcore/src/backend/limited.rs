@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
 /// Lets a device have only `capacity` bytes: an 8 GiB card on a 141 GiB one, through the real out-of-memory path.
@@ -138,6 +138,9 @@ impl<B: Backend> Backend for Limited<B> {
     }
     fn use_graphs(&self) -> Result<()> {
         self.inner.use_graphs()
+    }
+    fn allow_tf32(&self, which: Tf32) -> Result<()> {
+        self.inner.allow_tf32(which)
     }
     // `overheads` stays empty: the smaller device counts segments alone.
 }

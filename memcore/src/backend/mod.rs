@@ -124,6 +124,16 @@ pub trait VirtualMemory: Send + Sync {
     fn release(&self, id: SegmentId);
 }
 
+/// Products of float32 whose factors may be rounded to TF32: float32's exponent with ten bits behind the point, which tensor
+/// cores multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tf32 {
+    /// Convolutions, as in PyTorch by default (`torch.backends.cudnn.allow_tf32`).
+    Convolutions,
+    /// Products of matrices that the device's library computes as well (`torch.backends.cuda.matmul.allow_tf32`).
+    All,
+}
+
 /// A device that can also move bytes and run kernels, in the order of the calls.
 pub trait Backend: DeviceMemory {
     /// The name that the command line uses: `cpu`, `wgpu`, `cuda`, `meta`.
@@ -200,6 +210,15 @@ pub trait Backend: DeviceMemory {
     /// [`Error::Backend`](crate::Error::Backend) where there is no such thing, as by default, or the driver is too old.
     fn use_graphs(&self) -> Result<()> {
         Err(Error::backend(self.name(), "has no graphs of kernels: it launches them one by one"))
+    }
+
+    /// From now on these products of float32 may be computed in TF32. Memory stays the same.
+    ///
+    /// # Errors
+    /// [`Error::Backend`](crate::Error::Backend) where the device has no such arithmetic, as by default.
+    fn allow_tf32(&self, which: Tf32) -> Result<()> {
+        let _ = which;
+        Err(Error::backend(self.name(), "has no TF32: it computes float32 as it is"))
     }
 
     /// What [`DeviceMemory::memory_info`] counts as in use besides segments, part by part, by now. Each part appears once,

@@ -18,6 +18,7 @@ unsigned short half_of_float(float x);
 namespace {
 enum Status { SUCCESS = 0, ALLOC_FAILED = 3, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum Kind { F32 = 0, F16 = 2, BF16 = 14 };
+enum Compute { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };
 
 struct Layout {
     int kind;
@@ -29,9 +30,11 @@ struct Product {
     int32_t operations[2] = {0, 0};
     int32_t epilogue = 1;
     const void* bias = nullptr;
+    bool tf32 = false;
 };
 struct Preference {
     uint64_t workspace_bytes = 0;
+    uint32_t reductions = 7;
     uint32_t alignments[4] = {256, 256, 256, 256};
 };
 
@@ -42,6 +45,15 @@ float load(int kind, const void* base, int64_t at) {
     const uint32_t wide = uint32_t(bits) << 16;
     float x;
     std::memcpy(&x, &wide, 4);
+    return x;
+}
+// To TF32's ten bits behind the point.
+float rounded(float x) {
+    if (x - x != 0.0f) return x;
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    bits = (bits + 0x1000) & ~0x1fffu;
+    std::memcpy(&x, &bits, 4);
     return x;
 }
 void store(int kind, void* base, int64_t at, float x) {
@@ -93,8 +105,10 @@ API cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* va
     return INVALID_VALUE;
 }
 API cublasLtMatmulDescCreate(void** product, int compute, int scale) {
-    if (compute != 68 || scale != F32) return NOT_SUPPORTED;
-    return *product = new Product, SUCCESS;
+    if ((compute != COMPUTE_32F && compute != COMPUTE_32F_FAST_TF32) || scale != F32) return NOT_SUPPORTED;
+    Product* made = new Product;
+    made->tf32 = compute == COMPUTE_32F_FAST_TF32;
+    return *product = made, SUCCESS;
 }
 API cublasLtMatmulDescDestroy(void* product) { return delete static_cast<Product*>(product), SUCCESS; }
 API cublasLtMatmulDescSetAttribute(void* product, int attribute, const void* value, size_t bytes) {
@@ -109,6 +123,7 @@ API cublasLtMatmulPreferenceDestroy(void* preference) { return delete static_cas
 API cublasLtMatmulPreferenceSetAttribute(void* preference, int attribute, const void* value, size_t bytes) {
     Preference& p = *static_cast<Preference*>(preference);
     if (attribute == 1) return read(&p.workspace_bytes, value, bytes);
+    if (attribute == 3) return read(&p.reductions, value, bytes);
     if (attribute >= 5 && attribute <= 8) return read(&p.alignments[attribute - 5], value, bytes);
     return INVALID_VALUE;
 }
@@ -149,11 +164,14 @@ static float element(const Layout& layout, bool transposed, const void* base, in
 static void multiply(void* data) {
     const Call& x = *static_cast<Call*>(data);
     const bool at = x.p.operations[0] == 1, bt = x.p.operations[1] == 1;
+    auto factor = [&](float value) { return x.p.tf32 ? rounded(value) : value; };
     for (int64_t batch = 0; batch < x.ld.batches; batch++) {
         for (uint64_t j = 0; j < x.n; j++) {
             for (uint64_t i = 0; i < x.m; i++) {
                 float sum = 0.0f;
-                for (uint64_t e = 0; e < x.k; e++) sum += element(x.la, at, x.a, batch, i, e) * element(x.lb, bt, x.b, batch, e, j);
+                for (uint64_t e = 0; e < x.k; e++) {
+                    sum += factor(element(x.la, at, x.a, batch, i, e)) * factor(element(x.lb, bt, x.b, batch, e, j));
+                }
                 float value = x.alpha * sum;
                 if (x.beta != 0.0f) value += x.beta * element(x.lc, false, x.c, batch, i, j);
                 if (x.p.epilogue == 4) value += load(x.ld.kind, x.p.bias, int64_t(i));

@@ -1,0 +1,102 @@
+//! TF32: what may be rounded is computed as if its factors had been rounded beforehand, and nothing else.
+
+use std::sync::Arc;
+
+use memcore::array::Array;
+use memcore::backend::kernel::Conv2dGeometry;
+use memcore::backend::{Backend, Tf32};
+use memcore::{Device, Result, Tensor, ops};
+
+use crate::emulator;
+
+/// The results of a computation, one after the other.
+type Results = Vec<Vec<f32>>;
+
+/// To ten bits behind the point, the nearest; of two the one farther from zero.
+fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|value| f32::from_bits((value.to_bits() + 0x1000) & !0x1fff)).collect()
+}
+
+/// As many numbers between -1 and 1, none of which has a short fraction.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 20_011) as f32 / 10_006.0 - 1.0).collect()
+}
+
+/// Runs `compute` on a device that may round, with factors as they are; and on one that may not, with factors as they are
+/// and with rounded ones. Says how far the first is from either, relative to the largest result.
+fn distances(
+    allowed: Tf32,
+    sizes: &[usize],
+    compute: impl Fn(&Device, &[Vec<f32>]) -> Result<Results>,
+) -> std::result::Result<[f32; 2], String> {
+    let text = |error: memcore::Error| error.to_string();
+    let factors: Vec<_> = sizes.iter().enumerate().map(|(seed, count)| numbers(*count, seed)).collect();
+    let short: Vec<_> = factors.iter().map(|values| rounded(values)).collect();
+    let run = |tf32: Option<Tf32>, factors: &[Vec<f32>]| {
+        let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
+        tf32.map_or(Ok(()), |which| cuda.allow_tf32(which)).map_err(text)?;
+        compute(&Device::builder(cuda).build(), factors).map_err(text)
+    };
+    let ours = run(Some(allowed), &factors)?;
+    let distance = |theirs: Results| {
+        let pairs = || ours.iter().flatten().zip(theirs.iter().flatten());
+        let largest = pairs().fold(0.0f32, |most, (_, y)| most.max(y.abs()));
+        pairs().fold(0.0f32, |most, (x, y)| most.max((x - y).abs())) / largest
+    };
+    Ok([distance(run(None, &factors)?), distance(run(None, &short)?)])
+}
+
+/// That it is what rounded factors give, and not what exact ones do.
+fn is_rounded([from_exact, from_rounded]: [f32; 2]) -> std::result::Result<(), String> {
+    // Sums of a few hundred products, added up in another order.
+    if from_rounded < 2e-6 && from_exact > 2e-5 {
+        return Ok(());
+    }
+    Err(format!("{from_rounded:e} from the result of rounded factors, {from_exact:e} from that of exact ones"))
+}
+
+/// A convolution and its two gradients, on tensor cores: input, weight and result, strides and groups.
+type Convolution = ([[usize; 4]; 3], [usize; 2], usize);
+
+/// Rows of the weight and planes of the result that are read in packs, and such that are not.
+const CONVOLUTIONS: [Convolution; 2] = [
+    ([[2, 16, 9, 8], [24, 16, 3, 3], [2, 24, 5, 8]], [2, 1], 1),
+    ([[3, 34, 7, 7], [32, 17, 3, 3], [3, 32, 7, 7]], [1, 1], 2),
+];
+
+fn convolution((dims, stride, groups): Convolution, device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
+    let array = |which: usize| Array::from_slice(device, &dims[which], &factors[which]);
+    let (x, weight) = (Tensor::leaf(array(0)?), Tensor::leaf(array(1)?));
+    let geometry = Conv2dGeometry { stride, padding: [1, 1], groups, ..Default::default() };
+    let y = ops::conv2d(&x, &weight, None, geometry)?;
+    let forward = y.to_vec()?;
+    y.backward_with(array(2)?, false)?;
+    let gradient = |of: &Tensor| of.grad().map_or(Ok(Vec::new()), |grad| grad.to_vec());
+    Ok(vec![forward, gradient(&x)?, gradient(&weight)?])
+}
+
+/// A product of matrices that the library takes.
+fn product(device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
+    let a = Array::from_slice(device, &[48, 64], &factors[0])?;
+    let b = Array::from_slice(device, &[64, 40], &factors[1])?;
+    Ok(vec![a.matmul(&b)?.to_vec()?])
+}
+const PRODUCT: [usize; 2] = [48 * 64, 64 * 40];
+
+pub(crate) fn convolutions() -> std::result::Result<(), String> {
+    for case in CONVOLUTIONS {
+        let sizes = case.0.map(|dims| dims.iter().product());
+        for allowed in [Tf32::Convolutions, Tf32::All] {
+            is_rounded(distances(allowed, &sizes, |device, factors| convolution(case, device, factors))?)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn products() -> std::result::Result<(), String> {
+    is_rounded(distances(Tf32::All, &PRODUCT, product)?)?;
+    match distances(Tf32::Convolutions, &PRODUCT, product)? {
+        [0.0, _] => Ok(()),
+        [from_exact, _] => Err(format!("{from_exact:e} from the exact product, which was not to be rounded")),
+    }
+}
