@@ -55,27 +55,27 @@ struct Staged {
         else if constexpr (R == PACKS_ALONG) return threadIdx.x % (K / V) * V + i;
         else return threadIdx.x / (Long / V) + q * (THREADS / (Long / V));
     }
-    template <Reading R, typename One, typename Whole>
-    DEVICE void read_as(u32 rows, u32 depth, One one, Whole whole) {
+    template <Reading R, typename One, typename Several>
+    DEVICE void read_as(u32 rows, u32 depth, One one, Several several) {
         UNROLL for (int q = 0; q < PACKS; q++) {
             if constexpr (R == PACKS_ALONG || R == PACKS_ACROSS) {
                 if (deep<R>(q, V - 1) < depth && (R == PACKS_ALONG || at<R>(q, V - 1) < rows)) {
-                    packs[q] = whole(at<R>(q, 0), deep<R>(q, 0));
+                    packs[q] = several(at<R>(q, 0), deep<R>(q, 0));
                     continue;
                 }
             }
             UNROLL for (int i = 0; i < V; i++) packs[q].e[i] = one(at<R>(q, i), deep<R>(q, i), deep<R>(q, i) < depth);
         }
     }
-    // `one(at, deep, wanted)` and `whole(at, deep)` read, of a tile with so many rows (or columns) and inner indices. Beyond the
+    // `one(at, deep, wanted)` and `several(at, deep)` read, of a tile with so many rows (or columns) and inner indices. Beyond the
     // last row they read that one, which nobody stores.
-    template <typename One, typename Whole>
-    DEVICE void read(u32 rows, u32 depth, One one, Whole whole) {
+    template <typename One, typename Several>
+    DEVICE void read(u32 rows, u32 depth, One one, Several several) {
         switch (reading) {
-            case ONES_ALONG: return read_as<ONES_ALONG>(rows, depth, one, whole);
-            case ONES_ACROSS: return read_as<ONES_ACROSS>(rows, depth, one, whole);
-            case PACKS_ALONG: return read_as<PACKS_ALONG>(rows, depth, one, whole);
-            default: return read_as<PACKS_ACROSS>(rows, depth, one, whole);
+            case ONES_ALONG: return read_as<ONES_ALONG>(rows, depth, one, several);
+            case ONES_ACROSS: return read_as<ONES_ACROSS>(rows, depth, one, several);
+            case PACKS_ALONG: return read_as<PACKS_ALONG>(rows, depth, one, several);
+            default: return read_as<PACKS_ACROSS>(rows, depth, one, several);
         }
     }
     template <Reading R>
@@ -148,16 +148,16 @@ struct StagedPair {
     DEVICE void read(u32 k0) {
         auto one_a = [&](u32 at, u32 deep, bool wanted) { return p.a(row(at), steps.at(k0, deep), wanted); };
         auto one_b = [&](u32 at, u32 deep, bool wanted) { return p.b(known_column(at), steps.at(k0, deep), wanted); };
-        auto whole_a = [&](u32 at, u32 deep) {
+        auto several_a = [&](u32 at, u32 deep) {
             if constexpr (P::A_PACKS) return p.a_pack(row(at), steps.at(k0, deep));
             else return Whole<T>{};
         };
-        auto whole_b = [&](u32 at, u32 deep) {
+        auto several_b = [&](u32 at, u32 deep) {
             if constexpr (P::B_PACKS) return p.b_pack(known_column(at), steps.at(k0, deep));
             else return Whole<T>{};
         };
-        a.read(s.m - tile.m, tile.end - k0, one_a, whole_a);
-        b.read(s.n - tile.n, tile.end - k0, one_b, whole_b);
+        a.read(s.m - tile.m, tile.end - k0, one_a, several_a);
+        b.read(s.n - tile.n, tile.end - k0, one_b, several_b);
     }
     // Fragments of 16 rows of a, and of 16 columns of b.
     DEVICE void load_of_a(u32* to, const T* as, u32 m, u32 k) const {
