@@ -22,14 +22,46 @@ DEVICE float score(const AttentionArgs& a, u32 b, u32 h, u32 i, u32 j, float pro
 DEVICE u32 fours(u32 depth) { return (depth + 3) / 4 * 4; }
 DEVICE u32 tile_lead(u32 depth) { return fours(depth) / 4 % 2 == 1 ? fours(depth) : fours(depth) + 4; }
 
+// Fours that a thread has on their way at once.
+#define FOURS_AHEAD 4
+
+// Four columns of a row, zeros beyond `depth`; read at once where they lie so.
+template <typename T>
+DEVICE Pack<float, 4> load_four(const T* row, u32 column, u32 depth, bool at_once) {
+    Pack<float, 4> x;
+    if (at_once) {
+        const Pack<T, 4> four = load_pack<4>(row + column);
+        UNROLL for (int e = 0; e < 4; e++) x.e[e] = widen(four.e[e]);
+    } else {
+        UNROLL for (int e = 0; e < 4; e++) x.e[e] = column + e < depth ? widen(row[column + e]) : 0.0f;
+    }
+    return x;
+}
+
 // Copies rows first.. of a matrix into shared memory; zeros beyond `count` rows and `depth` columns.
 template <typename T>
 DEVICE void load_tile(float* tile, const Heads& m, u32 b, u32 h, u32 first, u32 count, u32 depth) {
+    const T* rows = row_of<T>(m, b, h, first);
+    const u32 across = fours(depth) / 4, lead = tile_lead(depth), left = least(count - first, u32(TILE));
+    const bool at_once = depth % 4 == 0 && (reinterpret_cast<u64>(rows) | static_cast<u64>(m.row) * sizeof(T)) % sizeof(Pack<T, 4>) == 0;
+    // A thread's fours are as far apart as the block has threads: so many rows, and so many fours of one.
+    const u32 down = blockDim.x / across, over = blockDim.x - down * across;
+    u32 r = threadIdx.x / across, c = threadIdx.x - r * across;
     __syncthreads();
-    const u32 columns = fours(depth), lead = tile_lead(depth);
-    for (u32 e = threadIdx.x; e < TILE * columns; e += blockDim.x) {
-        const u32 r = e / columns, c = e - r * columns;
-        tile[r * lead + c] = first + r < count && c < depth ? widen(row_of<T>(m, b, h, first + r)[c]) : 0.0f;
+    while (r < TILE) {
+        Pack<float, 4> x[FOURS_AHEAD];
+        float* to[FOURS_AHEAD];
+        UNROLL for (int i = 0; i < FOURS_AHEAD; i++) {
+            to[i] = r < TILE ? tile + r * lead + c * 4 : nullptr;
+            x[i] = r < left ? load_four(rows + r * m.row, c * 4, depth, at_once) : Pack<float, 4>{};
+            r += down;
+            c += over;
+            if (c >= across) {
+                c -= across;
+                r++;
+            }
+        }
+        UNROLL for (int i = 0; i < FOURS_AHEAD; i++) if (to[i] != nullptr) store_pack(to[i], x[i]);
     }
     __syncthreads();
 }
