@@ -75,14 +75,14 @@ fn fingerprint(root: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
 }
 
 /// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the stand-in
-/// for cuBLASLt, every kernel with an eye on what its threads do to each other and, where `full`, everything under
-/// AddressSanitizer.
+/// for cuBLASLt, every kernel as on a card whose tensor cores are not used, every kernel with an eye on what its threads do to
+/// each other and, where `full`, everything under AddressSanitizer.
 ///
 /// # Errors
 /// When a case fails.
 pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
     // A race is one in whatever order threads run: the suites that repeat the kernels would find nothing else.
-    let mut runs = vec![("blas", "matmul"), ("races", "kernels::")];
+    let mut runs = vec![("blas", "matmul"), ("turing", "kernels::"), ("races", "kernels::")];
     if full {
         runs.push(("address", ""));
     }

@@ -84,11 +84,18 @@ API cuDeviceGet(int* device, int ordinal) { return ordinal == 0 ? (*device = 0, 
 API cuDeviceGetName(char* name, int length, int) { return std::snprintf(name, size_t(length), "emulated GPU"), SUCCESS; }
 API cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = capacity(), SUCCESS; }
 API cuDeviceGetUuid_v2(char* uuid, int) { return std::memset(uuid, 0, 16), SUCCESS; }
+int emu::capability() {
+    static const int number = [] {
+        const char* text = std::getenv("EMULATED_CAPABILITY");
+        return text ? std::atoi(text) : 80;
+    }();
+    return number;
+}
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
         case 16: *value = 4; break;            // multiprocessors
-        case 75: *value = 8; break;            // compute capability, major
-        case 76: *value = 0; break;            // and minor
+        case 75: *value = emu::capability() / 10; break; // compute capability, major
+        case 76: *value = emu::capability() % 10; break; // and minor
         case 102: *value = 1; break;           // virtual memory
         default: *value = 0;
     }

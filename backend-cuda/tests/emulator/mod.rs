@@ -5,7 +5,8 @@
 //! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=races` so
 //! that it finds threads that meet in memory with nothing between them, `CUDA_EMULATOR=blas` adds
 //! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
-//! before there was a context.
+//! before there was a context. `CUDA_EMULATOR=turing` makes the device one of compute capability 7.5, whose tensor cores
+//! the kernels do not use.
 
 mod flags;
 
@@ -18,7 +19,7 @@ use backend_cuda::{Compiler, Cuda};
 /// Set in the child; holds what the parent chose.
 const CHILD: &str = "CUDA_EMULATOR_CHILD";
 
-/// `address` for AddressSanitizer, `races` for races, `blas` for the stand-ins of libraries.
+/// `address` for AddressSanitizer, `races` for races, `blas` for the stand-ins of libraries, `turing` for an older device.
 const MODE: &str = "CUDA_EMULATOR";
 
 /// The compiler of the emulator: everything is compiled already, a token says what.
@@ -126,6 +127,9 @@ pub(crate) fn run_again_with(libraries: bool) -> Result<ExitCode, String> {
     child.args(std::env::args_os().skip(1)).env(CHILD, "1").env("LD_LIBRARY_PATH", path);
     // Nothing is compiled, so that nothing is worth keeping.
     child.env("VRAMLAB_KERNEL_CACHE", "");
+    if has_mode("turing") {
+        child.env("EMULATED_CAPABILITY", "75");
+    }
     if sanitized() {
         child.env("LD_PRELOAD", sanitizer()?).env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
     }

@@ -50,6 +50,9 @@ extern std::mutex calls;
 bool take(const std::string& part, size_t bytes);
 void give(const std::string& part, size_t bytes);
 
+// Compute capability, as ten times the major number and the minor one.
+int capability();
+
 bool is_capturing();
 // Does what the queue has still to do.
 void settle();
