@@ -6,8 +6,6 @@
 #include "attention.cuh"
 #include "mma.cuh"
 
-#ifdef HAS_TENSORS
-
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
@@ -406,21 +404,23 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
     store_rows<S>(a.dv, p, a.keys, a.value_depth, dv, [](int, int) { return 1.0f; });
 }
 
-#define RUN(function, T, columns, warps, pieces, tile, ahead) function<Shape<T, columns, warps, pieces, tile, ahead>>
-#else
-// Never launched before compute capability 8.0.
+#define RUN_ON_TENSORS(function, T, columns, warps, pieces, tile, ahead) function<Shape<T, columns, warps, pieces, tile, ahead>>
+// Never launched.
 DEVICE void nothing(const AttentionArgs&) {}
-#define RUN(...) nothing
-#endif
+#define NOTHING(...) nothing
 
 // Up to 64 and up to 128 columns of a head. Warps, pieces and tile are what registers and 48 KiB of shared memory have room for; the
 // host knows the number of warps and rows.
-#define INSTANCES(T, tag)                                                                                                  \
+#define INSTANCES(T, tag, RUN)                                                                                             \
     BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 32, true))                   \
     BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 32, true))                 \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, true))             \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dq, T, 128, 2, 1, 32, true))            \
     BLOCK_KERNEL(attention_dkv_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dkv, T, 64, 4, 1, 32, true))           \
     BLOCK_KERNEL(attention_dkv_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dkv, T, 128, 2, 1, 16, false))
-INSTANCES(f16, f16)
-INSTANCES(bf16, bf16)
+INSTANCES(f16, f16, RUN_ON_TENSORS)
+#ifdef ALL_TENSOR_TYPES
+INSTANCES(bf16, bf16, RUN_ON_TENSORS)
+#else
+INSTANCES(bf16, bf16, NOTHING)
+#endif

@@ -220,14 +220,19 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
 
 template <template <typename> class Problem, typename T, typename Args>
 struct TensorForm {
-    DEVICE static void run(const Args& a) {
-#ifdef HAS_TENSORS
-        gemm_tensor(Problem<T>{a}, a.sizes);
-#else
-        (void)a; // never launched before compute capability 8.0
-#endif
-    }
+    DEVICE static void run(const Args& a) { gemm_tensor(Problem<T>{a}, a.sizes); }
 };
+#ifndef ALL_TENSOR_TYPES
+// Never launched.
+template <template <typename> class Problem, typename Args>
+struct TensorForm<Problem, bf16, Args> {
+    DEVICE static void run(const Args&) {}
+};
+template <template <typename> class Problem, typename Args>
+struct TensorForm<Problem, float, Args> {
+    DEVICE static void run(const Args&) {}
+};
+#endif
 // Of it a processor has room for so many blocks: two hide what one waits for, where the registers allow them.
 #define TENSOR_FORM(function, Problem, T, tag, Args, blocks) \
     BUSY_BLOCK_KERNEL(function##_##tag##_tensor, Args, THREADS, blocks, TensorForm<Problem, T, Args>::run)

@@ -27,10 +27,22 @@ DEVICE float as_factor(float x) {
 // d += a·b for a 16×16 tile of a, 16×8 of b, 16×8 of d, spread over a warp. With g = lane/4 and t = lane%4:
 // a[0..4] hold pairs along k at (row g, k 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8); b[0..2] pairs along k at (k 2t, column
 // g), (2t+8, g); d[0..4] are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Of TF32 k has 8, and one element takes the place of two.
+//
+// Before compute capability 8.0 the instruction takes f16 alone, and half as many of k.
 #if defined(EMULATED) || __CUDA_ARCH__ >= 800
-#define HAS_TENSORS
+#define ALL_TENSOR_TYPES
 #endif
-#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+#ifndef EMULATED
+#ifndef ALL_TENSOR_TYPES
+DEVICE void mma(float* d, const u32* a, const u32* b, f16) {
+    UNROLL for (int half = 0; half < 2; half++) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[half * 2]), "r"(a[half * 2 + 1]), "r"(b[half]));
+    }
+}
+#else
 DEVICE void mma(float* d, const u32* a, const u32* b, f16) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -49,7 +61,8 @@ DEVICE void mma(float* d, const u32* a, const u32* b, float) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-#elif defined(EMULATED)
+#endif
+#else
 template <typename T>
 DEVICE float half_of_pair(u32 pair, int which) {
     T x;
@@ -86,7 +99,7 @@ DEVICE void mma(float* d, const u32* a, const u32* b, T) {
 
 // Four 8×8 matrices of 16-bit elements, or not transposed ones 4 TF32 elements wide, out of shared memory. Lane 8i + r gives where row r of matrix i begins, at 16 aligned bytes;
 // to[i] becomes the elements 2t and 2t+1 of its row g, or, transposed, of its column g.
-#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+#ifndef EMULATED
 template <bool Transposed>
 DEVICE void load_matrices(u32* to, const void* row) {
     const u32 at = static_cast<u32>(__cvta_generic_to_shared(row));
@@ -98,7 +111,7 @@ DEVICE void load_matrices(u32* to, const void* row) {
             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
     }
 }
-#elif defined(EMULATED)
+#else
 template <bool Transposed>
 DEVICE void load_matrices(u32* to, const void* row) {
     if (reinterpret_cast<u64>(row) % 16 != 0) emu::fail("a row of a matrix is not aligned");
@@ -116,7 +129,6 @@ DEVICE void load_matrices(u32* to, const void* row) {
 }
 #endif
 
-#ifdef HAS_TENSORS
 // Fragments out of a matrix in shared memory whose rows begin `lead` elements apart, a multiple of 16 bytes: of 16 rows of a,
 template <typename T>
 DEVICE void load_a(u32* a, const T* at, u32 lead) {
@@ -137,4 +149,3 @@ template <typename T>
 DEVICE void load_rows_of_b(u32* b, const T* at, u32 lead) {
     load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);
 }
-#endif

@@ -4,7 +4,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::{DType, Result};
 
-use crate::gemm::TENSOR_CORES;
+use crate::gemm::has_tensor_cores;
 use crate::kernels::{Kernel, Tag};
 use crate::launch::{Bits, Context, Grid};
 
@@ -131,7 +131,7 @@ const MOST_TENSOR_COLUMNS: u32 = 128;
 /// Whether tensor cores do it: they know 16-bit types, and leave no gradient of a mask.
 fn by_tensor_cores(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> bool {
     let fits = args.depth.max(args.value_depth) <= MOST_TENSOR_COLUMNS && args.dmask == 0;
-    dtype.is_half() && ctx.properties.capability >= TENSOR_CORES && fits
+    dtype.is_half() && has_tensor_cores(ctx.properties.capability, dtype) && fits
 }
 
 /// A block's threads and rows in `attention_tensor.cu`, by form: of forward, of backward.

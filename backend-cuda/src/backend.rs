@@ -12,7 +12,7 @@ use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
 use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
-use crate::gemm::TENSOR_CORES;
+use crate::gemm::has_tensor_cores;
 use crate::graphs::Graphs;
 use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
@@ -324,7 +324,7 @@ impl Backend for Cuda {
 
     fn allow_tf32(&self, which: Tf32) -> Result<()> {
         let (major, minor) = self.properties.capability;
-        if (major, minor) < TENSOR_CORES {
+        if !has_tensor_cores((major, minor), DType::F32) {
             let text = format!("compute capability {major}.{minor} has no TF32: 8.0 (Ampere, 2020) and later have it");
             return Err(Error::backend(NAME, text));
         }

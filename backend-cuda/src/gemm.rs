@@ -60,8 +60,10 @@ fn tile(form: Form) -> (u32, u32) {
     }
 }
 
-/// Tensor cores multiply 16-bit floats and TF32 by the instructions used since this compute capability.
-pub(crate) const TENSOR_CORES: (u32, u32) = (8, 0);
+/// Whether tensor cores multiply the type by the instructions used: f16 from Turing on, bf16 and float32 as TF32 from Ampere on.
+pub(crate) fn has_tensor_cores(capability: (u32, u32), dtype: DType) -> bool {
+    capability >= if dtype == DType::F16 { (7, 5) } else { (8, 0) }
+}
 
 /// `tensors`: the kernel on tensor cores may be taken.
 fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
@@ -73,7 +75,7 @@ fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
     if side < NARROW || u64::from(s.m) * u64::from(s.n) * u64::from(s.k) <= FEW_PRODUCTS {
         return if s.k <= 256 { Form::Thread } else { Form::Warp };
     }
-    if tensors && ctx.properties.capability >= TENSOR_CORES && side >= 16 {
+    if tensors && side >= 16 {
         return Form::Tensor;
     }
     // Large tiles when they alone keep the device busy.
@@ -108,7 +110,8 @@ pub(crate) fn run<A: Argument>(
         return Ok(());
     }
     let tag = Tag::of(dtype);
-    let tensors = kernels[1].is_for(tag) && (dtype.is_half() || ctx.tf32.is_some());
+    let wanted = kernels[1].is_for(tag) && (dtype.is_half() || ctx.tf32.is_some());
+    let tensors = wanted && has_tensor_cores(ctx.properties.capability, dtype);
     let form = form(ctx, tensors, &sizes);
     let (rows, columns) = tile(form);
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);

@@ -75,7 +75,7 @@ fn fingerprint(root: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
 }
 
 /// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the stand-in
-/// for cuBLASLt, every kernel as on a card whose tensor cores are not used, every kernel with an eye on what its threads do to
+/// for cuBLASLt, every kernel as on a card whose tensor cores take f16 alone, every kernel with an eye on what its threads do to
 /// each other and, where `full`, everything under AddressSanitizer.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
 // Launches of the stand-in driver: at once, or written down and launched as a graph.
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -47,7 +48,8 @@ int submit(Node&& node) {
 
 bool fits(const emu::Kernel& kernel, emu::Index grid, emu::Index block, size_t shared_bytes) {
     // Compiled for such a device they do nothing.
-    if (emu::capability() < 80 && std::strstr(kernel.name, "_tensor")) emu::fail("a kernel on tensor cores before 8.0");
+    const bool has_tensors = emu::capability() >= 80 || std::strstr(kernel.name, "_f16");
+    if (!has_tensors && std::strstr(kernel.name, "_tensor")) emu::fail("before 8.0 tensor cores take f16 alone");
     const bool blocks = grid.x > 0 && grid.x <= 0x7fffffff && grid.y > 0 && grid.y <= 65535 && grid.z > 0 && grid.z <= 65535;
     return blocks && block.y == 1 && block.z == 1 && block.x > 0 && block.x <= kernel.threads && shared_bytes <= (48 << 10);
 }

@@ -6,7 +6,7 @@
 //! that it finds threads that meet in memory with nothing between them, `CUDA_EMULATOR=blas` adds
 //! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
 //! before there was a context. `CUDA_EMULATOR=turing` makes the device one of compute capability 7.5, whose tensor cores
-//! the kernels do not use.
+//! multiply f16 alone.
 
 mod flags;
 
