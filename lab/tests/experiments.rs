@@ -288,6 +288,7 @@ fn fit() {
     for profile in PROFILES {
         let outcome = run("fit", profile);
         check("fit", &outcome);
+        assert!(outcome.notes.iter().any(|note| note.contains("without cuDNN")), "{:?}", outcome.notes);
         let fits: Vec<Option<i64>> = outcome.rows.iter().map(|row| row.measured["fits"]).collect();
         assert_eq!(fits, [Some(1), Some(0)], "{profile}");
     }

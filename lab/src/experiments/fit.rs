@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memcore::backend::{Backend, Limited, Meta};
 use memcore::memory::{Category, OutOfMemory};
-use memcore::{Device, Profile};
+use memcore::{Departures, Device, Profile};
 
 use super::pace::Pace;
 use super::show::{bytes, table, text};
@@ -35,6 +35,8 @@ struct Trial {
     /// Peak of what was allocated, of what was asked for, and of what was reserved.
     taken: Option<[u64; 3]>,
     out_of_memory: Option<Box<OutOfMemory>>,
+    /// Of a run to its end: what it did otherwise than PyTorch would.
+    departures: Departures,
 }
 
 impl Experiment for Fit {
@@ -91,6 +93,8 @@ impl Experiment for Fit {
         }
         outcome.tables.push(pieces(&law));
         outcome.claims = judge(&trials, &found, &law, budget);
+        let departures = trials.iter().fold(Departures::default(), |all, trial| all.union(trial.departures));
+        outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
         Ok(outcome)
     }
 }
@@ -111,10 +115,10 @@ fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: us
         Ok(device) => {
             let reserved = device.stats().reserved_bytes.all.peak;
             let taken = Some([device.usage().peak_bytes(), fit::requested_peak(&device), reserved]);
-            Ok(Trial { batch, taken, out_of_memory: None })
+            Ok(Trial { batch, taken, out_of_memory: None, departures: device.departures() })
         }
         Err(Error::Core(memcore::Error::OutOfMemory(report))) => {
-            Ok(Trial { batch, taken: None, out_of_memory: Some(report) })
+            Ok(Trial { batch, taken: None, out_of_memory: Some(report), departures: Departures::default() })
         }
         Err(error) => Err(error),
     }
