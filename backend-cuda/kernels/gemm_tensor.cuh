@@ -33,8 +33,9 @@ template <typename T, int Long>
 struct Staged {
     static const int V = Wide<T>::N, K = Depth<T>::K, LEAD = Depth<T>::LEAD;
     static const int COUNT = Long * K / THREADS, PACKS = COUNT / V;
-    // Where k is outermost in shared memory, its rows are so far apart.
-    static const int LEAD_ACROSS = Long + V;
+    // Where k is outermost in shared memory, its rows are so far apart: what is read at once, 16 bytes of each of eight rows or 32 of
+    // each of four (of 4-byte elements), lies in other banks each.
+    static const int LEAD_ACROSS = Long + 8;
     Reading reading;
     Whole<T> packs[PACKS];
 
@@ -161,13 +162,13 @@ struct StagedPair {
     }
     // Fragments of 16 rows of a, and of 16 columns of b.
     DEVICE void load_of_a(u32* to, const T* as, u32 m, u32 k) const {
-        if constexpr (P::A_PACKS && sizeof(T) == 2) {
+        if constexpr (P::A_PACKS) {
             if (a.k_is_outermost()) return load_columns_of_a(to, as + k * a.LEAD_ACROSS + m, a.LEAD_ACROSS);
         }
         load_a(to, as + m * a.LEAD + k, a.LEAD);
     }
     DEVICE void load_of_b(u32* to, const T* bs, u32 n, u32 k) const {
-        if constexpr (P::B_PACKS && sizeof(T) == 2) {
+        if constexpr (P::B_PACKS) {
             if (b.k_is_outermost()) return load_rows_of_b(to, bs + k * b.LEAD_ACROSS + n, b.LEAD_ACROSS);
         }
         load_columns_of_b(to, bs + n * b.LEAD + k, b.LEAD);

@@ -129,23 +129,41 @@ DEVICE void load_matrices(u32* to, const void* row) {
 }
 #endif
 
+// Of 8 columns and 8 rows of TF32, which no instruction transposes: with g = lane/4 and t = lane%4 those at (row t, column g) and
+// (t + 4, g).
+DEVICE void load_columns_of_8(u32* near, u32* far, const float* at, u32 lead) {
+    const float* own = at + lane() % 4 * lead + lane() / 4;
+    *near = float_bits(own[0]);
+    *far = float_bits(own[4 * lead]);
+}
+
 // Fragments out of a matrix in shared memory whose rows begin `lead` elements apart, a multiple of 16 bytes: of 16 rows of a,
 template <typename T>
 DEVICE void load_a(u32* a, const T* at, u32 lead) {
     load_matrices<false>(a, at + lane() % 16 * lead + lane() / 16 * Wide<T>::N);
 }
-// the same where a row of memory is a column of a (16-bit elements only),
+// the same where a row of memory is a column of a,
 template <typename T>
 DEVICE void load_columns_of_a(u32* a, const T* at, u32 lead) {
-    load_matrices<true>(a, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
+    if constexpr (sizeof(T) == 4) {
+        load_columns_of_8(a, a + 2, at, lead);
+        load_columns_of_8(a + 1, a + 3, at + 8, lead);
+    } else {
+        load_matrices<true>(a, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * 8);
+    }
 }
 // of 16 columns of b where a row of memory is a column of b,
 template <typename T>
 DEVICE void load_columns_of_b(u32* b, const T* at, u32 lead) {
     load_matrices<false>(b, at + (lane() % 8 + lane() / 16 * 8) * lead + lane() / 8 % 2 * Wide<T>::N);
 }
-// and where it is a row (16-bit elements only).
+// and where it is a row.
 template <typename T>
 DEVICE void load_rows_of_b(u32* b, const T* at, u32 lead) {
-    load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);
+    if constexpr (sizeof(T) == 4) {
+        load_columns_of_8(b, b + 1, at, lead);
+        load_columns_of_8(b + 2, b + 3, at + 8, lead);
+    } else {
+        load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);
+    }
 }

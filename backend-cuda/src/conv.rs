@@ -1,10 +1,10 @@
 //! Two-dimensional convolution and its gradients, as implicit matrix products.
 
 use memcore::Result;
-use memcore::backend::Operand;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+use memcore::backend::{Operand, Tf32};
 
-use crate::gemm::{self, Sizes};
+use crate::gemm::{self, Kernels, Sizes};
 use crate::kernels::Kernel;
 use crate::launch::Context;
 use crate::walk::Divider;
@@ -99,7 +99,8 @@ impl Problem<'_> {
         }
     }
 
-    fn run(&self, ctx: &Context<'_>, kernels: [Kernel; 2], which: Which, addresses: [u64; 5]) -> Result<()> {
+    fn run(&self, ctx: &Context<'_>, [ordinary, tensor]: [Kernel; 2], which: Which, addresses: [u64; 5]) -> Result<()> {
+        let kernels = Kernels { ordinary, tensor, tf32: Tf32::Convolutions };
         let args = self.args(which, addresses);
         gemm::run(ctx, kernels, self.y.dtype, args.sizes, |sizes| ConvArgs { sizes, ..args })
     }

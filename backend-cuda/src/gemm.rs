@@ -1,5 +1,6 @@
 //! Matrix products of whatever the kernels can read as matrices: which form, how many parts.
 
+use memcore::backend::Tf32;
 use memcore::{DType, Result};
 
 use crate::kernels::{Kernel, Tag};
@@ -36,6 +37,25 @@ pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
     const MOST: usize = 1 << 31;
     let tiles = m.div_ceil(64).checked_mul(n.div_ceil(64)).and_then(|tiles| tiles.checked_mul(batches));
     [m, n, k, batches].iter().all(|&size| size < MOST) && tiles.is_some_and(|tiles| tiles < 1 << 24)
+}
+
+/// The kernels of a product.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    /// With the forms on ordinary cores.
+    pub(crate) ordinary: Kernel,
+    /// On tensor cores.
+    pub(crate) tensor: Kernel,
+    /// What has to be allowed before that one takes float32.
+    pub(crate) tf32: Tf32,
+}
+
+impl Kernels {
+    /// Whether the one on tensor cores takes the type here.
+    fn take_tensor_cores(&self, ctx: &Context<'_>, dtype: DType) -> bool {
+        let wanted = dtype.is_half() || ctx.tf32.is_some_and(|allowed| allowed >= self.tf32);
+        wanted && self.tensor.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype)
+    }
 }
 
 /// The forms of a product, in the kernels' order.
@@ -97,11 +117,10 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
     u32::try_from(wanted).unwrap_or(1).max(1)
 }
 
-/// Runs a product whose argument begins with its sizes: `args` makes it. `kernels` is the one with the forms, and the
-/// one on tensor cores; of float32 it takes that one if it is there and TF32 is allowed.
+/// Runs a product whose argument begins with its sizes: `args` makes it.
 pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
-    kernels: [Kernel; 2],
+    kernels: Kernels,
     dtype: DType,
     mut sizes: Sizes,
     args: impl Fn(Sizes) -> A,
@@ -110,9 +129,7 @@ pub(crate) fn run<A: Argument>(
         return Ok(());
     }
     let tag = Tag::of(dtype);
-    let wanted = kernels[1].is_for(tag) && (dtype.is_half() || ctx.tf32.is_some());
-    let tensors = wanted && has_tensor_cores(ctx.properties.capability, dtype);
-    let form = form(ctx, tensors, &sizes);
+    let form = form(ctx, kernels.take_tensor_cores(ctx, dtype), &sizes);
     let (rows, columns) = tile(form);
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
@@ -128,10 +145,10 @@ pub(crate) fn run<A: Argument>(
         Form::Warp => ctx.grid(all * 32),
         _ => Grid { threads: THREADS, ..Grid::of(all) },
     };
-    let (kernel, number) = if form == Form::Tensor { (kernels[1], 0) } else { (kernels[0], form as usize) };
+    let (kernel, number) = if form == Form::Tensor { (kernels.tensor, 0) } else { (kernels.ordinary, form as usize) };
     ctx.launch(kernel, tag, number, grid, &args(sizes))?;
     if sizes.partial != 0 {
-        ctx.launch(kernels[0], tag, Form::Finish as usize, ctx.grid(sizes.results()), &args(sizes))?;
+        ctx.launch(kernels.ordinary, tag, Form::Finish as usize, ctx.grid(sizes.results()), &args(sizes))?;
     }
     Ok(())
 }

@@ -232,7 +232,7 @@ kernels! {
     QuantizeInt8: Quant "quantize_int8" FLOATS ["_thread", "_warp", "_warp_wide", "_block", "_block_wide"] crate::quant::QuantizeArgs;
     DequantizeInt8: Quant "dequantize_int8" FLOATS ["_one", "_wide"] crate::quant::DequantizeArgs;
     Matmul: Matmul "matmul" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::matmul::MatmulArgs;
-    MatmulTensor: Matmul "matmul" HALVES ["_tensor"] crate::matmul::MatmulArgs;
+    MatmulTensor: Matmul "matmul" FLOATS ["_tensor"] crate::matmul::MatmulArgs;
     MatmulInt8: Matmul "matmul_int8" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::matmul::MatmulArgs;
     MatmulInt8Tensor: Matmul "matmul_int8" HALVES ["_tensor"] crate::matmul::MatmulArgs;
     Conv2d: Conv "conv2d" FLOATS ["_thread", "_warp", "_small", "_large", "_finish"] crate::conv::ConvArgs;

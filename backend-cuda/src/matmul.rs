@@ -1,9 +1,10 @@
 //! Batched matrix products: cuBLASLt's where it is there and takes them, else our own.
 
+use memcore::backend::Tf32;
 use memcore::backend::kernel::{Matmul, MatmulInt8};
 use memcore::{Layout, Result};
 
-use crate::gemm::{self, Sizes};
+use crate::gemm::{self, Kernels, Sizes};
 use crate::kernels::Kernel;
 use crate::launch::{Bits, Context};
 
@@ -23,6 +24,11 @@ pub(crate) struct MatmulArgs {
     alpha: Bits<f32>,
     beta: Bits<f32>,
 }
+
+const MATMUL: Kernels = Kernels { ordinary: Kernel::Matmul, tensor: Kernel::MatmulTensor, tf32: Tf32::All };
+/// Tensor cores' one is for 16-bit types alone.
+const MATMUL_INT8: Kernels =
+    Kernels { ordinary: Kernel::MatmulInt8, tensor: Kernel::MatmulInt8Tensor, tf32: Tf32::All };
 
 fn sizes(k: &Matmul) -> [usize; 4] {
     let (batch, m, n, inner) = k.sizes();
@@ -54,7 +60,7 @@ pub(crate) fn matmul(ctx: &Context<'_>, k: &Matmul) -> Result<()> {
     let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
     let bias = ctx.at_optional(&k.bias)?;
     let to = strides(&k.out.layout);
-    gemm::run(ctx, [Kernel::Matmul, Kernel::MatmulTensor], k.out.dtype, Sizes::new(sizes(k)), |sizes| MatmulArgs {
+    gemm::run(ctx, MATMUL, k.out.dtype, Sizes::new(sizes(k)), |sizes| MatmulArgs {
         sizes,
         a,
         b,
@@ -74,19 +80,17 @@ pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     let (m, inner, n) = (k.x.dims()[0], k.x.dims()[1], k.weight.dims()[0]);
     let (x, weight, out) = (ctx.at(&k.x)?, ctx.at(&k.weight)?, ctx.at(&k.out)?);
     let (bias, scale) = (ctx.at_optional(&k.bias)?, ctx.at(&k.scale)?);
-    gemm::run(ctx, [Kernel::MatmulInt8, Kernel::MatmulInt8Tensor], k.out.dtype, Sizes::new([m, n, inner, 1]), |sizes| {
-        MatmulArgs {
-            sizes,
-            a: x,
-            b: weight,
-            bias,
-            out,
-            a_strides: [0, inner as i64, 1],
-            b_strides: [0, 1, inner as i64],
-            out_strides: [0, n as i64],
-            scale,
-            alpha: Bits(1.0),
-            beta: Bits(0.0),
-        }
+    gemm::run(ctx, MATMUL_INT8, k.out.dtype, Sizes::new([m, n, inner, 1]), |sizes| MatmulArgs {
+        sizes,
+        a: x,
+        b: weight,
+        bias,
+        out,
+        a_strides: [0, inner as i64, 1],
+        b_strides: [0, 1, inner as i64],
+        out_strides: [0, n as i64],
+        scale,
+        alpha: Bits(1.0),
+        beta: Bits(0.0),
     })
 }

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         trial("products::the_library_takes_every_type", library),
         trial("tf32::convolutions_round_their_factors", tf32::convolutions),
         trial("tf32::products_do_where_all_may", tf32::products),
+        trial("tf32::so_do_products_that_the_library_does_not_take", tf32::own_products),
     ];
     for name in ["mlp", "simple-cnn", "gpt"] {
         trials.push(trial(&format!("workspace::on_paper_as_on_the_device::{name}"), move || workspace(name)));

@@ -179,7 +179,7 @@ pub(crate) enum ImplementationName {
 pub(crate) enum Tf32Name {
     /// Convolutions: torch.backends.cudnn.allow_tf32.
     Conv,
-    /// Products of matrices by cuBLASLt as well: torch.backends.cuda.matmul.allow_tf32.
+    /// Products of matrices as well: torch.backends.cuda.matmul.allow_tf32.
     All,
 }
 

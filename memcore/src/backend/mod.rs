@@ -125,12 +125,12 @@ pub trait VirtualMemory: Send + Sync {
 }
 
 /// Products of float32 whose factors may be rounded to TF32: float32's exponent with ten bits behind the point, which tensor
-/// cores multiply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// cores multiply. Each allows what is before it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tf32 {
     /// Convolutions, as in PyTorch by default (`torch.backends.cudnn.allow_tf32`).
     Convolutions,
-    /// Products of matrices that the device's library computes as well (`torch.backends.cuda.matmul.allow_tf32`).
+    /// Products of matrices as well (`torch.backends.cuda.matmul.allow_tf32`).
     All,
 }
 
