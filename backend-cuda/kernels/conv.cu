@@ -204,9 +204,9 @@ struct ConvWeightGrad {
     GEMM_FORMS(conv2d_weight_grad, ConvWeightGrad, T, tag, ConvArgs)
 FLOAT_TYPES(INSTANCES)
 #define TENSORS(T, tag)                                                        \
-    TENSOR_FORM(conv2d, Conv, T, tag, ConvArgs, 2)                             \
-    TENSOR_FORM(conv2d_input_grad, ConvInputGrad, T, tag, ConvArgs, 2)         \
-    TENSOR_FORM(conv2d_weight_grad, ConvWeightGrad, T, tag, ConvArgs, 2)
+    TENSOR_FORMS(conv2d, Conv, T, tag, ConvArgs, 2)                             \
+    TENSOR_FORMS(conv2d_input_grad, ConvInputGrad, T, tag, ConvArgs, 2)         \
+    TENSOR_FORMS(conv2d_weight_grad, ConvWeightGrad, T, tag, ConvArgs, 2)
 TENSORS(float, f32)
 TENSORS(f16, f16)
 TENSORS(bf16, bf16)

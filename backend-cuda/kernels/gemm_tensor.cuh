@@ -1,5 +1,5 @@
 // Matrix products on tensor cores: of 16-bit matrices, and of f32 ones whose elements are rounded to TF32. 64×128 results by 8
-// warps of 32×32.
+// warps of 32×32, or twice as many rows of results by as many warps of 64×32.
 //
 // Where A_PACKS (B_PACKS) is set a Problem (gemm.cuh) can also say, of this argument, whether `a_packs()`: what is 16 bytes in the
 // direction of reading lies in 16 aligned ones wherever a multiple of as many elements begins; `a_pack(row, step)` reads them.
@@ -15,7 +15,6 @@ DEVICE Whole<T> load_whole(const T* at) {
     return load_pack<Wide<T>::N>(at);
 }
 
-#define TENSOR_M 64
 #define TENSOR_N 128
 
 // A tile's inner indices are 64 bytes of them. Both tiles lie in shared memory with k innermost, 80 bytes apart, so that the
@@ -102,8 +101,8 @@ struct Staged {
     }
 };
 
-// Both operands on their way to shared memory.
-template <typename P>
+// Both operands on their way to shared memory, for M rows of results.
+template <int M, typename P>
 struct StagedPair {
     typedef typename P::Element T;
     typedef Steps<P, Depth<T>::K> Table;
@@ -112,7 +111,7 @@ struct StagedPair {
     const Tile& tile;
     const Table& steps;
     typename P::Column* columns;
-    Staged<T, TENSOR_M> a;
+    Staged<T, M> a;
     Staged<T, TENSOR_N> b;
 
     DEVICE StagedPair(const P& problem, const Sizes& sizes, const Tile& its_tile, const Table& table, typename P::Column* known)
@@ -175,21 +174,23 @@ struct StagedPair {
     }
 };
 
-template <typename P>
+template <int M, typename P>
 DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     typedef typename P::Element T;
     typedef Steps<P, Depth<T>::K> Table;
     // The inner indices of a tile, and of one instruction.
     static const int K = Depth<T>::K, STEP = K / 2;
-    SHARED(T, as, TENSOR_M * Depth<T>::LEAD);
+    // Fragments of 16 rows that a warp has.
+    static const int DOWN = M / 32;
+    SHARED(T, as, M * Depth<T>::LEAD);
     SHARED(T, bs, TENSOR_N * Depth<T>::LEAD);
     SHARED(typename P::Step, table, Table::COUNT);
     SHARED(typename P::Column, columns, P::TABLES ? TENSOR_N : 1);
-    const Tile tile = tile_of_block<TENSOR_M, TENSOR_N>(s);
+    const Tile tile = tile_of_block<M, TENSOR_N>(s);
     const Table steps{p, tile, table};
-    StagedPair<P> next(p, s, tile, steps, columns);
-    float sums[2][4][4] = {};
-    const u32 warp = threadIdx.x / WARP, first_m = warp / 4 * 32, first_n = warp % 4 * 32;
+    StagedPair<M, P> next(p, s, tile, steps, columns);
+    float sums[DOWN][4][4] = {};
+    const u32 warp = threadIdx.x / WARP, first_m = warp / 4 * (M / 2), first_n = warp % 4 * 32;
     const u32 g = lane() / 4, t = lane() % 4;
     next.begin();
     for (u32 k0 = tile.begin; k0 < tile.end; k0 += K) {
@@ -199,16 +200,16 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
         __syncthreads();
         if (k0 + K < tile.end) next.read(k0 + K);
         UNROLL for (int k = 0; k < K; k += STEP) {
-            u32 a[2][4], b[2][4];
-            UNROLL for (int i = 0; i < 2; i++) next.load_of_a(a[i], as, first_m + i * 16, k);
+            u32 a[DOWN][4], b[2][4];
+            UNROLL for (int i = 0; i < DOWN; i++) next.load_of_a(a[i], as, first_m + i * 16, k);
             UNROLL for (int j = 0; j < 2; j++) next.load_of_b(b[j], bs, first_n + j * 16, k);
-            UNROLL for (int i = 0; i < 2; i++) {
+            UNROLL for (int i = 0; i < DOWN; i++) {
                 UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], a[i], b[j / 2] + j % 2 * 2, T());
             }
         }
         __syncthreads();
     }
-    UNROLL for (int i = 0; i < 2; i++) {
+    UNROLL for (int i = 0; i < DOWN; i++) {
         UNROLL for (int j = 0; j < 4; j++) {
             UNROLL for (int e = 0; e < 4; e++) {
                 const u32 m = tile.m + first_m + i * 16 + g + e / 2 * 8;
@@ -220,20 +221,24 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
 }
 
 template <template <typename> class Problem, typename T, typename Args>
-struct TensorForm {
-    DEVICE static void run(const Args& a) { gemm_tensor(Problem<T>{a}, a.sizes); }
+struct TensorForms {
+    DEVICE static void small(const Args& a) { gemm_tensor<64>(Problem<T>{a}, a.sizes); }
+    DEVICE static void large(const Args& a) { gemm_tensor<128>(Problem<T>{a}, a.sizes); }
 };
 #ifndef ALL_TENSOR_TYPES
 // Never launched.
 template <template <typename> class Problem, typename Args>
-struct TensorForm<Problem, bf16, Args> {
-    DEVICE static void run(const Args&) {}
+struct TensorForms<Problem, bf16, Args> {
+    DEVICE static void small(const Args&) {}
+    DEVICE static void large(const Args&) {}
 };
 template <template <typename> class Problem, typename Args>
-struct TensorForm<Problem, float, Args> {
-    DEVICE static void run(const Args&) {}
+struct TensorForms<Problem, float, Args> {
+    DEVICE static void small(const Args&) {}
+    DEVICE static void large(const Args&) {}
 };
 #endif
-// Of it a processor has room for so many blocks: two hide what one waits for, where the registers allow them.
-#define TENSOR_FORM(function, Problem, T, tag, Args, blocks) \
-    BUSY_BLOCK_KERNEL(function##_##tag##_tensor, Args, THREADS, blocks, TensorForm<Problem, T, Args>::run)
+// Of the small one a processor has room for so many blocks: two hide what one waits for, where the registers allow them.
+#define TENSOR_FORMS(function, Problem, T, tag, Args, blocks)                                                       \
+    BUSY_BLOCK_KERNEL(function##_##tag##_tensor, Args, THREADS, blocks, TensorForms<Problem, T, Args>::small)       \
+    BUSY_BLOCK_KERNEL(function##_##tag##_tensor_large, Args, THREADS, 1, TensorForms<Problem, T, Args>::large)

@@ -94,8 +94,8 @@ struct MatmulInt8 {
     GEMM_FORMS(matmul, Matmul, T, tag, MatmulArgs)     \
     GEMM_FORMS(matmul_int8, MatmulInt8, T, tag, MatmulArgs)
 FLOAT_TYPES(INSTANCES)
-#define TENSORS(T, tag) TENSOR_FORM(matmul, Matmul, T, tag, MatmulArgs, 1)
+#define TENSORS(T, tag) TENSOR_FORMS(matmul, Matmul, T, tag, MatmulArgs, 1)
 FLOAT_TYPES(TENSORS)
-#define INT8_TENSORS(T, tag) TENSOR_FORM(matmul_int8, MatmulInt8, T, tag, MatmulArgs, 2)
+#define INT8_TENSORS(T, tag) TENSOR_FORMS(matmul_int8, MatmulInt8, T, tag, MatmulArgs, 2)
 INT8_TENSORS(f16, f16)
 INT8_TENSORS(bf16, bf16)

@@ -66,15 +66,17 @@ enum Form {
     Small,
     Large,
     Finish,
-    /// A kernel of its own, on tensor cores.
+    /// On tensor cores, whose kernel is one of its own.
     Tensor,
+    /// See [`Tensor`](Self::Tensor).
+    TensorLarge,
 }
 
 /// Rows and columns of a block's tile.
 fn tile(form: Form) -> (u32, u32) {
     match form {
         Form::Small => (64, 64),
-        Form::Large => (128, 128),
+        Form::Large | Form::TensorLarge => (128, 128),
         Form::Tensor => (64, 128),
         Form::Thread | Form::Warp | Form::Finish => (1, 1),
     }
@@ -95,18 +97,21 @@ fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
     if side < NARROW || u64::from(s.m) * u64::from(s.n) * u64::from(s.k) <= FEW_PRODUCTS {
         return if s.k <= 256 { Form::Thread } else { Form::Warp };
     }
-    if tensors && side >= 16 {
-        return Form::Tensor;
-    }
     // Large tiles when they alone keep the device busy.
     let tiles = u64::from(s.m.div_ceil(128)) * u64::from(s.n.div_ceil(128)) * u64::from(s.batches);
-    if tiles >= u64::from(ctx.properties.processors) { Form::Large } else { Form::Small }
+    let are_busy = |parts: u32| tiles * u64::from(parts.max(1)) >= u64::from(ctx.properties.processors);
+    if tensors && side >= 16 {
+        // So do parts of them, unless half of their rows were none.
+        return if s.m > 64 && are_busy(s.k / LEAST_PART) { Form::TensorLarge } else { Form::Tensor };
+    }
+    if are_busy(1) { Form::Large } else { Form::Small }
 }
+
+/// A part of the inner dimension is at least this long: shorter ones cost more to add up than they save.
+const LEAST_PART: u32 = 512;
 
 /// Parts of the inner dimension, so that a product with few results and a long sum keeps the device busy.
 fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
-    /// A part is at least this long: shorter ones cost more to add up than they save.
-    const LEAST_PART: u32 = 512;
     let busy = match form {
         Form::Thread => 1,
         Form::Warp => u64::from(ctx.properties.processors) * 64,
@@ -145,7 +150,11 @@ pub(crate) fn run<A: Argument>(
         Form::Warp => ctx.grid(all * 32),
         _ => Grid { threads: THREADS, ..Grid::of(all) },
     };
-    let (kernel, number) = if form == Form::Tensor { (kernels.tensor, 0) } else { (kernels.ordinary, form as usize) };
+    let (kernel, number) = match form {
+        Form::Tensor => (kernels.tensor, 0),
+        Form::TensorLarge => (kernels.tensor, 1),
+        _ => (kernels.ordinary, form as usize),
+    };
     ctx.launch(kernel, tag, number, grid, &args(sizes))?;
     if sizes.partial != 0 {
         ctx.launch(kernels.ordinary, tag, Form::Finish as usize, ctx.grid(sizes.results()), &args(sizes))?;

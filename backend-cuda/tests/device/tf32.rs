@@ -66,10 +66,11 @@ fn is_exact([from_exact, _]: [f32; 2]) -> std::result::Result<(), String> {
 /// A convolution and its two gradients, on tensor cores: input, weight and result, strides and groups.
 type Convolution = ([[usize; 4]; 3], [usize; 2], usize);
 
-/// Rows of the weight and planes of the result that are read in packs, and such that are not.
-const CONVOLUTIONS: [Convolution; 2] = [
+/// Rows of the weight and planes of the result that are read in packs, such that are not, and more rows than a small tile has.
+const CONVOLUTIONS: [Convolution; 3] = [
     ([[2, 16, 9, 8], [24, 16, 3, 3], [2, 24, 5, 8]], [2, 1], 1),
     ([[3, 34, 7, 7], [32, 17, 3, 3], [3, 32, 7, 7]], [1, 1], 2),
+    ([[2, 72, 16, 16], [80, 72, 3, 3], [2, 80, 16, 16]], [1, 1], 1),
 ];
 
 fn convolution((dims, stride, groups): Convolution, device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
@@ -110,8 +111,8 @@ fn own_product(([m, n, k], transposed): OwnProduct, device: &Device, factors: &[
     Ok(vec![product])
 }
 
-/// Whose rows are read in packs, whose are not, and whose sum is long enough for parts.
-const OWN_PRODUCTS: [[usize; 3]; 3] = [[72, 136, 68], [73, 134, 67], [16, 24, 1032]];
+/// Whose rows are read in packs, whose are not, whose sum is long enough for parts; and two large tiles' worth.
+const OWN_PRODUCTS: [[usize; 3]; 5] = [[72, 136, 68], [73, 134, 67], [16, 24, 1032], [132, 256, 68], [131, 255, 67]];
 
 pub(crate) fn convolutions() -> std::result::Result<(), String> {
     for case in CONVOLUTIONS {

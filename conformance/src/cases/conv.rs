@@ -53,6 +53,18 @@ fn problems() -> Vec<Problem> {
             Conv2dGeometry { stride: [2, 4], dilation: [3, 2], padding: [2, 1], groups: 2 },
         ),
         problem("stride_pointwise", [2, 16, 7, 8], 20, [1, 1], Conv2dGeometry { stride: [2, 2], ..plain }),
+        // More rows of results than a tile has, and enough columns for a tile each on every processor of a small device.
+        problem("many_channels", [2, 72, 15, 16], 72, [2, 1], Conv2dGeometry { padding: [1, 0], ..plain }),
+        problem(
+            "many_channels_groups",
+            [1, 144, 9, 31],
+            136,
+            [1, 3],
+            Conv2dGeometry { stride: [1, 2], padding: [0, 1], groups: 2, ..plain },
+        ),
+        // More places in a line of the window than a word has bits.
+        problem("wide_window", [1, 16, 2, 36], 20, [1, 33], Conv2dGeometry { padding: [0, 16], ..plain }),
+        problem("wide_patches", [1, 16, 8, 68], 20, [1, 34], Conv2dGeometry { stride: [1, 34], ..plain }),
         problem("channels_257", [1, 257, 2, 2], 2, [1, 1], plain),
         problem("many_images", [MANY, 1, 1, 2], 1, [1, 2], plain),
         problem("many_pixels", [1, 1, 257, 257], 1, [2, 2], plain),
