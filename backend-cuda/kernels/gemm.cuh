@@ -4,7 +4,7 @@
 // `step(batch, k)`, what is worth knowing of a row, a column or an inner index before elements are read; `a(row, step, wanted)` and
 // `b(column, step, wanted)`, 0 where it is not wanted; `store(batch, m, n, sum)`; and whether neighbouring threads read along k
 // or across it. `Sizes` has the rest. Where TABLES is set, columns and steps cost so much that a block computes each once, into
-// shared memory; steps may then be asked for beyond the last k.
+// shared memory; steps may then be asked for beyond the last k, and `hide(step)` is told of those that nobody wants.
 #pragma once
 #include "common.cuh"
 
@@ -115,7 +115,10 @@ struct Steps {
     // Those of the tile from k0 on; with a barrier before, for who still reads the last ones, and after.
     DEVICE void fill(u32 k0) const {
         if (!P::TABLES || threadIdx.x >= BK) return;
-        const Step step = p.step(tile.batch, k0 + threadIdx.x);
+        Step step = p.step(tile.batch, k0 + threadIdx.x);
+        if constexpr (P::TABLES) {
+            if (k0 + threadIdx.x >= tile.end) p.hide(step);
+        }
         table[threadIdx.x] = step;
     }
     DEVICE Step at(u32 k0, u32 deep) const {

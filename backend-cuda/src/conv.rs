@@ -34,6 +34,7 @@ pub(crate) struct ConvArgs {
     by_window: Divider,
     by_window_width: Divider,
     by_stride: [Divider; 2],
+    by_dilation: [Divider; 2],
 }
 
 /// Which of the three products.
@@ -68,6 +69,14 @@ impl Problem<'_> {
         gemm::fits(self.sizes(which)) && [self.x, self.weight, self.y].iter().all(|o| o.numel() < 1 << 31)
     }
 
+    /// Whether the kernels on tensor cores have a bit for each line and place of the window, or do not look at them, since every
+    /// tap meets every pixel.
+    fn has_marks(&self, which: Which) -> bool {
+        let [_, _, lines, places] = self.weight.dims()[..] else { return false };
+        let all_meet = which != Which::InputGrad && self.geometry.padding == [0, 0];
+        all_meet || (lines <= 32 && places <= 31)
+    }
+
     fn args(&self, which: Which, addresses: [u64; 5]) -> ConvArgs {
         let (x, w, y, g) = (self.x.dims(), self.weight.dims(), self.y.dims(), self.geometry);
         let pair = |pair: [usize; 2]| pair.map(|v| v as u32);
@@ -96,11 +105,12 @@ impl Problem<'_> {
             by_window: Divider::new((w[2] * w[3]) as u32),
             by_window_width: Divider::new(w[3] as u32),
             by_stride: pair(g.stride).map(Divider::new),
+            by_dilation: pair(g.dilation).map(Divider::new),
         }
     }
 
     fn run(&self, ctx: &Context<'_>, [ordinary, tensor]: [Kernel; 2], which: Which, addresses: [u64; 5]) -> Result<()> {
-        let kernels = Kernels { ordinary, tensor, tf32: Tf32::Convolutions };
+        let kernels = Kernels { ordinary, tensor: self.has_marks(which).then_some(tensor), tf32: Tf32::Convolutions };
         let args = self.args(which, addresses);
         gemm::run(ctx, kernels, self.y.dtype, args.sizes, |sizes| ConvArgs { sizes, ..args })
     }

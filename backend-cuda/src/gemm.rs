@@ -44,17 +44,19 @@ pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
 pub(crate) struct Kernels {
     /// With the forms on ordinary cores.
     pub(crate) ordinary: Kernel,
-    /// On tensor cores.
-    pub(crate) tensor: Kernel,
+    /// On tensor cores, where it can be taken.
+    pub(crate) tensor: Option<Kernel>,
     /// What has to be allowed before that one takes float32.
     pub(crate) tf32: Tf32,
 }
 
 impl Kernels {
-    /// Whether the one on tensor cores takes the type here.
-    fn take_tensor_cores(&self, ctx: &Context<'_>, dtype: DType) -> bool {
+    /// The one on tensor cores, if it takes the type here.
+    fn tensor(&self, ctx: &Context<'_>, dtype: DType) -> Option<Kernel> {
         let wanted = dtype.is_half() || ctx.tf32.is_some_and(|allowed| allowed >= self.tf32);
-        wanted && self.tensor.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype)
+        let takes =
+            |kernel: &Kernel| kernel.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype);
+        self.tensor.filter(takes).filter(|_| wanted)
     }
 }
 
@@ -134,7 +136,8 @@ pub(crate) fn run<A: Argument>(
         return Ok(());
     }
     let tag = Tag::of(dtype);
-    let form = form(ctx, kernels.take_tensor_cores(ctx, dtype), &sizes);
+    let tensor = kernels.tensor(ctx, dtype);
+    let form = form(ctx, tensor.is_some(), &sizes);
     let (rows, columns) = tile(form);
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
@@ -150,9 +153,9 @@ pub(crate) fn run<A: Argument>(
         Form::Warp => ctx.grid(all * 32),
         _ => Grid { threads: THREADS, ..Grid::of(all) },
     };
-    let (kernel, number) = match form {
-        Form::Tensor => (kernels.tensor, 0),
-        Form::TensorLarge => (kernels.tensor, 1),
+    let (kernel, number) = match (form, tensor) {
+        (Form::Tensor, Some(tensor)) => (tensor, 0),
+        (Form::TensorLarge, Some(tensor)) => (tensor, 1),
         _ => (kernels.ordinary, form as usize),
     };
     ctx.launch(kernel, tag, number, grid, &args(sizes))?;

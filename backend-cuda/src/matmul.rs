@@ -25,10 +25,10 @@ pub(crate) struct MatmulArgs {
     beta: Bits<f32>,
 }
 
-const MATMUL: Kernels = Kernels { ordinary: Kernel::Matmul, tensor: Kernel::MatmulTensor, tf32: Tf32::All };
+const MATMUL: Kernels = Kernels { ordinary: Kernel::Matmul, tensor: Some(Kernel::MatmulTensor), tf32: Tf32::All };
 /// Tensor cores' one is for 16-bit types alone.
 const MATMUL_INT8: Kernels =
-    Kernels { ordinary: Kernel::MatmulInt8, tensor: Kernel::MatmulInt8Tensor, tf32: Tf32::All };
+    Kernels { ordinary: Kernel::MatmulInt8, tensor: Some(Kernel::MatmulInt8Tensor), tf32: Tf32::All };
 
 fn sizes(k: &Matmul) -> [usize; 4] {
     let (batch, m, n, inner) = k.sizes();
