@@ -159,18 +159,39 @@ struct StagedPair {
         a.read(s.m - tile.m, tile.end - k0, one_a, several_a);
         b.read(s.n - tile.n, tile.end - k0, one_b, several_b);
     }
-    // Fragments of 16 rows of a, and of 16 columns of b.
-    DEVICE void load_of_a(u32* to, const T* as, u32 m, u32 k) const {
-        if constexpr (P::A_PACKS) {
-            if (a.k_is_outermost()) return load_columns_of_a(to, as + k * a.LEAD_ACROSS + m, a.LEAD_ACROSS);
+    // Adds the products of the tiles that lie in shared memory, of this warp's DOWN fragments of 16 rows and four of 8 columns.
+    template <int DOWN>
+    DEVICE void multiply(float (&sums)[DOWN][4][4], const T* as, const T* bs, u32 first_m, u32 first_n) const {
+        // How they lie is asked once for all fragments.
+        if (a.k_is_outermost()) {
+            if (b.k_is_outermost()) multiply_as<P::A_PACKS, P::B_PACKS>(sums, as, bs, first_m, first_n);
+            else multiply_as<P::A_PACKS, false>(sums, as, bs, first_m, first_n);
+        } else {
+            if (b.k_is_outermost()) multiply_as<false, P::B_PACKS>(sums, as, bs, first_m, first_n);
+            else multiply_as<false, false>(sums, as, bs, first_m, first_n);
         }
-        load_a(to, as + m * a.LEAD + k, a.LEAD);
     }
-    DEVICE void load_of_b(u32* to, const T* bs, u32 n, u32 k) const {
-        if constexpr (P::B_PACKS) {
-            if (b.k_is_outermost()) return load_rows_of_b(to, bs + k * b.LEAD_ACROSS + n, b.LEAD_ACROSS);
+    // ACROSS: k is outermost.
+    template <bool A_ACROSS, bool B_ACROSS, int DOWN>
+    DEVICE void multiply_as(float (&sums)[DOWN][4][4], const T* as, const T* bs, u32 first_m, u32 first_n) const {
+        // The inner indices of an instruction.
+        static const int STEP = Depth<T>::K / 2;
+        UNROLL for (int k = 0; k < Depth<T>::K; k += STEP) {
+            u32 of_a[DOWN][4], of_b[2][4];
+            UNROLL for (int i = 0; i < DOWN; i++) {
+                const u32 m = first_m + i * 16;
+                if constexpr (A_ACROSS) load_columns_of_a(of_a[i], as + k * a.LEAD_ACROSS + m, a.LEAD_ACROSS);
+                else load_a(of_a[i], as + m * a.LEAD + k, a.LEAD);
+            }
+            UNROLL for (int j = 0; j < 2; j++) {
+                const u32 n = first_n + j * 16;
+                if constexpr (B_ACROSS) load_rows_of_b(of_b[j], bs + k * b.LEAD_ACROSS + n, b.LEAD_ACROSS);
+                else load_columns_of_b(of_b[j], bs + n * b.LEAD + k, b.LEAD);
+            }
+            UNROLL for (int i = 0; i < DOWN; i++) {
+                UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], of_a[i], of_b[j / 2] + j % 2 * 2, T());
+            }
         }
-        load_columns_of_b(to, bs + n * b.LEAD + k, b.LEAD);
     }
 };
 
@@ -178,8 +199,7 @@ template <int M, typename P>
 DEVICE void gemm_tensor(const P& p, const Sizes& s) {
     typedef typename P::Element T;
     typedef Steps<P, Depth<T>::K> Table;
-    // The inner indices of a tile, and of one instruction.
-    static const int K = Depth<T>::K, STEP = K / 2;
+    static const int K = Depth<T>::K;
     // Fragments of 16 rows that a warp has.
     static const int DOWN = M / 32;
     SHARED(T, as, M * Depth<T>::LEAD);
@@ -199,14 +219,7 @@ DEVICE void gemm_tensor(const P& p, const Sizes& s) {
         steps.fill(k0 + K);
         __syncthreads();
         if (k0 + K < tile.end) next.read(k0 + K);
-        UNROLL for (int k = 0; k < K; k += STEP) {
-            u32 a[DOWN][4], b[2][4];
-            UNROLL for (int i = 0; i < DOWN; i++) next.load_of_a(a[i], as, first_m + i * 16, k);
-            UNROLL for (int j = 0; j < 2; j++) next.load_of_b(b[j], bs, first_n + j * 16, k);
-            UNROLL for (int i = 0; i < DOWN; i++) {
-                UNROLL for (int j = 0; j < 4; j++) mma(sums[i][j], a[i], b[j / 2] + j % 2 * 2, T());
-            }
-        }
+        next.multiply(sums, as, bs, first_m, first_n);
         __syncthreads();
     }
     UNROLL for (int i = 0; i < DOWN; i++) {
