@@ -15,11 +15,11 @@ use crate::artifact;
 /// The compiler, as PyPI has it.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
 
-/// Turing, whose tensor cores know no bfloat16 so that it has paths of its own, and a card of each kind that people train
-/// on: Ampere, Hopper, Blackwell. Each takes more than a minute of a core.
-const ARCHITECTURES: &[&str] = &["75", "80", "90", "120"];
+/// The two ends: Turing, whose tensor cores have no bfloat16 and which takes paths of its own, and Hopper. Each
+/// architecture takes more than a minute of a core.
+const ARCHITECTURES: &[&str] = &["75", "90"];
 
-/// Everything from Turing to Blackwell.
+/// Every architecture from Turing to Blackwell, for `--full`.
 const ALL_ARCHITECTURES: &[&str] = &["75", "80", "86", "89", "90", "100", "120"];
 
 /// Compiles every kernel for each architecture; fails on an error or a spilled register. `Ok(Some(reason))`: skipped.
