@@ -14,7 +14,7 @@ const COMMANDS: [(&str, &str); 16] = [
     ("snapshot", "vramlab snapshot show snapshot.pickle"),
     ("tune", "vramlab tune snapshot.pickle"),
     ("check", "vramlab check --baseline memory.lock.json"),
-    ("explain", "tail -n 20 train.log | vramlab explain -"),
+    ("explain", "vramlab explain train.log"),
     ("bench", "vramlab bench --html bench.html"),
     ("monitor", "vramlab monitor --once --json -"),
     ("report", "vramlab report run.json events.json -o run.html"),

@@ -166,11 +166,43 @@ fn a_message_is_explained() {
                    allocated; 7.44 MiB free; 9.64 GiB reserved in total by PyTorch)";
     let explained = json(&["explain", message]);
     assert_eq!((&explained["verdict"], &explained["device"]), (&"fragmented".into(), &0.into()));
-    let text = vramlab().args(["explain", "-"]).write_stdin(message).output().unwrap();
+    // Of a release that has no expandable segments: none are proposed.
+    let text = done(&["explain", message]);
+    assert!(text.contains("Update PyTorch") && !text.contains("expandable_segments:True"), "{text}");
+    fits(&text);
+    let text = vramlab().args(["explain", "-"]).write_stdin(MESSAGE_2_2).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("expandable_segments:True") && text.contains("vramlab snapshot replay"), "{text}");
+    assert!(text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
+    assert!(text.contains("vramlab snapshot replay"), "{text}");
     fits(&text);
     assert!(refused(2, &["explain", "hello"]).contains("no out-of-memory message"));
+}
+
+const MESSAGE_2_2: &str = "CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which \
+                           235.06 MiB is free. Of the allocated memory 13.06 GiB is allocated by PyTorch, and 330.42 MiB is \
+                           reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
+                           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+
+#[test]
+fn a_message_in_a_file_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let explained = json(&["explain", MESSAGE_2_2]);
+    // A log of several MiB, with bytes that are no text: its end is read.
+    let mut log = vec![0xff; 3 << 20];
+    log.extend_from_slice(b"\nTraceback (most recent call last):\n");
+    log.extend_from_slice(MESSAGE_2_2.as_bytes());
+    std::fs::write(path("train.log"), &log).unwrap();
+    assert_eq!(json(&["explain", &path("train.log")]), explained);
+    let piped = vramlab().args(["explain", "-", "--json", "-"]).write_stdin(log).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&piped.stdout).unwrap(), explained);
+    // As PowerShell redirects it.
+    let units = MESSAGE_2_2.encode_utf16().flat_map(u16::to_le_bytes);
+    std::fs::write(path("windows log.txt"), [0xff, 0xfe].into_iter().chain(units).collect::<Vec<u8>>()).unwrap();
+    assert_eq!(json(&["explain", &path("windows log.txt")]), explained);
+    assert!(refused(2, &["explain", "nosuch.log"]).contains("nosuch.log: there is no such file"));
+    assert!(refused(2, &["explain", &path("missing")]).contains("there is no such file"));
+    assert!(refused(2, &["explain", directory.path().to_str().unwrap()]).contains("a directory"));
 }
 
 #[test]

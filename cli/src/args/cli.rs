@@ -84,9 +84,9 @@ pub(crate) enum Command {
             vramlab check --baseline memory.lock.json --update"
     )]
     Check(CheckArgs),
-    /// Explain a pasted out-of-memory message of PyTorch, and what to try.
-    #[command(after_help = "Example: what the end of a log says\n  \
-            tail -n 20 train.log | vramlab explain -")]
+    /// Explain an out-of-memory message of PyTorch, pasted or from a log, and what to try.
+    #[command(after_help = "Example: what the last message of a log says\n  \
+            vramlab explain train.log")]
     Explain(ExplainArgs),
     /// Measure how fast the devices are, each beside its own roofs, in less than a minute.
     #[command(after_help = "Example: every device, as a page with a chart\n  vramlab bench --html bench.html\n\n\

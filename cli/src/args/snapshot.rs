@@ -114,8 +114,8 @@ pub(crate) struct TuneArgs {
 /// `vramlab explain`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The message, with anything around it; `-` or nothing: standard input.
-    #[arg(value_name = "TEXT")]
+    /// The message, with anything around it, or a file (a log: its end is read); `-` or nothing: standard input.
+    #[arg(value_name = "TEXT|FILE")]
     pub text: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -1,6 +1,8 @@
 //! `vramlab explain`: what PyTorch said when memory ran out.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use lab::experiments::{Cell, Table};
 use lab::explain::{Explanation, explain};
@@ -12,18 +14,23 @@ use crate::output::{self, Results};
 use crate::render::{WIDTH, bytes, table, wrapped};
 use crate::ui::Ui;
 
-/// More is no message.
-const MOST_STDIN: u64 = 1 << 20;
+/// How much is read: the end of a log, where its last message is. A third of what is looked at, as a byte that is not
+/// text becomes three. Bytes.
+const MAX_READ: usize = (1 << 20) / 3;
+
+/// Where reading ends that would go on for ever. Bytes.
+const MAX_STREAM: u64 = 1 << 30;
 
 /// Explains a message.
 ///
 /// # Errors
-/// A text without one; results that cannot be written.
+/// A text without one; a file that cannot be read; results that cannot be written.
 pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let text = match args.text.as_slice() {
         [] => stdin()?,
         [dash] if dash == "-" => stdin()?,
+        [one] => file(one)?.unwrap_or_else(|| one.clone()),
         words => words.join(" "),
     };
     let explanation = explain(&text)?;
@@ -34,10 +41,67 @@ pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn stdin() -> Result<String> {
-    let mut text = Vec::new();
-    let read = io::stdin().lock().take(MOST_STDIN).read_to_end(&mut text);
-    read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    let text = last(io::stdin().lock().take(MAX_STREAM));
+    Ok(decoded(&text.map_err(|error| Failure::usage(format!("standard input: {error}")))?))
+}
+
+/// The end of the file of that name; `None`: there is none, and it is the message itself.
+///
+/// # Errors
+/// A file that cannot be read; no file, of a name that a message cannot be.
+fn file(name: &str) -> Result<Option<String>> {
+    let unreadable = |error: io::Error| Failure::usage(format!("{name}: {error}"));
+    let metadata = match Path::new(name).metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound && is_file_name(name) => {
+            return Err(Failure::usage(format!("{name}: there is no such file")));
+        }
+        Err(_) => return Ok(None),
+    };
+    if metadata.is_dir() {
+        return Err(Failure::usage(format!("{name}: a directory; name a log")));
+    }
+    let mut file = File::open(name).map_err(unreadable)?;
+    let start = if metadata.is_file() { metadata.len().saturating_sub(MAX_READ as u64) } else { 0 };
+    if start > 0 {
+        file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
+    }
+    Ok(Some(decoded(&last(file.take(MAX_STREAM)).map_err(unreadable)?)))
+}
+
+/// One word with a directory or an ending: no message is that.
+fn is_file_name(text: &str) -> bool {
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let has_ending = (1..=5).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    !text.contains(char::is_whitespace) && (text.contains(['/', '\\']) || has_ending)
+}
+
+/// The last bytes of a stream.
+fn last(mut reader: impl Read) -> io::Result<Vec<u8>> {
+    let (mut kept, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        match reader.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(read) => kept.extend_from_slice(&chunk[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if kept.len() > 2 * MAX_READ {
+            kept.drain(..kept.len() - MAX_READ);
+        }
+    }
+    Ok(kept.split_off(kept.len().saturating_sub(MAX_READ)))
+}
+
+/// UTF-8, or UTF-16 as PowerShell redirects it.
+fn decoded(bytes: &[u8]) -> String {
+    match bytes {
+        [0xff, 0xfe, text @ ..] => {
+            let units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+            String::from_utf16_lossy(&units)
+        }
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
 }
 
 fn figures(explanation: &Explanation) -> Table {

@@ -1,14 +1,24 @@
 //! What PyTorch says when memory runs out, read.
 //!
-//! The wordings of all releases since 1.0 are known, those for AMD and Intel devices among them. Figures are printed
-//! with two decimals: each is known to half a unit of its last one, and sums are checked to that.
+//! The wordings of all releases are known, those for AMD's, Intel's and Apple's devices among them, and so are the errors
+//! of libraries and of the host that mean the same. Figures are printed with two decimals: each is known to half a unit
+//! of its last one, and sums are checked to that.
 
+mod advice;
+mod holders;
+mod judge;
 mod message;
+mod outside;
+mod read;
+mod size;
+mod verdict;
 
-use memcore::memory::Verdict;
-
-use self::message::{Message, read};
-pub use self::message::{Size, Wording};
+pub use self::advice::Advice;
+use self::holders::Holders;
+use self::message::Message;
+pub use self::message::Wording;
+pub use self::size::Size;
+pub use self::verdict::Verdict;
 use crate::error::Result;
 
 /// One figure of a message.
@@ -33,15 +43,6 @@ pub struct Sum {
     pub tolerance: u64,
 }
 
-/// Something to try.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
-    /// What, and why.
-    pub what: String,
-    /// The command that checks it.
-    pub command: Option<String>,
-}
-
 /// A message, explained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -53,7 +54,7 @@ pub struct Explanation {
     pub figures: Vec<Figure>,
     /// How they hang together.
     pub sums: Vec<Sum>,
-    /// Whether anything could have helped; `None`: the message has too few figures to say.
+    /// Why it failed, in a word; `None`: the message has too few figures to say.
     pub verdict: Option<Verdict>,
     /// Why, in arithmetic.
     pub reason: String,
@@ -66,34 +67,45 @@ pub struct Explanation {
 /// # Errors
 /// [`Error::Usage`](crate::Error::Usage) for a text without one.
 pub fn explain(text: &str) -> Result<Explanation> {
-    let message = read(text)?;
-    let (verdict, reason) = verdict(&message);
+    let message = read::read(text)?;
+    let holders = Holders::of(&message);
+    let (verdict, reason) = judge::judge(&message, &holders);
     Ok(Explanation {
         wording: message.wording,
         device: message.device,
-        figures: figures(&message),
-        sums: sums(&message),
+        figures: figures(&message, &holders),
+        sums: sums(&message, &holders),
         verdict,
         reason,
-        advice: advice(&message, verdict),
+        advice: advice::advice(&message, &holders, verdict),
     })
 }
 
-fn figures(message: &Message) -> Vec<Figure> {
+fn figures(message: &Message, holders: &Holders) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut push = |name, size: Option<Size>, meaning: &str| {
         figures.extend(size.map(|size| Figure { name, size, meaning: meaning.to_string() }));
     };
-    push(
-        "tried to allocate",
-        message.requested,
-        "what the driver was asked for: the tensor, rounded up to a segment (2 MiB for up to 1 MiB, 20 MiB for up to 10 \
-         MiB, otherwise the next multiple of 2 MiB)",
-    );
+    let asked = match message.wording {
+        Wording::Mps => "the buffer that Metal was asked for",
+        Wording::HostAllocator => "what the host was asked for, in one piece",
+        _ => {
+            "what the driver was asked for: the tensor, rounded up to a segment (2 MiB for up to 1 MiB, 20 MiB for up to \
+             10 MiB, otherwise the next multiple of 2 MiB)"
+        }
+    };
+    push("tried to allocate", message.requested, asked);
     push("total", message.total, "the device's memory");
     push("free", message.free, "what the driver had left, after PyTorch gave back every segment that was not in use");
-    push("allowed", message.allowed, "the limit that set_per_process_memory_fraction sets on PyTorch's segments");
+    let allowed = match message.wording {
+        Wording::Mps => {
+            "what PyTorch lets itself take: 1.7 times what Metal recommends, or PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+        }
+        _ => "the limit that set_per_process_memory_fraction sets on PyTorch's segments",
+    };
+    push("allowed", message.allowed, allowed);
     push("allocated", message.allocated, "blocks that tensors held (and that the library held for itself)");
+    push("beside PyTorch", message.beside, "what Metal holds for this process outside of PyTorch's allocator");
     push(
         "private pools",
         message.private,
@@ -105,23 +117,23 @@ fn figures(message: &Message) -> Vec<Figure> {
         "free blocks in segments that are partly in use, which cannot be given back",
     );
     push("reserved", message.reserved, "PyTorch's segments: the blocks in use and the free ones");
+    let not_recognized = holders.own_pid.map_or(String::new(), |pid| {
+        format!("; the message calls it process {pid}, as in a container PyTorch does not know its own number outside")
+    });
     push(
         "this process",
-        message.process,
-        "PyTorch's segments, and what is not PyTorch's: the context, kernels, libraries",
+        holders.own,
+        &format!("PyTorch's segments, and what is not PyTorch's: the context, kernels, libraries{not_recognized}"),
     );
-    for (pid, size) in &message.others {
-        figures.push(Figure {
-            name: "another process",
-            size: *size,
-            meaning: format!("held by process {pid} on the same device"),
-        });
+    for (pid, size) in &holders.others {
+        let meaning = format!("held by process {pid} on the same device");
+        figures.push(Figure { name: "another process", size: *size, meaning });
     }
     figures
 }
 
 /// The figures as sums.
-fn sums(message: &Message) -> Vec<Sum> {
+fn sums(message: &Message, holders: &Holders) -> Vec<Sum> {
     let mut sums = Vec::new();
     let Some(reserved) = message.all_reserved() else { return sums };
     if let (Some(allocated), Some(unallocated)) = (message.allocated, message.all_unallocated()) {
@@ -131,22 +143,28 @@ fn sums(message: &Message) -> Vec<Sum> {
             &[allocated, unallocated],
         ));
     }
-    if let Some(process) = message.process {
+    if let Some(process) = holders.own {
         sums.push(sum(
             format!("{process} in this process - {reserved} reserved: not PyTorch's (context, kernels, libraries)"),
             &[process],
             &[reserved],
         ));
     }
-    if let (Some(total), Some(free)) = (message.total, message.free) {
-        let mut parts = vec![free, message.process.unwrap_or(reserved)];
-        parts.extend(message.others.iter().map(|(_, size)| *size));
-        let listed: Vec<String> = parts[1..].iter().map(Size::to_string).collect();
-        sums.push(sum(
-            format!("{total} total - {free} free - {}: held by what the message does not name", listed.join(" - ")),
-            &[total],
-            &parts,
-        ));
+    match (message.total, message.free) {
+        (Some(total), _) if holders.borrowed => {
+            sums.push(sum(format!("{reserved} reserved - {total} total: lent by the host"), &[reserved], &[total]));
+        }
+        (Some(total), Some(free)) => {
+            let mut parts = vec![free, holders.own.unwrap_or(reserved)];
+            parts.extend(holders.others.iter().map(|(_, size)| *size));
+            let listed: Vec<String> = parts[1..].iter().map(Size::to_string).collect();
+            sums.push(sum(
+                format!("{total} total - {free} free - {}: held by what the message does not name", listed.join(" - ")),
+                &[total],
+                &parts,
+            ));
+        }
+        _ => {}
     }
     sums
 }
@@ -155,113 +173,4 @@ fn sum(text: String, of: &[Size], parts: &[Size]) -> Sum {
     let bytes = |sizes: &[Size]| sizes.iter().map(|size| size.bytes as i64).sum::<i64>();
     let tolerance = of.iter().chain(parts).map(|size| size.tolerance).sum();
     Sum { text, remainder: bytes(of) - bytes(parts), tolerance }
-}
-
-/// Whether it was hopeless, fragmented or full, and the arithmetic.
-fn verdict(message: &Message) -> (Option<Verdict>, String) {
-    match message.wording {
-        Wording::Huge => {
-            return (Some(Verdict::Hopeless), "more than 2^60 bytes: a size was computed wrongly".into());
-        }
-        Wording::Driver => {
-            let reason = "The driver refused by itself, outside of PyTorch's allocator (a context, a library's handle or \
-                          a kernel's memory): the message has no figures, and the allocator could not give its cache back.";
-            return (None, reason.into());
-        }
-        _ => {}
-    }
-    let Some(requested) = message.requested else {
-        return (None, "The message does not say how much was asked for.".into());
-    };
-    if message.wording == Wording::Preemptive {
-        let reason =
-            format!("{requested} more would have exceeded the limit of the process; the driver was not asked.");
-        return (Some(Verdict::Full), reason);
-    }
-    let limit = [message.total, message.allowed].into_iter().flatten().min_by_key(|size| size.bytes);
-    let Some(limit) = limit else { return (None, "The message does not say how large the device is.".into()) };
-    if requested.bytes > limit.bytes {
-        return (
-            Some(Verdict::Hopeless),
-            format!("{requested} in one piece is more than {limit}, which is all there is."),
-        );
-    }
-    let cached = message.all_unallocated().map_or(0, |size| size.bytes);
-    let allowed = message
-        .allowed
-        .map_or(u64::MAX, |allowed| allowed.bytes.saturating_sub(message.all_reserved().map_or(0, |size| size.bytes)));
-    let obtainable = message.free.map_or(0, |size| size.bytes).min(allowed);
-    let enough = cached.saturating_add(obtainable) >= requested.bytes;
-    let arithmetic = format!(
-        "{} unallocated in PyTorch's segments + {} to be had from the driver = {}, and {requested} were needed",
-        Size::of(cached),
-        Size::of(obtainable),
-        Size::of(cached.saturating_add(obtainable)),
-    );
-    if enough {
-        (Some(Verdict::Fragmented), format!("{arithmetic}: enough, but not in one piece."))
-    } else {
-        (Some(Verdict::Full), format!("{arithmetic}: too little, however it is cut."))
-    }
-}
-
-/// What to try, first things first.
-fn advice(message: &Message, verdict: Option<Verdict>) -> Vec<Advice> {
-    let plain = |what: &str| Advice { what: what.into(), command: None };
-    let checked = |what: &str, command: String| Advice { what: what.into(), command: Some(command) };
-    let mut advice = Vec::new();
-    let gpu = message.allowed.or(message.total).map_or("24GiB".to_string(), |size| size.as_flag());
-    if let (Some(requested), Some(free)) = (message.requested, message.free) {
-        let others: u64 = message.others.iter().map(|(_, size)| size.bytes).sum();
-        if others > 0 && free.bytes.saturating_add(others) >= requested.bytes && verdict != Some(Verdict::Hopeless) {
-            advice.push(plain(
-                "Stop the other processes on this device: with their memory the request would have been served.",
-            ));
-        }
-    }
-    let limited = message.allowed.zip(message.free).zip(message.requested);
-    if limited.is_some_and(|((_, free), requested)| free.bytes >= requested.bytes)
-        || message.wording == Wording::Preemptive
-    {
-        advice.push(plain("Raise the limit of set_per_process_memory_fraction: the device itself had room."));
-    }
-    match verdict {
-        Some(Verdict::Fragmented) if message.expandable => advice.push(checked(
-            "expandable_segments is on already: record a snapshot and search the other settings.",
-            "vramlab tune snapshot.pickle".into(),
-        )),
-        Some(Verdict::Fragmented) => {
-            advice.push(checked(
-                "Set PYTORCH_ALLOC_CONF=expandable_segments:True, and see by a recorded snapshot what that saves.",
-                "vramlab snapshot replay snapshot.pickle --compare caching,expandable".into(),
-            ));
-            advice.push(checked("Search all settings of the allocator.", "vramlab tune snapshot.pickle".into()));
-        }
-        Some(Verdict::Full) => {
-            advice.push(checked(
-                "Take the largest batch that fits: settings of the allocator cannot help.",
-                format!("vramlab fit --model gpt2 --gpu {gpu}"),
-            ));
-            advice.push(checked(
-                "Or need less: recomputation, 16-bit, accumulation; what each saves:",
-                format!("vramlab predict --model gpt2 --checkpoint blocks --gpu {gpu}"),
-            ));
-        }
-        Some(Verdict::Hopeless) => advice.push(checked(
-            "Find the operator that asks for so much at once (attention over a long sequence, a large product, logits).",
-            format!("vramlab predict --model gpt2 --gpu {gpu}"),
-        )),
-        None => advice.push(checked(
-            "See who holds the device's memory.",
-            "vramlab devices".into(),
-        )),
-    }
-    if verdict != Some(Verdict::Hopeless) {
-        advice.push(checked(
-            "To see who held the memory: torch.cuda.memory._record_memory_history() at the start, \
-             torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") when it fails, and",
-            "vramlab snapshot show snapshot.pickle".into(),
-        ));
-    }
-    advice
 }

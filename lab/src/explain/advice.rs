@@ -1,0 +1,297 @@
+//! What to try, first things first.
+
+use super::holders::Holders;
+use super::message::{Backend, Failure, Message, Wording};
+use super::size::Size;
+use super::verdict::Verdict;
+
+/// Something to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// What, and why.
+    pub what: String,
+    /// The command that checks it.
+    pub command: Option<String>,
+}
+
+fn plain(what: impl Into<String>) -> Advice {
+    Advice { what: what.into(), command: None }
+}
+
+fn checked(what: impl Into<String>, command: impl Into<String>) -> Advice {
+    Advice { what: what.into(), command: Some(command.into()) }
+}
+
+/// What to try for a message and its verdict.
+pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdict>) -> Vec<Advice> {
+    match verdict {
+        _ if message.wording == Wording::Mps => mps(message),
+        Some(Verdict::Hopeless) => hopeless(message),
+        Some(Verdict::Full) => {
+            [limit(message), others(message, holders), need_less(message), who_holds(message)].concat()
+        }
+        Some(Verdict::Fragmented) => {
+            [limit(message), others(message, holders), settings(message), need_less(message), who_holds(message)]
+                .concat()
+        }
+        Some(Verdict::Refused) => refused(message, holders),
+        Some(Verdict::Outside) => outside(message),
+        Some(Verdict::Host) => host(message),
+        None => unknown(message),
+    }
+}
+
+fn hopeless(message: &Message) -> Vec<Advice> {
+    let what = "Find the operator that asks for so much at once (attention over a long sequence, a large product, \
+                logits, an image that was not scaled down), and give it less. For a network of transformers:";
+    vec![match message.limit() {
+        Some(limit) => checked(what, format!("vramlab predict --model-file config.json --gpu {}", limit.as_flag())),
+        None => plain(what.trim_end_matches(" For a network of transformers:")),
+    }]
+}
+
+/// The limit of the process, where it was that and not the device.
+fn limit(message: &Message) -> Vec<Advice> {
+    let raise = "Raise the limit of set_per_process_memory_fraction (or per_process_memory_fraction): the device itself \
+                 had room.";
+    if message.is_limited() { vec![plain(raise)] } else { Vec::new() }
+}
+
+/// Other processes, where what they hold would have been enough; what nobody accounts for; what other libraries hold.
+fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
+    if message.is_limited() {
+        return Vec::new();
+    }
+    let mut advice = Vec::new();
+    let enough = |more: u64| match (message.requested, message.free) {
+        (Some(requested), Some(free)) => free.bytes.saturating_add(more) >= requested.bytes,
+        _ => false,
+    };
+    let others = Size::of(holders.others_bytes());
+    if others.bytes > 0 && enough(others.bytes) {
+        advice.push(plain(format!(
+            "Stop the other processes on this device, or take another device: they hold {others}, and with that the \
+             request would have been served."
+        )));
+    }
+    if let Some(unexplained) = holders.unexplained().filter(|size| enough(size.bytes)) {
+        let tool = match message.backend {
+            Backend::Hip => "rocm-smi",
+            Backend::Xpu => "xpu-smi",
+            _ => "nvidia-smi",
+        };
+        advice.push(plain(format!(
+            "Find out who holds {unexplained} of this device that are not this process's segments: that is more than a \
+             context takes. {tool} lists the processes."
+        )));
+    }
+    if let Some(beside) = holders.beside_pytorch(message.all_reserved()) {
+        advice.push(plain(format!(
+            "{beside} of this process are not PyTorch's: another library in it (or the communication between devices) \
+             takes device memory of its own."
+        )));
+    }
+    advice
+}
+
+/// Less memory is needed: what always helps.
+fn need_less(message: &Message) -> Vec<Advice> {
+    let what = "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, \
+                accumulation.";
+    let Some(limit) = message.limit() else { return vec![plain(what)] };
+    let gpu = limit.as_flag();
+    vec![
+        plain(what),
+        checked(
+            "For a network of transformers, the largest batch that fits, from its config.json:",
+            format!("vramlab fit --model-file config.json --gpu {gpu}"),
+        ),
+    ]
+}
+
+/// A recording of who held the memory. Releases from 2.1 on make it; those for Apple and older ones for Intel do not.
+fn who_holds(message: &Message) -> Vec<Advice> {
+    let records = matches!(message.wording, Wording::Sentences | Wording::Preemptive)
+        && matches!(message.backend, Backend::Cuda | Backend::Hip);
+    if !records {
+        return Vec::new();
+    }
+    vec![checked(
+        "To see who held the memory: torch.cuda.memory._record_memory_history() at the start, \
+         torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") when it fails, and",
+        "vramlab snapshot show snapshot.pickle",
+    )]
+}
+
+/// Below this, a limit on splitting leaves no block whole that would serve the request. Bytes.
+const MIN_SPLIT_REQUEST: u64 = 32 << 20;
+
+/// The largest limit on splitting that is proposed. Bytes.
+const MAX_SPLIT: u64 = 512 << 20;
+
+/// A setting of the allocator that this release reads and that can win something.
+fn settings(message: &Message) -> Vec<Advice> {
+    let variable = message.variable.unwrap_or("PYTORCH_CUDA_ALLOC_CONF");
+    let most = message.all_unallocated().map_or(String::new(), |cached| format!("; it can win {cached} at most"));
+    let expandable = "expandable_segments is made for this";
+    match (message.wording, message.backend) {
+        (Wording::Own, _) => {
+            vec![plain(format!("Set expandable_segments:True in the allocator's settings{most}."))]
+        }
+        (_, Backend::Xpu | Backend::Mps) => Vec::new(),
+        (Wording::Sentences, Backend::Cuda) if message.expandable => vec![checked(
+            "expandable_segments is on already: record a snapshot and search the other settings.",
+            "vramlab tune snapshot.pickle",
+        )],
+        (Wording::Sentences, Backend::Cuda) => vec![
+            checked(
+                format!(
+                    "Set {variable}=expandable_segments:True before the program starts{most}. Windows ignores it, with a \
+                     warning. A recorded snapshot shows beforehand what it saves:"
+                ),
+                "vramlab snapshot replay snapshot.pickle --compare caching,expandable",
+            ),
+            checked("Search all settings of the allocator.", "vramlab tune snapshot.pickle"),
+        ],
+        (Wording::Sentences, Backend::Hip) => {
+            let later = format!(
+                "{expandable}, and builds for ROCm have it from PyTorch 2.12 on (AMD's own from 2.11 on); older ones \
+                 ignore it with a warning."
+            );
+            [split_limit(message, variable), vec![plain(later)]].concat()
+        }
+        (_, _) if message.variable.is_some() => {
+            let later = format!("{expandable}, and comes with PyTorch 2.1.");
+            [split_limit(message, variable), vec![plain(later)]].concat()
+        }
+        _ => vec![plain(format!(
+            "Update PyTorch: {expandable}, and comes with 2.1. Releases before 1.10 have no settings of the allocator."
+        ))],
+    }
+}
+
+/// A limit on splitting, below the request: larger blocks stay whole.
+fn split_limit(message: &Message, variable: &str) -> Vec<Advice> {
+    let Some(requested) = message.requested.filter(|size| size.bytes > MIN_SPLIT_REQUEST) else { return Vec::new() };
+    let limit = 1u64 << requested.bytes.min(MAX_SPLIT).ilog2();
+    vec![plain(format!(
+        "Set {variable}=max_split_size_mb:{} before the program starts: larger blocks then stay whole for requests like \
+         this one. It may help, or take more elsewhere.",
+        limit >> 20
+    ))]
+}
+
+/// The driver had more than was asked for, and refused.
+fn refused(message: &Message, holders: &Holders) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    if holders.others_bytes() > 0 {
+        advice.push(plain(format!(
+            "Look at the other processes on this device first: they hold {}, and one that takes more for a moment makes \
+             the driver refuse.",
+            Size::of(holders.others_bytes())
+        )));
+    }
+    if message.backend == Backend::Xpu {
+        advice.push(plain(
+            "Intel's driver (Level Zero) limits a single allocation: to 4 GiB on many devices, to less under WSL2. Ask \
+             for smaller pieces, or let it take larger ones (UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1).",
+        ));
+    }
+    advice.push(plain(
+        "Run it again and watch the device meanwhile: the free memory was read after the failure. Someone may have held \
+         it for a moment: another process, or a library in this one.",
+    ));
+    if message.allowed.is_none() {
+        advice.push(plain(
+            "Look for a limit below the device's size: set_per_process_memory_fraction in the program, a container, a \
+             virtual or a divided GPU.",
+        ));
+    }
+    if message.backend != Backend::Xpu {
+        advice.push(plain(
+            "On Windows the host backs the memory of the GPU: close what fills the RAM, and enlarge the page file.",
+        ));
+    }
+    if message.backend == Backend::Hip {
+        advice.push(plain("On ROCm, update the driver: there are reports of this with most of the device free."));
+    }
+    advice
+}
+
+fn outside(message: &Message) -> Vec<Advice> {
+    let mut advice = vec![checked("See who holds the device's memory.", "vramlab devices")];
+    advice.push(plain(
+        "Leave the driver more room: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9), so that \
+         PyTorch's cache gives back instead of taking the last of it.",
+    ));
+    match message.failure {
+        Some(Failure::Uninitialized(_)) => advice.push(plain(
+            "If memory is free, look at the installation: the driver, CUDA and the library must fit together.",
+        )),
+        Some(Failure::Library("cuBLAS")) => advice.push(plain(
+            "If memory is free, an earlier kernel may have failed, most often by an index (a label, a token) out of \
+             range: CUDA_LAUNCH_BLOCKING=1, or a run on the CPU, names it.",
+        )),
+        Some(Failure::Library("NCCL")) => advice.push(plain(
+            "NCCL's buffers grow with the channels and the communicators: NCCL_DEBUG=INFO shows what it takes.",
+        )),
+        _ => {}
+    }
+    advice
+}
+
+fn host(message: &Message) -> Vec<Advice> {
+    match message.failure {
+        Some(Failure::SharedMemory) => vec![
+            plain(
+                "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host); df -h /dev/shm shows it.",
+            ),
+            plain("Or take fewer workers (num_workers), a smaller prefetch_factor, smaller batches."),
+        ],
+        Some(Failure::Killed) => vec![
+            plain("See whether it was for memory: dmesg has \"Out of memory: Killed process\", and a job its own log."),
+            plain(
+                "Take fewer workers (num_workers): each is a process with a copy of what the dataset touches, and holds \
+                 prefetch_factor batches ahead.",
+            ),
+            plain(
+                "Keep large lists of Python objects out of the dataset: arrays are shared among workers, objects are copied.",
+            ),
+        ],
+        _ => vec![
+            plain("See how much the host has and who holds it: free -h, or the limit of the container or the job."),
+            plain("Ask for less at once: a smaller batch, or data read from disk in pieces instead of as a whole."),
+        ],
+    }
+}
+
+fn mps(message: &Message) -> Vec<Advice> {
+    let mut advice = vec![plain(
+        "Need less: a smaller batch, a shorter sequence or a smaller image, 16-bit types; close other programs, which \
+         share this memory.",
+    )];
+    let beside = message.beside.zip(message.allocated).filter(|(beside, allocated)| beside.bytes > allocated.bytes);
+    if let Some((beside, _)) = beside {
+        advice.push(plain(format!(
+            "{beside} are not tensors: Metal holds them for this process, for compiled graphs and kernels among others. \
+             Each new shape is compiled anew: keep shapes the same from step to step."
+        )));
+    }
+    advice.push(plain(
+        "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 lifts the limit and adds no memory: the Mac swaps, and may come to a halt. \
+         It must be set before the program starts.",
+    ));
+    advice
+}
+
+fn unknown(message: &Message) -> Vec<Advice> {
+    match message.wording {
+        Wording::Request => vec![plain("Pass the whole message: up to \"reserved by PyTorch but unallocated\".")],
+        Wording::Thc => vec![
+            checked("See who holds the device's memory before the program starts.", "vramlab devices"),
+            plain("Need less: a smaller batch, first of all."),
+            plain("Update PyTorch: from 1.0 on the message has figures."),
+        ],
+        _ => vec![checked("See who holds the device's memory.", "vramlab devices")],
+    }
+}

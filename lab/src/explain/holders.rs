@@ -1,0 +1,78 @@
+//! Who holds the device's memory, as far as a message tells.
+
+use super::message::{Message, Wording};
+use super::size::Size;
+
+/// More than a context, kernels and libraries take: 0.3 to 1.5 GiB are usual. Bytes.
+const MAX_CONTEXT: u64 = 2 << 30;
+
+/// Who holds the device's memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    /// This process, with what is not PyTorch's.
+    pub(super) own: Option<Size>,
+    /// The number of this process where PyTorch did not recognize it as its own.
+    pub(super) own_pid: Option<u64>,
+    /// Other processes.
+    pub(super) others: Vec<(u64, Size)>,
+    /// What the message accounts to nobody; negative by rounding.
+    pub(super) unnamed: Option<i64>,
+    /// PyTorch holds more than the device has.
+    pub(super) borrowed: bool,
+}
+
+impl Holders {
+    pub(super) fn of(message: &Message) -> Self {
+        let reserved = message.all_reserved().or(message.allocated);
+        let mut holders = Self { own: message.process, others: message.processes.clone(), ..Self::default() };
+        let (Some(reserved), Some(total)) = (reserved, message.total) else { return holders };
+        holders.borrowed = reserved.surely_exceeds(total);
+        let Some(free) = message.free.filter(|_| !holders.borrowed) else { return holders };
+        if holders.own.is_none() && holders.left(total, free, reserved) < -holders.rounding(total, free, reserved) {
+            holders.recognize(reserved);
+        }
+        // The pool of cudaMallocAsync may hold more than is allocated.
+        if message.wording != Wording::Async {
+            holders.unnamed = Some(holders.left(total, free, reserved));
+        }
+        holders
+    }
+
+    /// In a container PyTorch does not know its own number on the host, and lists itself as `Process …`. If all that it
+    /// lists were others', more than the device would be in use: the one that fits its own segments is itself.
+    fn recognize(&mut self, reserved: Size) {
+        let fits = |size: &Size| size.bytes + size.tolerance + reserved.tolerance >= reserved.bytes;
+        let candidates = self.others.iter().enumerate().filter(|(_, (_, size))| fits(size));
+        let closest = candidates.min_by_key(|(_, (_, size))| size.bytes.abs_diff(reserved.bytes)).map(|(at, _)| at);
+        if let Some(at) = closest {
+            let (pid, size) = self.others.remove(at);
+            (self.own, self.own_pid) = (Some(size), Some(pid));
+        }
+    }
+
+    fn left(&self, total: Size, free: Size, reserved: Size) -> i64 {
+        let own = self.own.unwrap_or(reserved);
+        (total.bytes as i64) - (free.bytes as i64) - (own.bytes as i64) - (self.others_bytes() as i64)
+    }
+
+    fn rounding(&self, total: Size, free: Size, reserved: Size) -> i64 {
+        let others: u64 = self.others.iter().map(|(_, size)| size.tolerance).sum();
+        (total.tolerance + free.tolerance + self.own.unwrap_or(reserved).tolerance + others) as i64
+    }
+
+    pub(super) fn others_bytes(&self) -> u64 {
+        self.others.iter().map(|(_, size)| size.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Memory that no process accounts for and that is too much for this process's context.
+    pub(super) fn unexplained(&self) -> Option<Size> {
+        let bytes = u64::try_from(self.unnamed?).ok()?;
+        (bytes > MAX_CONTEXT).then_some(Size::of(bytes))
+    }
+
+    /// What this process holds beside PyTorch's segments, where that is more than a context.
+    pub(super) fn beside_pytorch(&self, reserved: Option<Size>) -> Option<Size> {
+        let beside = self.own?.minus(reserved?);
+        (beside.bytes > MAX_CONTEXT).then_some(beside)
+    }
+}

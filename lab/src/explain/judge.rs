@@ -1,0 +1,175 @@
+//! The verdict, and the arithmetic that leads to it.
+
+use super::holders::Holders;
+use super::message::{Backend, Failure, Message, Wording};
+use super::size::Size;
+use super::verdict::Verdict;
+
+/// A surplus below this share of the device is not to be had: page tables and contexts grow with what is allocated.
+const DRIVER_PERCENT: u64 = 1;
+
+/// The verdict and its reason; no verdict where the message has too few figures.
+pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
+    match message.wording {
+        Wording::Huge => {
+            (Some(Verdict::Hopeless), "more than 2^60 bytes: a size was computed wrongly, or overflowed".into())
+        }
+        Wording::Mps => mps(message),
+        Wording::Thc if message.failure.is_none() => (
+            None,
+            "A tensor found no room on the device. Releases up to 0.4 print no figures: whether the device was full or \
+             fragmented, and by how much, is not known."
+                .into(),
+        ),
+        Wording::Driver | Wording::Library | Wording::Thc => (Some(Verdict::Outside), outside(message)),
+        Wording::HostAllocator | Wording::Loader => (Some(Verdict::Host), host(message)),
+        _ => device(message, holders),
+    }
+}
+
+fn outside(message: &Message) -> String {
+    match message.failure {
+        Some(Failure::Library("NCCL")) => {
+            "NCCL found no room on the device for its buffers. They come from the driver, beside \
+             PyTorch's allocator, which could not give its cache back for them. The message has no figures."
+                .into()
+        }
+        Some(Failure::Library(library)) => format!(
+            "{library} found no room on the device for its handle or its workspace. That memory comes from the driver, \
+             beside PyTorch's allocator, which could not give its cache back for it. The message has no figures."
+        ),
+        Some(Failure::Uninitialized(library)) => format!(
+            "{library} could not create its handle. Most often the device's memory is full, as the handle's memory comes \
+             from the driver, beside PyTorch's allocator; a driver or a library that do not fit together show the same."
+        ),
+        Some(Failure::Generator) => {
+            "The state of the random generator found no room. It is made when a program first uses \
+             the device: the device was full before."
+                .into()
+        }
+        _ if message.backend == Backend::Xpu => {
+            "The driver ran out of memory or of another resource, outside of PyTorch's \
+             allocator. The message has no figures."
+                .into()
+        }
+        _ => {
+            "The driver refused by itself, outside of PyTorch's allocator (a context, a library's handle or a kernel's \
+              memory): the message has no figures, and the allocator could not give its cache back."
+                .into()
+        }
+    }
+}
+
+fn host(message: &Message) -> String {
+    match (message.failure, message.requested) {
+        (Some(Failure::SharedMemory), _) => {
+            "A worker of the DataLoader found no room in shared memory (/dev/shm), through \
+             which workers hand over batches. The device is not concerned."
+                .into()
+        }
+        (Some(Failure::Killed), _) => {
+            "A worker of the DataLoader was killed from outside: on Linux nearly always by the \
+             kernel, or by the limit of a container or a job, because the host's memory ran out. The device is not \
+             concerned."
+                .into()
+        }
+        (_, Some(requested)) => {
+            format!("{requested} in one piece were asked of the host's memory (RAM). The device is not concerned.")
+        }
+        _ => "The host's memory (RAM) ran out. The device is not concerned.".into(),
+    }
+}
+
+fn mps(message: &Message) -> (Option<Verdict>, String) {
+    let (Some(requested), Some(allowed)) = (message.requested, message.allowed) else {
+        return (None, "The message does not say how much was asked for, and how much is allowed.".into());
+    };
+    if requested.bytes > allowed.bytes {
+        return (Some(Verdict::Hopeless), format!("{requested} are more than the {allowed} that are allowed in all."));
+    }
+    let (allocated, beside) = (message.allocated.unwrap_or(Size::of(0)), message.beside.unwrap_or(Size::of(0)));
+    let sum = allocated.plus(beside).plus(requested);
+    let arithmetic = format!("{allocated} PyTorch's + {beside} Metal's own + {requested} asked for = {sum}");
+    if allowed.surely_exceeds(sum) {
+        return (Some(Verdict::Refused), format!("{arithmetic}, less than the {allowed} that are allowed."));
+    }
+    let why = "more than PyTorch lets itself take of the memory that the Mac shares with its GPU";
+    (Some(Verdict::Full), format!("{arithmetic}, and {allowed} are allowed: {why}."))
+}
+
+/// From the figures of an allocator for a device.
+fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
+    let Some(requested) = message.requested else {
+        return (None, "The message does not say how much was asked for.".into());
+    };
+    if message.wording == Wording::Preemptive {
+        let reason =
+            format!("{requested} more would have exceeded the limit of the process; the driver was not asked.");
+        return (Some(Verdict::Full), reason);
+    }
+    if message.wording == Wording::Request {
+        let reason = format!("{requested} were asked for. The rest of the message, which has the figures, is missing.");
+        return (None, reason);
+    }
+    let Some(limit) = message.limit() else {
+        return (None, "The message does not say how large the device is.".into());
+    };
+    let borrowed = match (holders.borrowed, message.total) {
+        (true, Some(total)) => format!(" PyTorch holds more than the {total} of the device: {BORROWED}."),
+        _ => String::new(),
+    };
+    if requested.bytes > limit.bytes {
+        let reason = format!("{requested} in one piece is more than {limit}, which is all there is.{borrowed}");
+        return (Some(Verdict::Hopeless), reason);
+    }
+    let Some(obtainable) = message.obtainable() else {
+        return (None, "The message does not say how much the driver had left.".into());
+    };
+    let (verdict, reason) = from_figures(message, requested, limit, obtainable);
+    // This program knows more than its message says.
+    (Some(message.stated.unwrap_or(verdict)), reason + &borrowed)
+}
+
+const BORROWED: &str = "Windows lends the host's memory where the card's is full, which is many times slower, and now \
+    that is used up as well";
+
+fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Size) -> (Verdict, String) {
+    let cached = message.all_unallocated().unwrap_or(Size::of(0));
+    let percent = |size: Size| format!("{:.1} %", size.bytes as f64 / limit.bytes.max(1) as f64 * 100.0);
+    let little = |size: Size| size.bytes.saturating_mul(100) < limit.bytes.saturating_mul(DRIVER_PERCENT);
+    let left = if message.is_limited() { "left of the limit" } else { "free" };
+    if obtainable.bytes >= requested.bytes {
+        let surplus = obtainable.minus(requested);
+        if little(surplus) {
+            let reason = format!(
+                "{obtainable} were {left} and {requested} asked for: the {surplus} between them ({} of what there is) are \
+                 what a driver keeps for itself. Full in all but name.",
+                percent(surplus)
+            );
+            return (Verdict::Full, reason);
+        }
+        let known = if message.free.is_some() { "were" } else { "were, as far as the message says," };
+        let reason = format!(
+            "{obtainable} {known} {left}, more than the {requested} that were asked for. The driver gives memory page by \
+             page: what lies unused in PyTorch's segments is not the cause, and no setting of the allocator helps."
+        );
+        return (Verdict::Refused, reason);
+    }
+    if message.wording == Wording::Async {
+        return (Verdict::Full, format!("{obtainable} were {left}, and {requested} were needed."));
+    }
+    let sum = cached.plus(obtainable);
+    let arithmetic = format!(
+        "{cached} unallocated in PyTorch's segments + {obtainable} to be had from the driver = {sum}, and {requested} \
+         were needed"
+    );
+    if sum.bytes < requested.bytes {
+        return (Verdict::Full, format!("{arithmetic}: too little, however it is cut."));
+    }
+    let share = if little(cached) {
+        format!(" But all that is unallocated is {} of the device: it is full in all but name.", percent(cached))
+    } else {
+        String::new()
+    };
+    (Verdict::Fragmented, format!("{arithmetic}: enough, but not in one piece.{share}"))
+}

@@ -1,0 +1,85 @@
+//! Errors that come from a lack of memory and not from PyTorch's allocator for the device: of libraries, of the driver,
+//! of the host. They have no figures.
+
+use super::message::{Backend, Failure, Message, Wording};
+use super::size::Size;
+
+/// Statuses that mean a failed allocation, and those that often do.
+const STATUSES: [(&str, Failure); 10] = [
+    ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
+    ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
+    ("CUSOLVER_STATUS_ALLOC_FAILED", Failure::Library("cuSOLVER")),
+    ("CUSPARSE_STATUS_ALLOC_FAILED", Failure::Library("cuSPARSE")),
+    ("CUFFT_ALLOC_FAILED", Failure::Library("cuFFT")),
+    ("CUBLAS_STATUS_NOT_INITIALIZED", Failure::Uninitialized("cuBLAS")),
+    ("CUDNN_STATUS_NOT_INITIALIZED", Failure::Uninitialized("cuDNN")),
+    ("CUSOLVER_STATUS_NOT_INITIALIZED", Failure::Uninitialized("cuSOLVER")),
+    ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Failure::Driver),
+    ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Failure::Driver),
+];
+
+/// TensorFlow creates handles of the same libraries.
+const FOREIGN: [&str; 3] = ["stream_executor", "failed to create cublas handle", "Could not create cudnn handle"];
+
+/// Finds such an error in a text whose blanks are single.
+pub(super) fn read(text: &str, lower: &str) -> Option<Message> {
+    if FOREIGN.iter().any(|foreign| text.contains(foreign)) {
+        return None;
+    }
+    host(text).or_else(|| library(text, lower)).or_else(|| driver(lower))
+}
+
+fn failed(wording: Wording, backend: Backend, failure: Failure) -> Message {
+    Message { failure: Some(failure), ..Message::new(wording, backend) }
+}
+
+/// The host's memory, of this process or of a worker.
+fn host(text: &str) -> Option<Message> {
+    if let Some(at) = text.rfind("is killed by signal: ").filter(|_| text.contains("DataLoader worker")) {
+        let signal = &text[at + "is killed by signal: ".len()..];
+        let failure = match signal {
+            _ if signal.starts_with("Killed") => Failure::Killed,
+            _ if signal.starts_with("Bus error") => Failure::SharedMemory,
+            _ => return None,
+        };
+        return Some(failed(Wording::Loader, Backend::default(), failure));
+    }
+    let tried = text
+        .rfind("you tried to allocate ")
+        .filter(|_| text.contains("DefaultCPUAllocator") || text.contains("Torch: not enough memory"))?;
+    let amount = &text[tried + "you tried to allocate ".len()..];
+    let whole: String = amount.chars().take_while(char::is_ascii_digit).collect();
+    let gibibytes = amount[whole.len()..].starts_with("GB");
+    let bytes = whole.parse::<u64>().ok()?.checked_mul(if gibibytes { 1 << 30 } else { 1 })?;
+    Some(Message { requested: Some(Size::of(bytes)), ..Message::new(Wording::HostAllocator, Backend::default()) })
+}
+
+fn library(text: &str, lower: &str) -> Option<Message> {
+    if text.contains("NCCL") && lower.contains("cuda failure") && lower.contains("out of memory") {
+        return Some(failed(Wording::Library, Backend::Cuda, Failure::Library("NCCL")));
+    }
+    let (at, failure) = STATUSES
+        .into_iter()
+        .filter_map(|(status, failure)| Some((text.rfind(status)?, failure)))
+        .max_by_key(|(at, _)| *at)?;
+    let backend = if text[at..].starts_with("UR_") { Backend::Xpu } else { Backend::Cuda };
+    let wording = if failure == Failure::Driver { Wording::Driver } else { Wording::Library };
+    Some(failed(wording, backend, failure))
+}
+
+/// The driver's own errors, and those of PyTorch up to 0.4.
+fn driver(lower: &str) -> Option<Message> {
+    if let Some(at) = lower.rfind("cuda runtime error (2) : out of memory") {
+        let generator = lower[at..].contains("random");
+        let failure = generator.then_some(Failure::Generator);
+        return Some(Message { failure, ..Message::new(Wording::Thc, Backend::Cuda) });
+    }
+    let errors = [
+        ("cuda error: out of memory", Backend::Cuda),
+        ("cuda driver error: out of memory", Backend::Cuda),
+        ("cuda failed with error 2 out of memory", Backend::Cuda),
+        ("hip error: out of memory", Backend::Hip),
+    ];
+    let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;
+    Some(failed(Wording::Driver, backend, Failure::Driver))
+}

@@ -1,0 +1,78 @@
+//! Sizes as messages print them.
+
+use std::fmt;
+
+use memcore::memory::TorchSize;
+
+/// A size as printed: two decimals of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The printed figure, in bytes.
+    pub bytes: u64,
+    /// Half a unit of its last decimal, in bytes.
+    pub tolerance: u64,
+}
+
+impl Size {
+    /// An exact one.
+    pub(super) fn of(bytes: u64) -> Self {
+        Self { bytes, tolerance: 0 }
+    }
+
+    /// The sum; its tolerance is that of both.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), tolerance: self.tolerance + other.tolerance }
+    }
+
+    /// The difference, at least 0; its tolerance is that of both.
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(other.bytes), tolerance: self.tolerance + other.tolerance }
+    }
+
+    /// Whether it exceeds another by more than the rounding of both.
+    pub(super) fn surely_exceeds(self, other: Self) -> bool {
+        self.bytes > other.bytes.saturating_add(self.tolerance + other.tolerance)
+    }
+
+    /// As `--gpu` and `--memory-limit` read it.
+    pub(super) fn as_flag(self) -> String {
+        self.to_string().replace(' ', "").replace("bytes", "B")
+    }
+
+    /// Reads `20.00 MiB` at the beginning of a text. `MB` and `GB`, which the MPS allocator prints, are powers of 1024
+    /// as well.
+    pub(super) fn at_start(text: &str) -> Option<Self> {
+        let mut words = text.trim_start().splitn(3, ' ');
+        let (number, unit) = (words.next()?, words.next()?);
+        let unit = unit.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        let unit: u64 = match unit {
+            "bytes" | "byte" | "B" => 1,
+            "KiB" | "KB" => 1 << 10,
+            "MiB" | "MB" => 1 << 20,
+            "GiB" | "GB" => 1 << 30,
+            "TiB" => 1 << 40,
+            _ => return None,
+        };
+        let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let value: f64 = number.parse().ok().filter(|_| plain && number.len() < 24)?;
+        let bytes = value * unit as f64;
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len().min(9) as i32);
+        let tolerance = if unit == 1 { 0.0 } else { unit as f64 * 0.5 / 10f64.powi(decimals) };
+        (bytes < (1u64 << 60) as f64)
+            .then_some(Self { bytes: bytes.round() as u64, tolerance: tolerance.ceil() as u64 })
+    }
+
+    /// Reads `1.50 GiB (1610612736 bytes)` at the beginning of a text: exact where the bytes are printed.
+    pub(super) fn exact_at_start(text: &str) -> Option<Self> {
+        let printed = Self::at_start(text)?;
+        let in_parentheses = text.trim_start().splitn(3, ' ').nth(2).and_then(|rest| rest.strip_prefix('('));
+        let exact = in_parentheses.and_then(Self::at_start).filter(|exact| exact.tolerance == 0);
+        Some(exact.unwrap_or(printed))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        TorchSize(self.bytes).fmt(f)
+    }
+}
