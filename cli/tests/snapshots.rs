@@ -161,6 +161,17 @@ fn tuning_is_checked_on_what_it_did_not_see() {
 }
 
 #[test]
+fn a_failed_request_counts_in_no_figure() {
+    for policy in json(&["replay", &golden("mlp_oom_plain"), "--compare", "all"])["policies"].as_array().unwrap() {
+        let drawn = policy["samples"].as_array().unwrap().iter().map(|sample| sample[2].as_u64().unwrap()).max();
+        assert_eq!(policy["peak"]["reserved"].as_u64(), drawn, "{}", policy["policy"]);
+        if let Some(plan) = policy["plan"]["bytes"].as_u64() {
+            assert_eq!(policy["peak"]["reserved"], plan);
+        }
+    }
+}
+
+#[test]
 fn a_message_is_explained() {
     let message = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.60 GiB already \
                    allocated; 7.44 MiB free; 9.64 GiB reserved in total by PyTorch)";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lab::replay::{Machine, Policy};
-use lab::snapshot::{Action, Document, Format, Segment, Snapshot, agreement, write_json, write_pickle};
+use lab::snapshot::{Action, Document, Format, Releases, Segment, Snapshot, agreement, write_json, write_pickle};
 use memcore::memory::BlockState;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/snapshots");
@@ -341,7 +341,7 @@ fn tuning_finds_what_helps_and_holds() {
     // Batches that grow: each tensor is a little larger than any free segment. Expandable segments were made for this.
     let mut operations = Vec::new();
     for step in 0..100u64 {
-        operations.push(Operation::Allocate { bytes: (40 + 2 * step) << 20, stream: 0, served: true });
+        operations.push(Operation::Allocate { bytes: (40 + 2 * step) << 20, stream: 0, pool: 0, served: true });
         operations.push(Operation::Free { allocation: step as u32 });
     }
     let trace = Trace::new("growing", Settings::default(), operations).unwrap();

@@ -24,11 +24,11 @@ pub(super) fn operations(columns: &Columns, settings: &Settings) -> Result<Vec<O
             b'a' => {
                 reader.lives.push((allocations, true));
                 allocations += 1;
-                operations.push(Operation::Allocate { bytes: reader.size(at)?, stream: 0, served: true });
+                operations.push(Operation::Allocate { bytes: reader.size(at)?, stream: 0, pool: 0, served: true });
             }
             b'o' => {
                 allocations += 1;
-                operations.push(Operation::Allocate { bytes: reader.size(at)?, stream: 0, served: false });
+                operations.push(Operation::Allocate { bytes: reader.size(at)?, stream: 0, pool: 0, served: false });
             }
             b'f' => operations.push(Operation::Free { allocation: reader.freed(at)? }),
             b'q' => {

@@ -163,6 +163,8 @@ struct Watch<'a> {
     shared: u64,
     /// The size of the request that just failed.
     failed: Option<u64>,
+    /// Requests that were served and that the recorded program did not get.
+    unforeseen: u64,
     /// What PyTorch's message is made of, where there is one.
     messages: Option<(Arc<Meta>, &'a AllocatorConfig)>,
 }
@@ -171,7 +173,7 @@ impl<'a> Watch<'a> {
     fn new(trace: &'a Trace) -> Self {
         let stretch = trace.operations().len().div_ceil(SAMPLES).max(1);
         let (figures, sample) = (Figures::default(), Sample::default());
-        Self { trace, figures, stretch, sample, shares: 0.0, shared: 0, failed: None, messages: None }
+        Self { trace, figures, stretch, sample, shares: 0.0, shared: 0, failed: None, unforeseen: 0, messages: None }
     }
 
     fn message<A: Allocator + ?Sized>(&self, bytes: u64, allocator: &A) -> Option<String> {
@@ -193,7 +195,7 @@ impl<'a> Watch<'a> {
             retries: stats.num_alloc_retries,
             out_of_memory: stats.num_ooms,
             departures: match allocator.name() {
-                "planned" => stats.segment.all.allocated.saturating_sub(1),
+                "planned" => stats.segment.all.allocated.saturating_sub(1 + self.unforeseen),
                 _ => 0,
             },
             ..self.figures
@@ -217,6 +219,9 @@ impl Observer for Watch<'_> {
     }
 
     fn allocated(&mut self, operation: usize, block: Option<&Block>) {
+        if let (Some(_), Operation::Allocate { served: false, .. }) = (block, self.trace.operations()[operation]) {
+            self.unforeseen += 1;
+        }
         if let (None, Operation::Allocate { bytes: bytes @ 1.., served, .. }) =
             (block, self.trace.operations()[operation])
         {

@@ -202,7 +202,7 @@ impl Columns {
                     let (bytes, stream) = (self.size.natural(made, at, "size")?, stream(at)?);
                     let served = !self.seg.present || self.seg.at(made, at, "segment")? >= 0;
                     made += 1;
-                    Operation::Allocate { bytes, stream, served }
+                    Operation::Allocate { bytes, stream, pool: 0, served }
                 }
                 b'f' => Operation::Free { allocation },
                 b'r' => Operation::RecordStream { allocation, stream: stream(at)? },

@@ -33,7 +33,8 @@ impl Observer for Silent {}
 const NONE: u32 = u32::MAX;
 
 /// Runs all operations through an allocator. Requests that fail for lack of memory are part of a replay: the program
-/// goes on without them.
+/// goes on without them. What the recorded program did not get and a policy serves goes back at once, and is in no peak;
+/// the peaks of the allocator's statistics then begin anew.
 ///
 /// A plan keeps its one segment: it would serve nothing after having given it back.
 ///
@@ -53,12 +54,21 @@ where
                 blocks.push(NONE);
                 observer.allocated(at, None);
             }
-            Operation::Allocate { bytes, stream, served } => {
-                match allocator.allocate(bytes, Stream(u32::from(stream)), driver) {
+            Operation::Allocate { bytes, stream, pool, served } => {
+                if pool != 0 {
+                    allocator.enter_pool(pool);
+                }
+                let block = allocator.allocate(bytes, Stream(u32::from(stream)), driver);
+                if pool != 0 {
+                    allocator.leave_pool(pool);
+                }
+                match block {
                     Ok(block) => {
                         observer.allocated(at, Some(&block));
                         if !served {
                             allocator.free(block.id, &mut |event| observer.driver(at, event));
+                            // The program never held it: it is in no peak.
+                            allocator.reset_peak_stats();
                         }
                         blocks.push(if served { block.id.0 } else { NONE });
                     }

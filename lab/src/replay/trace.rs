@@ -16,6 +16,8 @@ pub enum Operation {
         bytes: u64,
         /// For which stream.
         stream: u16,
+        /// From which private pool, as of a CUDA graph; 0: none.
+        pool: u16,
         /// Whether the recorded program got it. What it did not get it cannot have used: a policy that serves such a
         /// request gets it back at once.
         served: bool,
@@ -103,11 +105,11 @@ impl Trace {
                 Event::Alloc { id, requested_bytes: bytes, .. } => {
                     numbers.insert(id, made);
                     made += 1;
-                    operations.push(Operation::Allocate { bytes, stream: 0, served: true });
+                    operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: true });
                 }
                 Event::Oom { requested_bytes: bytes, .. } => {
                     made += 1;
-                    operations.push(Operation::Allocate { bytes, stream: 0, served: false });
+                    operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: false });
                 }
                 Event::Free { id, .. } => {
                     operations.push(Operation::Free { allocation: numbers.get(&id).copied().unwrap_or(u32::MAX) });
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     pub(crate) fn take(bytes: u64) -> Operation {
-        Operation::Allocate { bytes, stream: 0, served: true }
+        Operation::Allocate { bytes, stream: 0, pool: 0, served: true }
     }
 
     fn free(allocation: u32) -> Operation {
@@ -284,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_bound_is_what_lives_together() {
-        let lost = Operation::Allocate { bytes: 1 << 30, stream: 0, served: false };
+        let lost = Operation::Allocate { bytes: 1 << 30, stream: 0, pool: 0, served: false };
         let trace = trace(&[take(1000), take(0), lost, take(600), free(0), take(1), free(3)]).unwrap();
         assert_eq!(trace.lower_bound(), LowerBound { bytes: 2048, operation: 3, allocations: 2 });
         let lives: Vec<_> = trace.lifetimes().iter().map(|life| (life.bytes, life.from, life.to)).collect();

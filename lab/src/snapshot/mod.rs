@@ -23,6 +23,7 @@ mod model;
 mod opcodes;
 mod open;
 mod pickle;
+mod pools;
 mod program;
 mod record;
 mod sound;

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use memcore::memory::{AllocatorConfig, BlockState, TorchVersion};
 
-use super::model::{Action, Snapshot, StreamId, TraceEvent, total};
+use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent, total};
+use super::pools::Homes;
 use crate::error::{Error, Result};
 use crate::replay::{Operation, Settings, Trace};
 
@@ -125,6 +126,7 @@ struct Maker<'a> {
     operations: Vec<Operation>,
     events: Vec<u32>,
     addresses: Vec<Option<u64>>,
+    homes: Homes,
     /// The allocation at each address that lives.
     lives: HashMap<u64, u32>,
     /// Addresses whose free waits.
@@ -144,6 +146,7 @@ impl<'a> Maker<'a> {
             operations: Vec::with_capacity(trace.len()),
             events: Vec::with_capacity(trace.len()),
             addresses: Vec::new(),
+            homes: Homes::of(snapshot, device),
             lives: HashMap::new(),
             pending: HashMap::new(),
             reserved: snapshot.reserved_before(device),
@@ -153,7 +156,8 @@ impl<'a> Maker<'a> {
         };
         maker.capacity = maker.capacity();
         for (address, bytes, stream) in before {
-            maker.allocate(0, *address, *bytes, *stream)?;
+            let pool = maker.homes.pool(*address, None);
+            maker.allocate(0, *address, *bytes, *stream, pool)?;
         }
         let waits = |at: usize| trace[at].action == Action::FreeRequested && !maker.completes(at);
         if (0..trace.len()).any(waits) {
@@ -181,13 +185,13 @@ impl<'a> Maker<'a> {
         self.events.push(at as u32);
     }
 
-    fn allocate(&mut self, at: usize, address: u64, bytes: u64, stream: StreamId) -> Result<()> {
-        let Ok(stream) = u16::try_from(stream.0) else {
-            return Err(Error::usage(format!("entry {at}"), "more than 65535 streams"));
+    fn allocate(&mut self, at: usize, address: u64, bytes: u64, stream: StreamId, pool: PoolId) -> Result<()> {
+        let (Ok(stream), Ok(pool)) = (u16::try_from(stream.0), u16::try_from(pool.0)) else {
+            return Err(Error::usage(format!("entry {at}"), "more than 65535 streams or private pools"));
         };
         let allocation = self.addresses.len() as u32;
         self.addresses.push(Some(address));
-        self.push(at, Operation::Allocate { bytes, stream, served: true });
+        self.push(at, Operation::Allocate { bytes, stream, pool, served: true });
         if let Some(replaced) = self.lives.insert(address, allocation) {
             self.gaps += 1;
             self.push(at, Operation::Free { allocation: replaced });
@@ -204,11 +208,17 @@ impl<'a> Maker<'a> {
     fn event(&mut self, at: usize) -> Result<()> {
         let event = self.trace[at];
         match event.action {
-            Action::Alloc => self.allocate(at, event.address, event.bytes, event.stream)?,
+            Action::Alloc => {
+                // Later releases name the pool of each entry.
+                let named = Some(event.pool).filter(|pool| *pool != PoolId::default());
+                let pool = named.unwrap_or_else(|| self.homes.pool(event.address, Some(at)));
+                self.allocate(at, event.address, event.bytes, event.stream, pool)?;
+            }
             Action::Oom => {
                 self.addresses.push(None);
-                let stream = u16::try_from(event.stream.0).unwrap_or(0);
-                self.push(at, Operation::Allocate { bytes: event.bytes, stream, served: false });
+                let (stream, pool) = (u16::try_from(event.stream.0), u16::try_from(event.pool.0));
+                let (stream, pool) = (stream.unwrap_or(0), pool.unwrap_or(0));
+                self.push(at, Operation::Allocate { bytes: event.bytes, stream, pool, served: false });
             }
             Action::FreeRequested => self.free(at, event.address),
             Action::FreeCompleted => self.completed(at, event.address),

@@ -173,6 +173,17 @@ pub trait Allocator: Send {
     /// allocation. For replays.
     fn complete_events(&mut self) {}
 
+    /// From here on requests are served from a private pool, as those of a CUDA graph are, which is made at its first use
+    /// and kept. Policies without such pools serve all alike. For replays.
+    fn enter_pool(&mut self, pool: u16) {
+        let _ = pool;
+    }
+
+    /// Ends what [`enter_pool`](Self::enter_pool) began.
+    fn leave_pool(&mut self, pool: u16) {
+        let _ = pool;
+    }
+
     /// Gives back to the driver what can be; returns how many bytes that were.
     fn empty_cache(&mut self, driver: &mut dyn FnMut(DriverEvent)) -> u64;
 

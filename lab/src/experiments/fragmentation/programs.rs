@@ -73,7 +73,7 @@ struct Script {
 
 impl Script {
     fn take(&mut self, bytes: u64) -> u32 {
-        self.operations.push(Operation::Allocate { bytes, stream: 0, served: true });
+        self.operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: true });
         self.made += 1;
         self.made - 1
     }

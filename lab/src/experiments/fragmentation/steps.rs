@@ -100,7 +100,7 @@ pub(super) fn program(name: &str, steps: &[Steps], order: &[usize]) -> Result<Tr
             operations.push(match *local {
                 Local::Take { bytes } => {
                     made += 1;
-                    Operation::Allocate { bytes, stream: 0, served: true }
+                    Operation::Allocate { bytes, stream: 0, pool: 0, served: true }
                 }
                 Local::Own(k) => Operation::Free { allocation: first + k as u32 },
                 Local::Carried(k) => Operation::Free { allocation: carried.get(k).copied().unwrap_or(u32::MAX) },

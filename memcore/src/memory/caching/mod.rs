@@ -236,6 +236,11 @@ impl Caching {
     }
 }
 
+/// Graphs' pools have names of this form.
+fn replayed_pool(pool: u16) -> PoolId {
+    PoolId((u64::from(pool), 0))
+}
+
 impl Allocator for Caching {
     fn name(&self) -> &'static str {
         "caching"
@@ -272,6 +277,16 @@ impl Allocator for Caching {
 
     fn complete_events(&mut self) {
         self.events.complete();
+    }
+
+    fn enter_pool(&mut self, pool: u16) {
+        let entered = self.begin_allocate_to_pool(replayed_pool(pool));
+        debug_assert!(entered.is_ok(), "a replay is in one pool at a time");
+    }
+
+    fn leave_pool(&mut self, pool: u16) {
+        let left = self.end_allocate_to_pool(replayed_pool(pool));
+        debug_assert!(left.is_ok(), "a replay leaves the pool that it entered");
     }
 
     fn empty_cache(&mut self, driver: Driver<'_>) -> u64 {
