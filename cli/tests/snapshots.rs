@@ -161,6 +161,25 @@ fn tuning_is_checked_on_what_it_did_not_see() {
 }
 
 #[test]
+fn nothing_is_proposed_for_a_recording_that_is_not_reproduced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.json");
+    done(&["snapshot", "convert", &golden("mlp_expandable"), path.to_str().unwrap()]);
+    // As if it had been recorded under other settings.
+    let mut snapshot = loaded(path.to_str().unwrap());
+    snapshot["allocator_settings"]["expandable_segments"] = false.into();
+    snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = "".into();
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let output = vramlab().args(["tune", path.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("nothing is proposed") && text.contains("not exact") && !text.contains("_CONF="), "{text}");
+    let output = vramlab().args(["tune", path.to_str().unwrap(), "--json", "-"]).output().unwrap();
+    let tuned: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&tuned["best"], &tuned["self_check"]["exact"]), (&Value::Null, &false.into()));
+}
+
+#[test]
 fn a_failed_request_counts_in_no_figure() {
     for policy in json(&["replay", &golden("mlp_oom_plain"), "--compare", "all"])["policies"].as_array().unwrap() {
         let drawn = policy["samples"].as_array().unwrap().iter().map(|sample| sample[2].as_u64().unwrap()).max();

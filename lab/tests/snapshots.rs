@@ -345,7 +345,8 @@ fn tuning_finds_what_helps_and_holds() {
         operations.push(Operation::Free { allocation: step as u32 });
     }
     let trace = Trace::new("growing", Settings::default(), operations).unwrap();
-    let tuned = tune(&trace, &AllocatorConfig::default(), &Machine::default(), &mut || false).unwrap();
+    let tuned =
+        tune(&trace, &AllocatorConfig::default(), &Machine::default(), Releases::default(), &mut || false).unwrap();
     assert!(tuned.best.alloc_conf.contains("expandable_segments:True"), "{tuned:?}");
     assert_eq!(tuned.overfitted, None);
     let (best, recorded) = (tuned.best.held_out.unwrap(), tuned.recorded.held_out.unwrap());
@@ -356,6 +357,7 @@ fn tuning_finds_what_helps_and_holds() {
     assert!((tuned.lower_bound..=256 << 20).contains(&best.peak_reserved), "{best:?}");
     // Nothing to be found, nothing proposed.
     let one = Trace::new("one", Settings::default(), trace.operations()[..2].to_vec()).unwrap();
-    let tuned = tune(&one, &AllocatorConfig::default(), &Machine::default(), &mut || false).unwrap();
+    let tuned =
+        tune(&one, &AllocatorConfig::default(), &Machine::default(), Releases::default(), &mut || false).unwrap();
     assert_eq!((tuned.best.alloc_conf.as_str(), &tuned.best), ("", &tuned.recorded));
 }

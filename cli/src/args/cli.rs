@@ -69,7 +69,7 @@ pub(crate) enum Command {
             vramlab snapshot show snapshot.pickle")]
     Snapshot(SnapshotArgs),
     /// Find the best settings of PyTorch's allocator for a recorded run.
-    #[command(after_help = "Example: the PYTORCH_ALLOC_CONF for a run that was recorded with stacks\n  \
+    #[command(after_help = "Example: the PYTORCH_CUDA_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]
     Tune(TuneArgs),
     /// Hold runs against a memory lock file: fails when memory grew, and names who grew.

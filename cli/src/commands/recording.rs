@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use lab::replay::{Machine, Policy, Trace};
-use lab::snapshot::{Agreement, Program, Snapshot, agreement};
+use lab::snapshot::{Agreement, Program, Releases, Snapshot, agreement};
 use memcore::memory::AllocatorConfig;
 
 use crate::exit::{Failure, Result};
@@ -72,6 +72,11 @@ impl Recording {
         let program = snapshot.program(name, device)?;
         let trace = program.trace.clone();
         Ok(Self { trace, config, source: Some((snapshot, device, program)) })
+    }
+
+    /// The releases of PyTorch that may have made it.
+    pub(super) fn releases(&self) -> Releases {
+        self.source.as_ref().map_or_else(Releases::default, |(snapshot, ..)| snapshot.releases)
     }
 
     /// Whether a snapshot's own settings reproduce its segments.

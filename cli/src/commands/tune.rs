@@ -2,12 +2,12 @@
 
 use lab::experiments::{Cell, Table};
 use lab::replay::Machine;
-use lab::snapshot::{Candidate, Cost, Tuned, tune};
+use lab::snapshot::{Agreement, Candidate, Cost, Releases, Tuned, tune};
 use serde_json::{Value, json};
 
 use super::recording::Recording;
 use crate::args::TuneArgs;
-use crate::exit::{Code, Result};
+use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::render::{WIDTH, bytes, counted, grouped, snapshot as render, table, wrapped};
@@ -19,18 +19,24 @@ const TOP: usize = 8;
 /// Searches and reports.
 ///
 /// # Errors
-/// A file that is no recording; results that cannot be written.
+/// A file that is no recording; results that cannot be written; with code 1, a snapshot that its own settings do not
+/// reproduce: what others would take is not known then.
 pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let recording = Recording::open(&args.file, args.device)?;
+    let check = recording.self_check()?;
+    let file = args.file.display().to_string();
+    if let Some(failed) = check.as_ref().filter(|check| !check.is_exact()) {
+        return not_reproduced(args, &recording, failed, &file, ui);
+    }
     let machine = Machine {
         capacity_bytes: args.memory_limit.or(recording.trace.settings.capacity_bytes),
         memory_fraction: args.memory_fraction.or(recording.trace.settings.memory_fraction),
     };
-    let check = recording.self_check()?;
-    let tuned = tune(&recording.trace, &recording.config, &machine, &mut interrupt::asked)?;
+    let releases = recording.releases();
+    let tuned = tune(&recording.trace, &recording.config, &machine, releases, &mut interrupt::asked)?;
     let tables = vec![tried(&tuned)];
-    let mut text = for_people(&tuned, &args.file.display().to_string(), &tables, ui);
+    let mut text = for_people(&tuned, releases, &file, &tables, ui);
     if let Some(check) = &check {
         text += &format!("{}\n", wrapped(&render::agreement(check), WIDTH, 2));
     }
@@ -40,11 +46,36 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }
 
+/// Nothing is proposed on the ground of a replay that is not what was recorded.
+fn not_reproduced(args: &TuneArgs, recording: &Recording, check: &Agreement, file: &str, ui: &Ui) -> Result<Code> {
+    let line = format!("{file}: nothing is proposed, as the replay does not reproduce this recording");
+    let found = wrapped(&render::agreement(check), WIDTH, 2);
+    let text = format!("{}\n{found}\n", ui.style.bold(&wrapped(&line, WIDTH, 2)));
+    let json = json!({
+        "schema": "vramlab-tune-1",
+        "recorded": null,
+        "best": null,
+        "newer": null,
+        "overfitted": null,
+        "tried": [],
+        "operations": null,
+        "lower_bound_bytes": recording.trace.lower_bound().bytes,
+        "self_check": super::replay::agreement_json(check),
+    });
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &[], text: &text })?;
+    Err(Failure::new(Code::Check, anyhow::anyhow!("{file}: the recorded settings do not reproduce the recording")))
+}
+
 fn name(candidate: &Candidate) -> &str {
     match candidate.alloc_conf.as_str() {
         "" => "(defaults)",
         other => other,
     }
+}
+
+/// As it is set: the variable has this name in all releases from 1.10 on; from 2.10 on it has a second one.
+fn setting(candidate: &Candidate) -> String {
+    format!("PYTORCH_CUDA_ALLOC_CONF={}", candidate.alloc_conf)
 }
 
 fn tried(tuned: &Tuned) -> Table {
@@ -62,20 +93,32 @@ fn tried(tuned: &Tuned) -> Table {
     Table { title, columns, rows: tuned.tried.iter().take(TOP).map(row).collect() }
 }
 
-fn for_people(tuned: &Tuned, file: &str, tables: &[Table], ui: &Ui) -> String {
-    let Tuned { recorded, best, operations, lower_bound, .. } = tuned;
+fn for_people(tuned: &Tuned, releases: Releases, file: &str, tables: &[Table], ui: &Ui) -> String {
+    let Tuned { recorded, best, newer, operations, lower_bound, .. } = tuned;
     let nothing = best.alloc_conf == recorded.alloc_conf;
     let line = match nothing {
         true => format!("{file}: no settings are better than the recorded ones, {}", name(recorded)),
-        false => format!("PYTORCH_ALLOC_CONF={}", best.alloc_conf),
+        false => setting(best),
     };
     let mut out = format!("{}\n", ui.style.bold(&wrapped(&line, WIDTH, 2)));
     let mut say = |text: String| out += &format!("{}\n", wrapped(&text, WIDTH, 2));
     if !nothing {
+        if let (Some(before), Some(after)) = (&recorded.whole, &best.whole) {
+            say(saves("In the whole recording", before, after));
+        }
         say(saves("On the part that the search saw", &recorded.searched, &best.searched));
         if let (Some(before), Some(after)) = (&recorded.held_out, &best.held_out) {
             say(saves("On the rest, which it did not see", before, after));
         }
+    }
+    if let (Some(newer), Some(before)) = (newer, &recorded.whole) {
+        let Releases { oldest, newest } = releases;
+        let release = match oldest == newest {
+            true => oldest.to_string(),
+            false => format!("{oldest} to {newest}"),
+        };
+        let what = format!("The recording is of PyTorch {release}; the later of them also read {}", setting(newer));
+        say(newer.whole.as_ref().map_or(what.clone(), |after| saves(&what, before, after)));
     }
     if let Some(overfitted) = &tuned.overfitted {
         say(format!("{} was better only on the part that the search saw, and is not proposed.", name(overfitted)));
@@ -114,12 +157,14 @@ fn as_json(tuned: &Tuned) -> Value {
             "alloc_conf": candidate.alloc_conf,
             "searched": cost(&candidate.searched),
             "held_out": candidate.held_out.as_ref().map(cost),
+            "whole": candidate.whole.as_ref().map(cost),
         })
     };
     json!({
         "schema": "vramlab-tune-1",
         "recorded": candidate(&tuned.recorded),
         "best": candidate(&tuned.best),
+        "newer": tuned.newer.as_ref().map(candidate),
         "overfitted": tuned.overfitted.as_ref().map(candidate),
         "tried": tuned.tried.iter().map(candidate).collect::<Vec<_>>(),
         "operations": { "searched": tuned.operations.0, "held_out": tuned.operations.1 },

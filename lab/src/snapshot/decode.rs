@@ -10,6 +10,7 @@ use memcore::memory::BlockState;
 use self::events::Reader;
 use super::fault::{Fault, Sound};
 use super::model::{AllocatorSettings, Annotation, Block, Segment, Snapshot};
+use super::release::Releases;
 use super::sound;
 use super::value::{Document, Kind, TextId, Value};
 
@@ -62,6 +63,10 @@ impl<'a> Decoder<'a> {
             snapshot.settings = Some(self.settings(settings)?);
         }
         snapshot.newer = ["host_segments", "host_traces"].iter().any(|key| document.get(root, key).is_some());
+        let settings = document.get(root, "allocator_settings").and_then(Value::as_dict);
+        let knows = |key: &str| settings.is_some_and(|settings| document.get(settings, key).is_some());
+        let alloc_conf = snapshot.settings.as_ref().map_or("", |settings| &settings.alloc_conf);
+        snapshot.releases = Releases::of_keys(snapshot.newer, knows, alloc_conf);
         Ok(())
     }
 

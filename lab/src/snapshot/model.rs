@@ -2,6 +2,7 @@
 
 use memcore::memory::BlockState;
 
+use super::release::Releases;
 use super::value::{TextId, Texts};
 
 /// What `torch.cuda.memory._dump_snapshot` writes: segments and their blocks as they are at the end, and what led there.
@@ -19,6 +20,8 @@ pub struct Snapshot {
     pub annotations: Vec<Annotation>,
     /// Whether the file has keys that releases after 2.11 write.
     pub newer: bool,
+    /// The releases that may have written it.
+    pub releases: Releases,
     pub(super) texts: Texts,
     pub(super) frames: Vec<Frame>,
     pub(super) stacks: Vec<Box<[FrameId]>>,

@@ -5,6 +5,7 @@
 
 use memcore::memory::{AllocatorConfig, TorchVersion};
 
+use super::release::{Releases, since};
 use crate::error::Result;
 use crate::replay::{Figures, Machine, Operation, Policy, Trace, run_once};
 
@@ -15,8 +16,10 @@ pub struct Candidate {
     pub alloc_conf: String,
     /// On the part that the search saw.
     pub searched: Cost,
-    /// On the rest; only of the recorded settings, the defaults and the best.
+    /// On the rest; only of the recorded settings, and of those that were checked there.
     pub held_out: Option<Cost>,
+    /// On all of the trace; only of the same.
+    pub whole: Option<Cost>,
 }
 
 /// What a run takes. Less is better, in this order.
@@ -35,13 +38,16 @@ pub struct Cost {
 pub struct Tuned {
     /// The recorded settings.
     pub recorded: Candidate,
-    /// The best; the recorded ones if none is better on both parts.
+    /// The best that every release reads which may have made the recording; the recorded ones if none is better on both
+    /// parts.
     pub best: Candidate,
+    /// What is better still, but has options that only the later ones of these releases read.
+    pub newer: Option<Candidate>,
     /// All that were tried, best first.
     pub tried: Vec<Candidate>,
     /// Operations that the search saw, and those that were held out.
     pub operations: (usize, usize),
-    /// Whether something was better on the part that the search saw, but not on the rest.
+    /// The best of those that were better on the part that the search saw, but not on the rest.
     pub overfitted: Option<Candidate>,
     /// The most that lives at one time in the whole trace: no settings take less. Bytes.
     pub lower_bound: u64,
@@ -76,7 +82,8 @@ const SEGMENT: [&str; 5] = [
 ];
 const COLLECT: [&str; 2] = ["garbage_collection_threshold:0.6", "garbage_collection_threshold:0.8"];
 
-/// Searches the settings for a run on a machine. Calls `interrupted` between replays and stops when it says so.
+/// Searches the settings for a run on a machine, among those that the releases read which may have recorded it. Calls
+/// `interrupted` between replays and stops when it says so.
 ///
 /// # Errors
 /// Recorded settings that cannot be parsed; those of a replay.
@@ -84,31 +91,46 @@ pub fn tune(
     trace: &Trace,
     recorded: &AllocatorConfig,
     machine: &Machine,
+    releases: Releases,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Tuned> {
     let (first, rest) = split(trace)?;
     let mut search = Search { trace: &first, version: recorded.version, machine, tried: Vec::new() };
-    search.greedily(interrupted)?;
+    search.greedily(interrupted, |option| since(option) <= releases.oldest)?;
+    if releases.newest > releases.oldest {
+        search.greedily(interrupted, |option| since(option) <= releases.newest)?;
+    }
     let mut tried = search.tried;
     tried.sort_by(|a, b| a.searched.cmp(&b.searched).then(a.alloc_conf.len().cmp(&b.alloc_conf.len())));
     let recorded = Candidate {
         alloc_conf: recorded.last_settings.clone(),
         searched: cost(&first, recorded, machine)?,
         held_out: Some(cost(&rest, recorded, machine)?),
+        whole: Some(cost(trace, recorded, machine)?),
     };
-    let (mut best, mut overfitted) = (recorded.clone(), None);
-    if let Some(found) = tried.first_mut().filter(|found| found.searched < recorded.searched) {
+    let (mut best, mut newer, mut overfitted) = (None, None, None);
+    for found in tried.iter_mut().filter(|found| found.searched < recorded.searched) {
+        if interrupted() {
+            break;
+        }
         let config = config(first.settings.version, &found.alloc_conf)?;
         found.held_out = Some(cost(&rest, &config, machine)?);
-        if found.held_out <= recorded.held_out {
-            best = found.clone();
-        } else {
-            overfitted = Some(found.clone());
+        found.whole = Some(cost(trace, &config, machine)?);
+        let holds = found.held_out <= recorded.held_out && found.whole < recorded.whole;
+        let everyone_reads = found.alloc_conf.split(',').all(|option| since(option) <= releases.oldest);
+        match (holds, everyone_reads) {
+            (false, _) => drop(overfitted.get_or_insert_with(|| found.clone())),
+            (true, false) => drop(newer.get_or_insert_with(|| found.clone())),
+            (true, true) => {
+                best = Some(found.clone());
+                break;
+            }
         }
     }
     Ok(Tuned {
+        best: best.unwrap_or_else(|| recorded.clone()),
         recorded,
-        best,
+        newer,
         tried,
         operations: (first.operations().len(), rest.operations().len()),
         overfitted,
@@ -145,8 +167,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries every option alone, and adds to the best the best of the others, as long as that helps.
-    fn greedily(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
+    /// Tries every option that is read alone, and adds to the best the best of the others, as long as that helps.
+    fn greedily(&mut self, interrupted: &mut dyn FnMut() -> bool, reads: impl Fn(&str) -> bool) -> Result<()> {
         // Collection does nothing unless the process has a share of the device.
         let shared = self.machine.memory_fraction.is_some_and(|fraction| fraction < 1.0);
         let collect: &[&str] = if shared { &COLLECT } else { &[] };
@@ -156,7 +178,7 @@ impl Search<'_> {
         loop {
             let used = |option: &str| chosen.iter().any(|other| key(other) == key(option));
             let mut best: Option<(Cost, &str)> = None;
-            for option in groups.iter().copied().flatten().filter(|option| !used(option)) {
+            for option in groups.iter().copied().flatten().filter(|option| reads(option) && !used(option)) {
                 if interrupted() {
                     return Ok(());
                 }
@@ -184,7 +206,7 @@ impl Search<'_> {
         }
         let Ok(config) = config(self.version, alloc_conf) else { return Ok(None) };
         let searched = cost(self.trace, &config, self.machine)?;
-        self.tried.push(Candidate { alloc_conf: alloc_conf.to_string(), searched, held_out: None });
+        self.tried.push(Candidate { alloc_conf: alloc_conf.to_string(), searched, held_out: None, whole: None });
         Ok(Some(searched))
     }
 }
