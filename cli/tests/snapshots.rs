@@ -179,6 +179,22 @@ fn nothing_is_proposed_for_a_recording_that_is_not_reproduced() {
     assert_eq!((&tuned["best"], &tuned["self_check"]["exact"]), (&Value::Null, &false.into()));
 }
 
+/// Recordings of whole programs.
+fn recording(name: &str) -> String {
+    format!("../lab/tests/golden/recordings/{name}.pickle.gz")
+}
+
+#[test]
+fn what_waits_is_not_called_allocated() {
+    let text = done(&["snapshot", "show", &recording("streams_pending")]);
+    assert!(text.contains("(8392704) allocated") && text.contains("waiting for another stream"), "{text}");
+    let shown = json(&["snapshot", "show", &recording("streams_pending")]);
+    let held: u64 = shown["held"].as_array().unwrap().iter().map(|held| held["bytes"].as_u64().unwrap()).sum();
+    assert!(held <= shown["peak"]["requested_bytes"].as_u64().unwrap(), "{shown}");
+    let shown = json(&["snapshot", "show", &recording("mlp_oom_expandable")]);
+    assert_eq!(shown["growing"], serde_json::json!([]), "three steps, of which one rose");
+}
+
 #[test]
 fn a_failed_request_counts_in_no_figure() {
     for policy in json(&["replay", &golden("mlp_oom_plain"), "--compare", "all"])["policies"].as_array().unwrap() {

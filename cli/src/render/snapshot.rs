@@ -1,7 +1,7 @@
 //! Snapshots for people.
 
 use lab::experiments::{Cell, Table};
-use lab::snapshot::{Agreement, Comparison, Held, Leftovers, Peak, Snapshot, StackId, Totals, total};
+use lab::snapshot::{Agreement, Comparison, Held, Leftovers, MIN_STEPS, Peak, Snapshot, StackId, Totals, total};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
@@ -174,10 +174,14 @@ fn paragraph(text: &str) -> String {
 }
 
 fn totals(totals: &Totals) -> String {
+    let waiting = match totals.active.saturating_sub(totals.allocated) {
+        0 => String::new(),
+        waiting => format!("{} freed but waiting for another stream, ", bytes::both(waiting)),
+    };
     let mut text = format!(
-        "Reserved {}: {} allocated, {} free, {} of that in one piece",
+        "Reserved {}: {} allocated, {waiting}{} free, {} of that in one piece",
         bytes::both(totals.reserved),
-        bytes::both(totals.active),
+        bytes::both(totals.allocated),
         bytes::both(totals.free),
         bytes::short(totals.largest_free)
     );
@@ -216,6 +220,9 @@ fn left(shown: &Shown) -> String {
                     _ => format!("{} since the second", bytes::signed(growth)),
                 }
             );
+            if leftovers.steps.len() < MIN_STEPS {
+                text += &format!(" A leak is told from {MIN_STEPS} steps on.");
+            }
         }
     }
     text
@@ -273,7 +280,8 @@ pub(crate) fn comparison(
     let (before, after) = &comparison.totals;
     for (what, one, two) in [
         ("reserved", before.reserved, after.reserved),
-        ("allocated", before.active, after.active),
+        ("allocated", before.allocated, after.allocated),
+        ("active", before.active, after.active),
         ("requested", before.requested, after.requested),
         ("free", before.free, after.free),
     ] {

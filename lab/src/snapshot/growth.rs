@@ -12,8 +12,8 @@ pub struct Leftovers {
     pub live: Vec<Held>,
     /// Bytes that were live when each step ended; empty unless the recording tells steps.
     pub steps: Vec<u64>,
-    /// What is more at the end of every step than at the end of the one before, from the second step on: by stack and
-    /// size of the allocation, most first.
+    /// What is more at the end of every step than at the end of the one before, from the second step on, where that is at
+    /// least twice and all together is not less: by stack and size of the allocation, most first.
     pub growing: Vec<Growth>,
 }
 
@@ -32,6 +32,12 @@ pub struct Growth {
 
 /// The first steps make what stays: optimizer states, workspaces.
 const SETTLING: usize = 2;
+
+/// One rise is no leak: a tensor may be held over the end of a step, and freed in the next.
+const MIN_RISES: usize = 2;
+
+/// From so many steps on, growth can be told.
+pub const MIN_STEPS: usize = SETTLING + MIN_RISES;
 
 impl Snapshot {
     /// When each step of training ended, as far as ranges tell: those of optimizers' steps or of the profiler.
@@ -55,7 +61,8 @@ impl Snapshot {
         let live = by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes)));
         let (steps, counts) = self.at_step_ends(device);
         let mut growing = Vec::new();
-        if counts.len() > SETTLING {
+        let falls = steps.len() >= SETTLING && steps.last() < steps.get(SETTLING - 1);
+        if counts.len() >= MIN_STEPS && !falls {
             let counts = &counts[SETTLING - 1..];
             for (&(stack, bytes), &most) in &counts[counts.len() - 1] {
                 let rises = |pair: &[Counts]| count(&pair[1], stack, bytes) > count(&pair[0], stack, bytes);

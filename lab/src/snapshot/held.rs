@@ -75,11 +75,11 @@ impl Snapshot {
         totals
     }
 
-    /// Who holds the active blocks, most first.
+    /// Who holds the allocated blocks, most first. Blocks whose free waits for a stream are held by nobody.
     pub fn held(&self, device: usize) -> Vec<Held> {
         let blocks = self.segments_of(device).flat_map(|segment| &segment.blocks);
-        let active = blocks.filter(|block| block.state != BlockState::Inactive);
-        by_stack(active.map(|block| (block.stack, block.requested_bytes)))
+        let allocated = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+        by_stack(allocated.map(|block| (block.stack, block.requested_bytes)))
     }
 
     /// What is live after each entry: its index and the sum of what clients had asked for. Frees count when they are

@@ -35,7 +35,7 @@ mod value;
 
 pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
-pub use growth::{Growth, Leftovers};
+pub use growth::{Growth, Leftovers, MIN_STEPS};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MOST_JSON_BYTES, write_json};
 pub use model::{
