@@ -14,6 +14,7 @@
 //! - **determinism**: the same call gives the same bits;
 //! - **gradients**: core's autograd on the device, operator by operator, against the same in f64 on the reference, whose gradients are
 //!   tested by central differences;
+//! - **optimizers**: every optimizer in every form, with every option, against values that PyTorch computed;
 //! - **training**: five steps of small networks, loss by loss.
 //!
 //! Cases are data, one line each: see [`cases`] for where to add one.

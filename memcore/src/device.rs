@@ -468,3 +468,23 @@ impl fmt::Debug for Device {
         write!(f, "Device({})", self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Meta;
+
+    /// Element `i` of a draw takes a word of the counter `i/4` after its first one.
+    #[test]
+    fn no_two_draws_share_a_counter_and_none_is_left_out() {
+        let device = Device::builder(Arc::new(Meta::default())).seed(7).build();
+        let mut next = 0;
+        for numel in [1, 2, 3, 4, 5, 8, 9, 1, 257, 256] {
+            let (seed, first) = device.draw(numel);
+            assert_eq!((seed, first), (7, next), "{numel} elements");
+            let last = first + (numel as u64 - 1) / 4;
+            next = last + 1;
+        }
+        assert_eq!(device.random_state(), (7, next));
+    }
+}

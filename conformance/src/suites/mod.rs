@@ -1,7 +1,7 @@
 //! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
 //!
-//! To add a suite, write a file beside these and a line in the list. Gradients and training stand above the
-//! kernels, on core's autograd: they come last.
+//! To add a suite, write a file beside these and a line in the list. Gradients, optimizers and training stand
+//! above the kernels, on core's autograd: they come last.
 
 mod aliasing;
 mod coverage;
@@ -9,6 +9,7 @@ mod determinism;
 mod gradients;
 mod kernels;
 mod memory;
+mod optimizers;
 mod training;
 mod transfer;
 mod trial;
@@ -50,5 +51,6 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "workspace", needs_values: true, trials: workspace::trials },
     Suite { name: "determinism", needs_values: true, trials: determinism::trials },
     Suite { name: "gradients", needs_values: true, trials: gradients::trials },
+    Suite { name: "optimizers", needs_values: true, trials: optimizers::trials },
     Suite { name: "training", needs_values: true, trials: training::trials },
 ];

@@ -1,0 +1,233 @@
+//! Every optimizer in every form, with every option, on the device, against what PyTorch computed: the parameters after each step,
+//! the state in the end, and the same when a run goes on from its saved state. So too gradient clipping.
+
+mod recording;
+
+use std::sync::Arc;
+
+use libtest_mimic::Trial;
+use memcore::nn::{Parameter, write_f32};
+use memcore::optim::{Implementation, Optimizer, clip_grad_norm_with, clip_grad_value};
+use memcore::{Array, DType, Error, Result};
+
+use super::trial::trial;
+use crate::case::short;
+use crate::device::Device;
+use crate::execute::Verdict;
+use crate::tolerance::epsilon;
+use recording::{Clip, Run, Values, recording};
+
+/// How far a value may be from PyTorch's, in ε of the larger of 1 and the value. A step has some ten roundings; after four
+/// steps the values that PyTorch's own forms compute in float32 differ by a few ε.
+const EPSILONS: f64 = 64.0;
+
+/// The step after which a run is saved, and another optimizer goes on.
+const SAVED_AFTER: usize = 2;
+
+pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
+    let mut out = Vec::new();
+    for dtype in [DType::F64, DType::F32] {
+        for run in &recording().runs {
+            for (form, _) in &run.forms {
+                let name = format!("optimizers::{}::{}::{form}", run.full_name(), short(dtype));
+                out.push(trial(name, device, move |device| {
+                    on(device, dtype, |device| follows(device, run, form, dtype))
+                }));
+            }
+        }
+        for clip in &recording().clips {
+            for (form, implementation) in [("for", Implementation::Loop), ("foreach", Implementation::Foreach)] {
+                let name = format!("optimizers::clip_{}::{}::{form}", clip.name, short(dtype));
+                out.push(trial(name, device, move |device| {
+                    on(device, dtype, |device| clips(device, clip, implementation, dtype))
+                }));
+            }
+        }
+    }
+    out
+}
+
+/// Runs a trial on a device of core's; one that the backend cannot run is skipped.
+fn on(
+    device: &Device,
+    dtype: DType,
+    run: impl FnOnce(&memcore::Device) -> Result<Result<(), String>>,
+) -> Result<Verdict, String> {
+    let backend = device.backend();
+    if !backend.limits().dtypes.contains(&dtype) {
+        return Ok(Verdict::Skipped(format!("{} has no {dtype}", backend.name())));
+    }
+    match run(&memcore::Device::builder(device.shared()).build()) {
+        Ok(verdict) => verdict.map(|()| Verdict::Passed),
+        Err(error @ Error::Unsupported { .. }) => Ok(Verdict::Skipped(error.to_string())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The whole run, then the same in two halves with the state carried over.
+fn follows(device: &memcore::Device, run: &Run, form: &str, dtype: DType) -> Result<Result<(), String>> {
+    let mut first = Training::new(device, run, form, dtype)?;
+    for (step, want) in run.parameters.iter().enumerate() {
+        first.step(step)?;
+        if let Err(problem) = near(dtype, want, &first.values()?) {
+            return Ok(Err(format!("after {} steps: {problem}", step + 1)));
+        }
+    }
+    let single = run.forms.iter().find(|(name, _)| name == form).map(|(_, values)| values);
+    if let (Some(want), DType::F32) = (single, dtype) {
+        if let Err(problem) = near(dtype, want, &first.values()?) {
+            return Ok(Err(format!("of PyTorch's own float32: {problem}")));
+        }
+    }
+    if let Err(problem) = first.check_state(run)? {
+        return Ok(Err(problem));
+    }
+    let mut resumed = first_half(device, run, form, dtype)?.resumed(device, run, form)?;
+    (SAVED_AFTER..run.parameters.len()).try_for_each(|step| resumed.step(step))?;
+    let got = resumed.values()?;
+    let verdict = run.parameters.last().map_or(Ok(()), |want| near(dtype, want, &got));
+    Ok(verdict.map_err(|problem| format!("resumed after {SAVED_AFTER} steps: {problem}")))
+}
+
+fn first_half(device: &memcore::Device, run: &Run, form: &str, dtype: DType) -> Result<Training> {
+    let mut training = Training::new(device, run, form, dtype)?;
+    (0..SAVED_AFTER).try_for_each(|step| training.step(step))?;
+    Ok(training)
+}
+
+/// An optimizer with its parameters.
+struct Training {
+    parameters: Vec<Parameter>,
+    optimizer: Box<dyn Optimizer>,
+}
+
+impl Training {
+    fn new(device: &memcore::Device, run: &Run, form: &str, dtype: DType) -> Result<Self> {
+        Self::with_values(device, run, form, dtype, &recording().parameters)
+    }
+
+    fn with_values(device: &memcore::Device, run: &Run, form: &str, dtype: DType, values: &Values) -> Result<Self> {
+        let parameters = parameters(device, dtype, values)?;
+        let optimizer = run.optimizer(form, parameters.clone())?;
+        Ok(Self { parameters, optimizer })
+    }
+
+    /// One step with the gradients of its number.
+    fn step(&mut self, step: usize) -> Result<()> {
+        self.optimizer.zero_grad(true)?;
+        set_gradients(&self.parameters, &recording().gradients[step])?;
+        self.optimizer.step()
+    }
+
+    fn values(&self) -> Result<Values> {
+        self.parameters.iter().map(|p| p.array().to_f64()).collect()
+    }
+
+    /// Compares what the optimizer keeps with PyTorch's.
+    fn check_state(&self, run: &Run) -> Result<Result<(), String>> {
+        for i in 0..self.parameters.len() {
+            let state = self.optimizer.state(i);
+            let (steps, tensors) = state.map_or((None, Vec::new()), |state| (state.steps, state.tensors));
+            let mut want = run.state.clone();
+            if let Some(at) = want.iter().position(|(name, _)| name == "step") {
+                let (_, counted) = want.remove(at);
+                // SGD and RMSprop keep no counter here: nothing reads it.
+                if steps.is_some_and(|steps| f64::from(steps) != counted[i][0]) {
+                    return Ok(Err(format!("parameter {i}: {steps:?} steps instead of {}", counted[i][0])));
+                }
+            }
+            for (name, tensor) in &tensors {
+                let Some(at) = want.iter().position(|(known, _)| known == name) else {
+                    return Ok(Err(format!("PyTorch keeps no {name}")));
+                };
+                let (_, values) = want.remove(at);
+                if let Err(problem) = near(tensor.dtype(), &values[i..=i], &[tensor.to_f64()?]) {
+                    return Ok(Err(format!("{name} of parameter {i}: {problem}")));
+                }
+            }
+            if let Some((name, _)) = want.first() {
+                return Ok(Err(format!("PyTorch keeps {name} of parameter {i}")));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Another optimizer on other parameters, which has what this one keeps.
+    fn resumed(&self, device: &memcore::Device, run: &Run, form: &str) -> Result<Self> {
+        let dtype = self.parameters[0].array().dtype();
+        let mut other = Self::with_values(device, run, form, dtype, &self.values()?)?;
+        for i in 0..self.parameters.len() {
+            let Some(kept) = self.optimizer.state(i) else { continue };
+            let Some(made) = other.optimizer.make_state(i, kept.steps.unwrap_or(0))? else { continue };
+            for ((_, from), (_, to)) in kept.tensors.iter().zip(&made.tensors) {
+                to.write_bytes(&from.to_bytes()?)?;
+            }
+        }
+        Ok(other)
+    }
+}
+
+fn clips(
+    device: &memcore::Device,
+    clip: &Clip,
+    implementation: Implementation,
+    dtype: DType,
+) -> Result<Result<(), String>> {
+    let parameters = parameters(device, dtype, &recording().parameters)?;
+    set_gradients(&parameters, &recording().gradients[0])?;
+    if let Some(want) = clip.norm {
+        let norm = clip_grad_norm_with(&parameters, clip.bound, implementation)?;
+        let got = norm.map_or(Ok(Vec::new()), |norm| norm.to_f64())?;
+        if let Err(problem) = near(dtype, &[vec![want]], &[got]) {
+            return Ok(Err(format!("the norm: {problem}")));
+        }
+    } else {
+        clip_grad_value(&parameters, clip.bound)?;
+    }
+    let got = parameters.iter().filter_map(Parameter::grad).map(|grad| grad.to_f64()).collect::<Result<Values>>()?;
+    Ok(near(dtype, &clip.gradients, &got))
+}
+
+/// Parameters of the recording's shapes.
+fn parameters(device: &memcore::Device, dtype: DType, values: &Values) -> Result<Vec<Parameter>> {
+    let shapes = recording().shapes.iter().zip(values);
+    shapes.map(|(dims, values)| Ok(Parameter::new("p", array(device, dims, dtype, values)?))).collect()
+}
+
+/// Values of float64, or such as float32 holds.
+fn array(device: &memcore::Device, dims: &[usize], dtype: DType, values: &[f64]) -> Result<Array> {
+    let array = Array::empty(device, dims, dtype)?;
+    match dtype {
+        DType::F64 => array.write(values)?,
+        _ => write_f32(&array, &values.iter().map(|&x| x as f32).collect::<Vec<f32>>())?,
+    }
+    Ok(array)
+}
+
+fn set_gradients(parameters: &[Parameter], gradients: &[Option<Vec<f64>>]) -> Result<()> {
+    for (p, gradient) in parameters.iter().zip(gradients) {
+        let p_array = p.array();
+        let make = |values: &Vec<f64>| array(p_array.device(), p_array.dims(), p_array.dtype(), values);
+        p.tensor().set_grad(gradient.as_ref().map(make).transpose()?);
+    }
+    Ok(())
+}
+
+/// Whether all values are near PyTorch's; else the first that is not.
+fn near(dtype: DType, want: &[Vec<f64>], got: &[Vec<f64>]) -> Result<(), String> {
+    let sizes = |values: &[Vec<f64>]| values.iter().map(Vec::len).collect::<Vec<usize>>();
+    if sizes(want) != sizes(got) {
+        return Err(format!("{:?} values instead of {:?}", sizes(got), sizes(want)));
+    }
+    for (i, (want, got)) in want.iter().zip(got).enumerate() {
+        for (j, (want, got)) in want.iter().zip(got).enumerate() {
+            let allowed = EPSILONS * epsilon(dtype) * want.abs().max(1.0);
+            // NaN is near nothing.
+            let near = (got - want).abs() <= allowed;
+            if !near {
+                return Err(format!("element {j} of {i}: {got} instead of {want}, more than {allowed:.1e} off"));
+            }
+        }
+    }
+    Ok(())
+}
