@@ -95,21 +95,46 @@ pub fn plan<'a>(
 
 /// Runs a planned case: uploads what its segments hold, launches, downloads what they hold then.
 pub fn run(backend: &dyn Backend, plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
-    let text = |what: &str, error: memcore::Error| format!("{what} on {}: {error}", backend.name());
-    let segments = Segments::new(backend, &plan.segments).map_err(|e| text("allocation", e))?;
+    let segments = Segments::new(backend, &plan.segments).map_err(|e| text(backend, "allocation", e))?;
+    run_in(&segments, plan, before)
+}
+
+fn run_in(segments: &Segments<'_>, plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
+    let backend = segments.backend;
     for (i, image) in before.iter().enumerate() {
         let region = segments.region(i, 0, image.len() as u64);
-        backend.upload(image, region).map_err(|e| text("upload", e))?;
+        backend.upload(image, region).map_err(|e| text(backend, "upload", e))?;
     }
     let call = plan.call(&segments.ids);
-    validate(&call).map_err(|e| text("validation", e))?;
-    backend.launch(&call).map_err(|e| text("launch", e))?;
+    validate(&call).map_err(|e| text(backend, "validation", e))?;
+    backend.launch(&call).map_err(|e| text(backend, "launch", e))?;
     let mut after: Vec<Vec<u8>> = before.iter().map(|image| vec![0; image.len()]).collect();
     for (i, image) in after.iter_mut().enumerate() {
         let region = segments.region(i, 0, image.len() as u64);
-        backend.download(region, image).map_err(|e| text("download", e))?;
+        backend.download(region, image).map_err(|e| text(backend, "download", e))?;
     }
     Ok(after)
+}
+
+fn text(backend: &dyn Backend, what: &str, error: memcore::Error) -> String {
+    format!("{what} on {}: {error}", backend.name())
+}
+
+/// What the reference makes of a case.
+struct Expected {
+    /// What the segments hold afterwards.
+    images: Vec<Vec<u8>>,
+    /// Of each result, in the order of [`written`]: its elements before they were rounded, where they are 16-bit floats.
+    unrounded: Vec<Option<Vec<f64>>>,
+}
+
+fn expected(plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Expected, String> {
+    let reference = Reference::keeping_unrounded();
+    let segments = Segments::new(&reference, &plan.segments).map_err(|e| text(&reference, "allocation", e))?;
+    let images = run_in(&segments, plan, before)?;
+    let half = |operand: &Operand| reference.unrounded(operand).filter(|_| operand.dtype.is_half());
+    let unrounded = written(&plan.call(&segments.ids)).iter().map(|(_, operand)| half(operand)).collect();
+    Ok(Expected { images, unrounded })
 }
 
 /// Runs a case on a backend and on the reference, and compares: what the kernel writes within the case's tolerance,
@@ -120,7 +145,7 @@ pub fn check(backend: &dyn Backend, case: &Case, spread: Spread, workspace: Work
         Err(reason) => return Ok(Verdict::Skipped(reason)),
     };
     let before = plan.images();
-    let want = run(&Reference::default(), &plan, &before)?;
+    let want = expected(&plan, &before)?;
     let got = run(backend, &plan, &before)?;
     compare(case, &plan, &before, &want, got)?;
     Ok(Verdict::Passed)
@@ -141,13 +166,13 @@ fn compare(
     case: &Case,
     plan: &Plan<'_>,
     before: &[Vec<u8>],
-    want: &[Vec<u8>],
+    want: &Expected,
     mut got: Vec<Vec<u8>>,
 ) -> Result<(), String> {
     let mut call = plan.prospective_call();
-    for (name, operand) in written(&call) {
+    for ((name, operand), unrounded) in written(&call).into_iter().zip(&want.unrounded) {
         let segment = operand.region.segment.0 as usize;
-        compare_operand(case, name, &operand, &want[segment], &got[segment])?;
+        compare_operand(case, name, &operand, (&want.images[segment], unrounded.as_deref()), &got[segment])?;
         restore(&operand, &before[segment], &mut got[segment]);
     }
     if let Some(Some(workspace)) = call.workspace_mut() {
@@ -165,7 +190,14 @@ fn compare(
     Ok(())
 }
 
-fn compare_operand(case: &Case, name: &str, operand: &Operand, want: &[u8], got: &[u8]) -> Result<(), String> {
+/// Compares a result with what the reference made of it: the bytes, and the elements before they were rounded where they are 16-bit floats.
+fn compare_operand(
+    case: &Case,
+    name: &str,
+    operand: &Operand,
+    (want, unrounded): (&[u8], Option<&[f64]>),
+    got: &[u8],
+) -> Result<(), String> {
     let size = operand.dtype.size() as usize;
     let base = operand.region.offset as usize;
     let (mut wrong, mut first) = (0u64, None);
@@ -182,22 +214,23 @@ fn compare_operand(case: &Case, name: &str, operand: &Operand, want: &[u8], got:
                 at_dims(operand, index)
             ));
         }
+        // What no kernel wrote has no value before rounding: it stays as it was.
+        let exact = unrounded.map(|all| all[index]).filter(|x| !x.is_nan()).unwrap_or(want.to_f64());
         // Integers beyond 2⁵³ are compared as such.
-        let same = want == got || case.tolerance.accepts(operand.dtype, want.to_f64(), got.to_f64());
+        let same = want == got || case.tolerance.accepts(operand.dtype, exact, got.to_f64());
         if !same {
             wrong += 1;
-            first.get_or_insert((index, want, got));
+            first.get_or_insert((index, exact, got));
         }
     }
     let Some((index, want, got)) = first else { return Ok(()) };
     Err(format!(
-        "{name} {} {:?} at {:?}: {} instead of {}, more than {:.3e} off ({}); {wrong} of {} elements are wrong",
+        "{name} {} {:?} at {:?}: {} instead of {want}, more than {:.3e} off ({}); {wrong} of {} elements are wrong",
         operand.dtype,
         operand.layout,
         at_dims(operand, index),
         got.to_f64(),
-        want.to_f64(),
-        case.tolerance.allowed(operand.dtype, want.to_f64()),
+        case.tolerance.allowed(operand.dtype, want),
         case.tolerance.reason,
         operand.numel()
     ))

@@ -2,11 +2,12 @@
 
 use memcore::DType;
 
+use crate::reference::{rounded, spacing};
+
 /// The distance from the reference that a case allows.
 ///
-/// 16-bit floats are computed in f32 and rounded once, so their arithmetic is held to f32's bounds, and the rounding
-/// of the result adds one unit in the last place (the reference rounds its own f64 result: the two may fall on either
-/// side of a tie).
+/// 16-bit floats are computed in f32 and rounded once. They are compared with the reference's result before it was rounded: their
+/// arithmetic is held to f32's bounds, and the rounding to nearest adds half a unit in the last place. Truncation does not pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Relative error, in epsilons of the compute type.
@@ -62,12 +63,14 @@ impl Tolerance {
         self
     }
 
-    /// Whether `got` passes for `want` as an element of type `dtype`. NaN passes for NaN alone, an infinity for itself.
+    /// Whether `got` passes for `want` as an element of type `dtype`; of a 16-bit float, `want` is not rounded yet. NaN passes for NaN
+    /// alone, an infinity for itself.
     pub(crate) fn accepts(&self, dtype: DType, want: f64, got: f64) -> bool {
         if want.is_nan() || got.is_nan() {
             return want.is_nan() && got.is_nan();
         }
-        got == want || (want.is_finite() && (got - want).abs() <= self.allowed(dtype, want))
+        let nearest = if dtype.is_half() { rounded(dtype, want) } else { want };
+        got == nearest || (nearest.is_finite() && (got - want).abs() <= self.allowed(dtype, want))
     }
 
     /// The largest distance from `want` that passes.
@@ -83,8 +86,7 @@ impl Tolerance {
         if !dtype.is_half() {
             return arithmetic;
         }
-        // One unit in the last place is at most ε·|want|, and never less than the smallest subnormal.
-        arithmetic + epsilon(dtype) * (want.abs() + self.half_absolute) + smallest(dtype)
+        arithmetic + spacing(dtype, want) / 2.0 + epsilon(dtype) * self.half_absolute
     }
 }
 
@@ -97,11 +99,6 @@ pub(crate) fn epsilon(dtype: DType) -> f64 {
         DType::BF16 => half::bf16::EPSILON.into(),
         _ => 1.0,
     }
-}
-
-/// The smallest positive number.
-fn smallest(dtype: DType) -> f64 {
-    if dtype == DType::F16 { half::f16::MIN_POSITIVE_SUBNORMAL.into() } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -117,10 +114,35 @@ mod tests {
     }
 
     #[test]
-    fn halves_may_be_one_unit_off_and_no_more() {
+    fn halves_may_be_half_a_unit_off_and_no_more() {
         let t = Tolerance::arithmetic(1.0, "test");
         let ulp = 2f64.powi(-10);
-        assert!(t.accepts(DType::F16, 1.0, 1.0 + ulp) && !t.accepts(DType::F16, 1.0, 1.0 + 2.0 * ulp));
+        // Exactly what f16 holds: its neighbours are wrong.
+        assert!(t.accepts(DType::F16, 1.0, 1.0) && !t.accepts(DType::F16, 1.0, 1.0 + ulp));
+        // Around a tie both sides pass; away from it the nearer one alone does.
+        for near_tie in [0.5, 0.5 - 1e-4, 0.5 + 1e-4] {
+            assert!(t.accepts(DType::F16, 1.0 + near_tie * ulp, 1.0));
+            assert!(t.accepts(DType::F16, 1.0 + near_tie * ulp, 1.0 + ulp));
+        }
+        assert!(!t.accepts(DType::F16, 1.0 + 0.6 * ulp, 1.0) && t.accepts(DType::F16, 1.0 + 0.6 * ulp, 1.0 + ulp));
+        // Subnormal numbers lie 2⁻²⁴ apart.
+        let tiny = Tolerance::arithmetic(0.0, "test");
+        assert!(
+            tiny.accepts(DType::F16, 0.4 * 2f64.powi(-24), 0.0) && !tiny.accepts(DType::F16, 0.6 * 2f64.powi(-24), 0.0)
+        );
+    }
+
+    #[test]
+    fn halves_overflow_where_rounding_does() {
+        let t = Tolerance::arithmetic(1.0, "test");
+        assert!(t.accepts(DType::F16, 65519.0, 65504.0) && !t.accepts(DType::F16, 65519.0, f64::INFINITY));
+        assert!(t.accepts(DType::F16, 65521.0, f64::INFINITY) && !t.accepts(DType::F16, 65521.0, 65504.0));
+        assert!(t.accepts(DType::F16, 1e30, f64::INFINITY));
+    }
+
+    #[test]
+    fn floats_have_their_limits() {
+        let t = Tolerance::arithmetic(1.0, "test");
         assert!(!t.accepts(DType::F32, 1.0, 1.0 + 1e-5));
         assert!(!t.accepts(DType::F32, f64::INFINITY, 1e38) && !t.accepts(DType::F32, 1e38, f64::INFINITY));
     }

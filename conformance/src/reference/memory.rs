@@ -16,6 +16,9 @@ pub(crate) struct Memory {
     pub(crate) segments: HashMap<SegmentId, Vec<u8>>,
     pub(crate) next: u32,
     pub(crate) used: u64,
+    /// Where it is kept: what was written as 16-bit floats, before it was rounded. One value for every two bytes of each segment;
+    /// NaN where nothing was written.
+    pub(crate) unrounded: Option<HashMap<SegmentId, Vec<f64>>>,
 }
 
 impl Memory {
@@ -61,11 +64,25 @@ impl Memory {
 
     /// Writes the elements, given in row-major order.
     pub(crate) fn write_numbers(&mut self, out: &Operand, values: impl IntoIterator<Item = Number>) -> Result<()> {
-        let (bytes, size) = (self.bytes_mut(out.region)?, out.dtype.size() as usize);
+        let size = out.dtype.size() as usize;
+        let mut unrounded = self.unrounded.as_mut().and_then(|kept| kept.get_mut(&out.region.segment));
+        let segment = self.segments.get_mut(&out.region.segment).ok_or(Error::UnknownSegment(out.region.segment))?;
+        let bytes = segment
+            .get_mut(out.region.offset as usize..out.region.end() as usize)
+            .ok_or_else(|| outside(out.region))?;
         for (i, value) in positions(&out.layout).zip(values) {
             store(out.dtype, value, &mut bytes[i * size..(i + 1) * size]);
+            if let (Some(kept), true) = (&mut unrounded, out.dtype.is_half()) {
+                kept[out.region.offset as usize / 2 + i] = value.to_f64();
+            }
         }
         Ok(())
+    }
+
+    /// What was written to a 16-bit operand, in row-major order, before it was rounded.
+    pub(crate) fn unrounded(&self, x: &Operand) -> Option<Vec<f64>> {
+        let kept = self.unrounded.as_ref()?.get(&x.region.segment)?;
+        positions(&x.layout).map(|i| kept.get(x.region.offset as usize / 2 + i).copied()).collect()
     }
 
     /// Writes floats, rounding each once.

@@ -23,13 +23,14 @@ mod special;
 #[cfg(test)]
 mod testing;
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId};
+use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Operand, Region, SegmentId};
 use memcore::{DType, Error, Result};
 
 pub(crate) use memory::{Memory, POISON, positions};
-pub(crate) use number::{Number, load, store};
+pub(crate) use number::{Number, load, rounded, spacing, store};
 
 /// A backend whose kernels are plain f64 code: what every other backend is compared with.
 pub struct Reference {
@@ -48,6 +49,19 @@ impl Reference {
             dtypes: DType::ALL.to_vec(),
         };
         Self { limits, capacity_bytes, memory: Mutex::default() }
+    }
+
+    /// A device that also keeps what 16-bit results were before they were rounded.
+    pub fn keeping_unrounded() -> Self {
+        let reference = Self::default();
+        reference.memory().unrounded = Some(HashMap::new());
+        reference
+    }
+
+    /// What was written to `x`, an operand of 16-bit floats, in row-major order, before it was rounded; NaN where no kernel wrote.
+    /// `None` unless this is [`keeping_unrounded`](Self::keeping_unrounded).
+    pub fn unrounded(&self, x: &Operand) -> Option<Vec<f64>> {
+        self.memory().unrounded(x)
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -80,6 +94,9 @@ impl DeviceMemory for Reference {
         memory.used += bytes;
         let id = SegmentId(memory.next);
         memory.segments.insert(id, vec![POISON; bytes as usize]);
+        if let Some(unrounded) = &mut memory.unrounded {
+            unrounded.insert(id, vec![f64::NAN; bytes.div_ceil(2) as usize]);
+        }
         Ok(id)
     }
 
@@ -87,6 +104,9 @@ impl DeviceMemory for Reference {
         let mut memory = self.memory();
         if let Some(segment) = memory.segments.remove(&id) {
             memory.used -= segment.len() as u64;
+        }
+        if let Some(unrounded) = &mut memory.unrounded {
+            unrounded.remove(&id);
         }
     }
 

@@ -54,8 +54,8 @@ pub(crate) fn store(dtype: DType, number: Number, bytes: &mut [u8]) {
     match dtype {
         DType::F64 => bytes.copy_from_slice(&number.to_f64().to_le_bytes()),
         DType::F32 => bytes.copy_from_slice(&(number.to_f64() as f32).to_le_bytes()),
-        DType::F16 => bytes.copy_from_slice(&f16::from_f64(rounded(number.to_f64(), 10, -14)).to_le_bytes()),
-        DType::BF16 => bytes.copy_from_slice(&bf16::from_f64(rounded(number.to_f64(), 7, -126)).to_le_bytes()),
+        DType::F16 => bytes.copy_from_slice(&f16::from_f64(half(dtype, number.to_f64())).to_le_bytes()),
+        DType::BF16 => bytes.copy_from_slice(&bf16::from_f64(half(dtype, number.to_f64())).to_le_bytes()),
         DType::I64 => bytes.copy_from_slice(&number.to_i64().to_le_bytes()),
         DType::I32 => bytes.copy_from_slice(&(number.to_i64() as i32).to_le_bytes()),
         DType::I8 | DType::U8 => bytes[0] = number.to_i64() as u8,
@@ -69,15 +69,27 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     out
 }
 
-/// `x` rounded to nearest even at `mantissa` bits behind the leading one, with no exponent below `min_exponent`: so
-/// that the conversion to a 16-bit float that follows is exact, and never rounds a second time.
-fn rounded(x: f64, mantissa: i32, min_exponent: i32) -> f64 {
+/// The distance between neighbours of type `dtype`, a 16-bit float, around `x`: that of its binade, or of the subnormal numbers.
+pub(crate) fn spacing(dtype: DType, x: f64) -> f64 {
+    let (mantissa, min_exponent) = if dtype == DType::F16 { (10, -14) } else { (7, -126) };
+    let exponent = ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(min_exponent);
+    2f64.powi(exponent - mantissa)
+}
+
+/// `x` rounded to nearest even at the spacing of a 16-bit float: the conversion that follows is exact or an overflow, and never
+/// rounds a second time.
+fn half(dtype: DType, x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
     }
-    let exponent = ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(min_exponent);
-    let unit = 2f64.powi(exponent - mantissa);
+    let unit = spacing(dtype, x);
     (x / unit).round_ties_even() * unit
+}
+
+/// `x` as an element of type `dtype`, a 16-bit float, holds it.
+pub(crate) fn rounded(dtype: DType, x: f64) -> f64 {
+    let x = half(dtype, x);
+    if dtype == DType::F16 { f16::from_f64(x).into() } else { bf16::from_f64(x).into() }
 }
 
 #[cfg(test)]
