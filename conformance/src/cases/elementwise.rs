@@ -167,7 +167,12 @@ fn unaries() -> Vec<Case> {
             out.push(case.call(FUNCTION, move |o| Unary { op, x: o.at("x"), out: o.at("out") }));
         }
         let special = Values(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0, -1.0]);
-        for (name, op) in [("relu_of_nan", UnaryOp::Relu), ("neg_of_nan", UnaryOp::Neg), ("abs_of_nan", UnaryOp::Abs)] {
+        for (name, op) in [
+            ("relu_of_nan", UnaryOp::Relu),
+            ("neg_of_nan", UnaryOp::Neg),
+            ("abs_of_nan", UnaryOp::Abs),
+            ("clamp_of_nan", UnaryOp::Clamp { min: -1.0, max: 0.5 }),
+        ] {
             let case = Case::on(dtype, name).read("x", &[5], special.clone()).write("out", &[5]).expecting_nan();
             out.push(case.call(SELECTS, move |o| Unary { op, x: o.at("x"), out: o.at("out") }));
         }
@@ -177,7 +182,16 @@ fn unaries() -> Vec<Case> {
         out.push(case.call(COMPARES, |o| Unary { op: UnaryOp::IsZero, x: o.at("x"), out: o.at("out") }));
     }
     for dtype in [I64, I32] {
-        for (name, op) in [("neg", UnaryOp::Neg), ("abs", UnaryOp::Abs), ("square", UnaryOp::Square)] {
+        for (name, op) in [
+            ("neg", UnaryOp::Neg),
+            ("abs", UnaryOp::Abs),
+            ("sign", UnaryOp::Sign),
+            ("square", UnaryOp::Square),
+            ("relu", UnaryOp::Relu),
+            ("affine", UnaryOp::Affine { mul: -3.0, add: 7.0 }),
+            ("clamp", UnaryOp::Clamp { min: -20.0, max: 30.0 }),
+            ("clamp_below", UnaryOp::Clamp { min: -20.0, max: f64::INFINITY }),
+        ] {
             let case = Case::on(dtype, name).read("x", &[99], Ints(-50, 50)).write("out", &[99]);
             out.push(case.call(INTEGERS, move |o| Unary { op, x: o.at("x"), out: o.at("out") }));
         }
@@ -297,10 +311,12 @@ fn binaries() -> Vec<Case> {
     for dtype in [I64, I32] {
         for (name, op) in [
             ("add", BinaryOp::ADD),
+            ("add_scaled", BinaryOp::Add { alpha: -3.0 }),
             ("sub", BinaryOp::Sub),
             ("mul", BinaryOp::Mul),
             ("maximum", BinaryOp::Maximum),
             ("minimum", BinaryOp::Minimum),
+            ("squared_difference", BinaryOp::SquaredDifference),
         ] {
             let case = Case::on(dtype, name).read("lhs", &[99], Ints(-50, 50)).read("rhs", &[99], Ints(-50, 50));
             let call =

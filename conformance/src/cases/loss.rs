@@ -40,6 +40,8 @@ pub(super) fn cases() -> Vec<Case> {
             let some = || Values(vec![2.0, IGNORED as f64, 0.0, 3.0, IGNORED as f64]);
             out.push(forward(dtype, named("ignored"), reduction, [5, 4, 1], 0, some()));
             out.push(backward(dtype, named("ignored"), reduction, [5, 4, 1], 0, some()));
+            let outside = Values(vec![1.0, 4.0, -1.0]);
+            out.push(backward(dtype, named("outside"), reduction, [3, 4, 1], 0, outside));
             out.push(forward(dtype, named("positions_ignored"), reduction, [1, 4, 5], 0, some()));
             out.push(backward(dtype, named("positions_ignored"), reduction, [1, 4, 5], 0, some()));
         }

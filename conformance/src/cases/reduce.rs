@@ -56,6 +56,10 @@ pub(super) fn cases() -> Vec<Case> {
             let case = Case::on(dtype, op_name).read("x", &[5, 7], Ints(-50, 50));
             out.push(reduce(case, op, &[5, 7], 0b10, false));
         }
+        for (op_name, op) in [("max", ReduceOp::Max), ("min", ReduceOp::Min)] {
+            let case = Case::on(dtype, format!("{op_name}_indices")).read("x", &[5, 7], Ints(-3, 4));
+            out.push(reduce(case, op, &[5, 7], 0b10, true));
+        }
     }
     out
 }

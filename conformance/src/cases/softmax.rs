@@ -1,6 +1,6 @@
 //! Softmax, log-softmax and their gradients: over rows, and over columns (the axis is not the last one).
 
-use memcore::DType::{self, F32, F64};
+use memcore::DType;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
 use super::common::{FLOATS, MANY, ROWS, is_for};
@@ -44,7 +44,8 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     // Autocast takes the softmax of 16-bit scores in f32, and back.
-    for (from, to) in [(DType::F16, F32), (DType::BF16, F32), (F32, DType::F16), (F32, DType::BF16), (F32, F64)] {
+    let pairs = FLOATS.into_iter().flat_map(|from| FLOATS.map(|to| (from, to)));
+    for (from, to) in pairs.filter(|(from, to)| from != to) {
         for (name, dims) in [("from", [5, 33, 1]), ("even_from", [3, 40, 1]), ("columns_from", [2, 33, 5])] {
             let name = format!("{name}_{}", crate::case::short(from));
             let case = Case::on(to, name).read("x", &dims, Range(-4.0, 4.0)).typed(from);

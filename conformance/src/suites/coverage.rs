@@ -1,22 +1,84 @@
 //! A kernel without cases is a failure; so is one that is not tried in every type and size that it takes.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
-use memcore::DType;
-use memcore::backend::KernelCall;
+use memcore::backend::{KernelCall, validate};
+use memcore::{DType, Error};
 
 use super::trial::plain_trial;
 use crate::case::Case;
 use crate::cases::{self, MANY};
 use crate::device::Device;
+use crate::plan::{Plan, Spread};
 
 /// Kernels of scalars, which have no sizes.
 const SCALAR: [&str; 1] = ["update_scale"];
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
-    let one = |&kernel: &&'static str| plain_trial(format!("coverage::{kernel}"), device, move |_| covered(kernel));
-    KernelCall::NAMES.iter().map(one).collect()
+    let mut out = Vec::new();
+    for &kernel in KernelCall::NAMES {
+        out.push(plain_trial(format!("coverage::{kernel}"), device, move |_| covered(kernel)));
+        out.push(plain_trial(format!("coverage::{kernel}::types"), device, move |_| covered_types(kernel)));
+    }
+    out
+}
+
+/// What a call computes where its kernel has several functions, whatever their scalars.
+fn function(call: &KernelCall) -> String {
+    let op = match call {
+        KernelCall::Random(k) => format!("{:?}", k.kind),
+        KernelCall::Unary(k) => format!("{:?}", k.op),
+        KernelCall::UnaryGrad(k) => format!("{:?}", k.op),
+        KernelCall::Binary(k) => format!("{:?}", k.op),
+        KernelCall::Ternary(k) => format!("{:?}", k.op),
+        KernelCall::Reduce(k) => format!("{:?}", k.op),
+        KernelCall::Pool2d(k) => format!("{:?}", k.op),
+        KernelCall::Pool2dGrad(k) => format!("{:?}", k.op),
+        _ => String::new(),
+    };
+    op.split(' ').next().unwrap_or_default().to_string()
+}
+
+/// What a call computes, and on which types. A mask may be bool or uint8.
+fn combination(call: &KernelCall, dtype: DType) -> (String, DType, Vec<DType>) {
+    let mut types = Vec::new();
+    call.each_operand(&mut |_, _, operand| {
+        types.push(if operand.dtype == DType::U8 { DType::Bool } else { operand.dtype })
+    });
+    (function(call), dtype, types)
+}
+
+/// Each case with its element type replaced by each other one: what is accepted has a case of its own, and what is refused is refused by an
+/// error that names the kernel and a type.
+fn covered_types(kernel: &str) -> Result<(), String> {
+    let (mut have, mut accepted) = (HashSet::new(), HashMap::new());
+    let has_its_type = |case: &Case| case.operands.iter().any(|spec| spec.dtype == case.dtype);
+    for case in cases::all().iter().filter(|case| case.kernel == kernel && has_its_type(case)) {
+        let call = Plan::new(case, 512, Spread::Together, None).prospective_call();
+        have.insert(combination(&call, case.dtype));
+        for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != case.dtype) {
+            let mut operands = case.operands.clone();
+            operands.iter_mut().filter(|spec| spec.dtype == case.dtype).for_each(|spec| spec.dtype = dtype);
+            let other = case.with_operands(format!("{}_in_{dtype}", case.name), operands);
+            let call = Plan::new(&other, 512, Spread::Together, None).prospective_call();
+            match validate(&call) {
+                Ok(()) => {
+                    accepted.entry(combination(&call, dtype)).or_insert_with(|| case.full_name());
+                }
+                Err(Error::InvalidCall { kernel: named, problem, .. })
+                    if named == kernel && DType::ALL.iter().any(|dtype| problem.contains(dtype.name())) => {}
+                Err(error) => return Err(format!("{} in {dtype}: {error}", case.full_name())),
+            }
+        }
+    }
+    match accepted.iter().find(|(combination, _)| !have.contains(*combination)) {
+        Some(((function, dtype, types), case)) => {
+            Err(format!("{kernel} {function} accepts {types:?} and has no case in {dtype} of that kind (from {case})"))
+        }
+        None => Ok(()),
+    }
 }
 
 fn covered(kernel: &str) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! What every kernel says of itself, and how it checks its operands.
 
+use std::fmt;
+
 use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -69,6 +71,38 @@ macro_rules! kernel {
 }
 pub(super) use kernel;
 
+/// The element types in which a function is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// float64, float32, float16, bfloat16.
+    Floats,
+    /// Floats, and integers of 64 and 32 bits, in which arithmetic wraps around.
+    Numbers,
+    /// Every type.
+    Any,
+}
+
+impl Types {
+    /// Whether `dtype` is one of them.
+    pub const fn contain(self, dtype: DType) -> bool {
+        match self {
+            Types::Floats => dtype.is_float(),
+            Types::Numbers => dtype.is_float() || matches!(dtype, DType::I64 | DType::I32),
+            Types::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Types::Floats => "floats",
+            Types::Numbers => "floats, int64 and int32",
+            Types::Any => "every type",
+        })
+    }
+}
+
 /// Shape and type checks that name kernel and operand.
 pub(crate) struct Check {
     pub(super) kernel: &'static str,
@@ -112,6 +146,24 @@ impl Check {
     /// `x` holds floats.
     pub(super) fn float(&self, operand: &'static str, x: &Operand) -> Result<()> {
         if x.dtype.is_float() { Ok(()) } else { self.fail(operand, format!("{}, expected a float", x.dtype)) }
+    }
+
+    /// `op` is defined for `x`'s type, and its scalars have values there.
+    pub(super) fn defined(
+        &self,
+        operand: &'static str,
+        x: &Operand,
+        op: impl fmt::Debug,
+        types: Types,
+        scalars: [f64; 2],
+    ) -> Result<()> {
+        if !types.contain(x.dtype) {
+            return self.fail(operand, format!("{}: {op:?} is defined for {types}", x.dtype));
+        }
+        if !x.dtype.is_float() && scalars.iter().any(|scalar| scalar.trunc() != *scalar) {
+            return self.fail(operand, format!("{}: {op:?} of an integer takes whole numbers", x.dtype));
+        }
+        Ok(())
     }
 
     /// `x` is a mask: one byte per element.

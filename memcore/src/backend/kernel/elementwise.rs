@@ -1,6 +1,6 @@
 //! Elementwise kernels: fill, copy, arithmetic, selection. Any strides; in place where types agree.
 
-use super::definition::{Check, kernel};
+use super::definition::{Check, Types, kernel};
 use crate::backend::Operand;
 use crate::error::Result;
 
@@ -35,7 +35,8 @@ impl Copy {
     }
 }
 
-/// A function of one element. Scalars are f64 and are applied in the kernel's compute type.
+/// A function of one element. Scalars are f64 and are applied in the type in which the kernel computes. [`UnaryOp::types`] says where each is
+/// defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UnaryOp {
     /// `-x`
@@ -109,7 +110,7 @@ pub enum UnaryOp {
         /// The exponent.
         exponent: f64,
     },
-    /// `min(max(x, min), max)`
+    /// `min(max(x, min), max)`; NaN stays NaN
     Clamp {
         /// Lower bound.
         min: f64,
@@ -120,7 +121,28 @@ pub enum UnaryOp {
     IsZero,
 }
 
-/// `out = op(x)`, same type.
+impl UnaryOp {
+    /// The element types in which it is defined. Of integers the scalars are whole numbers.
+    pub const fn types(self) -> Types {
+        use UnaryOp::{Abs, Affine, Clamp, IsZero, Neg, Relu, Sign, Square};
+        match self {
+            IsZero => Types::Any,
+            Neg | Abs | Sign | Square | Relu | Affine { .. } | Clamp { .. } => Types::Numbers,
+            _ => Types::Floats,
+        }
+    }
+
+    /// The scalars that must be whole numbers where the elements are integers.
+    const fn whole(self) -> [f64; 2] {
+        match self {
+            UnaryOp::Affine { mul, add } => [mul, add],
+            UnaryOp::Clamp { min, max } => [min, max],
+            _ => [0.0; 2],
+        }
+    }
+}
+
+/// `out = op(x)`, same type; [`UnaryOp::IsZero`] writes a mask.
 #[derive(Clone, Debug)]
 pub struct Unary {
     /// The function.
@@ -134,6 +156,7 @@ kernel!(Unary, "unary", in_place: true, { x: Read, out: Write }, flops: |k| k.ou
 impl Unary {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.dims("x", &self.x, self.out.dims())?;
+        c.defined("x", &self.x, self.op, self.op.types(), self.op.whole())?;
         if self.op == UnaryOp::IsZero {
             return c.mask("out", &self.out);
         }
@@ -185,7 +208,7 @@ pub enum UnaryGradOp {
     Sigmoid,
 }
 
-/// `out = grad · f′`, from the saved argument or result.
+/// `out = grad · f′`, from the saved argument or result: floats of one type.
 #[derive(Clone, Debug)]
 pub struct UnaryGrad {
     /// The function.
@@ -208,7 +231,7 @@ impl UnaryGrad {
     }
 }
 
-/// A function of two elements.
+/// A function of two elements. [`BinaryOp::types`] says where each is defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BinaryOp {
     /// `lhs + alpha·rhs`
@@ -249,8 +272,25 @@ impl BinaryOp {
     pub const ADD: BinaryOp = BinaryOp::Add { alpha: 1.0 };
 
     /// Whether the result is a mask.
-    pub fn is_comparison(self) -> bool {
+    pub const fn is_comparison(self) -> bool {
         matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+    }
+
+    /// The element types in which it is defined. Of integers `alpha` is a whole number.
+    pub const fn types(self) -> Types {
+        match self {
+            BinaryOp::Div | BinaryOp::Pow => Types::Floats,
+            _ if self.is_comparison() => Types::Any,
+            _ => Types::Numbers,
+        }
+    }
+
+    /// The scalars that must be whole numbers where the elements are integers.
+    const fn whole(self) -> [f64; 2] {
+        match self {
+            BinaryOp::Add { alpha } => [alpha, 0.0],
+            _ => [0.0; 2],
+        }
     }
 }
 
@@ -271,6 +311,7 @@ impl Binary {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.dims("lhs", &self.lhs, self.out.dims())?;
         c.dims("rhs", &self.rhs, self.out.dims())?;
+        c.defined("lhs", &self.lhs, self.op, self.op.types(), self.op.whole())?;
         c.dtype("rhs", &self.rhs, self.lhs.dtype)?;
         if self.op.is_comparison() { c.mask("out", &self.out) } else { c.dtype("out", &self.out, self.lhs.dtype) }
     }

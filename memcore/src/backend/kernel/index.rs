@@ -25,7 +25,7 @@ impl Gather {
 
 /// `out[r] = Σ_{i: indices[i] = r} src[i]`, 0 for rows that no index names; with `accumulate`, added to what `out` held.
 ///
-/// Rows are summed in the order of `i`, so that the result is the same to the bit in every run. Indices outside the table, and
+/// Rows are summed in the order of `i`, so that the result is the same to the bit in every run; what `out` held may come first or last. Indices outside the table, and
 /// `padding_index`, are skipped.
 #[derive(Clone, Debug)]
 pub struct ScatterAdd {

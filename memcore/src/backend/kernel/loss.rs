@@ -19,7 +19,7 @@ pub enum Reduction {
 /// `loss[i, j] = −log_probs[i, target[i, j], j]`, 0 where the target is `ignore_index`; then `reduction`. `inner` counts the positions of an
 /// example, as the pixels of a picture; it is 1 for an example that belongs to one class.
 ///
-/// `total_weight` receives the number of targets that are not ignored (PyTorch keeps it for backward). A target outside `0..classes` that is not
+/// `total_weight` receives the number of targets that are not ignored, whatever the reduction (PyTorch keeps it for backward). A target outside `0..classes` that is not
 /// `ignore_index` makes the loss NaN: a device cannot report an error from inside a kernel.
 #[derive(Clone, Debug)]
 pub struct NllLoss {
@@ -47,7 +47,8 @@ impl NllLoss {
     }
 }
 
-/// `out[i, target[i, j], j] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean.
+/// `out[i, target[i, j], j] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean. A target outside `0..classes` is passed over, as one
+/// that is ignored.
 #[derive(Clone, Debug)]
 pub struct NllLossGrad {
     /// What forward did.

@@ -5,7 +5,13 @@
 //! [`KernelCall::each_operand`], once.
 //!
 //! Conventions, for every kernel unless it says otherwise:
-//! - 16-bit floats are computed and accumulated in f32, and rounded once when stored; f64 in f64.
+//! - *Type of computation.* A kernel computes and accumulates in the widest of its operands' float types, f32 for 16-bit floats, and
+//!   rounds to nearest even once when it stores; integers are computed in their own type and wrap around. So softmax of f32 into f64 is
+//!   computed in f64.
+//! - *Element types.* A kernel takes floats of one type unless its definition names others. Where that depends on the function, the
+//!   function says it ([`UnaryOp::types`], [`BinaryOp::types`], [`ReduceOp::types`]). Moving and choosing take every type. What is not
+//!   defined is refused before a backend sees it, and what is defined has a case in the conformance suites.
+//! - NaN is any NaN: its sign and payload are left open.
 //! - Elementwise kernels take any strides; a stride of 0 in an input broadcasts. All operands have `out`'s sizes.
 //! - Row kernels take contiguous operands.
 //! - An elementwise kernel may work in place: an input may be *the same view* as the output. Otherwise a
@@ -28,7 +34,7 @@ mod softmax;
 
 pub use attention::{Attention, AttentionGrad, Rope};
 pub use conv::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
-pub use definition::OperandVisitor;
+pub use definition::{OperandVisitor, Types};
 pub use elementwise::{
     Binary, BinaryOp, Copy, Fill, MaskedFill, Select, Ternary, TernaryOp, Triangle, Unary, UnaryGrad, UnaryGradOp,
     UnaryOp,

@@ -14,7 +14,8 @@ use crate::error::Result;
 pub enum RandomKind {
     /// The word itself, into i32 (same bits).
     Words,
-    /// `low + (high − low)·u` with `u = (w >> 8)·2⁻²⁴`, computed in f32 (for f64 in f64) and then rounded to the type.
+    /// `low + (high − low)·u` with `u = (w >> 8)·2⁻²⁴`, computed in f32 (for f64 in f64) and then rounded to the type. The bits are the same
+    /// everywhere: `low` and `high` are rounded first, then the difference, the product and the sum, each by itself.
     Uniform {
         /// Lower bound, inclusive.
         low: f64,
@@ -46,7 +47,8 @@ impl Random {
     }
 }
 
-/// `mask[i] = u(i) ≥ p` with the uniform `u` of [`Random`] over `[0, 1)`, in f32; `out = mask ? x/(1 − p) : 0`.
+/// `mask[i] = u(i) ≥ p` with the uniform `u` of [`Random`] over `[0, 1)`, in f32; `out = mask ? x/(1 − p) : 0`. A
+/// product with the reciprocal is as good as the quotient.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Probability of dropping, `0 ≤ p ≤ 1`; at 1 everything is 0.

@@ -1,6 +1,6 @@
 //! Reductions over any set of axes.
 
-use super::definition::{Check, kernel};
+use super::definition::{Check, Types, kernel};
 use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -18,6 +18,16 @@ pub enum ReduceOp {
     Max,
     /// The smallest; NaN wins.
     Min,
+}
+
+impl ReduceOp {
+    /// The element types in which it is defined.
+    pub const fn types(self) -> Types {
+        match self {
+            ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min => Types::Numbers,
+            ReduceOp::Mean | ReduceOp::SumSquares => Types::Floats,
+        }
+    }
 }
 
 /// `out[kept] = op over reduced axes of x`. `out` has `x`'s rank, with size 1 in each reduced axis.
@@ -46,6 +56,7 @@ impl Reduce {
 
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("out", &self.out, self.x.layout.rank())?;
+        c.defined("x", &self.x, self.op, self.op.types(), [0.0; 2])?;
         let extremum = matches!(self.op, ReduceOp::Max | ReduceOp::Min);
         let unrounded = !extremum && self.x.dtype.is_float() && self.out.dtype == self.x.dtype.accumulator();
         if !unrounded {
