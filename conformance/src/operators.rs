@@ -241,6 +241,11 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         let weights = Tensor::from_array(Array::ones(x[0].device(), &[4, 1], x[0].dtype())?);
         ops::mul(&rows, &ops::masked_fill(&weights, &mask(x[0].device(), &[4, 1], &[0, 1, 0, 0])?, 0.0)?)
     }),
+    case("index_each", CUBE, |x| {
+        let device = x[0].device();
+        ops::index_each(&x[0], &[&indices(device, &[3], &[1, 0, 1])?, &indices(device, &[3], &[2, 0, 2])?])
+    }),
+    case("index_each.rows", X, |x| ops::index_each(&x[0], &[&indices(x[0].device(), &[2], &[1, 1])?])),
     case("index_select", CUBE, |x| ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)),
     case("index_select.transposed", CUBE, |x| {
         let x = ops::transpose(&x[0], 0, 2)?;

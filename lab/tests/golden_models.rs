@@ -68,6 +68,8 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         checkpoint: o["gradient_checkpointing"] == true,
         attention_mask: o["attention_mask"] == true,
         built_on_device: o["init"] == "cuda",
+        choices: o["choices"].as_u64().map(|choices| choices as usize),
+        ..Options::default()
     };
     let model = parse("config.json", &config.to_string(), &options).unwrap();
     assert_eq!(model.warnings, Vec::<String>::new());
@@ -186,6 +188,12 @@ fn vit() {
 #[test]
 fn unusual() {
     family("unusual", 61);
+}
+
+/// Each head of `architectures`, on each family that has it.
+#[test]
+fn heads() {
+    family("heads", 90);
 }
 
 /// Later architectures and scaled frequencies.

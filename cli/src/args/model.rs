@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use clap::builder::PossibleValuesParser;
-use lab::huggingface::{self, Keep};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use lab::huggingface::{self, Head, Keep, Release};
 use lab::models::{ModelOptions, Recompute};
 
 use super::values;
@@ -55,6 +55,15 @@ pub(crate) struct ModelArgs {
     /// (convnext: segments lie within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block [default: none].
     #[arg(long, value_name = "WHAT", value_parser = values::recompute)]
     pub checkpoint: Option<Recompute>,
+    /// The head on the hidden states (transformers) [default: the class that `architectures` names; where it names none, the language model's].
+    #[arg(long, value_name = "NAME", value_parser = heads())]
+    pub head: Option<Head>,
+    /// Texts that an example chooses from (transformers with a multiple-choice head) [default: 4].
+    #[arg(long, value_name = "N", value_parser = values::size())]
+    pub choices: Option<usize>,
+    /// The release of transformers, such as 4.51 [default: the file's transformers_version; where it says none, the newest represented].
+    #[arg(long, value_name = "RELEASE")]
+    pub transformers: Option<Release>,
     /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].
     #[arg(long, value_name = "WHAT", value_enum)]
     pub keep: Option<KeepName>,
@@ -110,6 +119,9 @@ impl ModelArgs {
             },
             checkpoint: self.checkpoint == Some(Recompute::Blocks),
             attention_mask: false,
+            head: self.head,
+            choices: self.choices,
+            transformers: self.transformers,
             built_on_device: false,
         }
     }
@@ -137,6 +149,12 @@ impl ModelArgs {
             recompute: self.checkpoint.clone().unwrap_or_default(),
         }
     }
+}
+
+fn heads() -> impl TypedValueParser<Value = Head> {
+    PossibleValuesParser::new(Head::ALL.map(Head::name)).try_map(|name| {
+        Head::ALL.into_iter().find(|head| head.name() == name).ok_or_else(|| format!("{name}: not a head"))
+    })
 }
 
 fn names() -> Vec<&'static str> {

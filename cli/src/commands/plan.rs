@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lab::data::{DataSpec, Split, Synthetic};
+use lab::huggingface::Head;
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
 use lab::pipeline;
@@ -413,6 +414,9 @@ impl Common<'_> {
             "dropout": model.dropout,
             "attention": model.attention.map(|a| if a == AttentionName::Sdpa { "sdpa" } else { "eager" }),
             "checkpoint": model.checkpoint,
+            "head": model.head.map(Head::name),
+            "choices": model.choices,
+            "transformers": model.transformers.map(|release| release.to_string()),
             "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
             "keep-intermediate": model.keep_intermediate,

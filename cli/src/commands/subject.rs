@@ -25,8 +25,14 @@ impl Subject {
     /// What no such network has; what the file asks for and is not represented.
     pub(super) fn pretrained(args: &ModelArgs) -> Result<Option<Self>> {
         let Some(path) = args.config_json() else {
-            if args.keep.is_some() {
-                return Err(Failure::usage("--keep: only a config.json of transformers has it"));
+            let flags = [
+                ("--head", args.head.is_some()),
+                ("--choices", args.choices.is_some()),
+                ("--transformers", args.transformers.is_some()),
+                ("--keep", args.keep.is_some()),
+            ];
+            if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
+                return Err(Failure::usage(format!("{flag}: only a config.json of transformers has it")));
             }
             return Ok(None);
         };

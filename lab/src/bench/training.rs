@@ -167,6 +167,7 @@ fn batch(device: &Device, model: &Model, batch: usize) -> Result<(Tensor, Tensor
         }
     };
     let y = match &model.task.loss {
+        Loss::Inside => return Err(memcore::Error::invalid("loss", "the network computes its own").into()),
         Loss::CrossEntropy { classes } | Loss::NextToken { classes } | Loss::Reversal { classes } => {
             let n = rows.iter().product();
             Tensor::from_slice(device, &rows, &labels(TARGETS, n, *classes as u64))?

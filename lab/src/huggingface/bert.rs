@@ -1,16 +1,17 @@
-//! `bert` and `roberta`: `BertForMaskedLM`, `RobertaForMaskedLM`.
+//! `bert` and `roberta`: `BertForMaskedLM`, `RobertaForMaskedLM`, and the other heads on `BertModel` and `RobertaModel`.
 
 use memcore::memory::{Category, ScopeId};
-use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::{self, Head, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
-use super::network::{Begun, Front, MaskedHead, Parts, Variables};
+use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
 use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -64,7 +65,7 @@ pub(super) struct Config {
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
-    pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
+    pub(super) fn read(keys: &Keys<'_>, model_type: &str, head: &HeadConfig, options: &Options) -> error::Result<Self> {
         let roberta = model_type == "roberta";
         let family = if roberta { Family::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Family::Bert };
         let config = Self {
@@ -88,7 +89,7 @@ impl Config {
         if keys.flag("is_decoder", false)? {
             return Err(keys.error("is_decoder", "an encoder as a decoder is not represented"));
         }
-        if !config.tied {
+        if !config.tied && head.head.is_language_model() {
             return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
         }
         keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
@@ -107,20 +108,67 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(self.family.body());
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let head = head(&at(1 + self.layers), self, &embeddings.word.weight)?;
+        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
             blocks,
-            back: Box::new(head),
+            back,
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: self.family.body(),
         })
+    }
+
+    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+        if head.head.is_language_model() {
+            return Ok(Box::new(masked_head(init, self, table)?));
+        }
+        let (width, bert) = (self.width, self.family == Family::Bert);
+        let classifier_dropout = head.dropout(self.hidden_dropout);
+        let dropout = |p| Dropout::new(&init.at("dropout"), p);
+        let pooler = || head::pooler(&init.at(self.family.body()).at("pooler"), "dense", width, ops::tanh, None);
+        let last = |name: &str, outputs| head::linear(&init.at(name), width, outputs, true);
+        let mut layers = Sequential::new();
+        let pools = match head.head {
+            Head::SequenceClassification => bert,
+            Head::NextSentence | Head::MultipleChoice | Head::BaseModel => true,
+            _ => false,
+        };
+        // The body's own, before what the classifier adds.
+        let pooler = pools.then(pooler).transpose()?;
+        match head.head {
+            Head::SequenceClassification if bert => {
+                layers.push(dropout(classifier_dropout)?);
+                layers.push(last("classifier", head.labels)?);
+            }
+            Head::SequenceClassification => {
+                let classifier = init.at("classifier");
+                // A module of its own: what its layers are given goes with it.
+                let mut inside = head::pooler(&classifier, "dense", width, ops::tanh, Some(classifier_dropout))?;
+                inside.push(Dropout::new(&classifier.at("dropout"), classifier_dropout)?);
+                inside.push(head::linear(&classifier.at("out_proj"), width, head.labels, true)?);
+                layers.push(inside);
+            }
+            Head::NextSentence => {
+                layers.push(head::linear(&init.at("cls").at("seq_relationship"), width, 2, true)?);
+            }
+            Head::MultipleChoice => {
+                layers.push(dropout(if bert { classifier_dropout } else { self.hidden_dropout })?);
+                layers.push(last("classifier", 1)?);
+            }
+            Head::TokenClassification => {
+                layers.push(dropout(classifier_dropout)?);
+                layers.push(last("classifier", head.labels)?);
+            }
+            Head::QuestionAnswering => layers.push(last("qa_outputs", 2)?),
+            _ => {}
+        }
+        Ok(Box::new(NormedHead { norm: Sequential::new(), pooler, scores: layers }))
     }
 
     /// Whether the output layer has the weights of the token table.
@@ -138,8 +186,6 @@ pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> 
     }
     parameters
 }
-
-const SMALL: Fill = Fill::Normal { std: 0.02 };
 
 struct Embeddings {
     scope: ScopeId,
@@ -266,7 +312,7 @@ impl Front for Embeddings {
 const BEFORE_BIAS: usize = 4;
 
 /// `BertOnlyMLMHead`, `RobertaLMHead`
-fn head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
+fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
     let (init, transform, norm, activation) = if c.family == Family::Bert {
         let init = init.at("cls").at("predictions");
         (init.clone(), init.at("transform"), "LayerNorm", c.activation)

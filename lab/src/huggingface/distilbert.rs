@@ -1,15 +1,16 @@
-//! `distilbert`: `DistilBertForMaskedLM`, a BERT without token types and with half the layers.
+//! `distilbert`: `DistilBertForMaskedLM`, a BERT without token types and with half the layers, and the other heads on `DistilBertModel`.
 
 use memcore::memory::{Category, ScopeId};
-use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::{self, Head, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{Begun, Front, MaskedHead, Parts, Variables};
+use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
 use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -26,6 +27,8 @@ pub(super) struct Config {
     activation: Activation,
     dropout: f64,
     attention_dropout: f64,
+    answer_dropout: f64,
+    class_dropout: f64,
     tied: bool,
     options: Options,
 }
@@ -54,13 +57,13 @@ impl Config {
             activation: Activation::named("activation", keys.name("activation", "gelu")?)?,
             dropout: keys.probability("dropout", 0.1)?,
             attention_dropout: keys.probability("attention_dropout", 0.1)?,
+            answer_dropout: keys.probability("qa_dropout", 0.1)?,
+            class_dropout: keys.probability("seq_classif_dropout", 0.2)?,
             tied: keys.flag("tie_word_embeddings", true)?,
             options: options.clone(),
         };
-        // Of other heads; an encoder caches nothing.
-        for key in ["qa_dropout", "seq_classif_dropout", "use_cache"] {
-            keys.get(key);
-        }
+        // An encoder caches nothing.
+        keys.get("use_cache");
         if keys.flag("sinusoidal_pos_embds", false)? {
             return Err(keys.error("sinusoidal_pos_embds", "positions that are not trained are not represented"));
         }
@@ -79,20 +82,47 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let head = head(&at(1 + self.layers), self, &embeddings.word.weight)?;
+        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
             blocks,
-            back: Box::new(head),
+            back,
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: BODY,
         })
+    }
+
+    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+        if head.head.is_language_model() {
+            return Ok(Box::new(masked_head(init, self, table)?));
+        }
+        let dropout = |p| Dropout::new(&init.at("dropout"), p);
+        let last = |name: &str, outputs| head::linear(&init.at(name), self.width, outputs, true);
+        let mut layers = Sequential::new();
+        match head.head {
+            Head::SequenceClassification | Head::MultipleChoice => {
+                layers.append(head::pooler(init, "pre_classifier", self.width, ops::relu, None)?);
+                layers.push(dropout(self.class_dropout)?);
+                let classes = if head.head == Head::MultipleChoice { 1 } else { head.labels };
+                layers.push(last("classifier", classes)?);
+            }
+            Head::TokenClassification => {
+                layers.push(dropout(self.dropout)?);
+                layers.push(last("classifier", head.labels)?);
+            }
+            Head::QuestionAnswering => {
+                layers.push(dropout(self.answer_dropout)?);
+                layers.push(last("qa_outputs", 2)?);
+            }
+            _ => {}
+        }
+        Ok(Box::new(NormedHead { norm: Sequential::new(), pooler: None, scores: layers }))
     }
 
     /// Whether the output layer has the weights of the token table.
@@ -103,8 +133,6 @@ impl Config {
 
 /// All but the output layer.
 const BODY: &str = "distilbert";
-
-const SMALL: Fill = Fill::Normal { std: 0.02 };
 
 struct Embeddings {
     scope: ScopeId,
@@ -152,7 +180,7 @@ impl Front for Embeddings {
 }
 
 /// From hidden states to the scores of tokens.
-fn head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
+fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
     let dense = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
     let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, EPS)?;
     let last = init.at("vocab_projector");

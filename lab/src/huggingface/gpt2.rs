@@ -1,15 +1,16 @@
-//! `gpt2`: `GPT2LMHeadModel`.
+//! `gpt2`: `GPT2LMHeadModel` and the other heads on `GPT2Model`.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
-use memcore::{Result, Tensor, context, ops};
+use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
+use super::head::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
-use super::network::{Begun, DecoderHead, Front, Parts, Variables};
+use super::network::{Begun, Front, NormedHead, Parts, Variables};
 use super::options::{Attention, Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -95,7 +96,7 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let small = Fill::Normal { std: 0.02 };
         let body = |piece: usize| at(piece).at(BODY);
         let wte = Embedding::with_fill(&body(0).at("wte"), self.vocabulary, self.width, small)?;
@@ -104,13 +105,14 @@ impl Config {
         let last = 1 + self.layers;
         let ln_f = LayerNorm::new(&body(last).at("ln_f"), self.width, self.eps)?;
         let sizes = [self.width, self.vocabulary];
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &wte, self.tied, sizes, &self.options)?;
+        let lm_head = |init: &Init| layers::lm_head(init, &wte, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
         let drop = Dropout::new(&body(0).at("drop"), self.embedding_dropout)?;
         let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, true);
         Ok(Parts {
-            front: Box::new(Embeddings { wte, wpe, drop }),
+            front: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
             blocks,
-            back: Box::new(DecoderHead { norm: ln_f, lm_head }),
+            back: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: BODY,
         })
@@ -129,10 +131,29 @@ struct Embeddings {
     wte: Embedding,
     wpe: Embedding,
     drop: Dropout,
+    /// Whether the configuration names the token that pads.
+    looks_for_padding: bool,
+}
+
+/// `pad_token_id in input_ids[:, [-1, 0]]`: without a mask the library looks whether an example begins or ends with it, and only warns.
+fn look_for_padding(ids: &Tensor) -> Result<()> {
+    let device = ids.device();
+    let array = |dims: &[usize], dtype| Array::empty(device, dims, dtype);
+    let ends = {
+        let _places = array(&[2], DType::I64)?;
+        array(&[ids.dims()[0], 2], DType::I64)?
+    };
+    let equal = array(ends.dims(), DType::Bool)?;
+    let any = array(&[], DType::Bool)?;
+    drop((equal, any, ends));
+    Ok(())
 }
 
 impl Front for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+        if self.looks_for_padding && attention_mask.is_none() {
+            look_for_padding(ids)?;
+        }
         let embeds = self.wte.forward(ids)?;
         let positions = guide::positions(ids)?;
         let position_embeds = self.wpe.forward(&positions)?;

@@ -1,4 +1,4 @@
-//! `gpt_neox`: `GPTNeoXForCausalLM`, the architecture of Pythia.
+//! `gpt_neox`: `GPTNeoXForCausalLM`, the architecture of Pythia, and the other heads on `GPTNeoXModel`.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
@@ -7,9 +7,10 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
+use super::head::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
-use super::network::{Begun, DecoderHead, Front, Parts, Variables};
+use super::network::{Begun, Front, NormedHead, Parts, Variables};
 use super::options::{Options, Sizes};
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use crate::error;
@@ -90,7 +91,7 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let embed_in = Embedding::with_fill(&body(0).at("embed_in"), self.vocabulary, self.width, SMALL)?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
@@ -102,12 +103,13 @@ impl Config {
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
         )?;
         let sizes = [self.width, self.vocabulary];
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_in, self.tied, sizes, &self.options)?;
+        let lm_head = |init: &Init| layers::lm_head(init, &embed_in, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.hidden_dropout)?;
         Ok(Parts {
             front: Box::new(Embeddings { embed_in, emb_dropout }),
             blocks,
-            back: Box::new(DecoderHead { norm: final_layer_norm, lm_head }),
+            back: Box::new(NormedHead { norm: final_layer_norm, pooler: None, scores }),
             guides,
             body: BODY,
         })

@@ -7,16 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Keys that say nothing about the memory of a training step: identity, tokens, generation, initial values, labels' names.
+/// Keys that say nothing about the memory of a training step: identity, tokens, generation, initial values, labels where the head has none.
 const IRRELEVANT: &[&str] = &[
     "_attn_implementation_autoset",
     "_name_or_path",
-    "architectures",
     "auto_map",
     "begin_suppress_tokens",
     "bos_token_id",
     "chunk_size_feed_forward",
-    "classifier_dropout",
     "cls_token_id",
     "cross_attention_hidden_size",
     "decoder_start_token_id",
@@ -34,10 +32,10 @@ const IRRELEVANT: &[&str] = &[
     "layer_norm_epsilon",
     "mask_token_id",
     "model_type",
+    "num_labels",
     "output_attentions",
     "output_hidden_states",
     "output_past",
-    "pad_token_id",
     "position_embedding_type",
     "prefix",
     "pretraining_tp",
@@ -48,7 +46,6 @@ const IRRELEVANT: &[&str] = &[
     "task_specific_params",
     "tokenizer_class",
     "torch_dtype",
-    "transformers_version",
     "use_bfloat16",
 ];
 

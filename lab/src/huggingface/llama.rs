@@ -1,4 +1,4 @@
-//! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM` and what differs from it in a bias, a window, or its norms.
+//! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM`, what differs from it in a bias, a window, or its norms, and their other heads.
 
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Embedding, Fill, Init, Linear, Module};
@@ -7,9 +7,10 @@ use memcore::{Array, Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
-use super::network::{Begun, DecoderHead, Front, Parts, Variables};
+use super::network::{Begun, Front, NormedHead, Parts, Variables};
 use super::options::{Options, Sizes};
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
@@ -200,7 +201,7 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let embed_tokens = self.embeddings(&body(0).at("embed_tokens"))?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self, i))?;
@@ -212,11 +213,12 @@ impl Config {
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
         let sizes = [self.width, self.vocabulary];
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens.table, self.tied, sizes, &self.options)?;
+        let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens.table, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
         Ok(Parts {
             front: Box::new(embed_tokens),
             blocks,
-            back: Box::new(DecoderHead { norm, lm_head }),
+            back: Box::new(NormedHead { norm, pooler: None, scores }),
             guides,
             body: BODY,
         })

@@ -1,7 +1,7 @@
 //! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and let go, so
 //! that their memory is what PyTorch takes for them.
 //!
-//! One architecture per file. What is read is release 5.23 of the library; its defaults stand for keys that are absent. What a configuration asks for
+//! One architecture per file. What is read is release 5.23 of the library (`releases.rs` says how far others are from it); its defaults stand for keys that are absent. What a configuration asks for
 //! and no network here does is refused by name.
 
 mod attention;
@@ -9,9 +9,11 @@ mod bert;
 mod blocks;
 mod cache;
 mod distilbert;
+mod ending;
 mod gpt2;
 mod gpt_neox;
 mod guide;
+mod head;
 mod keys;
 mod layers;
 mod llama;
@@ -21,6 +23,7 @@ mod opt;
 mod options;
 mod phi3;
 mod pieces;
+mod releases;
 mod rms;
 mod rotary;
 mod scaling;
@@ -31,16 +34,21 @@ mod windows;
 
 use std::path::Path;
 
-use memcore::DType;
 use memcore::nn::{Init, Module, Parameter, Sequential};
+use memcore::{DType, ops};
 use serde_json::Value;
 
 pub use cache::LayerCache;
+use ending::Ending;
+pub use head::Head;
+use head::HeadConfig;
 use keys::Keys;
 use network::{Body, Chain, Parts};
 pub use network::{Inputs, Network, Output};
 use options::Sizes;
 pub use options::{Attention, Options};
+use releases::Meant;
+pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, Trainer, train, train_from};
 
 use crate::error::{Error, Result};
@@ -56,10 +64,15 @@ const MOST_LAYERS: usize = 10_000;
 /// Why an encoder with a decoder is no chain.
 const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
 
+/// Why a network with another head is trained as a whole.
+const OWN_LOSS: &str =
+    "only language models and classes of pictures are split or divided: this head computes its own loss";
+
 /// A network as its configuration describes it.
 pub struct Pretrained {
     name: String,
     kind: Kind,
+    head: HeadConfig,
     options: Options,
     /// What the file says and nobody here knows; one sentence each.
     pub warnings: Vec<String>,
@@ -113,17 +126,23 @@ pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
     let Value::Object(map) = &value else { return Err(Error::usage(file, "is no JSON object")) };
+    let keys = Keys::new(file, map);
+    let model_type = keys.name("model_type", "")?;
+    let Meant { options, warning } = Meant::read(&keys, model_type, options)?;
+    let options = &options;
     if options.attention_mask && options.attention == Attention::Eager {
         let problem = "written-out attention with a mask of the batch's is not represented";
         return Err(Error::usage("attention_mask", problem));
     }
-    let keys = Keys::new(file, map);
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
     keys.check_choices(attention, options.checkpoint)?;
-    let model_type = keys.name("model_type", "")?;
     keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
+    let Some(head) = HeadConfig::read(&keys, model_type, options)? else {
+        let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
+        return Err(keys.error("model_type", problem));
+    };
     let kind = match model_type {
-        "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, options)?),
+        "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, &head, options)?),
         "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
         "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
         "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
@@ -134,15 +153,17 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
         "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
         "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
-        "mt5" => Kind::T5(t5::Config::read(&keys, t5::Family::Mt5, options)?),
-        "t5" => Kind::T5(t5::Config::read(&keys, t5::Family::T5, options)?),
-        "vit" => Kind::Vit(vit::Config::read(&keys, options)?),
-        _ => {
-            let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
-            return Err(keys.error("model_type", problem));
-        }
+        "mt5" => Kind::T5(t5::Config::read(&keys, t5::Family::Mt5, &head, options)?),
+        "t5" => Kind::T5(t5::Config::read(&keys, t5::Family::T5, &head, options)?),
+        _ => Kind::Vit(vit::Config::read(&keys, &head, options)?),
     };
-    let model = Pretrained { name: model_type.into(), kind, options: options.clone(), warnings: keys.unknown() };
+    let model = Pretrained {
+        name: model_type.into(),
+        kind,
+        head,
+        options: options.clone(),
+        warnings: warning.into_iter().chain(keys.unknown()).collect(),
+    };
     let layers = model.sizes().layers;
     if layers > MOST_LAYERS {
         return Err(Error::usage(file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
@@ -172,16 +193,39 @@ impl Pretrained {
 
     /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
     fn parts(&self, at: &Places<'_>) -> memcore::Result<Parts> {
+        let head = &self.head;
         match &self.kind {
-            Kind::Bert(config) => config.parts(at),
-            Kind::Distilbert(config) => config.parts(at),
-            Kind::Gpt2(config) => config.parts(at),
-            Kind::GptNeox(config) => config.parts(at),
-            Kind::Llama(config) => config.parts(at),
-            Kind::Opt(config) => config.parts(at),
-            Kind::Phi3(config) => config.parts(at),
+            Kind::Bert(config) => config.parts(at, head),
+            Kind::Distilbert(config) => config.parts(at, head),
+            Kind::Gpt2(config) => config.parts(at, head),
+            Kind::GptNeox(config) => config.parts(at, head),
+            Kind::Llama(config) => config.parts(at, head),
+            Kind::Opt(config) => config.parts(at, head),
+            Kind::Phi3(config) => config.parts(at, head),
             Kind::T5(_) => Err(memcore::Error::invalid("t5", TWO_STACKS)),
-            Kind::Vit(config) => config.parts(at),
+            Kind::Vit(config) => config.parts(at, head),
+        }
+    }
+
+    /// Whether it is a language model, or the classes of pictures: a chain of blocks with scores that are compared with the batch's targets.
+    fn scores_targets(&self) -> bool {
+        self.head.head.is_language_model() || self.head.head == Head::ImageClassification
+    }
+
+    /// How its call ends.
+    fn ending(&self) -> Ending {
+        if self.scores_targets() {
+            return Ending::Scores(self.task().loss);
+        }
+        let length = self.options.sequence.unwrap_or(self.sizes().positions);
+        let (decoder, wide) = match &self.kind {
+            Kind::Gpt2(_) | Kind::Opt(_) => (true, false),
+            Kind::GptNeox(_) | Kind::Llama(_) | Kind::Phi3(_) => (true, true),
+            _ => (false, false),
+        };
+        match (Ending::of(&self.head, decoder, wide, length), &self.kind) {
+            (Ending::Mean { .. }, Kind::Bert(_) | Kind::Vit(_)) => Ending::Mean { pooled: true },
+            (ending, _) => ending,
         }
     }
 
@@ -191,14 +235,14 @@ impl Pretrained {
     /// Those of the device.
     pub fn network(&self, init: &Init) -> memcore::Result<Network> {
         let body: Box<dyn Body> = match &self.kind {
-            Kind::T5(config) => config.body(init)?,
+            Kind::T5(config) => config.body(init, &self.head)?,
             _ => {
                 let parts = self.parts(&|_| init.clone())?;
                 let without_blocks = || memcore::Error::invalid("network", "it has no blocks");
                 Box::new(Chain::new(parts, init).ok_or_else(without_blocks)?)
             }
         };
-        Ok(Network::new(body, self.task().loss))
+        Ok(Network::new(body, self.ending()))
     }
 }
 
@@ -211,17 +255,19 @@ impl Architecture for Pretrained {
 
     fn description(&self) -> String {
         let s = self.sizes();
-        format!("{} of {} layers, {} wide, {} heads", self.name, s.layers, s.width, s.heads)
+        self.head.describe(&format!("{} layers, {} wide, {} heads", s.layers, s.width, s.heads))
     }
 
     fn task(&self) -> Task {
         if let Kind::Vit(config) = &self.kind {
             let (input, classes) = (vec![config.channels, config.image, config.image], config.classes);
-            return Task { input: Input::Values(input), loss: Loss::CrossEntropy { classes } };
+            let loss = if self.scores_targets() { Loss::CrossEntropy { classes } } else { Loss::Inside };
+            return Task { input: Input::Values(input), loss };
         }
         let s = self.sizes();
         let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
         let loss = match &self.kind {
+            _ if !self.scores_targets() => Loss::Inside,
             Kind::Bert(_) | Kind::Distilbert(_) | Kind::T5(_) => Loss::CrossEntropy { classes: vocabulary },
             _ => Loss::NextToken { classes: vocabulary },
         };
@@ -234,10 +280,20 @@ impl Architecture for Pretrained {
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
-    /// Not represented: token types of one position for several examples; weights that the library clamps for or keeps in another type.
+    /// Not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for several examples; weights that the library clamps for or keeps in another type.
     fn check(&self, batch: usize, weights: DType) -> Result<()> {
         if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
             return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
+        }
+        if let Ending::Example { last: true, padding, .. } = self.ending() {
+            if padding.is_none() && batch > 1 {
+                let problem = format!("{} needs pad_token_id for batches of more than one example", self.head.class);
+                return Err(Error::usage("--batch", problem));
+            }
+            if batch > ops::MAX_EACH {
+                let problem = format!("{batch}: {} is represented for at most {}", self.head.class, ops::MAX_EACH);
+                return Err(Error::usage("--batch", problem));
+            }
         }
         if matches!(self.kind, Kind::T5(_)) && weights == DType::F16 {
             let problem = format!(
@@ -258,10 +314,16 @@ impl Architecture for Pretrained {
         if matches!(self.kind, Kind::T5(_)) {
             return Some(TWO_STACKS);
         }
+        if !self.scores_targets() {
+            return Some(OWN_LOSS);
+        }
         self.options.attention_mask.then_some("its blocks are given a mask that comes with the batch")
     }
 
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        if !self.scores_targets() {
+            return Err(memcore::Error::invalid("head", OWN_LOSS));
+        }
         Ok(pieces::of(self.parts(at)?, at))
     }
 
@@ -281,7 +343,7 @@ impl Architecture for Pretrained {
 
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
         match &self.kind {
-            Kind::Bert(_) => bert::optimizer_order(parameters),
+            Kind::Bert(_) if self.head.head == Head::MaskedLm => bert::optimizer_order(parameters),
             Kind::Vit(_) => vit::optimizer_order(parameters),
             _ => parameters,
         }

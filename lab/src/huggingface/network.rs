@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter};
-use memcore::{Result, Tensor, context, ops};
+use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter, Sequential};
+use memcore::{Error, Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, Context};
 use super::cache::{DynamicCache, LayerCache};
+use super::ending::{Ended, Ending};
 use super::guide::Guide;
 use super::layers::Activation;
-use crate::models::{Loss, Places};
-use crate::training;
+use crate::models::Places;
 
 /// One batch on the device.
 #[derive(Clone)]
@@ -20,16 +20,27 @@ pub struct Inputs {
     pub input: Tensor,
     /// `attention_mask`, i64 `[batch, sequence]`, where one is passed: all ones, since batches here have no padding.
     pub attention_mask: Option<Tensor>,
-    /// Class indices: `[batch, sequence]` for language models, `[batch]` for images.
-    pub labels: Tensor,
+    /// What the loss compares with: class indices `[batch, sequence]` of tokens or `[batch]` of examples, values, two positions `[batch]` each, or
+    /// nothing where the network has no loss.
+    pub labels: Vec<Tensor>,
+}
+
+impl Inputs {
+    /// The labels of this number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there are fewer.
+    pub(super) fn label(&self, number: usize) -> Result<&Tensor> {
+        self.labels.get(number).ok_or_else(|| Error::invalid("labels", "are missing"))
+    }
 }
 
 /// What a call returns. What a script holds of it decides how long it lives.
 pub struct Output {
     /// The loss, a scalar.
     pub loss: Tensor,
-    /// Scores before the softmax.
-    pub logits: Tensor,
+    /// Scores before the softmax; of a base model its hidden states.
+    pub logits: Vec<Tensor>,
     /// Keys and values of each layer, the last one first, with `use_cache`.
     pub past_key_values: Vec<LayerCache>,
     /// What an encoder gave to the decoder behind it.
@@ -46,13 +57,39 @@ pub(super) trait Body: Send + Sync + 'static {
     ///
     /// # Errors
     /// Shapes that do not fit; those of the device.
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
+    fn scores(&self, hidden: &Tensor) -> Result<Scores>;
+}
+
+/// What a head gives.
+pub(super) struct Scores {
+    pub(super) scores: Tensor,
+    /// What its last layer was given: a local variable of the library's function, which lives until that returns.
+    pub(super) input: Tensor,
+}
+
+impl Scores {
+    /// Of layers, whose results on the way have the same name in the library, so that each goes with the next one; the last layer's has its own.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    pub(super) fn of(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
+        let mut input = hidden.clone();
+        let Some((last, before)) = layers.modules().split_last() else {
+            return Ok(Self { scores: hidden.clone(), input });
+        };
+        for layer in before {
+            input = layer.forward(&input)?;
+        }
+        Ok(Self { scores: last.forward(&input)?, input })
+    }
 }
 
 /// What a body returns.
 pub(super) struct Hidden {
     /// The last hidden states.
     pub(super) last: Tensor,
+    /// What a pooler made of them: the head reads it in their place.
+    pub(super) pooled: Option<Tensor>,
     /// What was cached, in the order of letting go.
     pub(super) caches: Vec<Arc<DynamicCache>>,
     /// The last hidden states of the encoder, where there is one beside the decoder.
@@ -92,26 +129,39 @@ pub(super) trait Back: Send + Sync + 'static {
     /// Shapes that do not fit; those of the device.
     fn norm(&self, hidden: Tensor) -> Result<Tensor>;
 
+    /// And what a pooler makes of that, where the body has one.
+    ///
+    /// # Errors
+    /// Shapes that do not fit; those of the device.
+    fn pooled(&self, _: &Tensor) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
     /// The scores.
     ///
     /// # Errors
     /// Shapes that do not fit; those of the device.
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor>;
+    fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
-/// The usual end of a decoder: a norm, and a layer that gives the scores.
-pub(super) struct DecoderHead<N> {
+/// The usual end: a norm, where there is one a pooler, and layers that give the scores.
+pub(super) struct NormedHead<N> {
     pub(super) norm: N,
-    pub(super) lm_head: Linear,
+    pub(super) pooler: Option<Sequential>,
+    pub(super) scores: Sequential,
 }
 
-impl<N: Module + 'static> Back for DecoderHead<N> {
+impl<N: Module + 'static> Back for NormedHead<N> {
     fn norm(&self, hidden: Tensor) -> Result<Tensor> {
         self.norm.forward(&hidden)
     }
 
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.lm_head.forward(hidden)
+    fn pooled(&self, hidden: &Tensor) -> Result<Option<Tensor>> {
+        self.pooler.as_ref().map(|pooler| pooler.forward(hidden)).transpose()
+    }
+
+    fn scores(&self, hidden: &Tensor) -> Result<Scores> {
+        Scores::of(&self.scores, hidden)
     }
 }
 
@@ -130,12 +180,13 @@ impl Back for MaskedHead {
         Ok(hidden)
     }
 
-    fn scores(&self, x: &Tensor) -> Result<Tensor> {
+    fn scores(&self, x: &Tensor) -> Result<Scores> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.dense.forward(x)?;
         hidden = self.activation.apply(&hidden)?;
         hidden = self.norm.forward(&hidden)?;
-        ops::linear(&hidden, self.decoder.tensor(), Some(self.bias.tensor()))
+        let scores = ops::linear(&hidden, self.decoder.tensor(), Some(self.bias.tensor()))?;
+        Ok(Scores { scores, input: x.clone() })
     }
 }
 
@@ -166,13 +217,13 @@ impl Parts {
 /// A network on one device, with its loss.
 pub struct Network {
     body: Box<dyn Body>,
-    loss: Loss,
+    ending: Ending,
 }
 
 impl Network {
     /// Of a body that was made.
-    pub(super) fn new(body: Box<dyn Body>, loss: Loss) -> Self {
-        Self { body, loss }
+    pub(super) fn new(body: Box<dyn Body>, ending: Ending) -> Self {
+        Self { body, ending }
     }
 
     /// One forward pass.
@@ -180,13 +231,16 @@ impl Network {
     /// # Errors
     /// Shapes that do not fit; those of the device.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        let Hidden { last, caches, encoder, variables } = self.body.forward(inputs)?;
-        let logits = self.body.scores(&last)?;
-        let loss = training::loss(&self.loss, &logits, &inputs.labels)?;
+        let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
+        let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;
+        let Ended { loss, outputs, holds_cache, variables: of_head } = self.ending.finish(&last, scores, inputs)?;
+        let past_key_values = caches.iter().flat_map(|cache| cache.take()).filter(|_| holds_cache).collect();
         drop(last);
+        drop(pooled);
         drop(variables);
-        let past_key_values = caches.iter().flat_map(|cache| cache.take()).collect();
-        Ok(Output { loss, logits, past_key_values, encoder_last_hidden_state: encoder })
+        drop(input);
+        drop(of_head);
+        Ok(Output { loss, logits: outputs, past_key_values, encoder_last_hidden_state: encoder })
     }
 }
 
@@ -217,14 +271,15 @@ impl Body for Chain {
             hidden = blocks::through(block, hidden, &context, self.guide.options.checkpoint)?;
         }
         hidden = self.back.norm(hidden)?;
+        let pooled = self.back.pooled(&hidden)?;
         let caches = context.cache.iter().cloned().collect();
         drop(context._positions.take());
         drop(variables);
         drop(context);
-        Ok(Hidden { last: hidden, caches, encoder: None, variables: Variables::default() })
+        Ok(Hidden { last: hidden, pooled, caches, encoder: None, variables: Variables::default() })
     }
 
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
+    fn scores(&self, hidden: &Tensor) -> Result<Scores> {
         self.back.scores(hidden)
     }
 }

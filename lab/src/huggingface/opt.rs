@@ -1,16 +1,17 @@
-//! `opt`: `OPTForCausalLM`.
+//! `opt`: `OPTForCausalLM` and the other heads on `OPTModel`.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
+use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::mask;
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Back, Begun, Front, Parts, Scores, Variables};
 use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -82,7 +83,7 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let small = Fill::Normal { std: 0.02 };
         let body = |piece: usize| at(piece).at(BODY);
         let (last, width) = (1 + self.layers, self.width);
@@ -98,12 +99,13 @@ impl Config {
         let final_layer_norm = self.final_norm.then(norm).transpose()?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
         let sizes = [table, self.vocabulary];
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &embed_tokens, self.tied, sizes, &self.options)?;
+        let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), table, "classifier", lm_head)?;
         let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, false);
         Ok(Parts {
             front: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
             blocks,
-            back: Box::new(Head { project_out, final_layer_norm, lm_head }),
+            back: Box::new(Head { project_out, final_layer_norm, scores }),
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: BODY,
         })
@@ -184,7 +186,7 @@ impl Front for Embeddings {
 struct Head {
     project_out: Option<Linear>,
     final_layer_norm: Option<LayerNorm>,
-    lm_head: Linear,
+    scores: Sequential,
 }
 
 impl Back for Head {
@@ -198,8 +200,9 @@ impl Back for Head {
         Ok(hidden)
     }
 
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        ops::contiguous(&self.lm_head.forward(hidden)?)
+    fn scores(&self, hidden: &Tensor) -> Result<Scores> {
+        let Scores { scores, input } = Scores::of(&self.scores, hidden)?;
+        Ok(Scores { scores: ops::contiguous(&scores)?, input })
     }
 }
 

@@ -1,5 +1,8 @@
 //! What is chosen beside a configuration, and what is said of a network.
 
+use super::head::Head;
+use super::releases::Release;
+
 /// What is chosen beside the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -11,6 +14,12 @@ pub struct Options {
     pub checkpoint: bool,
     /// Whether batches come with an `attention_mask` (of ones).
     pub attention_mask: bool,
+    /// Which head stands on the hidden states; that of `architectures` unless said.
+    pub head: Option<Head>,
+    /// Texts that an example of multiple choice has; 4 unless said.
+    pub choices: Option<usize>,
+    /// The library's release; that of `transformers_version` unless said.
+    pub transformers: Option<Release>,
     /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
     pub built_on_device: bool,
 }

@@ -7,10 +7,11 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::llama::Embeddings;
-use super::network::{DecoderHead, Parts};
+use super::network::{NormedHead, Parts};
 use super::options::{Options, Sizes};
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
@@ -103,7 +104,7 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let table = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
@@ -115,11 +116,12 @@ impl Config {
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
         )?;
         let sizes = [self.width, self.vocabulary];
-        let lm_head = layers::lm_head(&at(last).at("lm_head"), &table, self.tied, sizes, &self.options)?;
+        let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
         Ok(Parts {
             front: Box::new(Embeddings { table, scale: None }),
             blocks,
-            back: Box::new(DecoderHead { norm, lm_head }),
+            back: Box::new(NormedHead { norm, pooler: None, scores }),
             guides,
             body: BODY,
         })

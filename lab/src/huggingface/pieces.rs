@@ -128,6 +128,6 @@ impl Module for BackPiece {
         if let Some(desk) = &self.desk {
             desk.close();
         }
-        self.back.scores(&hidden)
+        Ok(self.back.scores(&hidden)?.scores)
     }
 }

@@ -15,6 +15,7 @@ use memcore::{Array, DType, Device, Tensor, ops};
 use serde::Serialize;
 
 use super::Pretrained;
+use super::ending::Ending;
 use super::network::{Inputs, Network, Output};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
@@ -41,6 +42,7 @@ pub struct Trainer {
     parameters: Vec<Parameter>,
     update: Update,
     task: Task,
+    ending: Ending,
     source: Source,
     mask: bool,
     settings: RunSettings,
@@ -76,6 +78,7 @@ impl Trainer {
             parameters,
             update,
             task: model.task(),
+            ending: model.ending(),
             source: Source::Renewed { seed: settings.seed },
             mask: model.options().attention_mask,
             settings: settings.clone(),
@@ -143,16 +146,16 @@ impl Trainer {
 
     fn forward(&mut self) -> Result<()> {
         let missing = || Error::usage("schedule", "a forward pass before its batch");
-        // The region ends with the loss, which is inside the network.
+        // The region ends with the loss, which is inside the network; what was held before goes in it.
         let autocast = self.settings.precision.autocast().map(Autocast::new);
         let output = self.network.forward(self.batch.as_ref().ok_or_else(missing)?)?;
-        drop(autocast);
         let loss = output.loss.clone();
         match self.keep {
             Keep::Output => self.output = Some(output),
             Keep::Loss => drop(output),
         }
         self.loss = Some(loss);
+        drop(autocast);
         if self.settings.accumulate > 1
             && let Some(loss) = &self.loss
         {
@@ -165,10 +168,17 @@ impl Trainer {
     fn batch(&self, number: usize) -> Result<Inputs> {
         let _op = memcore::context::op("to>_to_copy");
         let (device, dtype) = (&self.device, self.settings.precision.dtype());
-        let data = self.source.batch(&self.task, self.settings.batch, number, device.computes())?;
+        let (batch, seed) = (self.settings.batch, self.settings.seed.wrapping_add(number as u64));
+        let rows = batch * self.ending.rows_per_example();
+        let data = self.source.batch(&self.task, rows, number, device.computes())?;
         let input = data.upload_inputs(device, dtype)?;
         let attention_mask = if self.mask { Some(ones(device, input.dims())?) } else { None };
-        Ok(Inputs { input, attention_mask, labels: data.upload_targets(device, dtype)? })
+        let length = input.dims().get(1).copied().unwrap_or(1);
+        let labels = match self.ending.labels(device, dtype, batch, length, seed)? {
+            Some(labels) => labels,
+            None => vec![data.upload_targets(device, dtype)?],
+        };
+        Ok(Inputs { input, attention_mask, labels })
     }
 }
 

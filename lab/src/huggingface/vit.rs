@@ -1,17 +1,18 @@
-//! `vit`: `ViTForImageClassification`.
+//! `vit`: `ViTForImageClassification` and `ViTModel`.
 
 use memcore::backend::kernel::Conv2dGeometry;
 use memcore::memory::ScopeId;
-use memcore::nn::{Conv2d, Dropout, Fill, Init, LayerNorm, Linear, Module, Parameter};
+use memcore::nn::{Conv2d, Dropout, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Result, Tensor, context, ops};
 use serde_json::Value;
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
+use super::head::{self, Head, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::network::{Begun, Front, NormedHead, Parts, Variables};
 use super::options::{Options, Sizes};
 use crate::error;
 use crate::models::Places;
@@ -38,7 +39,7 @@ pub(super) struct Config {
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
-    pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
+    pub(super) fn read(keys: &Keys<'_>, head: &HeadConfig, options: &Options) -> error::Result<Self> {
         let labels = keys.map_len("id2label").unwrap_or(2);
         let config = Self {
             channels: keys.size("num_channels", 3)?,
@@ -56,15 +57,18 @@ impl Config {
             qkv_bias: keys.flag("qkv_bias", true)?,
             options: options.clone(),
         };
-        if config.classes == 1 {
+        let classifies = head.head == Head::ImageClassification;
+        if classifies && config.classes == 1 {
             return Err(keys.error("num_labels", "one label means a regression, which is not represented"));
         }
         let single = Value::from("single_label_classification");
-        keys.expect("problem_type", &single, "only single_label_classification is represented")?;
-        // Of the heads for other tasks.
-        for key in ["encoder_stride", "pooler_output_size", "pooler_act"] {
-            keys.get(key);
+        if classifies {
+            keys.expect("problem_type", &single, "only single_label_classification is represented")?;
         }
+        keys.expect("pooler_output_size", &Value::from(config.width), "a pooler narrower or wider than the model")?;
+        keys.expect("pooler_act", &Value::from("tanh"), "only tanh is represented")?;
+        // Of a head for another task.
+        keys.get("encoder_stride");
         keys::divides(keys, "patch_size", config.patch, config.image)?;
         keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
         Ok(config)
@@ -81,18 +85,25 @@ impl Config {
 
     /// # Errors
     /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let body = |piece: usize| at(piece).at(BODY);
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
         let last = 1 + self.layers;
         let norm = LayerNorm::new(&body(last).at("layernorm"), self.width, self.eps)?;
-        let classifier = Linear::with_fill(&at(last).at("classifier"), self.width, self.classes, true, SMALL)?;
+        let mut scores = Sequential::new();
+        let classifies = head.head == Head::ImageClassification;
+        if classifies {
+            scores.push(head::First);
+            scores.push(head::linear(&at(last).at("classifier"), self.width, self.classes, true)?);
+        }
+        let pooler = || head::pooler(&body(last).at("pooler"), "dense", self.width, ops::tanh, None);
+        let pooler = if classifies { None } else { Some(pooler()?) };
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {
             front: Box::new(embeddings),
             blocks,
-            back: Box::new(Head { norm, classifier }),
+            back: Box::new(NormedHead { norm, pooler, scores }),
             guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
             body: BODY,
         })
@@ -109,24 +120,6 @@ pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> 
         parameters[..4].rotate_left(2);
     }
     parameters
-}
-
-const SMALL: Fill = Fill::Normal { std: 0.02 };
-
-struct Head {
-    norm: LayerNorm,
-    classifier: Linear,
-}
-
-impl Back for Head {
-    fn norm(&self, hidden: Tensor) -> Result<Tensor> {
-        self.norm.forward(&hidden)
-    }
-
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        let first = ops::select(hidden, 1, 0)?;
-        self.classifier.forward(&first)
-    }
 }
 
 struct Embeddings {

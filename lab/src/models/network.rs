@@ -40,6 +40,8 @@ pub enum Loss {
         /// Sizes of a target.
         dims: Vec<usize>,
     },
+    /// The network computes it itself, with labels of its own.
+    Inside,
     /// Logits at every position against the example's own tokens in reverse order.
     Reversal {
         /// Number of different tokens.

@@ -11,6 +11,7 @@ use crate::models::Loss;
 /// Shapes that do not fit; those of the device.
 pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
     match loss {
+        Loss::Inside => Err(memcore::Error::invalid("loss", "the network computes its own")),
         Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean),
         Loss::NextToken { classes } => next_token(output, target, *classes),
         Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {

@@ -159,6 +159,7 @@ fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
             let values = floats(&dims);
             (dims, values)
         }
+        Loss::Inside => (vec![0], Values::default()),
         Loss::CrossEntropy { classes } | Loss::NextToken { classes } | Loss::Reversal { classes } => {
             // One class per example, or one per token.
             let dims = match &task.input {

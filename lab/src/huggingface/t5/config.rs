@@ -3,6 +3,7 @@
 use memcore::nn::Fill;
 use serde_json::Value;
 
+use super::super::head::{Head, HeadConfig};
 use super::super::keys::Keys;
 use super::super::layers::Activation;
 use super::super::options::{Options, Sizes};
@@ -45,7 +46,13 @@ pub(in super::super) enum Family {
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
-    pub(in super::super) fn read(keys: &Keys<'_>, family: Family, options: &Options) -> error::Result<Self> {
+    pub(in super::super) fn read(
+        keys: &Keys<'_>,
+        family: Family,
+        head: &HeadConfig,
+        options: &Options,
+    ) -> error::Result<Self> {
+        let decodes = matches!(head.head, Head::ConditionalGeneration | Head::QuestionAnswering);
         let by_family = |t5: usize, mt5: usize| if family == Family::T5 { t5 } else { mt5 };
         let layers = keys.size("num_layers", by_family(6, 8))?;
         let (activation, gated) = feed_forward(keys, if family == Family::T5 { "relu" } else { "gated-gelu" })?;
@@ -66,11 +73,15 @@ impl Config {
             gated,
             scales_outputs: scales_outputs(keys, family)?,
             use_cache: keys.flag("use_cache", true)?,
-            start: start(keys, family)?,
+            start: if decodes { start(keys, family)? } else { 0 },
             length: keys.size("n_positions", 512)?,
             options: options.clone(),
         };
-        keys.expect("is_encoder_decoder", &Value::from(true), "an encoder or a decoder alone is not represented")?;
+        if decodes {
+            keys.expect("is_encoder_decoder", &Value::from(true), "a decoder alone is not represented")?;
+        }
+        // Where the decoder is not used.
+        keys.get("decoder_start_token_id");
         keys.expect("is_decoder", &Value::from(false), "an encoder or a decoder alone is not represented")?;
         if config.buckets < 4 || config.farthest <= config.buckets / 2 {
             let problem = format!("{} buckets up to a distance of {}", config.buckets, config.farthest);

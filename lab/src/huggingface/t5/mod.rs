@@ -1,4 +1,5 @@
-//! `t5`: `T5ForConditionalGeneration`, an encoder and a decoder that looks at what the encoder made of the input.
+//! `t5`: `T5ForConditionalGeneration`, an encoder and a decoder that looks at what the encoder made of the input; `T5ForQuestionAnswering`, the same
+//! with another head; `T5EncoderModel` and `T5ForTokenClassification`, the encoder alone.
 
 mod attention;
 mod bias;
@@ -6,10 +7,11 @@ mod block;
 mod config;
 mod stack;
 
-use memcore::nn::{Embedding, Init, Linear, Module};
+use memcore::nn::{Dropout, Embedding, Init, Linear, Module, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::network::{Body, Hidden, Inputs, Variables};
+use super::head::{self, Head, HeadConfig};
+use super::network::{Body, Hidden, Inputs, Scores, Variables};
 pub(super) use config::{Config, Family};
 use stack::Stack;
 
@@ -18,7 +20,33 @@ impl Config {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn body(&self, init: &Init) -> Result<Box<dyn Body>> {
+    pub(super) fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
+        match head.head {
+            Head::ConditionalGeneration => self.pair(init, None),
+            // It caches nothing where there are labels.
+            Head::QuestionAnswering => Self { use_cache: false, ..self.clone() }.pair(init, Some(head)),
+            _ => self.encoder(init, head),
+        }
+    }
+
+    fn encoder(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
+        let mut scores = Sequential::new();
+        let classifies = head.head == Head::TokenClassification;
+        let body = if classifies { init.at("transformer") } else { init.clone() };
+        let table = [self.vocabulary, self.width];
+        let shared = Embedding::with_fill(&body.at("shared"), table[0], table[1], self.normal(1.0))?;
+        let own =
+            self.options.built_on_device.then(|| Array::empty(init.device(), &table, init.dtype())).transpose()?;
+        let encoder = Stack::new(&body.at("encoder"), self, &shared, false)?;
+        drop(own);
+        if classifies {
+            scores.push(Dropout::new(&init.at("dropout"), head.dropout(0.0))?);
+            scores.push(head::linear(&init.at("classifier"), self.width, head.labels, true)?);
+        }
+        Ok(Box::new(Encoder { encoder, scores }))
+    }
+
+    fn pair(&self, init: &Init, head: Option<&HeadConfig>) -> Result<Box<dyn Body>> {
         let table = [self.vocabulary, self.width];
         let shared = Embedding::with_fill(&init.at("shared"), table[0], table[1], self.normal(1.0))?;
         // Made on the device, each place has weights of its own until they are tied.
@@ -30,12 +58,33 @@ impl Config {
         let encoder = Stack::new(&init.at("encoder"), self, &shared, false)?;
         let decoder_table = own()?;
         let decoder = Stack::new(&init.at("decoder"), self, &shared, true)?;
-        let head_table = own()?;
+        let head_table = if head.is_none() { own()? } else { None };
         drop((encoder_table, decoder_table, head_table));
+        let start = self.start;
+        if head.is_some() {
+            let scores = head::linear(&init.at("qa_outputs"), self.width, 2, true)?;
+            return Ok(Box::new(Model { encoder, decoder, scale: None, scores, start, reads_input: true }));
+        }
         let head = init.at("lm_head");
-        let lm_head = Linear::tied(&head, &head.shared(&shared.weight)?);
+        let scores = Linear::tied(&head, &head.shared(&shared.weight)?);
         let scale = self.scales_outputs.then(|| (self.width as f64).powf(-0.5));
-        Ok(Box::new(Model { encoder, decoder, scale, lm_head, start: self.start }))
+        Ok(Box::new(Model { encoder, decoder, scale, scores, start, reads_input: false }))
+    }
+}
+
+struct Encoder {
+    encoder: Stack,
+    scores: Sequential,
+}
+
+impl Body for Encoder {
+    fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
+        let (last, caches) = self.encoder.forward(&inputs.input, inputs.attention_mask.as_ref(), None)?;
+        Ok(Hidden { last, pooled: None, caches, encoder: None, variables: Variables::default() })
+    }
+
+    fn scores(&self, hidden: &Tensor) -> Result<Scores> {
+        Scores::of(&self.scores, hidden)
     }
 }
 
@@ -44,12 +93,14 @@ struct Model {
     decoder: Stack,
     /// Factor of the decoder's output.
     scale: Option<f64>,
-    lm_head: Linear,
+    scores: Linear,
     start: u32,
+    /// Whether the decoder reads what the encoder does, one place later, not the labels.
+    reads_input: bool,
 }
 
 impl Model {
-    /// What the decoder reads: the labels `[batch, time]` one place later, behind the token that begins.
+    /// What the decoder reads: the labels or the input `[batch, time]` one place later, after the token that begins.
     fn shift_right(&self, labels: &Tensor) -> Result<Tensor> {
         let (device, dims) = (labels.device(), labels.dims());
         let time = dims[1];
@@ -73,16 +124,20 @@ impl Model {
 impl Body for Model {
     fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
         let mask = inputs.attention_mask.as_ref();
+        let before = if self.reads_input { Some(self.shift_right(&inputs.input)?) } else { None };
         let (encoded, _) = self.encoder.forward(&inputs.input, mask, None)?;
-        let ids = self.shift_right(&inputs.labels)?;
+        let ids = match before {
+            Some(ids) => ids,
+            None => self.shift_right(inputs.label(0)?)?,
+        };
         let (last, caches) = self.decoder.forward(&ids, mask, Some(&encoded))?;
         let scaled = self.scale.map(|scale| ops::mul_scalar(&last, scale)).transpose()?;
         let output = scaled.clone().unwrap_or_else(|| last.clone());
         let variables = Variables([ids, last].into_iter().chain(scaled).collect());
-        Ok(Hidden { last: output, caches, encoder: Some(encoded), variables })
+        Ok(Hidden { last: output, pooled: None, caches, encoder: Some(encoded), variables })
     }
 
-    fn scores(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.lm_head.forward(hidden)
+    fn scores(&self, hidden: &Tensor) -> Result<Scores> {
+        Ok(Scores { scores: self.scores.forward(hidden)?, input: hidden.clone() })
     }
 }
