@@ -20,7 +20,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A device with rayon's global threads: one per core unless `RAYON_NUM_THREADS` says otherwise.
+    /// A device with the threads that all devices share: one per core unless `RAYON_NUM_THREADS` says otherwise. Where no thread can be made the
+    /// calling one works alone.
     ///
     /// # Errors
     /// [`Error::Backend`](memcore::Error::Backend) when the scratch cannot be allocated.

@@ -2,10 +2,12 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use memcore::error::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Work of fewer elements than this runs on the calling thread: waking another takes longer.
 pub(crate) const INLINE_ELEMENTS: usize = 32 << 10;
@@ -15,7 +17,8 @@ pub(crate) const SCRATCH_BYTES: usize = 2 << 20;
 
 /// The threads that kernels run on, and one scratch buffer for each of them and for the caller.
 pub(crate) struct Threads {
-    pool: Option<rayon::ThreadPool>,
+    /// `None`: the calling thread does it all.
+    pool: Option<Arc<ThreadPool>>,
     count: usize,
     buffers: Vec<Buffer>,
 }
@@ -64,20 +67,31 @@ macro_rules! plain {
 }
 plain!(f32 f64 u8 u16 u32 u64 i64 half::f16 half::bf16);
 
+/// The threads of all devices that have none of their own, made once: one per core unless `RAYON_NUM_THREADS` says otherwise.
+static SHARED: OnceLock<Option<Arc<ThreadPool>>> = OnceLock::new();
+
+fn builder() -> ThreadPoolBuilder {
+    ThreadPoolBuilder::new().thread_name(|i| format!("vramlab-cpu-{i}"))
+}
+
+/// Rayon's own global threads end the program where they cannot be made (a container may allow no more processes); without them all work is done
+/// by the calling thread, with the same results.
+fn shared(builder: ThreadPoolBuilder) -> Option<Arc<ThreadPool>> {
+    builder.build().ok().map(Arc::new)
+}
+
 impl Threads {
-    /// `None` uses rayon's global pool.
+    /// So many threads of its own, 0: one per core; `None`: those that all devices share, or where they cannot be made the calling thread alone.
     pub(crate) fn new(count: Option<usize>) -> Result<Self> {
         let pool = match count {
-            None => None,
-            Some(n) => Some(
-                rayon::ThreadPoolBuilder::new()
-                    .num_threads(n)
-                    .thread_name(|i| format!("vramlab-cpu-{i}"))
-                    .build()
-                    .map_err(|e| Error::backend("cpu", e))?,
-            ),
+            None => SHARED.get_or_init(|| shared(builder())).clone(),
+            Some(n) => Some(Arc::new(builder().num_threads(n).build().map_err(|e| Error::backend("cpu", e))?)),
         };
-        let count = pool.as_ref().map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
+        Self::over(pool)
+    }
+
+    fn over(pool: Option<Arc<ThreadPool>>) -> Result<Self> {
+        let count = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
         let buffer = || -> Result<Buffer> {
             let pages = MmapOptions::new().len(SCRATCH_BYTES).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
             Ok(Buffer { pages, taken: AtomicBool::new(false), _not_shared: UnsafeCell::new(()) })
@@ -99,14 +113,11 @@ impl Threads {
 
     /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order.
     pub(crate) fn for_each(&self, tasks: usize, f: impl Fn(usize) + Sync + Send) {
-        if tasks <= 1 || self.count <= 1 {
-            (0..tasks).for_each(f);
-            return;
-        }
-        let run = || (0..tasks).into_par_iter().with_max_len(1).for_each(&f);
         match &self.pool {
-            Some(pool) => pool.install(run),
-            None => run(),
+            Some(pool) if tasks > 1 && self.count > 1 => {
+                pool.install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(&f));
+            }
+            _ => (0..tasks).for_each(f),
         }
     }
 
@@ -146,5 +157,21 @@ mod tests {
         });
         assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
         assert_eq!(threads.scratch_bytes(), 4 * SCRATCH_BYTES as u64);
+    }
+    #[test]
+    fn where_no_thread_can_be_made_the_caller_works() {
+        // No address space holds such a stack.
+        let pool = shared(builder().num_threads(3).stack_size(1 << 60));
+        assert!(pool.is_none());
+        let threads = Threads::over(pool).unwrap();
+        let caller = std::thread::current().id();
+        let count = AtomicUsize::new(0);
+        threads.for_each(100, |_| {
+            assert_eq!(std::thread::current().id(), caller);
+            drop(threads.scratch());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!((threads.count(), count.into_inner()), (1, 100));
+        assert!(Threads::new(Some(3)).is_ok());
     }
 }

@@ -360,3 +360,18 @@ fn pytorchs_instruments_are_flags() {
     assert!(refused(2, &small(&["--schedule", "input,backward"])).starts_with("--schedule: "));
     assert!(refused(2, &small(&["--schedule", "walk"])).contains("known: input"));
 }
+
+/// As in a container that allows no further process.
+#[test]
+fn a_run_does_without_threads_where_none_can_be_made() {
+    let words = ["train", "--backend", "cpu", "--model", "mlp", "--steps", "2", "--json", "-"];
+    let losses = |command: &mut assert_cmd::Command| {
+        let output = command.args(words).output().unwrap();
+        let (code, error) = (output.status.code(), String::from_utf8_lossy(&output.stderr).to_string());
+        assert_eq!(code, Some(0), "{error}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["losses"].clone()
+    };
+    // No address space holds such a stack.
+    let alone = losses(common::vramlab().env("RUST_MIN_STACK", (1u64 << 60).to_string()));
+    assert_eq!(alone, losses(&mut common::vramlab()));
+}

@@ -114,18 +114,21 @@ fn predicted(variants: Vec<(String, PaperArgs)>) -> Result<Vec<Technique>> {
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(variants.len()) {
-            scope.spawn(|| {
-                loop {
-                    let turn = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&i) = order.get(turn).filter(|_| !interrupt::asked()) else { break };
-                    let (name, variant) = &variants[i];
-                    let technique = attempt(name, variant);
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
-                }
-            });
+    let work = || {
+        loop {
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&i) = order.get(turn).filter(|_| !interrupt::asked()) else { break };
+            let (name, variant) = &variants[i];
+            let technique = attempt(name, variant);
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(variants.len()) {
+            // Where no thread can be made there are fewer.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, &work);
+        }
+        work();
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(i, _)| *i);

@@ -95,11 +95,13 @@ fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
     let mut run = |times: u64| -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..times {
-            std::thread::scope(|scope| {
+            let copied = std::thread::scope(|scope| -> std::io::Result<()> {
                 for (from, to) in source.chunks(part).zip(target.chunks_mut(part)) {
-                    scope.spawn(|| to.copy_from_slice(from));
+                    std::thread::Builder::new().spawn_scoped(scope, || to.copy_from_slice(from))?;
                 }
+                Ok(())
             });
+            copied.map_err(|error| memcore::Error::backend("cpu", error))?;
         }
         Ok(start.elapsed())
     };
