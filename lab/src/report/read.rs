@@ -1,7 +1,7 @@
 //! Reading what a report is made of: results, recordings and PyTorch's snapshots, each known by what it says of itself.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -37,25 +37,54 @@ pub enum Source {
     Recording(Box<Recording>),
 }
 
-/// Reads a file, packed by gzip or not.
+/// How a file packed by gzip begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Unpacked bytes that any packed file may have, and beyond them the bytes for each of its own. What a run writes is packed to a tenth or a fiftieth.
+const UNPACKED_BYTES: u64 = 128 << 20;
+const UNPACKED_PER_BYTE: u64 = 100;
+
+/// Reads a file, packed by gzip or not. Takes memory in proportion to the file, not to what is packed in it.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file: not there, too long, no JSON, of an unknown kind, or inconsistent.
+/// [`Error::Usage`] naming the file: not there, not a regular file, too long, no JSON, of an unknown kind, or inconsistent.
 pub fn open(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
-    let file = File::open(path).map_err(cannot)?;
-    let mut text = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(cannot)?;
-    if text.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        MultiGzDecoder::new(&text[..]).take(MOST_BYTES + 1).read_to_end(&mut unpacked).map_err(cannot)?;
-        text = unpacked;
+    // Looked at before it is opened: opening a pipe would wait for a writer, and nobody knows where a device ends.
+    let metadata = path.metadata().map_err(cannot)?;
+    if !metadata.is_file() {
+        return Err(Error::usage(&name, "not a regular file"));
     }
-    if text.len() as u64 > MOST_BYTES {
+    if metadata.len() > MOST_BYTES {
         return Err(Error::usage(&name, format!("is longer than {MOST_BYTES} bytes")));
     }
+    let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+    let start = file.fill_buf().map_err(cannot)?;
+    let text = if start.starts_with(&GZIP) {
+        let most = MOST_BYTES.min(UNPACKED_BYTES.max(metadata.len().saturating_mul(UNPACKED_PER_BYTE)));
+        let beyond = format!("is more than {most} bytes, unpacked: too many for {} packed ones", metadata.len());
+        at_most(most, MultiGzDecoder::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
+    } else if can_begin(start) {
+        // It may grow while it is read, and files of the system's have no length.
+        let beyond = format!("is longer than {MOST_BYTES} bytes");
+        at_most(MOST_BYTES, file).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
+    } else {
+        return Err(Error::usage(&name, "begins neither as JSON nor as a pickle"));
+    };
     read(&name, &text)
+}
+
+/// Whether the first bytes are those of JSON that a report is made of, or of a pickle.
+fn can_begin(start: &[u8]) -> bool {
+    let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
+    first.is_none_or(|byte| [b'{', b'[', PICKLE].contains(byte))
+}
+
+/// All that is read; `None` if that is more.
+fn at_most(most: u64, source: impl Read) -> std::io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    source.take(most + 1).read_to_end(&mut text)?;
+    Ok((text.len() as u64 <= most).then_some(text))
 }
 
 /// What a file says of itself.
