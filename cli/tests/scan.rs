@@ -155,3 +155,16 @@ fn a_scan_goes_on_with_what_was_done() {
     let alone = common::refused(2, &["train", "--model", "mlp", "--continue", &file]);
     assert!(alone.contains("only a scan goes on"), "{alone}");
 }
+
+#[test]
+fn a_damaged_scan_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scan.json").display().to_string();
+    for result in ["\"x\"", "1", "null", "[]", "{}", "[{}]", "{\"run\": 5}", "{\"run\": null}", "{\"run\": []}"] {
+        let text = format!("{{\"schema\": \"vramlab-scan-1\", \"parameters\": [\"batch\"], \"results\": [{result}]}}");
+        fs::write(&file, text).unwrap();
+        let words = ["train", "--model", "mlp", "--backend", "meta", "-L", "batch", "1,2,3", "--continue", &file];
+        let error = common::refused(2, &words);
+        assert!(error.ends_with("scan.json: results[0]: expected an object with the object \"run\""), "{error}");
+    }
+}

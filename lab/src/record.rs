@@ -82,6 +82,71 @@ impl Row {
     }
 }
 
+/// Which rows of a run are kept in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowsKept {
+    /// Every one: their memory grows with the number of steps.
+    #[default]
+    Every,
+    /// The first [`ENDS`], the last [`ENDS`], and between them those in which the most was allocated and reserved first.
+    Ends,
+}
+
+/// Rows kept from each end of a run of which not every one is.
+pub const ENDS: usize = 32;
+
+/// The rows of a run, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    kept: RowsKept,
+    rows: Vec<Row>,
+    /// Rows between the ends.
+    between: usize,
+    left_out: usize,
+}
+
+impl Log {
+    pub(crate) fn new(kept: RowsKept) -> Self {
+        Self { kept, ..Self::default() }
+    }
+
+    /// Adds a row; under [`RowsKept::Ends`] another one may have to go.
+    pub(crate) fn push(&mut self, row: Row) {
+        self.rows.push(row);
+        if self.kept == RowsKept::Ends && self.rows.len() > ENDS + self.between + ENDS {
+            self.thin();
+        }
+    }
+
+    /// The oldest row of the last ones stays only if it reached a peak before all others.
+    fn thin(&mut self) {
+        let middle = ENDS..ENDS + self.between + 1;
+        let reached_first = |figure: fn(&Row) -> u64| {
+            let most = self.rows[..middle.end].iter().map(figure).max();
+            self.rows.iter().position(|row| Some(figure(row)) == most)
+        };
+        let peaks = [reached_first(|row| row.max_allocated), reached_first(|row| row.max_reserved)];
+        let stay: Vec<Row> =
+            middle.clone().filter(|at| peaks.contains(&Some(*at))).map(|at| self.rows[at].clone()).collect();
+        self.between = stay.len();
+        self.left_out += middle.len() - stay.len();
+        self.rows.splice(middle, stay);
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// How many were taken that are not kept.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    pub(crate) fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+}
+
 /// What a device's ledger says of a run, at its end.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -118,5 +183,54 @@ impl Serialize for Row {
             seq.serialize_element(&figure)?;
         }
         seq.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(at: usize, max_allocated: u64, max_reserved: u64) -> Row {
+        Row {
+            label: at.to_string(),
+            allocated: 0,
+            max_allocated,
+            reserved: 0,
+            max_reserved,
+            phase_peak_allocated: 0,
+            requested: 0,
+            active: 0,
+            inactive_split: 0,
+            segments: 0,
+            n_alloc_plus_free: 0,
+        }
+    }
+
+    /// The rows whose labels are kept when the peaks are reached in these.
+    fn kept(taken: usize, allocated_in: usize, reserved_in: usize) -> (Vec<usize>, usize) {
+        let mut log = Log::new(RowsKept::Ends);
+        for at in 0..taken {
+            log.push(row(at, 1 + u64::from(at >= allocated_in), 1 + u64::from(at >= reserved_in)));
+        }
+        (log.rows().iter().map(|row| row.label.parse().unwrap()).collect(), log.left_out())
+    }
+
+    #[test]
+    fn the_ends_and_the_peaks_of_a_long_run_are_kept() {
+        let ends = |taken: usize, between: &[usize]| -> (Vec<usize>, usize) {
+            let all: Vec<usize> = (0..ENDS).chain(between.iter().copied()).chain(taken - ENDS..taken).collect();
+            let left_out = taken - all.len();
+            (all, left_out)
+        };
+        assert_eq!(kept(5, 0, 0), ((0..5).collect(), 0));
+        assert_eq!(kept(2 * ENDS, 40, 50), ((0..2 * ENDS).collect(), 0));
+        assert_eq!(kept(1000, 3, 0), ends(1000, &[]));
+        assert_eq!(kept(1000, 500, 700), ends(1000, &[500, 700]));
+        assert_eq!(kept(1000, 700, 500), ends(1000, &[500, 700]));
+        assert_eq!(kept(1000, 500, 500), ends(1000, &[500]));
+        assert_eq!(kept(1000, 990, 2), ends(1000, &[]));
+        let mut every = Log::new(RowsKept::Every);
+        (0..1000).for_each(|at| every.push(row(at, 1, 1)));
+        assert_eq!((every.rows().len(), every.left_out()), (1000, 0));
     }
 }

@@ -4,10 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use std::ops::ControlFlow;
+
 use backend_cpu::Cpu;
 use lab::bench::training;
+use lab::forensics::Watch;
+use lab::models::{self, ModelOptions};
+use lab::record::RowsKept;
+use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, train};
 use memcore::Device;
-use memcore::backend::Backend;
+use memcore::backend::{Backend, DeviceProfile, Meta};
 
 mod counting;
 use counting::{LIVE, PEAK};
@@ -37,4 +43,35 @@ fn the_heap_holds_no_tensors() {
         heap + scratch <= allowed,
         "heap {heap} and scratch {scratch} beside {reserved} reserved: at most {allowed}"
     );
+}
+
+/// Bytes of the heap after the 10,000th and after the 40,000th step of a run that is watched as the command line does.
+fn held_by_steps(rows: RowsKept) -> (usize, usize) {
+    let device = Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).build();
+    let model = models::architecture("linear", &ModelOptions::default()).unwrap();
+    let mut settings = RunSettings::new(2, 40_000, OptimizerSettings::new(OptimizerKind::Sgd, 0.1));
+    settings.rows = rows;
+    let mut watch = Watch::new(&device);
+    let mut held = (0, 0);
+    let progress = &mut |progress: lab::training::Progress| {
+        watch.step();
+        match progress.done {
+            10_000 => held.0 = LIVE.load(Relaxed),
+            40_000 => held.1 = LIVE.load(Relaxed),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    };
+    let result = train(&*model, &device, &settings, Source::Synthetic { seed: 0 }, progress).unwrap();
+    assert_eq!(result.rows.len() + result.rows_left_out, 2 + 5 * 40_000);
+    held
+}
+
+/// A million steps must not take a thousand times the host's memory of a thousand.
+#[test]
+fn the_heap_is_as_large_after_many_steps() {
+    let (early, late) = held_by_steps(RowsKept::Ends);
+    assert!(late <= early + (64 << 10), "{early} bytes after 10,000 steps, {late} after 40,000");
+    let (early, late) = held_by_steps(RowsKept::Every);
+    assert!(late > early + (10 << 20), "this test sees what grows: {early}, {late}");
 }

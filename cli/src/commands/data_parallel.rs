@@ -37,7 +37,7 @@ impl Report {
 pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     keeps_no_output(&args.model, "--data-parallel")?;
-    run(Plan::train(args, ui)?, &args.parallel, &args.output, ui)
+    run(Plan::train(args, ui)?.rows_for(&args.output), &args.parallel, &args.output, ui)
 }
 
 /// `predict --data-parallel`
@@ -47,7 +47,7 @@ pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
 pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     keeps_no_output(&args.paper.model, "--data-parallel")?;
-    run(Plan::predict(&args.paper, &args.record)?, &args.parallel, &args.output, ui)
+    run(Plan::predict(&args.paper, &args.record)?.rows_for(&args.output), &args.parallel, &args.output, ui)
 }
 
 const SEVERAL: &str = "--data-parallel means several";

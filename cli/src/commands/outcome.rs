@@ -361,6 +361,11 @@ impl Report {
         self.outcome.as_ref().map_or(&self.partial.rows, |outcome| &outcome.result.rows)
     }
 
+    /// How many rows of a long run are not kept.
+    pub(crate) fn rows_left_out(&self) -> usize {
+        self.outcome.as_ref().map_or(self.partial.rows_left_out, |outcome| outcome.result.rows_left_out)
+    }
+
     fn fill(&self, json: &mut Value, outcome: &Outcome) {
         let result = &outcome.result;
         json["steps"] = json!(result.rows);

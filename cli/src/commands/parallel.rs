@@ -47,7 +47,7 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
         let mut args = args.clone();
         args.device = name.args();
         args.training.schedule = None;
-        Plan::train(&args, ui)
+        Plan::train(&args, ui).map(|plan| plan.rows_for(&args.output))
     };
     let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
     let schedule = schedule(args.training.schedule.as_deref())?;
@@ -72,7 +72,7 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
     let schedule = schedule(args.paper.training.schedule.as_deref())?;
     let mut paper = args.paper.clone();
     paper.training.schedule = None;
-    let plan = |_: &DeviceName| Plan::predict(&paper, &args.record);
+    let plan = |_: &DeviceName| Plan::predict(&paper, &args.record).map(|plan| plan.rows_for(&args.output));
     let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
     Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
 }

@@ -7,6 +7,7 @@ use lab::huggingface::Head;
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
 use lab::pipeline;
+use lab::record::RowsKept;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 use memcore::profile::Convolution;
@@ -19,7 +20,7 @@ use super::subject::Subject;
 use super::weights;
 use crate::args::{
     AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
-    PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
+    OutputArgs, PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
 };
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result, TooLarge};
@@ -150,6 +151,19 @@ impl Plan {
         if plan.page.html.is_some() { plan.with_history() } else { plan }
     }
 
+    /// Keeps the figures of every step only where they are to be written: those of a long run take more memory than all else.
+    pub(super) fn rows_for(mut self, output: &OutputArgs) -> Self {
+        self.run.rows = if self.writes_steps(output) { RowsKept::Every } else { RowsKept::Ends };
+        self
+    }
+
+    /// Whether a file is to have every step, or what happened in it.
+    pub(super) fn writes_steps(&self, output: &OutputArgs) -> bool {
+        let further =
+            self.events.is_some() || self.snapshot.is_some() || self.exports.any() || self.page.html.is_some();
+        further || output.destinations().next().is_some()
+    }
+
     /// Trains on an opened device, for what it leaves in the device's books.
     ///
     /// # Errors
@@ -262,6 +276,7 @@ impl Common<'_> {
             },
             schedule: self.schedule(model.schedule)?,
             seed,
+            rows: RowsKept::default(),
         };
         let profile = self.profile()?;
         let (opening, device) = open(seed)?;

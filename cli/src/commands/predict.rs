@@ -12,18 +12,19 @@ use crate::render::prediction as render;
 use crate::render::prediction::Prediction;
 use crate::ui::Ui;
 
+/// Micro-batches up to which the peaks below the highest are looked for, unless every step is to be written.
+const MAX_STEPS: usize = 256;
+
 /// Predicts and reports.
 ///
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
-    let plan = Plan::predict(&args.paper, &args.record)?.with_history().for_page(&args.page);
-    let (report, techniques) = std::thread::scope(|scope| {
-        let techniques = scope.spawn(|| techniques::all(&args.paper, &plan));
-        (train::measured(&plan, &args.output, ui), techniques.join())
-    });
-    let report = report?;
-    let techniques = techniques.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let plan = Plan::predict(&args.paper, &args.record)?.for_page(&args.page).rows_for(&args.output);
+    let plan = if is_short(&plan) || plan.writes_steps(&args.output) { plan.with_history() } else { plan };
+    let (report, techniques) =
+        beside(|| train::measured(&plan, &args.output, ui), || techniques::all(&args.paper, &plan));
+    let (report, techniques) = (report?, techniques?);
     let needs = match &report.outcome {
         Ok(outcome) => Figures {
             allocated_bytes: outcome.result.peak.allocated_bytes,
@@ -40,6 +41,19 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     let departures = departures.fold(prediction.needs.departures, |all, figures| all.union(figures.departures));
     let extra = Extra { departures, json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
     train::deliver(&plan, report, extra, &args.output, ui)
+}
+
+/// Does both, at the same time where another thread can be had.
+fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) -> (A, B) {
+    std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, &there) {
+        Ok(thread) => (here(), thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
+        Err(_) => (here(), there()),
+    })
+}
+
+/// Whether every event of the run can be kept in memory, for the moments below the peak.
+fn is_short(plan: &Plan) -> bool {
+    plan.run.steps.saturating_mul(plan.run.accumulate) <= MAX_STEPS
 }
 
 /// Further keys of `vramlab-train-1`.

@@ -157,8 +157,16 @@ fn read(path: &Path) -> Result<Vec<Value>, String> {
         return Err(format!("schema: expected {SCHEMA:?}, found {}", json["schema"]));
     }
     match json["results"].take() {
-        Value::Array(results) => Ok(results.into_iter().map(|mut result| result["run"].take()).collect()),
+        Value::Array(results) => results.into_iter().enumerate().map(|(i, result)| run_of(i, result)).collect(),
         other => Err(format!("results: expected a list, found {other}")),
+    }
+}
+
+/// The run of the `i`-th result.
+fn run_of(i: usize, mut result: Value) -> Result<Value, String> {
+    match result.get_mut("run").map(Value::take) {
+        Some(run @ Value::Object(_)) => Ok(run),
+        _ => Err(format!("results[{i}]: expected an object with the object \"run\"")),
     }
 }
 
@@ -173,8 +181,10 @@ fn taken(earlier: &[Value], plan: &Plan) -> Option<Point> {
 
 fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
     match &cli.command {
-        Command::Train(args) => Plan::train(args, ui),
-        Command::Predict(args) => Plan::predict(&args.paper, &args.record),
+        Command::Train(args) if args.page.html.is_some() => Plan::train(args, ui),
+        Command::Train(args) => Plan::train(args, ui).map(|plan| plan.rows_for(&args.output)),
+        Command::Predict(args) if args.page.html.is_some() => Plan::predict(&args.paper, &args.record),
+        Command::Predict(args) => Plan::predict(&args.paper, &args.record).map(|plan| plan.rows_for(&args.output)),
         _ => Err(Failure::usage("scan: only train and predict have one")),
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Extra {
 /// # Errors
 /// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
 pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
-    let plan = plan.for_page(page);
+    let plan = plan.for_page(page).rows_for(args);
     let report = measured(&plan, args, ui)?;
     deliver(&plan, report, Extra::default(), args, ui)
 }

@@ -15,7 +15,7 @@ const TAIL: usize = 7;
 
 /// Everything about a finished run, but for its header.
 pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
-    let mut out = table::titled(&shortened(rows(report.rows())), style);
+    let mut out = table::titled(&shortened(rows(report.rows()), report.rows_left_out()), style);
     out += &format!("\n{}", table::titled(&composition(outcome), style));
     out += &made_by(outcome);
     out += &format!(
@@ -41,7 +41,7 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
 pub(crate) fn until_it_failed(report: &Report, style: Style) -> String {
     let mut table = rows(report.rows());
     table.title += ", until memory ran out";
-    let mut out = table::titled(&shortened(table), style);
+    let mut out = table::titled(&shortened(table, report.rows_left_out()), style);
     if let Some(leak) = &report.leak {
         out += &format!("\n{}", super::leak::text(leak, style));
     }
@@ -107,11 +107,11 @@ pub(crate) fn rows(rows: &[Row]) -> Table {
     Table { title: "Memory by phase".into(), columns, rows: rows.iter().map(row).collect() }
 }
 
-/// The first steps and the last; what is left out is said.
-fn shortened(mut table: Table) -> Table {
+/// The first steps and the last; what is left out, here or before, is said.
+fn shortened(mut table: Table, left_out: usize) -> Table {
     let n = table.rows.len();
     if n > HEAD + TAIL + 1 {
-        let rest = format!("⋮ {} rows", n - HEAD - TAIL);
+        let rest = format!("⋮ {} rows", n - HEAD - TAIL + left_out);
         let mut gap = vec![Cell::Text(rest)];
         gap.resize(table.columns.len(), Cell::Text("⋮".into()));
         table.rows.splice(HEAD..n - TAIL, [gap]);

@@ -157,7 +157,7 @@ pub fn train(
     for (number, device) in shown.into_iter().zip(devices) {
         ranks.push(Rank::new(architecture, device, settings, number, source.clone())?);
     }
-    let (Steps { interrupted, .. }, failure) = Steps::take(settings.run.steps, progress, |step| {
+    let (Steps { interrupted, .. }, failure) = Steps::take(&settings.run, progress, |step| {
         ranks.iter_mut().try_for_each(|rank| rank.step(step))?;
         Ok(None)
     });

@@ -20,13 +20,14 @@ struct Left {
     of: Vec<(usize, AllocId, Live)>,
 }
 
-/// A site that grows: what of it counts, and the bytes that a step adds.
+/// A site that grows: what of it counts, and the bytes that a step adds (while it is looked for: from one mark to the next).
 struct Growing {
     left: Left,
     bytes_per_step: u64,
 }
 
-pub(super) fn look(device: &Device, marks: &[Mark]) -> Option<Leak> {
+/// What grows, as far as the marks say, of which there is one for every `stride` steps.
+pub(super) fn look(device: &Device, marks: &[Mark], stride: usize) -> Option<Leak> {
     let range = settled(marks.len());
     if marks.len() < FEWEST_STEPS || range.len() < 3 {
         return None;
@@ -37,25 +38,27 @@ pub(super) fn look(device: &Device, marks: &[Mark]) -> Option<Leak> {
     if growing.is_empty() {
         growing.extend(device.with_ledger(|ledger| longer(ledger, marks)));
     }
+    growing.iter_mut().for_each(|site| site.bytes_per_step /= stride as u64);
     growing.sort_by_key(|site| std::cmp::Reverse((site.bytes_per_step, site.left.of.len())));
     let largest = growing.first()?;
     let (_, id, live) = *largest.left.of.last()?;
     let path = holder::path(device, id, &live);
     let evidence = Evidence { live: &live, path: &path };
     let cause = cause.unwrap_or_else(|| Cause::of(&evidence));
-    let per_step = |from: u64, to: u64| to.saturating_sub(from) / (marks.len() - 1 - range.start).max(1) as u64;
+    let per_step =
+        |from: u64, to: u64| to.saturating_sub(from) / ((marks.len() - 1 - range.start).max(1) * stride) as u64;
     let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
     let growth = per_step(first.allocated, last.allocated);
     let sites = device.with_ledger(|ledger| growing.iter().take(MOST_SITES).map(|site| named(ledger, site)).collect());
     Some(Leak {
-        steps: marks.len(),
+        steps: marks.len() * stride,
         growth_bytes_per_step: growth,
         nodes_per_step: per_step(first.nodes as u64, last.nodes as u64),
         sites,
         cause,
         advice: cause.advice(&evidence),
         holder: path.hops,
-        out_of_memory_step: out_of_memory_step(device, marks.len(), growth),
+        out_of_memory_step: out_of_memory_step(device, marks.len() * stride, growth),
     })
 }
 

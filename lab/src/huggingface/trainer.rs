@@ -19,7 +19,7 @@ use super::ending::Ending;
 use super::network::{Inputs, Network, Output};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
-use crate::record::Row;
+use crate::record::{Log, Row};
 use crate::training::{
     Continuation, Failed, Parts, Progress, RunResult, RunSettings, Schedule, Source, Training, Update, run,
 };
@@ -50,7 +50,7 @@ pub struct Trainer {
     batch: Option<Inputs>,
     output: Option<Output>,
     loss: Option<Tensor>,
-    rows: Vec<Row>,
+    rows: Log,
 }
 
 impl Trainer {
@@ -86,7 +86,7 @@ impl Trainer {
             batch: None,
             output: None,
             loss: None,
-            rows: Vec::new(),
+            rows: Log::new(settings.rows),
         };
         trainer.row("model");
         Ok(trainer)
@@ -97,9 +97,9 @@ impl Trainer {
         self.parameters.iter().map(|p| p.array().numel() as u64).sum()
     }
 
-    /// The rows taken so far.
+    /// The rows taken so far that are kept.
     pub fn rows(&self) -> &[Row] {
-        &self.rows
+        self.rows.rows()
     }
 
     /// Takes a row now.
@@ -219,7 +219,7 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    run(Trainer::new(model, device, settings, keep)?, device, settings.steps, continuation, progress)
+    run(Trainer::new(model, device, settings, keep)?, device, settings, continuation, progress)
 }
 
 impl Training for Trainer {
@@ -248,10 +248,16 @@ impl Training for Trainer {
         Self::parameter_count(self)
     }
 
+    fn rows_taken(&self) -> usize {
+        self.rows.rows().len() + self.rows.left_out()
+    }
+
     fn finish(mut self, label: Option<&str>) -> Vec<Row> {
         let (device, mut rows) = (self.device.clone(), std::mem::take(&mut self.rows));
         drop(self);
-        rows.extend(label.map(|label| Row::take(&device, label)));
-        rows
+        if let Some(label) = label {
+            rows.push(Row::take(&device, label));
+        }
+        rows.into_rows()
     }
 }

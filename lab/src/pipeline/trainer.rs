@@ -15,7 +15,7 @@ use super::stage::{self, Built, Stage};
 use crate::data::Split;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
-use crate::record::{Account, Row};
+use crate::record::{Account, Log, Row};
 use crate::training::{
     self, Accuracy, Continuation, Failed, Partial, Parts, Progress, RunSettings, Source, Steps, Update, data_name,
     evaluate_with,
@@ -73,7 +73,7 @@ pub struct PipelineTrainer {
     target: Option<Tensor>,
     /// Per micro-batch: what the last stage that had it gave, or its loss.
     waiting: Vec<Option<Tensor>>,
-    rows: Vec<Vec<Row>>,
+    rows: Vec<Log>,
     /// By device, the highest of the phases since the last row.
     peaks_since_row: Vec<u64>,
 }
@@ -119,7 +119,7 @@ impl PipelineTrainer {
             input: None,
             target: None,
             waiting: (0..settings.micro_batches).map(|_| None).collect(),
-            rows: vec![Vec::new(); stages.len()],
+            rows: vec![Log::new(settings.run.rows); stages.len()],
             peaks_since_row: vec![0; stages.len()],
             stages,
         };
@@ -132,9 +132,9 @@ impl PipelineTrainer {
         &self.parameters
     }
 
-    /// The rows taken so far, by device.
-    pub fn rows(&self) -> &[Vec<Row>] {
-        &self.rows
+    /// The rows taken so far that are kept, by device.
+    pub fn rows(&self) -> Vec<&[Row]> {
+        self.rows.iter().map(Log::rows).collect()
     }
 
     fn phase(&mut self, name: &str) {
@@ -277,19 +277,20 @@ impl PipelineTrainer {
 
     /// Lets everything go, and says what each device had. A last row is `end`.
     pub fn finish(self) -> Vec<StageFigures> {
-        let Self { stages, update, input, target, waiting, mut rows, parameters, copies, buffers, .. } = self;
+        let Self { stages, update, input, target, waiting, rows, parameters, copies, buffers, .. } = self;
         let devices: Vec<Device> = stages.iter().map(|stage| stage.device.clone()).collect();
-        let mut figures: Vec<StageFigures> =
-            stages.iter().zip(&mut rows).map(|(stage, rows)| of_stage(stage, std::mem::take(rows))).collect();
+        let mut figures: Vec<StageFigures> = stages.iter().map(of_stage).collect();
         drop((waiting, stages, parameters, copies, buffers, update, input, target));
-        for (device, figures) in devices.iter().zip(&mut figures) {
-            figures.rows.push(Row::take(device, "end"));
+        for ((device, figures), mut rows) in devices.iter().zip(&mut figures).zip(rows) {
+            rows.push(Row::take(device, "end"));
+            figures.rows = rows.into_rows();
         }
         figures
     }
 }
 
-fn of_stage(stage: &Stage, rows: Vec<Row>) -> StageFigures {
+/// All but the rows.
+fn of_stage(stage: &Stage) -> StageFigures {
     let moved = stage.device.counters();
     StageFigures {
         pieces: stage.pieces.clone(),
@@ -302,7 +303,7 @@ fn of_stage(stage: &Stage, rows: Vec<Row>) -> StageFigures {
         sent_bytes: moved.sent_bytes,
         received_bytes: moved.received_bytes,
         account: Account::take(&stage.device),
-        rows,
+        rows: Vec::new(),
     }
 }
 
@@ -340,13 +341,13 @@ pub fn train_from(
         trainer.row("resume");
     }
     let mut done = 0;
-    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings.run.steps, progress, |step| {
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(&settings.run, progress, |step| {
         let loss = trainer.step(first + step)?;
         done = step + 1;
         Ok(loss)
     });
     if let Some(error) = failure {
-        let partial = Partial { rows: Vec::new(), losses, ms_per_step };
+        let partial = Partial { losses, ms_per_step, ..Partial::default() };
         return Err(Failed { error, partial: Box::new(partial) });
     }
     continuation.end(&trainer.parts(), first + done)?;

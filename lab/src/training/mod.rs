@@ -18,7 +18,7 @@ pub(crate) use evaluate::evaluate_with;
 pub use evaluate::{Accuracy, evaluate};
 pub use loss::loss;
 pub use optimizer::{OptimizerKind, OptimizerSettings};
-pub use run::{Failed, Partial, Progress, RunResult, train, train_from};
+pub use run::{Failed, MAX_VALUES, Partial, Progress, RunResult, train, train_from};
 pub(crate) use run::{Steps, run};
 pub use schedule::{Phase, RowAfter, Schedule};
 pub use settings::{Precision, RunSettings};

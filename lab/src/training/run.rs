@@ -15,7 +15,7 @@ use super::trained::Training;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::models::Architecture;
-use crate::record::Row;
+use crate::record::{Row, RowsKept};
 
 /// What is known after each step, for progress and for stopping.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +31,14 @@ pub struct Progress {
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// One row per phase, `model` first and `end` (everything dropped) last.
+    /// One row per phase, `model` first and `end` (everything dropped) last; of a long run only what [`RunSettings::rows`] says.
     pub rows: Vec<Row>,
-    /// One loss per optimizer step (the mean of its micro-batches); empty on a device that computes nothing.
+    /// How many rows are not kept.
+    pub rows_left_out: usize,
+    /// One loss per optimizer step (the mean of its micro-batches); empty on a device that computes nothing. Under [`RowsKept::Ends`], at most
+    /// [`MAX_VALUES`] and one: the first, the last and others at equal distances.
     pub losses: Vec<f64>,
-    /// Milliseconds of each step, read of the loss included; empty on a device that computes nothing.
+    /// Milliseconds of each step, read of the loss included, kept as `losses` are; empty on a device that computes nothing.
     pub ms_per_step: Vec<f64>,
     /// What was allocated at the peak, and who made it.
     pub peak: PeakComposition,
@@ -58,6 +61,8 @@ pub struct RunResult {
 pub struct Partial {
     /// As in [`RunResult`], without `end`.
     pub rows: Vec<Row>,
+    /// As in [`RunResult`].
+    pub rows_left_out: usize,
     /// As in [`RunResult`].
     pub losses: Vec<f64>,
     /// As in [`RunResult`].
@@ -93,6 +98,47 @@ impl From<Failed> for Error {
     }
 }
 
+/// Losses and times kept of a run of which not every step is.
+pub const MAX_VALUES: usize = 1 << 14;
+
+/// A value per step: all, or so many at equal distances.
+struct Series {
+    most: usize,
+    values: Vec<f64>,
+    /// Steps from one kept value to the next.
+    stride: usize,
+    seen: usize,
+    last: f64,
+}
+
+impl Series {
+    fn new(kept: RowsKept) -> Self {
+        let most = if kept == RowsKept::Every { usize::MAX } else { MAX_VALUES };
+        Self { most, values: Vec::new(), stride: 1, seen: 0, last: 0.0 }
+    }
+
+    fn push(&mut self, value: f64) {
+        if self.values.len() == self.most {
+            let mut stays = [true, false].into_iter().cycle();
+            self.values.retain(|_| stays.next() == Some(true));
+            self.stride *= 2;
+        }
+        if self.seen.is_multiple_of(self.stride) {
+            self.values.push(value);
+        }
+        self.seen += 1;
+        self.last = value;
+    }
+
+    /// The last value is there too.
+    fn finish(mut self) -> Vec<f64> {
+        if self.seen > 0 && !(self.seen - 1).is_multiple_of(self.stride) {
+            self.values.push(self.last);
+        }
+        self.values
+    }
+}
+
 /// What the steps of a run gave.
 pub(crate) struct Steps {
     /// As in [`RunResult`].
@@ -104,31 +150,35 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Takes `count` steps, each of which returns its loss where there are values; ends when `progress` breaks, or with the error of a step, which
+    /// Takes the steps of the settings, each of which returns its loss where there are values; ends when `progress` breaks, or with the error of a step, which
     /// is returned beside what the steps before it gave.
     pub(crate) fn take(
-        count: usize,
+        settings: &RunSettings,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
         mut step: impl FnMut(usize) -> Result<Option<f64>>,
     ) -> (Self, Option<Error>) {
-        let mut taken = Self { losses: Vec::new(), ms_per_step: Vec::new(), interrupted: false };
-        for number in 0..count {
+        let (mut losses, mut ms_per_step) = (Series::new(settings.rows), Series::new(settings.rows));
+        let (mut interrupted, mut failure) = (false, None);
+        for number in 0..settings.steps {
             let start = Instant::now();
             let loss = match step(number) {
                 Ok(loss) => loss,
-                Err(error) => return (taken, Some(error)),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
             };
             if let Some(loss) = loss {
-                taken.losses.push(loss);
-                taken.ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
+                losses.push(loss);
+                ms_per_step.push(start.elapsed().as_secs_f64() * 1e3);
             }
             let done = number + 1;
-            if progress(Progress { done, steps: count, loss }).is_break() {
-                taken.interrupted = done < count;
+            if progress(Progress { done, steps: settings.steps, loss }).is_break() {
+                interrupted = done < settings.steps;
                 break;
             }
         }
-        (taken, None)
+        (Self { losses: losses.finish(), ms_per_step: ms_per_step.finish(), interrupted }, failure)
     }
 }
 
@@ -161,17 +211,17 @@ pub fn train_from(
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
     let trainer = Trainer::new(architecture, device, settings, source, "")?;
-    run(trainer, device, settings.steps, continuation, progress)
+    run(trainer, device, settings, continuation, progress)
 }
 
-/// Trains from where `continuation` begins, `steps` further.
+/// Trains from where `continuation` begins, the steps of the settings further.
 ///
 /// # Errors
 /// As [`train_from`].
 pub(crate) fn run<T: Training>(
     mut trainer: T,
     device: &Device,
-    steps: usize,
+    settings: &RunSettings,
     continuation: &mut Continuation<'_>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
@@ -180,21 +230,61 @@ pub(crate) fn run<T: Training>(
         trainer.row("resume");
     }
     let mut done = 0;
-    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(steps, progress, |step| {
+    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings, progress, |step| {
         let loss = trainer.step(first + step)?;
         done = step + 1;
         Ok(loss)
     });
     if let Some(error) = failure {
+        let taken = trainer.rows_taken();
         let rows = trainer.finish(None);
-        return Err(Failed { error, partial: Box::new(Partial { rows, losses, ms_per_step }) });
+        let rows_left_out = taken - rows.len();
+        return Err(Failed { error, partial: Box::new(Partial { rows, rows_left_out, losses, ms_per_step }) });
     }
     device.synchronize()?;
     let (usage, rings, overheads) = (device.usage(), device.rings(), device.overheads());
     continuation.end(&trainer.parts(), first + done)?;
     let parameters = trainer.parameter_count();
     let accuracy = if device.computes() && !interrupted { trainer.accuracy()? } else { None };
+    let taken = trainer.rows_taken() + 1;
     let rows = trainer.finish(Some("end"));
+    let rows_left_out = taken - rows.len();
     let peak = usage.at_peak();
-    Ok(RunResult { rows, losses, ms_per_step, peak, usage, rings, overheads, parameters, accuracy, interrupted })
+    Ok(RunResult {
+        rows,
+        rows_left_out,
+        losses,
+        ms_per_step,
+        peak,
+        usage,
+        rings,
+        overheads,
+        parameters,
+        accuracy,
+        interrupted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_keeps_its_ends_and_equal_distances() {
+        let series = |kept, count: usize| {
+            let mut series = Series::new(kept);
+            (0..count).for_each(|value| series.push(value as f64));
+            series.finish()
+        };
+        assert_eq!(series(RowsKept::Every, 3 * MAX_VALUES).len(), 3 * MAX_VALUES);
+        assert_eq!(series(RowsKept::Ends, 0), Vec::<f64>::new());
+        let exact = series(RowsKept::Ends, MAX_VALUES);
+        assert_eq!((exact.len(), exact[1], exact[MAX_VALUES - 1]), (MAX_VALUES, 1.0, (MAX_VALUES - 1) as f64));
+        for count in [MAX_VALUES + 1, 5 * MAX_VALUES + 3, 100 * MAX_VALUES] {
+            let values = series(RowsKept::Ends, count);
+            assert!(values.len() > MAX_VALUES / 2 && values.len() <= MAX_VALUES + 1, "{count}: {}", values.len());
+            assert_eq!((values[0], values[values.len() - 1]), (0.0, (count - 1) as f64));
+            assert!(values[..values.len() - 1].windows(2).all(|pair| pair[1] - pair[0] == values[1]), "{count}");
+        }
+    }
 }

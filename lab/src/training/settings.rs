@@ -7,6 +7,7 @@ use super::optimizer::OptimizerSettings;
 use super::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::models::Architecture;
+use crate::record::RowsKept;
 
 /// Types of parameters, inputs and products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,6 +99,9 @@ pub struct RunSettings {
     pub schedule: Schedule,
     /// Seed of parameters and data.
     pub seed: u64,
+    /// Which figures of its steps a run keeps in memory.
+    #[serde(skip)]
+    pub rows: RowsKept,
 }
 
 impl RunSettings {
@@ -113,6 +117,7 @@ impl RunSettings {
             precision: Precision::default(),
             schedule: Schedule::default(),
             seed: 0,
+            rows: RowsKept::default(),
         }
     }
 

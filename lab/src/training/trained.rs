@@ -24,6 +24,9 @@ pub(crate) trait Training {
         Ok(None)
     }
 
+    /// How many rows were taken so far, those that are not kept among them.
+    fn rows_taken(&self) -> usize;
+
     /// Lets everything go. Returns the rows, with a last one of that name.
     fn finish(self, label: Option<&str>) -> Vec<Row>;
 }

@@ -16,7 +16,7 @@ use super::update::Update;
 use crate::data::Split;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model};
-use crate::record::Row;
+use crate::record::{Log, Row, RowsKept};
 
 /// A model in training, with what a Python script's variables would hold between the steps.
 pub struct Trainer {
@@ -36,16 +36,20 @@ struct Rows {
     device: Device,
     /// What comes before every label: `b128.` when several runs share a device.
     tag: String,
-    rows: Vec<Row>,
+    log: Log,
     /// The highest of the phases since the last row.
     peak_since_row: u64,
 }
 
 impl Rows {
+    fn new(device: &Device, tag: &str, kept: RowsKept) -> Self {
+        Self { device: device.clone(), tag: tag.into(), log: Log::new(kept), peak_since_row: 0 }
+    }
+
     fn take(&mut self, label: &str) {
         let mut row = Row::take(&self.device, format!("{}{label}", self.tag));
         row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(&mut self.peak_since_row));
-        self.rows.push(row);
+        self.log.push(row);
     }
 
     /// No row here: the device's own peak starts anew with the next phase.
@@ -85,7 +89,7 @@ impl Trainer {
         if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
             return Err(Error::usage("--accumulate", "the schedule has no backward to accumulate gradients in"));
         }
-        let mut rows = Rows { device: device.clone(), tag: tag.into(), rows: Vec::new(), peak_since_row: 0 };
+        let mut rows = Rows::new(device, tag, settings.rows);
         device.phase("model");
         let dtype = settings.precision.dtype();
         let first = if settings.schedule.cast { DType::F32 } else { dtype };
@@ -114,7 +118,7 @@ impl Trainer {
         source: Source,
     ) -> Result<Self> {
         settings.check()?;
-        let mut rows = Rows { device: device.clone(), tag: String::new(), rows: Vec::new(), peak_since_row: 0 };
+        let mut rows = Rows::new(device, "", settings.rows);
         rows.take("model");
         let update = Update::with(settings, Some(optimizer));
         let (settings, held) = (settings.clone(), Held::default());
@@ -126,9 +130,9 @@ impl Trainer {
         &self.model
     }
 
-    /// The rows taken so far.
+    /// The rows taken so far that are kept.
     pub fn rows(&self) -> &[Row] {
-        &self.rows.rows
+        self.rows.log.rows()
     }
 
     /// Takes a row now.
@@ -285,7 +289,7 @@ impl Trainer {
         if let Some(label) = label {
             rows.take(label);
         }
-        rows.rows
+        rows.log.into_rows()
     }
 }
 
@@ -319,6 +323,10 @@ impl Training for Trainer {
             Source::Dataset { data, .. } => evaluate(&self.model, &self.device, data, Split::Test, &self.settings),
             Source::Synthetic { .. } | Source::Renewed { .. } => Ok(None),
         }
+    }
+
+    fn rows_taken(&self) -> usize {
+        self.rows.log.rows().len() + self.rows.log.left_out()
     }
 
     fn finish(self, label: Option<&str>) -> Vec<Row> {

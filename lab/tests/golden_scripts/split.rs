@@ -27,7 +27,7 @@ fn check(name: &str, settings: &PipelineSettings) {
     for step in 0..settings.run.steps {
         trainer.step(step).unwrap();
     }
-    let rows: Vec<Vec<Row>> = trainer.rows().to_vec();
+    let rows: Vec<Vec<Row>> = trainer.rows().into_iter().map(<[Row]>::to_vec).collect();
     let unordered = settings.run.precision.autocast().is_some();
     for (number, (recording, (device, rows))) in recordings.iter().zip(devices.iter().zip(&rows)).enumerate() {
         let differences = differences_until(recording, device, rows, unordered);
