@@ -7,6 +7,7 @@
 //! | `commands` | one file per command |
 //! | `render` | tables, charts and figures for people |
 //! | `output` | files that are there whole or not at all |
+//! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
 //! | `status` | what a running training says of itself, for `monitor` |
 //!
@@ -18,6 +19,7 @@ mod backends;
 mod commands;
 mod destination;
 mod exit;
+mod file_lock;
 mod interrupt;
 mod output;
 mod progress;

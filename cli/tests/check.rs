@@ -200,3 +200,27 @@ fn a_run_that_cannot_be_made_writes_nothing() {
     let fit = refused(1, &locked.words(&["--memory-limit", "1MiB"]));
     assert!(fit.contains("out of memory"), "{fit}");
 }
+
+#[test]
+fn several_at_once_lose_no_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("memory.lock.json");
+    // What a killed process leaves is in nobody's way.
+    fs::write(directory.path().join(".memory.lock.json.lock"), "").unwrap();
+    let names: Vec<String> = (0..12).map(|i| format!("r{i:02}")).collect();
+    let start = |name: &String| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vramlab"));
+        command
+            .args(["check", "--update", "--model", "linear", "--steps", "1", "--name", name, "--baseline"])
+            .arg(&file);
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let running: Vec<_> = names.iter().map(start).collect();
+    for mut child in running {
+        assert!(child.wait().unwrap().success());
+    }
+    let lock: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let written: Vec<&String> = lock["runs"].as_object().unwrap().keys().collect();
+    assert_eq!(written, names.iter().collect::<Vec<_>>());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside the file");
+}

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use lab::lock::{Comparison, Footprint, Lock, Locked, Part, SCHEMA, Verdict};
+use lab::record::RowsKept;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
@@ -13,6 +14,7 @@ use super::warnings;
 use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
+use crate::file_lock::FileLock;
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::render::check::Checked;
@@ -37,7 +39,7 @@ pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<
     let file = Destination::File(args.baseline.clone());
     output::check(args.output.destinations().chain(args.update.then_some(&file)))?;
     let words = &invocation.words;
-    let mut lock = match read(&args.baseline)? {
+    let lock = match read(&args.baseline)? {
         Some(lock) => lock,
         None if args.update => Lock::new(env!("CARGO_PKG_VERSION")),
         None => {
@@ -51,17 +53,15 @@ pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<
         let cli = if args.update { args::with_flags(&own(words), &flags) } else { args::with_flags(words, &flags) };
         let cli = cli.map_err(|failure| in_file(args, at(failure)))?;
         let Some(found) = measured(&name, &cli, flags, ui).map_err(at)? else {
-            return Ok(Code::Interrupted);
+            // Neither the file nor a result was written.
+            return Err(lab::Error::Interrupted.into());
         };
         let comparison =
             lock.runs.get(&name).map(|baseline| Comparison::of(baseline, &found.now, args.tolerance.value));
         checked.push(Checked { comparison, ..found });
     }
     if args.update {
-        lock.version = env!("CARGO_PKG_VERSION").into();
-        lock.runs.extend(checked.iter().map(|run| (run.name.clone(), run.now.clone())));
-        let text = lock.text().map_err(Failure::usage)?;
-        file.write(ui, text.as_bytes())?;
+        update(&args.baseline, &checked, ui)?;
     }
     let table = render::table(&checked);
     let text = render::text(args, &checked, ui.style);
@@ -71,6 +71,16 @@ pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<
         return Ok(Code::Done);
     }
     Err(Failure::new(Code::Check, anyhow::Error::msg(failures.join("; "))))
+}
+
+/// Writes these runs into the file. It is read again, and nobody else changes it meanwhile: what other processes wrote since the runs began stays.
+fn update(path: &Path, checked: &[Checked], ui: &Ui) -> Result<()> {
+    let _alone = FileLock::of(path)?;
+    let mut lock = read(path)?.unwrap_or_else(|| Lock::new(env!("CARGO_PKG_VERSION")));
+    lock.version = env!("CARGO_PKG_VERSION").into();
+    lock.runs.extend(checked.iter().map(|run| (run.name.clone(), run.now.clone())));
+    let text = lock.text().map_err(Failure::usage)?;
+    Destination::File(path.to_path_buf()).write(ui, text.as_bytes())
 }
 
 /// The runs to be made, with their flags: the typed ones with `--update`, those of the file otherwise.
@@ -125,7 +135,8 @@ fn read(path: &Path) -> Result<Option<Lock>> {
 /// Makes a run; `None` when the user stopped it.
 fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result<Option<Checked>> {
     let Command::Check(args) = &cli.command else { return Err(Failure::usage("check: another command")) };
-    let plan = plan(args, ui)?.with_history();
+    let mut plan = plan(args, ui)?.with_history();
+    plan.run.rows = RowsKept::Ends;
     ui.note(format!("run {name}, settings:\n{}", config_text(&plan.settings).trim_end()));
     for warning in plan.subject.warnings() {
         ui.tell(warning);
