@@ -13,7 +13,7 @@ pub(crate) enum Code {
     Check = 1,
     /// Bad usage or input; nothing was written.
     Usage = 2,
-    /// The device failed, is absent, or ran out of memory without a limit having been given.
+    /// The device failed, is absent, or ran out of memory without a limit having been given; the host ran out of memory.
     Device = 3,
     /// Stopped by the user; what was measured until then was delivered.
     Interrupted = 130,

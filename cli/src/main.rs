@@ -6,9 +6,12 @@
 //! | `backends` | the one table of devices in this build |
 //! | `commands` | one file per command |
 //! | `render` | tables, charts and figures for people |
-//! | `output` | files that are there whole or not at all |
+//! | `output` | where results go, checked before anything is run |
+//! | `whole_file` | files that are there whole or not at all |
 //! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
+//! | `host_memory` | what happens when the host has no more |
+//! | `visible` | text from outside, as a terminal may show it |
 //! | `status` | what a running training says of itself, for `monitor` |
 //!
 //! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
@@ -20,34 +23,45 @@ mod commands;
 mod destination;
 mod exit;
 mod file_lock;
+mod host_memory;
 mod interrupt;
 mod output;
 mod progress;
 mod render;
 mod status;
 mod ui;
+mod visible;
+mod whole_file;
 
 use std::process::ExitCode;
 
 use crate::exit::Code;
 
 fn main() -> ExitCode {
+    ui::show_panics();
     backends::prepare();
     interrupt::install();
-    let code = match args::parse(std::env::args_os().collect()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    let ui = ui::Ui::colored(args::color(&words));
+    let code = match args::parse(words) {
         Ok(invocation) => {
             let ui = ui::Ui::new(&invocation.cli.global);
-            commands::run(&invocation, &ui).unwrap_or_else(|failure| ui.fail(&failure))
-        }
-        Err(args::Refusal::Clap(error)) => {
-            // Help and version are no failures; clap knows which stream each belongs to. A reader that has enough has what it wants.
-            match error.print() {
-                Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
-                _ if error.use_stderr() => Code::Usage,
-                _ => Code::Done,
+            match commands::run(&invocation, &ui) {
+                Ok(Code::Interrupted) => {
+                    ui.tell("interrupted: what was measured until then was delivered");
+                    Code::Interrupted
+                }
+                Ok(code) => code,
+                Err(failure) => ui.fail(&failure),
             }
         }
-        Err(args::Refusal::Failure(failure)) => ui::Ui::plain().fail(&failure),
+        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
+        // Help and version are no failures. A reader that has enough has what it wants.
+        Err(args::Refusal::Clap(error)) => match error.print() {
+            Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
+            _ => Code::Done,
+        },
+        Err(args::Refusal::Failure(failure)) => ui.fail(&failure),
     };
     code.into()
 }

@@ -13,6 +13,8 @@ use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::render::markdown;
 use crate::ui::Ui;
+use crate::visible;
+use crate::whole_file::WholeFile;
 
 /// Checks, before anything is run, that everything can be written in the end.
 ///
@@ -48,20 +50,10 @@ fn writable(path: &Path) -> anyhow::Result<()> {
     beside(path).map(drop).with_context(cannot)
 }
 
-/// An empty file in the same directory, removed when dropped.
-fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".vramlab-").suffix(".tmp");
-    // As any program's files: readable as the user's mask says, not only by the owner as temporary files are.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(directory);
-    // Its own error names the random name; the directory is what is wrong.
-    file.map_err(|error| io::Error::new(error.kind(), io_message(&error)))
+/// An empty file in the same directory, gone when dropped.
+fn beside(path: &Path) -> io::Result<WholeFile> {
+    // Its own error may name a random name; the directory is what is wrong.
+    WholeFile::beside(path).map_err(|error| io::Error::new(error.kind(), io_message(&error)))
 }
 
 /// What the system said, without the path that is named already.
@@ -80,7 +72,7 @@ impl Destination {
     /// The system's, naming the file.
     pub(crate) fn write(&self, ui: &Ui, contents: &[u8]) -> Result<()> {
         match self {
-            Destination::Stdout => ui.print(&String::from_utf8_lossy(contents)),
+            Destination::Stdout => ui.document(contents),
             Destination::File(path) => {
                 let written = write_file(path, contents).with_context(|| format!("cannot write {}", path.display()));
                 written.map_err(|error| Failure::new(Code::Usage, error))
@@ -112,13 +104,12 @@ fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
     // A link stays one: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut file = beside(&target)?;
-    let mut out = BufWriter::new(file.as_file_mut());
+    let mut out = BufWriter::new(file.file());
     filling(&mut out)?;
     out.flush()?;
     drop(out);
-    file.as_file().sync_all()?;
-    file.persist(&target).map_err(|error| error.error)?;
-    Ok(())
+    file.file().sync_all()?;
+    Ok(file.appear(&target)?)
 }
 
 /// Everything that a command gives.
@@ -152,9 +143,8 @@ pub(crate) fn deliver(ui: &Ui, args: &OutputArgs, results: &Results<'_>) -> Resu
 
 /// JSON in one line.
 pub(crate) fn json_line(value: &Value) -> Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(value).map_err(|error| Failure::new(Code::Usage, error))?;
-    text.push(b'\n');
-    Ok(text)
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(Code::Usage, error))?;
+    Ok((visible::json(&text) + "\n").into_owned().into_bytes())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
+use crate::visible::visible;
 
 /// A bar, or nothing at all when stderr is no terminal or `-q` was given.
 pub(crate) struct Progress {
@@ -25,7 +26,7 @@ impl Progress {
 
     /// So many are done.
     pub(crate) fn set(&self, done: u64, message: impl Into<String>) {
-        self.bar.set_message(message.into());
+        self.bar.set_message(visible(&message.into()).into_owned());
         self.bar.set_position(done);
     }
 }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
+use crate::exit::{Failure, Result};
+use crate::whole_file::WholeFile;
 
 /// Names the directory instead of the usual one.
 const DIRECTORY: &str = "VRAMLAB_RUNTIME_DIR";
@@ -22,17 +24,51 @@ const DIRECTORY: &str = "VRAMLAB_RUNTIME_DIR";
 const PERIOD: Duration = Duration::from_millis(200);
 /// Where one cannot ask whether a process lives: its silence after which it is taken for dead.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Larger is no status.
-const MOST_BYTES: u64 = 1 << 20;
+/// Largest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Where the files are: `$VRAMLAB_RUNTIME_DIR`, or `vramlab` in `$XDG_RUNTIME_DIR`, or a directory of the user's among the temporary ones.
+/// Where the files are: `$VRAMLAB_RUNTIME_DIR`, or `vramlab` in `$XDG_RUNTIME_DIR`, or a directory named after the user among the temporary ones.
 pub(crate) fn directory() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set(DIRECTORY).or_else(|| set("XDG_RUNTIME_DIR").map(|path| path.join("vramlab"))).unwrap_or_else(|| {
-        let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
-        let user: String = user.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-        std::env::temp_dir().join(format!("vramlab-{user}"))
-    })
+    set(DIRECTORY)
+        .or_else(|| set("XDG_RUNTIME_DIR").map(|path| path.join("vramlab")))
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("vramlab-{}", user())))
+}
+
+/// The number of the user who runs this; two users have different ones, whatever their environment says.
+#[cfg(unix)]
+fn user() -> String {
+    rustix::process::geteuid().as_raw().to_string()
+}
+
+#[cfg(not(unix))]
+fn user() -> String {
+    std::env::var("USERNAME").unwrap_or_default().chars().filter(|c| c.is_ascii_alphanumeric()).collect()
+}
+
+/// Refuses a directory in which others can put files: what stands in them would be shown, and what we write could be read by whoever made it.
+///
+/// # Errors
+/// What is wrong with it, or the system's error.
+#[cfg(unix)]
+fn check_own(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(directory)?;
+    let problem = if !metadata.is_dir() {
+        "is no directory"
+    } else if metadata.uid() != rustix::process::geteuid().as_raw() {
+        "belongs to another user"
+    } else if metadata.mode() & 0o022 != 0 {
+        "can be written by other users"
+    } else {
+        return Ok(());
+    };
+    Err(std::io::Error::other(problem))
+}
+
+#[cfg(not(unix))]
+fn check_own(directory: &Path) -> std::io::Result<()> {
+    fs::metadata(directory).map(drop)
 }
 
 /// Writes the status of this process.
@@ -98,9 +134,10 @@ fn now_ms() -> u64 {
 fn write(path: &Path, status: &Value) -> std::io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_private(directory)?;
-    let mut file = tempfile::Builder::new().prefix(".status-").tempfile_in(directory)?;
-    file.write_all(status.to_string().as_bytes())?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    check_own(directory)?;
+    let mut file = WholeFile::beside(path)?;
+    file.file().write_all(status.to_string().as_bytes())?;
+    file.appear(path)
 }
 
 /// A directory that only its owner may enter.
@@ -113,17 +150,27 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 }
 
 /// The statuses of the processes that are alive, by process number. Files of dead ones are removed; what cannot be read is left out.
-pub(crate) fn running() -> Vec<Value> {
-    let Ok(entries) = fs::read_dir(directory()) else { return Vec::new() };
+///
+/// # Errors
+/// A directory in which others can put files.
+pub(crate) fn running() -> Result<Vec<Value>> {
+    let directory = directory();
+    let Ok(entries) = fs::read_dir(&directory) else { return Ok(Vec::new()) };
+    check_own(&directory).map_err(|problem| {
+        let name = directory.display();
+        Failure::usage(format!("{name}: {problem}; no status is read from there ({DIRECTORY} names another directory)"))
+    })?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut statuses: Vec<Value> = files.filter_map(|path| read(&path)).collect();
     statuses.sort_by_key(|status| status["pid"].as_u64());
-    statuses
+    Ok(statuses)
 }
 
 fn read(path: &Path) -> Option<Value> {
     let pid: u32 = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
-    if fs::metadata(path).ok()?.len() > MOST_BYTES {
+    // Looked at before it is opened: opening a pipe would wait for a writer. A link may point anywhere.
+    let metadata = fs::symlink_metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return None;
     }
     let status: Value = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;

@@ -2,10 +2,15 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::args::{ColorWhen, GlobalArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::render::style::Style;
+use crate::visible;
+
+/// Whether the reader of standard output has gone.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// How to talk to the user.
 pub(crate) struct Ui {
@@ -21,22 +26,28 @@ pub(crate) struct Ui {
 impl Ui {
     /// As the flags say.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
-        let colored = |terminal: bool| match global.color {
+        Self { quiet: global.quiet, verbose: global.verbose, ..Self::colored(global.color) }
+    }
+
+    /// With notes as usual.
+    pub(crate) fn colored(when: ColorWhen) -> Self {
+        let colored = |terminal: bool| match when {
             ColorWhen::Always => true,
             ColorWhen::Never => false,
             ColorWhen::Auto => terminal && wants_color(),
         };
         Self {
-            quiet: global.quiet,
-            verbose: global.verbose,
+            quiet: false,
+            verbose: false,
             style: Style::new(colored(io::stdout().is_terminal())),
             errors: Style::new(colored(io::stderr().is_terminal())),
         }
     }
 
-    /// Before any flag is known.
+    /// Without colours.
+    #[cfg(test)]
     pub(crate) fn plain() -> Self {
-        Self { quiet: false, verbose: false, style: Style::new(false), errors: Style::new(false) }
+        Self::colored(ColorWhen::Never)
     }
 
     /// The same, without notes.
@@ -44,18 +55,25 @@ impl Ui {
         Self { quiet: true, verbose: false, ..*self }
     }
 
-    /// A result.
+    /// A result for people.
     ///
     /// # Errors
     /// When stdout cannot be written. A reader that has read enough (`| head`) is no error.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::new(Code::Usage, anyhow::Error::new(error).context("cannot write to standard output")))
-            }
-            _ => Ok(()),
-        }
+        to_stdout(visible::for_terminal(text).as_bytes())
+    }
+
+    /// A result for programs.
+    ///
+    /// # Errors
+    /// As [`print`](Self::print).
+    pub(crate) fn document(&self, contents: &[u8]) -> Result<()> {
+        to_stdout(&visible::document(contents))
+    }
+
+    /// Whether a reader had read enough when something was printed: who prints for ever ends then.
+    pub(crate) fn nobody_reads(&self) -> bool {
+        CLOSED.load(Relaxed)
     }
 
     /// A note, with `-v` only.
@@ -84,6 +102,15 @@ impl Ui {
         line(format!("{} {text}", self.errors.red("error:")));
         failure.code
     }
+
+    /// Says what is wrong with the command line.
+    pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
+        // Clap's own colours are left out: they could not be told from an argument's.
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error:").unwrap_or(&text);
+        line(format!("{}{}", self.errors.red("error:"), text.trim_end()));
+        Code::Usage
+    }
 }
 
 /// The message and its causes, those left out that the message before says already.
@@ -101,9 +128,32 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
+fn to_stdout(contents: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(contents).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            CLOSED.store(true, Relaxed);
+            Ok(())
+        }
+        Err(error) => {
+            Err(Failure::new(Code::Usage, anyhow::Error::new(error).context("cannot write to standard output")))
+        }
+    }
+}
+
 /// One line on stderr; when that is closed there is nobody to tell.
 fn line(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible::for_terminal(&text.to_string()));
+}
+
+/// Panics are mistakes of ours, but what they quote may come from outside.
+pub(crate) fn show_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        let shown = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
+        line(format!("{info}{}", if shown { format!("\n{backtrace}") } else { String::new() }));
+    }));
 }
 
 /// <https://no-color.org>: any value but the empty one; and terminals that cannot.

@@ -12,8 +12,8 @@ fn start(args: &[&str]) -> Child {
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the run has begun, presses Ctrl-C, and waits for the end: exit code and stdout.
-fn interrupted(mut child: Child) -> (Option<i32>, String) {
+/// Waits until the run has begun, presses Ctrl-C, and waits for the end: exit code, stdout, what else was on stderr.
+fn interrupted(mut child: Child) -> (Option<i32>, String, String) {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("settings:") {
@@ -24,21 +24,24 @@ fn interrupted(mut child: Child) -> (Option<i32>, String) {
     std::thread::sleep(Duration::from_millis(500));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let rest = std::thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
+    let rest = std::thread::spawn(move || {
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).map(|_| rest)
+    });
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     let start = Instant::now();
     let status = child.wait().unwrap();
     assert!(start.elapsed() < Duration::from_secs(60));
-    rest.join().unwrap().unwrap();
-    (status.code(), stdout)
+    (status.code(), stdout, rest.join().unwrap().unwrap())
 }
 
 #[test]
 fn a_run_delivers_what_it_measured() {
     let child = start(&["train", "-v", "--backend", "meta", "--model", "mlp", "--steps", "1000000000", "--json", "-"]);
-    let (code, stdout) = interrupted(child);
+    let (code, stdout, stderr) = interrupted(child);
     assert_eq!(code, Some(130));
+    assert!(stderr.ends_with("interrupted: what was measured until then was delivered\n"), "{stderr}");
     let run: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&run["schema"], &run["interrupted"]), (&"vramlab-train-1".into(), &true.into()));
     let steps = run["steps"].as_array().unwrap();
@@ -49,7 +52,8 @@ fn a_run_delivers_what_it_measured() {
 #[test]
 fn people_are_told_that_it_was_stopped() {
     let child = start(&["train", "-v", "--backend", "meta", "--model", "mlp", "--steps", "1000000000"]);
-    let (code, stdout) = interrupted(child);
+    let (code, stdout, stderr) = interrupted(child);
     assert_eq!(code, Some(130));
+    assert!(stderr.ends_with("interrupted: what was measured until then was delivered\n"), "{stderr}");
     assert!(stdout.contains("stopped early"), "{stdout}");
 }

@@ -88,3 +88,52 @@ fn a_training_is_seen_while_it_runs() {
     drop(training);
     assert_eq!(seen(directory.path())["runs"], Value::Array(Vec::new()), "it is gone");
 }
+
+/// A directory of another user's, or one that others write to, could show anything.
+#[cfg(unix)]
+#[test]
+fn only_a_directory_of_ones_own_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let set = |mode| std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(mode)).unwrap();
+    set(0o777);
+    let output = vramlab().env("VRAMLAB_RUNTIME_DIR", directory.path()).args(["monitor", "--once"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), error.contains("can be written by other users")), (Some(2), true), "{error}");
+    // Nor is anything written there.
+    let _training = train(directory.path());
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    set(0o700);
+    assert!(monitor(directory.path(), &["--once"]).contains("Trainings") || seen(directory.path())["runs"].is_array());
+}
+
+/// Opening a pipe would wait for who writes to it; a link may point to one.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(directory.path().join("1.json")).status().unwrap().success());
+    std::os::unix::fs::symlink(directory.path().join("1.json"), directory.path().join("2.json")).unwrap();
+    let start = Instant::now();
+    assert_eq!(seen(directory.path())["runs"], Value::Array(Vec::new()));
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn it_ends_with_its_reader() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.env("VRAMLAB_RUNTIME_DIR", directory.path()).args(["monitor", "--json", "-", "--interval", "0.1"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(30) {
+            let _ = child.kill();
+            panic!("nobody reads, and it goes on");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

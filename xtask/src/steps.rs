@@ -66,6 +66,12 @@ const LONG: &[Step] = &[
         args: &["test", "--release", "-p", "conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
         needs: None,
     },
+    // A few hundred are tried in every run.
+    Step {
+        name: "two thousand bad inputs",
+        args: &["test", "-p", "cli", "--test", "cases", "--", "--ignored"],
+        needs: None,
+    },
     // Finds data races in what several threads did, and memory used wrongly.
     Step {
         name: "threads under Miri",

@@ -98,16 +98,25 @@ fn any_number(command: clap::Command) -> clap::Command {
     command.mut_subcommands(any_number)
 }
 
-/// The whole command, coloured as the flags say: clap writes before they are parsed.
-fn command(words: &[OsString]) -> clap::Command {
+/// When to use colours, as the words say before they are parsed.
+pub(crate) fn color(words: &[OsString]) -> ColorWhen {
     let word = |i: usize| words.get(i).and_then(|word| word.to_str());
     let choice = (1..words.len()).find_map(|i| match word(i)?.strip_prefix("--color")? {
         "" => word(i + 1),
         value => value.strip_prefix('='),
     });
-    any_number(Cli::command()).color(match choice {
-        Some("always") => clap::ColorChoice::Always,
-        Some("never") => clap::ColorChoice::Never,
-        _ => clap::ColorChoice::Auto,
+    match choice {
+        Some("always") => ColorWhen::Always,
+        Some("never") => ColorWhen::Never,
+        _ => ColorWhen::Auto,
+    }
+}
+
+/// The whole command, coloured as the flags say: clap writes before they are parsed.
+fn command(words: &[OsString]) -> clap::Command {
+    any_number(Cli::command()).color(match color(words) {
+        ColorWhen::Always => clap::ColorChoice::Always,
+        ColorWhen::Never => clap::ColorChoice::Never,
+        ColorWhen::Auto => clap::ColorChoice::Auto,
     })
 }

@@ -16,14 +16,12 @@ use crate::output;
 use crate::render::{WIDTH, bytes, table, wrapped};
 use crate::status;
 use crate::ui::Ui;
-
-/// To the upper left corner, and what was below is gone.
-const HOME: &str = "\x1b[H\x1b[J";
+use crate::visible::sequence;
 
 /// Shows devices and running trainings, once or until Ctrl-C.
 ///
 /// # Errors
-/// A result that cannot be written. That nothing runs, or that a driver is absent, is no failure.
+/// A result that cannot be written; a directory of statuses that others can write. That nothing runs, or that a driver is absent, is no failure.
 pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
     output::check(&args.json)?;
     let to_file = matches!(args.json, Some(Destination::File(_)));
@@ -34,13 +32,14 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
     }
     let live = stdout().is_terminal() && !args.once && args.json.is_none();
     loop {
-        let seen = Seen::now();
+        let seen = Seen::now()?;
         match &args.json {
             Some(destination) => destination.write(ui, &output::json_line(&seen.json())?)?,
-            None if live => ui.print(&format!("{HOME}{}", seen.text(ui)))?,
+            // To the upper left corner, and what was below is gone.
+            None if live => ui.print(&format!("{}{}{}", sequence("H"), sequence("J"), seen.text(ui)))?,
             None => ui.print(&seen.text(ui))?,
         }
-        if args.once || !wait(Duration::from_secs_f64(args.interval)) {
+        if args.once || ui.nobody_reads() || !wait(Duration::from_secs_f64(args.interval)) {
             return Ok(Code::Done);
         }
     }
@@ -65,8 +64,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn now() -> Self {
-        Self { devices: backends::ALL.iter().flat_map(|entry| (entry.memory)()).collect(), runs: status::running() }
+    fn now() -> Result<Self> {
+        let runs = status::running()?;
+        Ok(Self { devices: backends::ALL.iter().flat_map(|entry| (entry.memory)()).collect(), runs })
     }
 
     fn json(&self) -> Value {

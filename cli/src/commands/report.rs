@@ -22,16 +22,20 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
             Source::Recording(recording) => recordings.push(*recording),
         }
     }
+    let recording = match recordings.as_slice() {
+        [recording] => Some(recording),
+        // Before anything is written.
+        several if args.exports.any() => {
+            let found = several.len();
+            return Err(Failure::usage(format!("exports are of one recording (--events), here are {found}")));
+        }
+        _ => None,
+    };
     if let Some(destination) = &args.output {
         page(destination, &parts(&results, &recordings), ui)?;
     }
-    match recordings.as_slice() {
-        [recording] => exports(&args.exports, recording, ui)?,
-        _ if args.exports.any() => {
-            let found = recordings.len();
-            return Err(Failure::usage(format!("exports are of one recording (--events), here are {found}")));
-        }
-        _ => {}
+    if let Some(recording) = recording {
+        exports(&args.exports, recording, ui)?;
     }
     Ok(Code::Done)
 }

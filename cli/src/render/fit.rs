@@ -33,7 +33,10 @@ const AROUND: usize = 4;
 
 /// The answer, the law, the runs that verify it.
 pub(crate) fn text(found: &Found, tables: &[Table], style: Style) -> String {
-    let mut out = format!("{}\n\n", wrapped(&format!("{}: {}", style.bold("model"), found.model), WIDTH, 2));
+    let mut out = format!(
+        "{}\n\n",
+        wrapped(&format!("model: {}", found.model), WIDTH, 2).replacen("model", &style.bold("model"), 1)
+    );
     out += &format!("{}\n", wrapped(&answer(found), WIDTH, 0));
     for one in tables {
         out += &format!("\n{}", table::titled(one, style));

@@ -3,10 +3,11 @@
 use lab::experiments::{Cell, Table};
 
 use super::bytes;
+use crate::visible::visible;
 
 /// The table with its title, as Markdown. Bytes have both forms.
 pub(crate) fn markdown(table: &Table) -> String {
-    let escaped = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ");
+    let escaped = |text: &str| visible(text).replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ");
     let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
     let mut out = format!("**{}**\n\n", escaped(&table.title));
     out += &line(&mut table.columns.iter().map(|name| escaped(name)));
@@ -32,7 +33,7 @@ pub(crate) fn csv(table: &Table) -> Result<Vec<u8>, csv::Error> {
     writer.write_record(&table.columns)?;
     for row in &table.rows {
         writer.write_record(row.iter().map(|cell| match cell {
-            Cell::Text(text) => text.clone(),
+            Cell::Text(text) => visible(text).into_owned(),
             Cell::Bytes(n) | Cell::Count(n) => n.to_string(),
             Cell::Difference(d) => d.to_string(),
             Cell::Number(x) => x.to_string(),
@@ -62,5 +63,13 @@ mod tests {
     fn csv_has_plain_numbers() {
         let text = String::from_utf8(csv(&table()).unwrap()).unwrap();
         assert_eq!(text, "phase,allocated,change\na|b,1048576,-1536\n\"c, \"\"d\"\"\",5,-1536\n");
+    }
+
+    #[test]
+    fn control_characters_are_visible() {
+        let name = |text: &str| vec![Cell::Text(text.into())];
+        let table = Table { title: "T".into(), columns: vec!["n".into()], rows: vec![name("\u{1b}[2Jx\u{9b}")] };
+        assert!(markdown(&table).ends_with("| \\\\u{1b}[2Jx\\\\u{9b} |\n"), "{}", markdown(&table));
+        assert_eq!(String::from_utf8(csv(&table).unwrap()).unwrap(), "n\n\\u{1b}[2Jx\\u{9b}\n");
     }
 }

@@ -1,5 +1,7 @@
 //! Colours, or none.
 
+use crate::visible::sequence;
+
 /// Marks text for a terminal; where it is off, text stays as it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
@@ -13,7 +15,7 @@ impl Style {
     }
 
     fn mark(self, code: &str, text: &str) -> String {
-        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+        if self.on { format!("{}{text}{}", sequence(&format!("{code}m")), sequence("0m")) } else { text.to_string() }
     }
 
     /// Headings.

@@ -7,6 +7,7 @@ use lab::experiments::{Cell, Table};
 use lab::figures::number;
 
 use super::{WIDTH, bytes, grouped, wrapped};
+use crate::visible::visible;
 
 /// Columns of a cell beside its text.
 const PADDING: u16 = 2;
@@ -73,7 +74,7 @@ fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
 /// A cell for people, in short.
 fn cell_text(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) => text.clone(),
+        Cell::Text(text) => visible(text).into_owned(),
         Cell::Bytes(b) => bytes::short(*b),
         Cell::Difference(d) => bytes::signed(*d),
         Cell::Count(n) => grouped(*n),

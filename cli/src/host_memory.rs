@@ -1,0 +1,64 @@
+//! What happens when the host has no more memory: a sentence and exit code 3, where the standard library would abort.
+//!
+//! Devices that run out are another matter: they answer with an error, and the run's report says who held what.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+
+use crate::exit::Code;
+
+/// The system's allocator; a request that it cannot serve ends the program.
+struct Ending;
+
+#[global_allocator]
+static ALLOCATOR: Ending = Ending;
+
+// SAFETY: everything is passed on to the system's allocator with the same arguments, and what it gives is returned unless the program ends.
+unsafe impl GlobalAlloc for Ending {
+    // SAFETY: as of the trait.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        or_end(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    // SAFETY: as of the trait.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    // SAFETY: as of the trait.
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        or_end(unsafe { System.realloc(pointer, layout, size) }, size)
+    }
+
+    // SAFETY: as of the trait.
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
+    if pointer.is_null() { end(bytes) } else { pointer }
+}
+
+/// Ends the process without another allocation: what is under way is left as it is, and files that are being written were never under their names.
+#[cold]
+fn end(bytes: usize) -> ! {
+    let mut sentence = [0; 160];
+    let mut rest = &mut sentence[..];
+    let _ = writeln!(rest, "error: out of host memory: the system has no {bytes} bytes for this process");
+    let left = rest.len();
+    // Stderr has no buffer, and where this thread holds its lock already it may take it once more.
+    let _ = std::io::stderr().write_all(&sentence[..sentence.len() - left]);
+    // SAFETY: the C library's function has this signature, on every system, and may be called at any time. Unlike `exit` it runs no handlers, which
+    // could allocate or wait for other threads.
+    unsafe { _exit(Code::Device as i32) }
+}
+
+// SAFETY: every C library has this function with this signature.
+unsafe extern "C" {
+    fn _exit(code: i32) -> !;
+}

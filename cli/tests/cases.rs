@@ -1,0 +1,179 @@
+//! Bad input, drawn at random from a fixed seed: hostile values of every flag, damaged files of every kind that is read, outputs that fail.
+//!
+//! However bad it is, the program ends with a code of its contract and a message, in bounded time and memory, without a panic and without a character
+//! that a terminal acts on. `CASES=20000 cargo test -p cli --test cases -- --ignored` tries as many as one likes.
+#![cfg(unix)]
+
+mod cases {
+    pub(crate) mod damage;
+    pub(crate) mod random;
+    pub(crate) mod seeds;
+}
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use cases::damage::{HOSTILE, damaged};
+use cases::random::Random;
+use cases::seeds::{Kind, Seeds};
+
+/// Cases of a usual run, and of a long one unless `CASES` says otherwise.
+const FEW: usize = 250;
+const MANY: usize = 2000;
+/// For one case: CPU seconds, seconds until it is taken for hanging (on a loaded machine), and KiB of addresses.
+const CPU_SECONDS: u32 = 30;
+const WAIT: Duration = Duration::from_secs(180);
+const ADDRESSES_KIB: u32 = 6 << 20;
+
+#[test]
+fn a_few_bad_inputs() {
+    run(FEW, 1);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn many_bad_inputs() {
+    run(std::env::var("CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(MANY), 2);
+}
+
+/// A command line, and what it may not leave behind when it fails.
+struct Case {
+    words: Vec<String>,
+    output: Option<PathBuf>,
+}
+
+/// Draws and tries so many cases; fails with all that went wrong.
+fn run(count: usize, seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let seeds = Seeds::make(directory.path());
+    let next = AtomicUsize::new(0);
+    let wrong: Mutex<Vec<String>> = Mutex::default();
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= count {
+                break;
+            }
+            let own = directory.path().join(number.to_string());
+            fs::create_dir(&own).unwrap();
+            let case = drawn(&mut Random::new((seed << 32) | number as u64), &seeds, &own);
+            if let Err(problem) = tried(&case, &own) {
+                wrong.lock().unwrap().push(format!("case {number}: {problem}\n    vramlab {:?}", case.words));
+            }
+            fs::remove_dir_all(&own).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {count} cases:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{count} cases");
+}
+
+fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
+    match random.below(10) {
+        0..4 => flag(random, seeds, own),
+        4..9 => file(random, seeds, own),
+        _ => output(random, seeds, own),
+    }
+}
+
+/// A flag of any command with a hostile value.
+fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
+    let (command, flags) = random.of(&seeds.commands);
+    let mut words = seeds.base(command, own);
+    if let Some((flag, values)) = (!flags.is_empty()).then(|| random.of(flags)) {
+        let value = random.of(&HOSTILE).to_string();
+        match values {
+            0 => words.push(flag.clone()),
+            1 => words.push(format!("{flag}={value}")),
+            _ => {
+                words.extend([flag.clone(), random.of(&["batch", "layers", "lr", "x"]).to_string(), value, "2".into()])
+            }
+        }
+    }
+    Case { words, output: None }
+}
+
+/// A damaged file of any kind that is read.
+fn file(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
+    let Kind { name, whole, readers } = random.of(&seeds.kinds);
+    let path = own.join(name);
+    fs::write(&path, damaged(whole, random)).unwrap();
+    let (path, out) = (path.display().to_string(), own.join("out").display().to_string());
+    let words = random.of(readers).iter().map(|word| word.replace("FILE", &path).replace("OUT", &out)).collect();
+    Case { words, output: Some(own.join("out.html")) }
+}
+
+/// A place that cannot be written.
+fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
+    let (command, _) = random.of(&seeds.commands);
+    let mut words = seeds.base(command, own);
+    let flag =
+        random.of(&["--json", "--html", "--events", "--snapshot", "--save", "--export-csv", "--export-trace", "-o"]);
+    let folder = own.display().to_string();
+    let below = format!("{folder}/absent/x.json");
+    words.extend([flag.to_string(), random.of(&["/dev/full", &folder, &below, "", "/proc/x.json"]).to_string()]);
+    Case { words, output: None }
+}
+
+/// Whether the program did as it must.
+fn tried(case: &Case, own: &Path) -> Result<(), String> {
+    let (stdout, stderr) = (own.join("stdout"), own.join("stderr"));
+    let limits = format!("ulimit -v {ADDRESSES_KIB}; ulimit -t {CPU_SECONDS}; exec \"$0\" \"$@\"");
+    let mut child = Command::new("sh")
+        .args(["-c", &limits, env!("CARGO_BIN_EXE_vramlab")])
+        .args(&case.words)
+        .env_remove("PYTORCH_ALLOC_CONF")
+        .env("VRAMLAB_RUNTIME_DIR", own)
+        .env("NO_COLOR", "1")
+        .env("RAYON_NUM_THREADS", "2")
+        .current_dir(own)
+        .stdin(Stdio::null())
+        .stdout(File::create(&stdout).unwrap())
+        .stderr(File::create(&stderr).unwrap())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break status,
+            None if start.elapsed() > WAIT => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err("does not end".into());
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    let (printed, said) = (read(&stdout), read(&stderr));
+    let short: String = said.chars().take(300).collect();
+    if said.contains("panicked at") {
+        return Err(format!("panic: {short}"));
+    }
+    match status.code() {
+        Some(0) => {}
+        Some(1 | 2 | 3 | 130) if !said.trim().is_empty() => {}
+        Some(code @ (1 | 2 | 3 | 130)) => return Err(format!("code {code} and no message")),
+        _ => return Err(format!("{status}: {short}")),
+    }
+    if let Some(c) = printed.chars().chain(said.chars()).find(|c| acts(*c)) {
+        return Err(format!("prints {c:?}: {short:?}"));
+    }
+    match &case.output {
+        Some(path) if !status.success() && path.exists() => Err(format!("{status} and {} is there", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a terminal acts on it.
+fn acts(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

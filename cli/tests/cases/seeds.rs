@@ -1,0 +1,175 @@
+//! Good files of every kind that is read, and every flag there is.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A kind of file.
+pub(crate) struct Kind {
+    /// Its name, for readers that look at it.
+    pub name: &'static str,
+    /// A good one.
+    pub whole: Vec<u8>,
+    /// Commands that read it: `FILE` stands for it, `OUT` for an output without its ending.
+    pub readers: Vec<Vec<&'static str>>,
+}
+
+/// What cases are made of.
+pub(crate) struct Seeds {
+    /// Commands, each with its flags and how many values these have.
+    pub commands: Vec<(Vec<String>, Vec<(String, usize)>)>,
+    pub kinds: Vec<Kind>,
+    events: String,
+    pickle: String,
+    lock: String,
+}
+
+const NETWORK: &str = "--model mlp --layers 2 --width 8 --steps 1 --batch 2";
+const CONFIG: &str = r#"{"model_type":"gpt2","n_layer":1,"n_embd":8,"n_head":2,"vocab_size":16,"n_positions":8}"#;
+const LLAMA: &str = r#"{"model_type":"llama","num_hidden_layers":1,"hidden_size":8,"intermediate_size":16,"num_attention_heads":2,
+    "num_key_value_heads":1,"vocab_size":16,"max_position_embeddings":8,"rope_theta":10000.0}"#;
+const MODEL: &str = "batch = 2\nsteps = 1\n[input]\nshape = [3, 8, 8]\n[[layer]]\ntype = \"conv2d\"\nout = 4\nkernel = 3\n[[layer]]\ntype = \"relu\"\n\
+    [[layer]]\ntype = \"flatten\"\n[[layer]]\ntype = \"linear\"\nout = 10\n[loss]\ntype = \"cross-entropy\"\n[optimizer]\nname = \"adamw\"\nlr = 0.01\n";
+const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.69 GiB of which \
+    11.12 MiB is free. Process 1 has 23.67 GiB memory in use. Of the allocated memory 22.91 GiB is allocated by PyTorch, and 452.35 MiB is reserved \
+    by PyTorch but unallocated.";
+
+fn words(text: &'static str) -> Vec<&'static str> {
+    text.split(' ').collect()
+}
+
+fn vramlab(args: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_vramlab")).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+impl Seeds {
+    pub(crate) fn make(directory: &Path) -> Self {
+        let place = |name: &str| directory.join(name).display().to_string();
+        let [events, json, pickle, state, lock] =
+            ["events.json", "snapshot.json", "snapshot.pickle", "state.safetensors", "lock.json"].map(place);
+        let network = words(NETWORK);
+        let train = [&["train", "--backend", "cpu", "--json", "-"][..], &network].concat();
+        let result = vramlab(&[&train[..], &["--events", &events]].concat());
+        vramlab(&[&["predict", "-q", "--snapshot", &json][..], &network].concat());
+        vramlab(&[&["predict", "-q", "--snapshot", &pickle][..], &network].concat());
+        vramlab(&[&["train", "-q", "--backend", "cpu", "--save", &state][..], &network].concat());
+        vramlab(&[&["check", "--update", "--baseline", &lock][..], &network].concat());
+        let scan = vramlab(&words("train --backend meta --model linear --steps 1 -L batch 1,2 --json -"));
+        let read = |path: &String| fs::read(path).unwrap();
+        let kind = |name, whole, readers: &[&'static str]| Kind {
+            name,
+            whole,
+            readers: readers.iter().map(|reader| words(reader)).collect(),
+        };
+        let report = "report FILE -o OUT.html";
+        let kinds = vec![
+            kind("e.json", read(&events), &["replay FILE", "replay FILE --compare all", report]),
+            kind(
+                "s.json",
+                read(&json),
+                &["snapshot show FILE", "snapshot replay FILE", report, "snapshot diff FILE FILE"],
+            ),
+            kind(
+                "s.pickle",
+                read(&pickle),
+                &["snapshot show FILE", "snapshot replay FILE", report, "snapshot convert FILE -"],
+            ),
+            kind("l.json", read(&lock), &["check --baseline FILE", "check --baseline FILE --update"]),
+            kind("r.json", result, &[report]),
+            kind(
+                "scan.json",
+                scan,
+                &["train --backend meta --model linear --steps 1 -L batch 1,2 --continue FILE", report],
+            ),
+            kind("m.toml", MODEL.into(), &["predict --model-file FILE", "train --backend meta --model-file FILE"]),
+            kind("config.json", CONFIG.into(), &["predict --model-file FILE --steps 1"]),
+            kind("llama.json", LLAMA.into(), &["predict --model-file FILE --steps 1 --batch 1"]),
+            kind(
+                "c.toml",
+                b"model = \"mlp\"\nbatch = 4\nlr = 0.5\nsteps = 1\n".to_vec(),
+                &["train --backend meta --config FILE"],
+            ),
+            kind(
+                "w.safetensors",
+                read(&state),
+                &[
+                    "train --backend cpu --model mlp --layers 2 --width 8 --steps 1 --batch 2 --load FILE",
+                    "train --backend cpu --model mlp --layers 2 --width 8 --steps 1 --batch 2 --resume FILE",
+                ],
+            ),
+        ];
+        Self { commands: commands(), kinds, events, pickle, lock }
+    }
+
+    /// Words that make the command work, for one flag more.
+    pub(crate) fn base(&self, command: &[String], own: &Path) -> Vec<String> {
+        let own = |name: &str| own.join(name).display().to_string();
+        let with = |more: &str| [command, &more.split(' ').map(String::from).collect::<Vec<_>>()].concat();
+        let strings = |more: &[&str]| [command, &more.iter().map(|word| word.to_string()).collect::<Vec<_>>()].concat();
+        match command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["train"] => with(&format!("--backend meta {NETWORK}")),
+            ["predict"] => with(NETWORK),
+            ["fit"] => with("--model linear --gpu 1GiB --maximum 8"),
+            ["run"] => with("release --backend meta"),
+            ["check"] => strings(&["--baseline", &self.lock]),
+            ["bench"] => with("--backend cpu --seconds 0.01 --kernel relu"),
+            ["monitor"] => with("--once"),
+            ["replay"] => strings(&[&self.events]),
+            ["tune"] | ["snapshot", "show" | "replay"] => strings(&[&self.pickle]),
+            ["snapshot", "diff"] => strings(&[&self.pickle, &self.pickle]),
+            ["snapshot", "convert"] => strings(&[&self.pickle, &own("out.json")]),
+            ["explain"] => strings(&[MESSAGE]),
+            ["report"] => strings(&[&self.events, "-o", &own("page.html")]),
+            ["completions"] => with("bash"),
+            _ => command.to_vec(),
+        }
+    }
+}
+
+/// Every command that the help names.
+fn commands() -> Vec<(Vec<String>, Vec<(String, usize)>)> {
+    let mut found = Vec::new();
+    for name in listed(&[]) {
+        let below = listed(&[&name]);
+        let paths = if below.is_empty() {
+            vec![vec![name]]
+        } else {
+            below.into_iter().map(|sub| vec![name.clone(), sub]).collect()
+        };
+        found.extend(paths.into_iter().map(|path| (path.clone(), flags(&path))));
+    }
+    assert!(found.len() > 15, "{found:?}");
+    found
+}
+
+fn help(path: &[&str]) -> String {
+    String::from_utf8(vramlab(&[path, &["--help"]].concat())).unwrap()
+}
+
+fn listed(path: &[&str]) -> Vec<String> {
+    let text = help(path);
+    let Some((_, list)) = text.split_once("\nCommands:\n") else { return Vec::new() };
+    let entries = list
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    entries.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(String::from).collect()
+}
+
+/// The flags of a command, each with the number of its values. `--interval` and `--seconds` say for how long; what is slow is not wrong.
+fn flags(path: &[String]) -> Vec<(String, usize)> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let text = help(&path);
+    let flag = |line: &str| {
+        let start = line.find("--")?;
+        let before = &line[..start];
+        let is_flag = before.trim().is_empty() || before.trim_end().ends_with(',');
+        let rest = line[start..].split("  ").next()?;
+        let name = rest.split_whitespace().next()?;
+        let long = ["--interval", "--seconds", "--steps", "--accumulate", "--help", "--version"].contains(&name);
+        (is_flag && !long).then(|| (name.to_string(), rest.matches('<').count()))
+    };
+    text.lines().filter_map(flag).collect()
+}
