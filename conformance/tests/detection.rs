@@ -244,7 +244,7 @@ fn truncation_instead_of_rounding_is_found() {
     assert!(30 * missed.len() < found.len(), "{} missed, {} found: {missed:?}", missed.len(), found.len());
     for case in missed {
         let same = |other: &&Arc<Case>| other.kernel == case.kernel && other.dtype == case.dtype;
-        assert!(found.iter().any(|other| same(other)), "{case:?}: no case of this kernel and type finds it");
+        assert!(found.iter().any(same), "{case:?}: no case of this kernel and type finds it");
     }
 }
 

@@ -151,3 +151,97 @@ fn decayed<'a>(
 fn drop_reversed(mut arrays: Vec<Array>) {
     while arrays.pop().is_some() {}
 }
+
+/// What optimizers promise besides their arithmetic, which the conformance suite `optimizers` compares with PyTorch's.
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::Meta;
+    use crate::{DType, Device};
+
+    /// Two parameters with gradients, on a device without values.
+    fn parameters() -> Vec<Parameter> {
+        let device = Device::builder(Arc::new(Meta::default())).build();
+        let make = |name: &str| {
+            let parameter = Parameter::new(name, Array::zeros(&device, &[3], DType::F32).unwrap());
+            parameter.tensor().set_grad(Some(Array::zeros(&device, &[3], DType::F32).unwrap()));
+            parameter
+        };
+        vec![make("a"), make("b")]
+    }
+
+    fn sgd(options: SgdOptions) -> Result<Sgd> {
+        Sgd::new(parameters(), options)
+    }
+
+    fn every(implementation: Implementation) -> Vec<Box<dyn Optimizer>> {
+        let momentum = SgdOptions { momentum: 0.9, implementation, ..SgdOptions::default() };
+        let adam = AdamOptions { implementation, ..AdamOptions::adam() };
+        let mut out: Vec<Box<dyn Optimizer>> =
+            vec![Box::new(sgd(momentum).unwrap()), Box::new(Adam::new(parameters(), adam).unwrap())];
+        if implementation != Implementation::Fused {
+            let rms_prop = RmsPropOptions { implementation, ..RmsPropOptions::default() };
+            let adagrad = AdagradOptions { implementation, ..AdagradOptions::default() };
+            out.push(Box::new(RmsProp::new(parameters(), rms_prop).unwrap()));
+            out.push(Box::new(Adagrad::new(parameters(), adagrad).unwrap()));
+        }
+        out
+    }
+
+    const IMPLEMENTATIONS: [Implementation; 3] = [Implementation::Loop, Implementation::Foreach, Implementation::Fused];
+
+    #[test]
+    fn nesterov_needs_a_momentum_and_no_dampening() {
+        let nesterov = SgdOptions { nesterov: true, momentum: 0.9, ..SgdOptions::default() };
+        assert!(sgd(nesterov).is_ok());
+        assert!(sgd(SgdOptions { momentum: 0.0, ..nesterov }).is_err());
+        assert!(sgd(SgdOptions { dampening: 0.1, ..nesterov }).is_err());
+    }
+
+    /// Autograd must see that a step overwrites what a node may have saved.
+    #[test]
+    fn a_step_counts_as_a_write_to_each_parameter() {
+        for implementation in IMPLEMENTATIONS {
+            for mut optimizer in every(implementation) {
+                let versions = |o: &dyn Optimizer| {
+                    o.parameters().iter().map(|p| p.array().storage().version()).collect::<Vec<u32>>()
+                };
+                let before = versions(&*optimizer);
+                optimizer.step().unwrap();
+                for (before, after) in before.iter().zip(versions(&*optimizer)) {
+                    assert!(after > *before, "{}, {implementation:?}", optimizer.zero_grad_name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fused_kernels_alone_take_the_loss_scale() {
+        for implementation in IMPLEMENTATIONS {
+            for optimizer in every(implementation) {
+                assert_eq!(optimizer.takes_loss_scale(), implementation == Implementation::Fused);
+            }
+        }
+    }
+
+    #[test]
+    fn state_is_made_for_parameters_that_are_there() {
+        for mut optimizer in every(Implementation::Foreach) {
+            assert!(optimizer.make_state(1, 5).unwrap().is_some());
+            assert!(optimizer.make_state(2, 5).is_err(), "{}", optimizer.zero_grad_name());
+        }
+        assert!(sgd(SgdOptions::default()).unwrap().make_state(0, 5).unwrap().is_none());
+    }
+
+    #[test]
+    fn gradients_are_taken_away_or_kept() {
+        for optimizer in every(Implementation::Foreach) {
+            optimizer.zero_grad(false).unwrap();
+            assert!(optimizer.parameters().iter().all(|p| p.grad().is_some()));
+            optimizer.zero_grad(true).unwrap();
+            assert!(optimizer.parameters().iter().all(|p| p.grad().is_none()));
+        }
+    }
+}

@@ -74,13 +74,19 @@ fn follows(device: &memcore::Device, run: &Run, form: &str, dtype: DType) -> Res
         }
     }
     let single = run.forms.iter().find(|(name, _)| name == form).map(|(_, values)| values);
-    if let (Some(want), DType::F32) = (single, dtype) {
-        if let Err(problem) = near(dtype, want, &first.values()?) {
-            return Ok(Err(format!("of PyTorch's own float32: {problem}")));
-        }
+    if let (Some(want), DType::F32) = (single, dtype)
+        && let Err(problem) = near(dtype, want, &first.values()?)
+    {
+        return Ok(Err(format!("of PyTorch's own float32: {problem}")));
     }
     if let Err(problem) = first.check_state(run)? {
         return Ok(Err(problem));
+    }
+    first.optimizer.zero_grad(false)?;
+    for grad in first.parameters.iter().filter_map(Parameter::grad) {
+        if grad.to_f64()?.iter().any(|&x| x != 0.0) {
+            return Ok(Err("zero_grad leaves a gradient".into()));
+        }
     }
     let mut resumed = first_half(device, run, form, dtype)?.resumed(device, run, form)?;
     (SAVED_AFTER..run.parameters.len()).try_for_each(|step| resumed.step(step))?;
