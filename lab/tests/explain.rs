@@ -264,6 +264,17 @@ fn a_process_of_its_own_is_told_from_others() {
 }
 
 #[test]
+fn absurd_figures_are_added_up_without_harm() {
+    let many = "Process 7 has 900000000.00 GiB memory in use. ".repeat(100);
+    let text = format!(
+        "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 900000000.00 GiB of which \
+         900000000.00 GiB is free. {many}Of the allocated memory 900000000.00 GiB is allocated by PyTorch, and 900000000.00 \
+         GiB is reserved by PyTorch but unallocated."
+    );
+    assert!(explain(&text).unwrap().sums.iter().all(|sum| !sum.text.is_empty()));
+}
+
+#[test]
 fn a_log_gives_its_last_message_with_figures() {
     let later =
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.\nIt ran out of memory again, why?";
@@ -302,6 +313,7 @@ fn messages_of_this_program_are_known() {
         let explanation = explain(text).unwrap();
         assert_eq!((explanation.wording, explanation.verdict), (Wording::Own, Some(verdict)), "{text}");
         assert_eq!(figure(&explanation, "tried to allocate"), Some(requested));
+        assert!(explanation.advice.iter().all(|advice| advice.command.is_none()), "{:?}", explanation.advice);
         assert!(figure(&explanation, "total").is_some() && figure(&explanation, "free").is_some(), "{explanation:?}");
         assert!(explanation.sums.iter().all(|sum| sum.tolerance == 0), "{:?}", explanation.sums);
     }

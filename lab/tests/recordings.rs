@@ -27,19 +27,48 @@ fn every_recording_is_repeated_to_the_byte() {
     }
 }
 
-#[test]
-fn what_a_graph_allocates_is_of_its_private_pool() {
-    let snapshot = recorded("cudagraph");
-    let program = snapshot.program("cudagraph", 0).unwrap();
+/// The pool of each allocation of a program, in order.
+fn pools(snapshot: &Snapshot) -> Vec<u16> {
+    let program = snapshot.program("pools", 0).unwrap();
     let pools = program.trace.operations().iter().filter_map(|operation| match operation {
         Operation::Allocate { pool, .. } => Some(*pool),
         _ => None,
     });
-    let pools: Vec<u16> = pools.collect();
+    pools.collect()
+}
+
+#[test]
+fn what_a_graph_allocates_is_of_its_private_pool() {
+    let pools = pools(&recorded("cudagraph"));
     // The capture is the last part, after two small tensors on its stream that are nobody's.
     let first = pools.iter().position(|pool| *pool != 0).unwrap();
     assert!(pools[first..].iter().all(|pool| *pool == 1), "{pools:?}");
     assert_eq!((first, pools.len()), (49, 71));
+}
+
+#[test]
+fn an_address_may_be_of_another_pool_later() {
+    let entry = |action: &str, size: u64, more: &str| {
+        format!("{{\"action\": \"{action}\", \"addr\": 2097152, \"size\": {size}, \"stream\": 0{more}}}")
+    };
+    let life = |more: &str| {
+        let frees = [entry("free_requested", 1000, more), entry("free_completed", 1000, more)];
+        [vec![entry("segment_alloc", 2 << 20, more), entry("alloc", 1000, more)], frees.to_vec()].concat()
+    };
+    let read = |first: &str, second: &str| {
+        let gone = vec![entry("segment_free", 2 << 20, first)];
+        let trace = [life(first), gone, life(second)].concat().join(", ");
+        let text = format!(
+            "{{\"segments\": [{{\"address\": 2097152, \"total_size\": 2097152, \"segment_type\": \"small\", \
+             \"segment_pool_id\": [1, 0], \"blocks\": [{{\"size\": 2097152, \"state\": \"inactive\"}}]}}], \
+             \"device_traces\": [[{trace}]]}}"
+        );
+        pools(&Snapshot::read("pools.json", text.as_bytes()).unwrap())
+    };
+    assert_eq!(read("", ""), [0, 1]);
+    // Later releases say it themselves, of what is gone as well.
+    assert_eq!(read(", \"pool_id\": [7, 0]", ", \"pool_id\": [1, 0]").len(), 2);
+    assert_ne!(read(", \"pool_id\": [7, 0]", ", \"pool_id\": [1, 0]")[0], 0);
 }
 
 fn tuned(snapshot: &Snapshot) -> Tuned {

@@ -44,7 +44,7 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
 fn hopeless(message: &Message) -> Vec<Advice> {
     let what = "Find the operator that asks for so much at once (attention over a long sequence, a large product, \
                 logits, an image that was not scaled down), and give it less. For a network of transformers:";
-    vec![match message.limit() {
+    vec![match message.limit().filter(|_| message.wording != Wording::Own) {
         Some(limit) => checked(what, format!("vramlab predict --model-file config.json --gpu {}", limit.as_flag())),
         None => plain(what.trim_end_matches(" For a network of transformers:")),
     }]
@@ -98,6 +98,9 @@ fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
 fn need_less(message: &Message) -> Vec<Advice> {
     let what = "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, \
                 accumulation.";
+    if message.wording == Wording::Own {
+        return vec![plain(what), plain("`vramlab fit` with the flags of this run finds the largest batch that fits.")];
+    }
     let Some(limit) = message.limit() else { return vec![plain(what)] };
     let gpu = limit.as_flag();
     vec![

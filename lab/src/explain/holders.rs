@@ -52,7 +52,9 @@ impl Holders {
 
     fn left(&self, total: Size, free: Size, reserved: Size) -> i64 {
         let own = self.own.unwrap_or(reserved);
-        (total.bytes as i64) - (free.bytes as i64) - (own.bytes as i64) - (self.others_bytes() as i64)
+        // Each is below 2^60, but others may be many.
+        let others = i64::try_from(self.others_bytes()).unwrap_or(i64::MAX);
+        (total.bytes as i64 - free.bytes as i64 - own.bytes as i64).saturating_sub(others)
     }
 
     fn rounding(&self, total: Size, free: Size, reserved: Size) -> i64 {

@@ -126,8 +126,13 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
         return (None, "The message does not say how much the driver had left.".into());
     };
     let (verdict, reason) = from_figures(message, requested, limit, obtainable);
-    // This program knows more than its message says.
-    (Some(message.stated.unwrap_or(verdict)), reason + &borrowed)
+    match message.stated {
+        Some(stated) if stated != verdict => (
+            Some(stated),
+            format!("{reason} The message itself says {stated}: it knows more of the run than these figures."),
+        ),
+        _ => (Some(verdict), reason + &borrowed),
+    }
 }
 
 const BORROWED: &str = "Windows lends the host's memory where the card's is full, which is many times slower, and now \
@@ -148,9 +153,9 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
             );
             return (Verdict::Full, reason);
         }
-        let known = if message.free.is_some() { "were" } else { "were, as far as the message says," };
+        let known = if message.free.is_some() { "" } else { ", as far as the message tells" };
         let reason = format!(
-            "{obtainable} {known} {left}, more than the {requested} that were asked for. The driver gives memory page by \
+            "{obtainable} were {left}{known}, more than the {requested} that were asked for. The driver gives memory page by \
              page: what lies unused in PyTorch's segments is not the cause, and no setting of the allocator helps."
         );
         return (Verdict::Refused, reason);
@@ -164,7 +169,10 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
          were needed"
     );
     if sum.bytes < requested.bytes {
-        return (Verdict::Full, format!("{arithmetic}: too little, however it is cut."));
+        return (
+            Verdict::Full,
+            format!("{arithmetic}: too little, however it is cut. No setting of the allocator helps."),
+        );
     }
     let share = if little(cached) {
         format!(" But all that is unallocated is {} of the device: it is full in all but name.", percent(cached))

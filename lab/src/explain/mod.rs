@@ -170,7 +170,7 @@ fn sums(message: &Message, holders: &Holders) -> Vec<Sum> {
 }
 
 fn sum(text: String, of: &[Size], parts: &[Size]) -> Sum {
-    let bytes = |sizes: &[Size]| sizes.iter().map(|size| size.bytes as i64).sum::<i64>();
+    let bytes = |sizes: &[Size]| sizes.iter().fold(0i64, |sum, size| sum.saturating_add_unsigned(size.bytes));
     let tolerance = of.iter().chain(parts).map(|size| size.tolerance).sum();
-    Sum { text, remainder: bytes(of) - bytes(parts), tolerance }
+    Sum { text, remainder: bytes(of).saturating_sub(bytes(parts)), tolerance }
 }
