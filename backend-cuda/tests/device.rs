@@ -146,7 +146,8 @@ fn predictions() -> Result<(), String> {
     let open = || Ok(Device::builder(Arc::clone(&cuda)).build());
     let sizes = [("steps", vec![2]), ("batch", vec![4, 2]), ("largest", vec![8])];
     let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-    let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+    let setup =
+        Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
     let outcome = by_name("batch-size").and_then(|experiment| experiment.run(&setup));
     equal("unexplained bytes", outcome.map_err(|error| error.to_string())?.unexplained(), Vec::new())
 }

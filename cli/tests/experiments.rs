@@ -25,7 +25,10 @@ fn experiments_report_for_people_and_programs() {
             assert!(!json[key].is_null(), "{name}: {key}");
         }
         for claim in json["claims"].as_array().unwrap() {
-            assert!(["holds", "fails", "depends"].contains(&claim["verdict"].as_str().unwrap()), "{name}: {claim}");
+            assert!(
+                ["holds", "fails", "depends", "not-tested"].contains(&claim["verdict"].as_str().unwrap()),
+                "{name}: {claim}"
+            );
             assert!(claim["text"].is_string() && claim["source"].is_string() && claim["condition"].is_string());
         }
         for row in json["rows"].as_array().unwrap() {
@@ -59,5 +62,43 @@ fn claims_are_one_table() {
     assert!(ran.stdout.contains("| claim | source | verdict | number | condition |"), "{}", ran.stdout);
     let ran = run(&["run", "--claims", "quantization", "leak", "--backend", "meta"]);
     fits(&ran.stdout);
-    assert!(ran.stdout.contains("4 claims: 3 hold, 0 depend, 1 fail"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("4 claims: 2 hold, 1 depend, 1 fail, 0 not tested"), "{}", ran.stdout);
+}
+
+#[test]
+fn another_network_is_measured_where_the_question_allows_it() {
+    for name in ["batch-size", "steady-state", "release", "cache"] {
+        let json = common::json(&["run", name, "--model", "mlp", "--backend", "meta"]);
+        assert_eq!(json["settings"]["model"], "mlp", "{name}");
+        let own = common::json(&["run", name, "--backend", "meta"]);
+        assert_ne!(json["rows"], own["rows"], "{name}");
+        let predicted = json["rows"].as_array().unwrap().iter().filter(|row| row["predicted"]["peak_bytes"].is_u64());
+        assert_eq!(predicted.count(), 0, "{name}: a closed form of another network");
+        let text = common::done(&["run", name, "--model", "mlp", "--backend", "meta"]);
+        assert!(text.contains("--model mlp"), "the command to repeat it: {text}");
+    }
+    let refusal = common::refused(2, &["run", "leak", "--model", "mlp"]);
+    assert!(refusal.contains("leak asks about networks of its own") && refusal.contains("steady-state"), "{refusal}");
+    assert!(common::refused(2, &["run", "cache", "--model", "alexnet"]).contains("alexnet"));
+}
+
+#[test]
+fn experiments_are_scanned() {
+    let words = ["run", "steady-state", "--backend", "meta", "-P", "batch", "32", "128", "-D", "96"];
+    let scan = common::json(&[&words[..], &["-L", "like", "native,torch-2.11-sm90"]].concat());
+    assert_eq!((&scan["schema"], &scan["interrupted"]), (&"vramlab-experiment-scan-1".into(), &false.into()));
+    assert_eq!(scan["parameters"], serde_json::json!(["batch", "like"]));
+    let results = scan["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+    assert_eq!(results[2]["parameters"], serde_json::json!({ "batch": "128", "like": "native" }));
+    // A point is what the same flags give alone.
+    let alone = ["run", "steady-state", "--backend", "meta", "--set", "batch=128", "--like", "native"];
+    assert_eq!(results[2]["experiments"][0], common::json(&alone));
+    let text = common::done(&words);
+    fits(&text);
+    assert_eq!(text.matches("holds").count(), 4, "two claims at two points: {text}");
+    assert!(common::refused(2, &["run", "leak", "-L", "width", "8,16"]).contains("no size \"width\""));
+    assert!(common::refused(2, &["run", "leak", "-L", "colour", "1,2"]).contains("no option --colour"));
+    let go_on = common::refused(2, &[&words[..], &["--continue", "scan.json"]].concat());
+    assert!(go_on.contains("a scan of experiments is run as a whole"), "{go_on}");
 }

@@ -173,7 +173,8 @@ fn the_report_fits_and_its_parts_add_up() {
 fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("run.json").display().to_string();
-    let ran = run(&["train", "--backend", "meta", "--model", "gpt", "--memory-limit", "16MiB", "--json", &file]);
+    let gpt = ["train", "--backend", "meta", "--model", "gpt", "--like", "native"];
+    let ran = run(&[&gpt[..], &["--memory-limit", "16MiB", "--json", &file]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: out of memory: tried to allocate"), "{}", ran.stderr);
     fits(&ran.stderr);
@@ -333,7 +334,7 @@ fn memory_that_grows_is_named_with_its_holder() {
     assert_eq!(clean["steps"][7][0], "s0.clear");
     assert!(!done(&[&leaking[..], &cured].concat()).contains("Memory grows"));
     // Known also when memory has run out.
-    let small = ["--memory-limit", "8MiB", "--steps", "100000", "--batch", "256"];
+    let small = ["--like", "native", "--memory-limit", "8MiB", "--steps", "100000", "--batch", "256"];
     let ran = run(&[&leaking[..6], &small, &["--json", "-"]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let failed: Value = serde_json::from_str(&ran.stdout).unwrap();

@@ -28,6 +28,7 @@ fn warns(line: &str, of: &str) {
 fn convolutions_without_cudnn() {
     warns("predict --model simple-cnn --steps 1", "without cuDNN");
     warns("fit --model simple-cnn --gpu t4 --steps 1 --maximum 4", "without cuDNN");
+    warns("train --backend meta --model simple-cnn --steps 1", "without cuDNN");
     warns("train --backend meta --like torch-2.15-sm80 --model simple-cnn --steps 1", "without cuDNN");
     warns("predict --model simple-cnn --steps 1 --devices meta:0,meta:1", "without cuDNN");
     warns("predict --model simple-cnn --batch 8 --steps 1 --data-parallel 2", "without cuDNN");
@@ -92,7 +93,7 @@ fn nothing_where_nothing_is_left_out() {
         "predict --model mlp --steps 1",
         "predict --model simple-cnn --steps 1 --cudnn-workspace 0",
         "predict --model gpt --steps 1 --attention sdpa --precision bf16 --cudnn-workspace 1MiB",
-        "train --backend cpu --model simple-cnn --batch 4 --steps 1",
+        "train --backend cpu --like native --model simple-cnn --batch 4 --steps 1",
     ] {
         assert_eq!(warnings(line), Vec::<String>::new(), "{line}");
     }

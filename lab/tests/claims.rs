@@ -61,7 +61,8 @@ fn every_claim_has_a_number_and_its_articles_come_in_order() {
     let open = || Ok(Device::new(Meta::default()));
     let run = |name: &str| {
         let progress = |_: &str, _: f64| ControlFlow::Continue(());
-        let setup = Setup { open: &open, places: &[], sizes: BTreeMap::new(), seed: 0, progress: &progress };
+        let setup =
+            Setup { open: &open, places: &[], model: None, sizes: BTreeMap::new(), seed: 0, progress: &progress };
         by_name(name).unwrap().run(&setup).unwrap()
     };
     let outcomes: Vec<(&str, Outcome)> = ALL.iter().map(|e| (e.name(), run(e.name()))).collect();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgAction, ArgMatches, CommandFactory};
+use lab::experiments;
 
 use super::Cli;
 use super::words::given;
@@ -96,7 +97,8 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         let name = axis.name.as_str();
         let known =
             root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
-        if !known || FIXED.contains(&name) {
+        let size = command == "run" && is_size(name);
+        if !known && !size || FIXED.contains(&name) {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
         }
         if axes[..i].iter().any(|other| other.name == name) {
@@ -108,6 +110,11 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         Some(points) if points <= MAX_POINTS => Ok(()),
         _ => Err(Failure::usage(format!("scan: more than {MAX_POINTS} combinations"))),
     }
+}
+
+/// Whether some experiment has a size of that name.
+fn is_size(name: &str) -> bool {
+    experiments::ALL.iter().any(|experiment| experiment.sizes().iter().any(|size| size.name == name))
 }
 
 /// The values from `min` to `max`, both included where a step leads there.
@@ -156,9 +163,13 @@ pub(crate) fn points(axes: &[Axis]) -> Vec<Vec<(String, String)>> {
     points
 }
 
-/// One point as words: `--batch=32`; a switch is there or not.
-pub(super) fn as_words(point: &[(String, String)]) -> impl Iterator<Item = OsString> {
-    point.iter().filter_map(|(name, value)| {
+/// One point of a command as words: `--batch=32`, or `--set=batch=32` where it is the size of an experiment; a switch is there or not.
+pub(super) fn as_words(command: &str, point: &[(String, String)]) -> impl Iterator<Item = OsString> {
+    let set = command == "run";
+    point.iter().filter_map(move |(name, value)| {
+        if set && is_size(name) {
+            return Some(format!("--set={name}={value}").into());
+        }
         let switch = is_switch(name);
         match (switch, value.as_str()) {
             (true, "true") => Some(format!("--{name}").into()),

@@ -36,7 +36,9 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Run experiments: a question, a prediction, a measurement, a verdict.
     #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
-            vramlab run batch-size --backend meta --set batch=32,64,128")]
+            vramlab run batch-size --backend meta --set batch=32,64,128\n\n\
+            Example: the verdicts for several batches of another network\n  \
+            vramlab run steady-state --backend meta --model mlp -L batch 32,128,512")]
     Run(RunArgs),
     /// Train a network and account for its memory, phase by phase.
     #[command(after_help = "Example: handwritten digits in a minute, on the CPU\n  \
@@ -62,7 +64,7 @@ pub(crate) enum Command {
             vramlab replay run.json --compare caching,expandable,planned\n\n\
             Example: a run of one's own, recorded and replayed on a smaller device\n  \
             vramlab train --model mlp --data digits --events run.json\n  \
-            vramlab replay run.json --memory-limit 24MiB")]
+            vramlab replay run.json --memory-limit 80MiB")]
     Replay(ReplayArgs),
     /// Look at PyTorch's memory snapshots: who holds what, what differs, what other settings would have taken.
     #[command(after_help = "Example: who holds the memory of a recorded run?\n  \

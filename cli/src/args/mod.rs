@@ -40,7 +40,7 @@ pub(crate) use lock_flags::{run_flags, with_flags};
 pub(crate) use model::{AttentionName, KeepName, ModelArgs};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
-pub(crate) use paper::{FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
+pub(crate) use paper::{DEFAULT_PROFILE, FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};
 pub(crate) use parallel::{DeviceList, DeviceName, ParallelArgs};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
@@ -81,7 +81,9 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
 
 /// The same command line with other values for some options: one point of a scan.
 pub(crate) fn parse_with(words: &[OsString], changes: &[(String, String)]) -> Result<Cli, Failure> {
-    let words: Vec<OsString> = words.iter().cloned().chain(axes::as_words(changes)).collect();
+    let matches = any_number(Cli::command()).try_get_matches_from(words);
+    let command = matches.ok().and_then(|matches| matches.subcommand_name().map(String::from)).unwrap_or_default();
+    let words: Vec<OsString> = words.iter().cloned().chain(axes::as_words(&command, changes)).collect();
     let matches = any_number(Cli::command()).try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         let point: Vec<String> = changes.iter().map(|(name, value)| format!("{name}={value}")).collect();

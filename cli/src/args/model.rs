@@ -157,6 +157,6 @@ fn heads() -> impl TypedValueParser<Value = Head> {
     })
 }
 
-fn names() -> Vec<&'static str> {
+pub(super) fn names() -> Vec<&'static str> {
     lab::models::ALL.iter().map(|(name, _)| *name).collect()
 }

@@ -10,6 +10,9 @@ use super::{
     AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
 };
 
+/// The profile of every run for which neither a card nor a profile is named.
+pub(crate) const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
+
 /// A card by its name, or by what the driver says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gpu {
@@ -78,7 +81,7 @@ impl PaperArgs {
     pub(crate) fn default_like(&self) -> &'static str {
         match self.gpu {
             Some(Gpu::Named(card)) => card.profile(),
-            _ => "torch-2.11-sm90",
+            _ => DEFAULT_PROFILE,
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{AllocatorArgs, DeviceArgs, DeviceList, HtmlArgs, OutputArgs};
+use clap::builder::PossibleValuesParser;
+
+use super::{AllocatorArgs, DeviceArgs, DeviceList, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -31,6 +33,10 @@ pub(crate) struct RunArgs {
     /// Replace sizes of the experiment: batch=32,64 (`vramlab list -v` names them).
     #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
     pub set: Vec<(String, Vec<usize>)>,
+    /// Ask about another network than the experiment's own, where its question allows that: batch-size, steady-state, release, cache. Such a
+    /// network is measured, not predicted.
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(super::model::names()))]
+    pub model: Option<String>,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -45,9 +51,13 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub allocator: AllocatorArgs,
     #[command(flatten)]
+    pub profile: ProfileArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
     pub page: HtmlArgs,
+    #[command(flatten)]
+    pub scan: ScanArgs,
 }
 
 impl RunArgs {

@@ -80,9 +80,8 @@ pub(crate) struct TrainingArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
 pub(crate) struct ProfileArgs {
-    /// Whose temporaries and workspaces to make: our kernels' own (`native`; on paper `native:cpu` and the like ask that backend for its
-    /// workspaces), or
-    /// those of a PyTorch release [default: native; for predict and fit the card's, or torch-2.11-sm90].
+    /// Whose temporaries and workspaces to count: a PyTorch release's, or those of this program's own kernels (`native`; on paper
+    /// `native:cpu` and the like ask that backend for its workspaces) [default: the card's that --gpu names, else torch-2.11-sm90].
     #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(profile_names()))]
     pub like: Option<String>,
     /// Convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for

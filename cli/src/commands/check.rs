@@ -10,7 +10,7 @@ use lab::record::RowsKept;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
-use super::warnings;
+use super::{profile, warnings};
 use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -48,11 +48,12 @@ pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<
     };
     let typed = args::run_flags(words)?;
     let mut checked = Vec::new();
-    for (name, flags) in wanted(args, &lock, typed)? {
+    for Wanted { name, flags, settings } in wanted(args, &lock, typed)? {
         let at = |failure: Failure| Failure { code: failure.code, error: failure.error.context(format!("run {name}")) };
         let cli = if args.update { args::with_flags(&own(words), &flags) } else { args::with_flags(words, &flags) };
         let cli = cli.map_err(|failure| in_file(args, at(failure)))?;
-        let Some(found) = measured(&name, &cli, flags, ui).map_err(at)? else {
+        let (cli, note) = under_its_profile(&name, cli, settings.as_ref());
+        let Some(found) = measured(&name, &cli, flags, note, ui).map_err(at)? else {
             // Neither the file nor a result was written.
             return Err(lab::Error::Interrupted.into());
         };
@@ -83,15 +84,28 @@ fn update(path: &Path, checked: &[Checked], ui: &Ui) -> Result<()> {
     Destination::File(path.to_path_buf()).write(ui, text.as_bytes())
 }
 
-/// The runs to be made, with their flags: the typed ones with `--update`, those of the file otherwise.
-fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Vec<(String, Map<String, Value>)>> {
-    let of = |(name, run): (&String, &Locked)| (name.clone(), run.flags.clone());
+/// A run to be made.
+struct Wanted {
+    name: String,
+    /// The typed ones with `--update`, those of the file otherwise.
+    flags: Map<String, Value>,
+    /// What was in force when it was locked; `None` for a run whose flags are typed.
+    settings: Option<Map<String, Value>>,
+}
+
+/// The runs to be made.
+fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Vec<Wanted>> {
+    let of = |(name, run): (&String, &Locked)| Wanted {
+        name: name.clone(),
+        flags: run.flags.clone(),
+        settings: Some(run.settings.clone()),
+    };
     if args.update && (!typed.is_empty() || lock.runs.is_empty()) {
         let name = args.name.clone().unwrap_or(DEFAULT.into());
         if name.trim().is_empty() {
             return Err(Failure::usage("--name: a run needs a name"));
         }
-        return Ok(vec![(name, typed)]);
+        return Ok(vec![Wanted { name, flags: typed, settings: None }]);
     }
     let runs: Vec<_> = lock.runs.iter().filter(|(name, _)| args.name.as_ref().is_none_or(|n| n == *name)).collect();
     if runs.is_empty() {
@@ -103,6 +117,19 @@ fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Ve
         }));
     }
     Ok(runs.into_iter().map(of).collect())
+}
+
+/// A locked run on a device whose flags name no profile is measured under the one that it was locked under, and that is said.
+fn under_its_profile(name: &str, mut cli: Cli, settings: Option<&Map<String, Value>>) -> (Cli, Option<String>) {
+    let Command::Check(args) = &mut cli.command else { return (cli, None) };
+    let (Some(settings), None) = (settings, &args.paper.profile.like) else { return (cli, None) };
+    // On paper the default is the named card's, as it always was.
+    if args.backend == "meta" {
+        return (cli, None);
+    }
+    let recorded = settings.get("like").and_then(Value::as_str);
+    args.paper.profile.like = Some(recorded.unwrap_or(profile::FORMER_DEFAULT).into());
+    (cli, profile::taken_from(&format!("run {name}"), recorded))
 }
 
 /// Without the flags of a run, which the file's entry has in full.
@@ -133,14 +160,19 @@ fn read(path: &Path) -> Result<Option<Lock>> {
 }
 
 /// Makes a run; `None` when the user stopped it.
-fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result<Option<Checked>> {
+fn measured(
+    name: &str,
+    cli: &Cli,
+    flags: Map<String, Value>,
+    note: Option<String>,
+    ui: &Ui,
+) -> Result<Option<Checked>> {
     let Command::Check(args) = &cli.command else { return Err(Failure::usage("check: another command")) };
     let mut plan = plan(args, ui)?.with_history();
     plan.run.rows = RowsKept::Ends;
+    plan.notes.extend(note);
     ui.note(format!("run {name}, settings:\n{}", config_text(&plan.settings).trim_end()));
-    for warning in plan.subject.warnings() {
-        ui.tell(warning);
-    }
+    plan.warnings().iter().for_each(|warning| ui.tell(warning));
     let device = plan.opening.open()?;
     plan.check_size(&device)?;
     let trained = plan.subject.train(&device, &plan.run, &plan.source, &mut |_| interrupt::flow());
@@ -149,7 +181,7 @@ fn measured(name: &str, cli: &Cli, flags: Map<String, Value>, ui: &Ui) -> Result
         return Ok(None);
     }
     warnings::tell(device.departures(), ui);
-    let warnings = warnings::all(plan.subject.warnings(), device.departures());
+    let warnings = warnings::all(&plan.warnings(), device.departures());
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: plan.settings.clone(), memory };
     Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None, warnings }))

@@ -15,10 +15,12 @@ pub(crate) mod outcome;
 pub(crate) mod parallel;
 mod plan;
 pub(crate) mod predict;
+mod profile;
 mod recording;
 pub(crate) mod replay;
 mod report;
 mod run;
+mod run_scan;
 mod scan;
 pub(crate) mod snapshot;
 mod subject;
@@ -46,7 +48,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     match &invocation.cli.command {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
-        Command::Run(args) => run::run(args, ui),
+        Command::Run(args) if invocation.axes.is_empty() => run::run(args, ui),
+        Command::Run(args) => run_scan::run(invocation, args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
             train::run(plan::Plan::train(args, ui)?, &args.output, &args.page, ui)
         }

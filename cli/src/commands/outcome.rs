@@ -67,7 +67,7 @@ pub(crate) struct Report {
     pub stats: Option<Vec<(String, i64)>>,
     /// Memory that grew from step to step, and who holds it.
     pub leak: Option<Leak>,
-    /// What the network's file says and nobody here knows.
+    /// What was told before the run ([`Plan::warnings`]).
     pub of_file: Vec<String>,
     /// What was done otherwise than the program that the run stands for would.
     pub departures: Departures,
@@ -144,9 +144,7 @@ impl<'a> Seen<'a> {
 /// # Errors
 /// All but running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
-    for warning in plan.subject.warnings() {
-        ui.tell(warning);
-    }
+    plan.warnings().iter().for_each(|warning| ui.tell(warning));
     let device = plan.opening.open()?;
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
@@ -197,7 +195,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let device = info;
     Ok(Report {
         device,
-        of_file: plan.subject.warnings().to_vec(),
+        of_file: plan.warnings(),
         departures,
         model,
         description,

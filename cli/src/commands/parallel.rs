@@ -122,6 +122,7 @@ impl Split<'_> {
         output::check(args.destinations().chain(&first.weights.save))?;
         let in_force = self.in_force(&settings);
         ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
+        first.warnings().iter().for_each(|warning| ui.tell(warning));
         let devices: Vec<Device> = self.plans.iter().map(|plan| plan.opening.open()).collect::<Result<_, _>>()?;
         first.check_size(&devices[0])?;
         let progress = Progress::new(ui, settings.run.steps as u64);
@@ -147,7 +148,7 @@ impl Split<'_> {
         json["settings"] = Value::Object(in_force);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
-        json["warnings"] = json!(warnings::all(first.subject.warnings(), departures));
+        json["warnings"] = json!(warnings::all(&first.warnings(), departures));
         let text = render::text(&report, ui.style);
         output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })

@@ -9,26 +9,24 @@ use lab::models::{Defaults, Input, Loss, Task};
 use lab::pipeline;
 use lab::record::RowsKept;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
+use memcore::Device;
 use memcore::optim::Implementation;
-use memcore::profile::Convolution;
-use memcore::{Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
+use super::profile;
 use super::snapshot::format_of;
 use super::subject::Subject;
 use super::weights;
 use crate::args::{
-    AllocatorArgs, AttentionName, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName, ModelArgs,
-    OutputArgs, PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs, ZeroGrad,
+    AllocatorArgs, AttentionName, DEFAULT_PROFILE, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName,
+    ModelArgs, OutputArgs, PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs,
+    ZeroGrad,
 };
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result, TooLarge};
 use crate::render::bytes;
 use crate::ui::Ui;
-
-/// What stands before a backend whose own workspaces are meant.
-const NATIVE: &str = "native:";
 
 /// Steps, unless said.
 const STEPS: usize = 10;
@@ -61,6 +59,8 @@ pub(super) struct Plan {
     pub page: HtmlArgs,
     /// Where it begins, and where it leaves its state.
     pub weights: WeightsArgs,
+    /// What was taken from files instead of from flags.
+    pub notes: Vec<String>,
 }
 
 /// What `train` and `predict` have in common.
@@ -82,16 +82,21 @@ impl Plan {
     /// # Errors
     /// Settings that cannot work; a device that is absent.
     pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Self> {
+        weights::check(&args.weights)?;
+        let resumed = weights::profile(&args.weights)?.filter(|_| args.profile.like.is_none());
+        let like = match &resumed {
+            Some(state) => state.profile.as_deref().unwrap_or(profile::FORMER_DEFAULT),
+            None => DEFAULT_PROFILE,
+        };
         let common = Common {
             model: &args.model,
             training: &args.training,
             allocator: &args.allocator,
             profile: &args.profile,
-            like: "native",
+            like,
             multiprocessors: args.profile.multiprocessors,
             record: &args.record,
         };
-        weights::check(&args.weights)?;
         let mut plan = common.plan_on(&args.device, ui)?;
         for (name, file) in [("load", &args.weights.load), ("resume", &args.weights.resume)] {
             let setting = file.as_ref().map(|file| (name.to_string(), json!(file.display().to_string())));
@@ -100,6 +105,7 @@ impl Plan {
         plan.opening = plan.opening.graphs(args.cuda_graph)?.tf32(args.tf32.map(Into::into))?;
         plan.settings.extend(args.cuda_graph.then(|| ("cuda-graph".into(), true.into())));
         plan.settings.extend(args.tf32.map(|which| ("tf32".into(), which.name().into())));
+        plan.notes.extend(resumed.and_then(|state| profile::taken_from(&state.name, state.profile.as_deref())));
         Ok(Self { weights: args.weights.clone(), ..plan })
     }
 
@@ -113,7 +119,7 @@ impl Plan {
             training: &args.training,
             allocator: &args.allocator,
             profile: &args.profile,
-            like: "native",
+            like: DEFAULT_PROFILE,
             multiprocessors: args.profile.multiprocessors,
             record: &RecordArgs::default(),
         };
@@ -138,6 +144,11 @@ impl Plan {
             let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
             Ok((opening, json!({ "gpu": args.gpu.map(Gpu::setting) })))
         })
+    }
+
+    /// What the user is told before the run: what was taken from files, and what the network's file says and nobody here knows.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.notes.iter().chain(self.subject.warnings()).cloned().collect()
     }
 
     /// The same, keeping every event on the way.
@@ -278,24 +289,33 @@ impl Common<'_> {
             seed,
             rows: RowsKept::default(),
         };
-        let profile = self.profile()?;
         let (opening, device) = open(seed)?;
         let mut settings = self.settings(&run, &data);
         if let Value::Object(device) = device {
             settings.extend(device);
         }
         let kept = self.record.events.is_some() || self.record.snapshot.is_some() || self.record.exports.any();
-        let mut opening = opening.profile(profile).history(kept);
-        if let Some(backend) = self.like().strip_prefix(NATIVE) {
-            opening = opening.workspaces_of(backend)?;
-        }
+        let opening = profile::counted_by(opening.history(kept), self.like(), self.profile, self.multiprocessors)?;
         let RecordArgs { events, snapshot, summary, stats, exports } = self.record.clone();
         let snapshot = match snapshot {
             Some(out) => Some((out.clone(), format_of(&out, None)?)),
             None => None,
         };
-        let (page, weights) = (HtmlArgs::default(), WeightsArgs::default());
-        Ok(Plan { subject, run, source, opening, settings, events, snapshot, summary, stats, exports, page, weights })
+        Ok(Plan {
+            subject,
+            run,
+            source,
+            opening,
+            settings,
+            events,
+            snapshot,
+            summary,
+            stats,
+            exports,
+            page: HtmlArgs::default(),
+            weights: WeightsArgs::default(),
+            notes: Vec::new(),
+        })
     }
 
     /// The network, and what its file says of training it.
@@ -373,20 +393,6 @@ impl Common<'_> {
 
     fn like(&self) -> &str {
         self.profile.like.as_deref().unwrap_or(self.like)
-    }
-
-    fn profile(&self) -> Result<Profile> {
-        let name = self.like();
-        let ours = name.strip_prefix(NATIVE).map(|_| Profile { name: name.into(), ..Profile::native() });
-        let unknown = || Failure::usage(format!("--like: unknown profile {name:?}"));
-        let mut profile = ours.or_else(|| Profile::named(name)).ok_or_else(unknown)?;
-        if let Some(workspace_bytes) = self.profile.cudnn_workspace {
-            profile.convolution = Convolution::Cudnn { workspace_bytes };
-        }
-        Ok(match self.multiprocessors {
-            Some(count) => profile.on_card(count.into()),
-            None => profile,
-        })
     }
 
     /// The data's name, where batches come from, and how many steps to take.

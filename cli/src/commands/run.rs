@@ -1,16 +1,16 @@
 //! `vramlab run`
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup, Table};
 use lab::report::Part;
-use memcore::Device;
+use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
-use super::report;
-use crate::args::{DeviceArgs, DeviceList, RunArgs, config_text};
+use super::{profile, report};
+use crate::args::{DEFAULT_PROFILE, DeviceArgs, DeviceList, RunArgs, config_text};
 use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -30,19 +30,66 @@ const DEVICES: &str = "devices";
 /// # Errors
 /// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
 pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
+    let chosen = checked(args)?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
+    let measured = measured(args, &chosen, ui)?;
+    if args.claims {
+        deliver_claims(args, ui, &measured)?;
+        return ended(measured.failures);
+    }
+    deliver(args, ui, measured.json(), &tables(&measured.found), &measured.text(args, ui))?;
+    ended(measured.failures)
+}
+
+/// What came of the experiments.
+pub(super) struct Measured {
+    /// In the order in which they were asked for; the last one may be missing.
+    pub found: Vec<Found>,
+    /// What failed, or was predicted otherwise.
+    pub failures: Vec<Failure>,
+    settings: Map<String, Value>,
+    device: DeviceInfo,
+    opening: Opening,
+}
+
+impl Measured {
+    /// Of each experiment, as `vramlab-experiment-1`.
+    pub(super) fn json(&self) -> Vec<Value> {
+        self.found.iter().map(|(e, outcome)| as_json(*e, outcome, &self.settings, &self.device)).collect()
+    }
+
+    fn text(&self, args: &RunArgs, ui: &Ui) -> String {
+        let text = |(e, outcome): &Found| render::text(*e, outcome, &command(*e, args, &self.opening), ui.style);
+        self.found.iter().map(text).collect()
+    }
+}
+
+/// The experiments that are asked for, all of which take what is asked of them.
+///
+/// # Errors
+/// Unknown names, sizes that cannot be, a model where the question is about networks of its own.
+pub(super) fn checked(args: &RunArgs) -> Result<Vec<&'static dyn Experiment>> {
     let chosen = chosen(&args.names)?;
     check_sizes(args, &chosen)?;
-    output::check(args.output.destinations().chain(&args.page.html))?;
-    let openings = openings(args, &chosen, ui)?;
+    check_model(args, &chosen)?;
+    Ok(chosen)
+}
+
+/// Runs them.
+///
+/// # Errors
+/// A device that is absent; settings that cannot work.
+pub(super) fn measured(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Measured> {
+    let mut openings = openings(args, chosen, ui)?;
     let settings = settings(args, &openings[0]);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let device = openings[0].describe(&openings[0].open()?);
     let (mut found, mut failures): (Vec<Found>, Vec<Failure>) = (Vec::new(), Vec::new());
     for experiment in chosen {
-        match one(experiment, args, &openings, ui) {
+        match one(*experiment, args, &openings, ui) {
             Ok(outcome) => {
-                failures.extend(unexplained(experiment, &outcome));
-                found.push((experiment, outcome));
+                failures.extend(unexplained(*experiment, &outcome));
+                found.push((*experiment, outcome));
             }
             Err(failure) => {
                 failures.push(failure);
@@ -53,20 +100,11 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
             break;
         }
     }
-    if args.claims {
-        deliver_claims(args, ui, &found, &settings, &device)?;
-        return ended(failures);
-    }
-    let text: String = found
-        .iter()
-        .map(|(e, outcome)| render::text(*e, outcome, &command(*e, args, &openings[0]), ui.style))
-        .collect();
-    let json = found.iter().map(|(e, outcome)| as_json(*e, outcome, &settings, &device)).collect();
-    deliver(args, ui, json, &tables(&found), &text)?;
-    ended(failures)
+    Ok(Measured { found, failures, settings, device, opening: openings.swap_remove(0) })
 }
 
-fn ended(failures: Vec<Failure>) -> Result<Code> {
+/// The exit code: of the first failure, if there is one.
+pub(super) fn ended(failures: Vec<Failure>) -> Result<Code> {
     match failures.into_iter().next() {
         _ if interrupt::asked() => Ok(Code::Interrupted),
         Some(failure) => Err(failure),
@@ -75,28 +113,22 @@ fn ended(failures: Vec<Failure>) -> Result<Code> {
 }
 
 /// One table of all claims.
-fn deliver_claims(
-    args: &RunArgs,
-    ui: &Ui,
-    found: &[Found],
-    settings: &Map<String, Value>,
-    device: &DeviceInfo,
-) -> Result<()> {
-    let named: Vec<(&str, &Outcome)> = found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
+fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
+    let named: Vec<(&str, &Outcome)> = measured.found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
     let claims = claims::checked(&named);
     let json = json!({
         "schema": "vramlab-claims-1",
         "claims": claims,
         "interrupted": interrupt::asked(),
-        "settings": settings,
-        "device": device.json(),
+        "settings": measured.settings,
+        "device": measured.device.json(),
     });
     let text = render_claims::text(&claims, ui.style);
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[render_claims::table(&claims)], text: &text })
 }
 
 /// An experiment and what it found.
-type Found = (&'static dyn Experiment, Outcome);
+pub(super) type Found = (&'static dyn Experiment, Outcome);
 
 /// First what was predicted and measured, of all; then each experiment's own.
 fn tables(found: &[Found]) -> Vec<Table> {
@@ -143,9 +175,27 @@ fn check_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()>
     })
 }
 
+/// Refuses another network where the question is about the experiment's own.
+fn check_model(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
+    let own = chosen.iter().find(|experiment| !experiment.takes_model());
+    match (&args.model, own) {
+        (Some(_), Some(own)) => {
+            let takes = experiments::ALL.iter().filter(|experiment| experiment.takes_model());
+            let takes: Vec<&str> = takes.map(|experiment| experiment.name()).collect();
+            let problem = "asks about networks of its own; another one can be asked about in";
+            Err(Failure::usage(format!("--model: {} {problem} {}", own.name(), takes.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The device, or those that a network is spread over; at least one.
 fn openings(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Opening>> {
-    let open = |device: &DeviceArgs| Opening::on_device(device, &args.allocator, args.seed, ui);
+    let like = args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE);
+    let open = |device: &DeviceArgs| {
+        let opening = Opening::on_device(device, &args.allocator, args.seed, ui)?;
+        profile::counted_by(opening, like, &args.profile, args.profile.multiprocessors)
+    };
     let Some(names) = &args.devices else { return Ok(vec![open(&args.device)?]) };
     let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|size| size.name == DEVICES);
     if let Some(other) = chosen.iter().find(|e| !spreads(e)) {
@@ -169,15 +219,49 @@ fn one(experiment: &dyn Experiment, args: &RunArgs, openings: &[Opening], ui: &U
         interrupt::flow()
     };
     let opening = &openings[0];
-    let open = || opening.open().map_err(lab::Error::from);
-    let all: Vec<_> = openings.iter().map(|opening| || opening.open().map_err(lab::Error::from)).collect();
+    let watch = Watch::default();
+    let open = || watch.open(opening);
+    let all: Vec<_> = openings.iter().map(|opening| || watch.open(opening)).collect();
     let named: Vec<&dyn Fn() -> lab::Result<Device>> = all.iter().map(|open| open as _).collect();
     let places = if args.devices.is_some() { &named[..] } else { &[] };
-    let setup = Setup { open: &open, places, sizes: args.sizes(), seed: args.seed, progress: &on_progress };
-    experiment.run(&setup).map_err(|error| {
+    let setup = Setup {
+        open: &open,
+        places,
+        model: args.model.as_deref(),
+        sizes: args.sizes(),
+        seed: args.seed,
+        progress: &on_progress,
+    };
+    let mut outcome = experiment.run(&setup).map_err(|error| {
         let failure = Failure::from(error).limited(opening.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
-    })
+    })?;
+    let departures = watch.departures();
+    outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
+    Ok(outcome)
+}
+
+/// What an experiment's devices did otherwise than the program that they stand for would. Of each it is asked when the next one is opened, so that
+/// none is kept while another one needs the memory.
+#[derive(Default)]
+struct Watch {
+    last: RefCell<Option<Device>>,
+    before: Cell<Departures>,
+}
+
+impl Watch {
+    fn open(&self, opening: &Opening) -> lab::Result<Device> {
+        self.before.set(self.departures());
+        self.last.replace(None);
+        let device = opening.open()?;
+        self.last.replace(Some(device.clone()));
+        Ok(device)
+    }
+
+    fn departures(&self) -> Departures {
+        let last = self.last.borrow();
+        last.iter().fold(self.before.get(), |all, device| all.union(device.departures()))
+    }
 }
 
 fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure> {
@@ -193,10 +277,14 @@ fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
     let set: Vec<String> = args.set.iter().map(values).collect();
     let settings = json!({
         "set": set,
+        "model": args.model,
         "seed": args.seed,
         "devices": args.devices.as_ref().map(DeviceList::to_string),
         "backend": args.devices.is_none().then(|| opening.backend_name()),
         "device": args.devices.is_none().then_some(args.device.device),
+        "like": args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE),
+        "cudnn-workspace": args.profile.cudnn_workspace,
+        "multiprocessors": args.profile.multiprocessors,
         "allocator": args.allocator.allocator.name(),
         "alloc-conf": args.allocator.alloc_conf,
         "memory-limit": args.allocator.memory_limit,
@@ -219,6 +307,7 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
         Some(names) => words.push(format!("--devices {names}")),
         None => words.push(format!("--backend {}", opening.backend_name())),
     }
+    words.extend(args.model.as_ref().map(|name| format!("--model {name}")));
     if args.device.device > 0 {
         words.push(format!("--device {}", args.device.device));
     }
@@ -233,7 +322,10 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
     if memory.allocator != Default::default() {
         words.push(format!("--allocator {}", memory.allocator.name()));
     }
+    words.extend(args.profile.cudnn_workspace.map(|bytes| format!("--cudnn-workspace {bytes}")));
+    words.extend(args.profile.multiprocessors.map(|count| format!("--multiprocessors {count}")));
     words.push(format!("--seed {}", args.seed));
+    words.push(format!("--like {}", args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE)));
     words.join(" ")
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::outcome::{blank, execute};
 use super::plan::Plan;
-use super::report;
+use super::{profile, report};
 use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
 use crate::exit::{Code, Failure, Result, TooLarge};
 use crate::interrupt;
@@ -57,18 +57,24 @@ pub(super) fn run(
     }
     output::check(args.destinations().chain(&page.html))?;
     let points = args::axes::points(&invocation.axes);
+    let earlier = earlier(invocation)?;
+    let like = like_before(invocation, &earlier);
+    let note = like.as_ref().and_then(|like| profile::taken_from("the scan that goes on", Some(like)));
+    note.iter().for_each(|note| ui.tell(note));
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
     let plans = points.iter().enumerate().map(|(i, point)| {
         if interrupt::asked() {
             return Err(lab::Error::Interrupted.into());
         }
-        let cli = args::parse_with(&invocation.words, point)?;
+        let mut cli = args::parse_with(&invocation.words, point)?;
+        if let (Command::Train(args), Some(like)) = (&mut cli.command, &like) {
+            args.profile.like.get_or_insert_with(|| like.clone());
+        }
         // The same choices are made for each point: told once.
         plan(&cli, if i == 0 { ui } else { &silent })
     });
     let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
-    let earlier = earlier(invocation)?;
     let mut done: Vec<Point> = Vec::new();
     {
         let progress = Progress::new(ui, plans.len() as u64);
@@ -90,6 +96,7 @@ pub(super) fn run(
     let main = rows(invocation, &points, &done);
     let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
     let mut json = json(invocation, &points, &done);
+    json["notes"] = json!(note.iter().collect::<Vec<_>>());
     if let Some(destination) = &page.html {
         add_predictions(&mut json, invocation, &points);
         report::page(destination, &[Part::Result(&json)], ui)?;
@@ -127,10 +134,19 @@ fn earlier(invocation: &Invocation) -> Result<Vec<Value>> {
     read(path).map_err(|problem| Failure::usage(format!("--continue {}: {problem}", path.display())))
 }
 
+/// The profile of the training runs that this scan goes on with: its own, unless a flag names another one.
+fn like_before(invocation: &Invocation, earlier: &[Value]) -> Option<String> {
+    let Command::Train(args) = &invocation.cli.command else { return None };
+    let named = args.profile.like.is_some() || invocation.axes.iter().any(|axis| axis.name == "like");
+    let first = earlier.first().filter(|_| !named)?;
+    Some(first["settings"]["like"].as_str()?.to_string())
+}
+
 fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
     match &cli.command {
         Command::Train(args) => Some(&args.scan),
         Command::Predict(args) => Some(&args.scan),
+        Command::Run(args) => Some(&args.scan),
         _ => None,
     }
 }
@@ -162,10 +178,15 @@ fn read(path: &Path) -> Result<Vec<Value>, String> {
     }
 }
 
-/// The run of the `i`-th result.
+/// The run of the `i`-th result. One that names no profile has the default of its time.
 fn run_of(i: usize, mut result: Value) -> Result<Value, String> {
     match result.get_mut("run").map(Value::take) {
-        Some(run @ Value::Object(_)) => Ok(run),
+        Some(Value::Object(mut run)) => {
+            if let Some(Value::Object(settings)) = run.get_mut("settings") {
+                settings.entry("like").or_insert_with(|| profile::FORMER_DEFAULT.into());
+            }
+            Ok(Value::Object(run))
+        }
         _ => Err(format!("results[{i}]: expected an object with the object \"run\"")),
     }
 }
@@ -211,10 +232,10 @@ fn on_paper(cli: &Cli, backend: &str) -> Option<(u64, u64)> {
         allocator: args.allocator.clone(),
         profile: args.profile.clone(),
     };
-    paper.profile.like.get_or_insert_with(|| match backend {
-        "meta" => "native".into(),
-        backend => format!("native:{backend}"),
-    });
+    // On paper a backend's own workspaces are asked for by its name.
+    if paper.profile.like.as_deref() == Some("native") && backend != "meta" {
+        paper.profile.like = Some(format!("native:{backend}"));
+    }
     (paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None);
     let plan = Plan::predict(&paper, &RecordArgs::default()).ok()?.at_most(SETTLED);
     let device = plan.opening.open().ok()?;

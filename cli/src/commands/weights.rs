@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use lab::training::{Begin, Continuation, StateFile, TrainingState};
+use lab::training::{Begin, Continuation, PROFILE_KEY, StateFile, TrainingState};
 use memmap2::Mmap;
 
 use crate::args::WeightsArgs;
@@ -45,6 +45,26 @@ pub(super) fn train<T>(
     let mut continuation = Continuation { begin, save: save.is_some(), saved: None };
     let result = train(&mut continuation);
     Ok((result, continuation.saved))
+}
+
+/// What a saved state says of the run that wrote it.
+pub(super) struct Saved {
+    /// The file, in messages.
+    pub name: String,
+    /// The memory profile of that run; `None` in files of a time when it was not written down.
+    pub profile: Option<String>,
+}
+
+/// The profile under which the state that is resumed was made; `None` for a run that resumes nothing.
+///
+/// # Errors
+/// A file that is no state, or is damaged.
+pub(super) fn profile(args: &WeightsArgs) -> Result<Option<Saved>> {
+    let Some(path) = &args.resume else { return Ok(None) };
+    let bytes = mapped(path)?;
+    let file = StateFile::read(path.display().to_string(), &bytes)?;
+    let profile = file.metadata.get(PROFILE_KEY).cloned();
+    Ok(Some(Saved { name: file.name, profile }))
 }
 
 /// A file's bytes, where they lie.

@@ -19,11 +19,12 @@ pub(crate) fn text(claims: &[CheckedClaim], style: Style) -> String {
     let mut out = table::titled(&of(claims, |claim| beginning(&claim.condition)), style);
     let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let sum = format!(
-        "{}: {} hold, {} depend, {} fail. Whole conditions: vramlab run NAME, or --export-markdown.",
+        "{}: {} hold, {} depend, {} fail, {} not tested. Whole conditions: vramlab run NAME, or --export-markdown.",
         counted(claims.len() as u64, "claim"),
         count(Verdict::Holds),
         count(Verdict::Depends),
-        count(Verdict::Fails)
+        count(Verdict::Fails),
+        count(Verdict::NotTested)
     );
     out += &format!("{}\n", wrapped(&sum, WIDTH, 0));
     out

@@ -40,6 +40,7 @@ pub(crate) fn text(experiment: &dyn Experiment, outcome: &Outcome, command: &str
             Verdict::Holds => (style.green("holds"), 5),
             Verdict::Fails => (style.red("fails"), 5),
             Verdict::Depends => (style.yellow("depends"), 7),
+            Verdict::NotTested => (style.bold("not tested"), 10),
         };
         let reason = format!("{} [{}] {}", judged.claim.text, judged.claim.source, judged.condition);
         out += &format!("{word}  {}\n", wrapped(&reason, WIDTH - width - 2, 2));

@@ -55,11 +55,15 @@ const ALL: &[(&str, Figures)] = &[
     (
         "equation",
         &[
-            &[("", "model_bytes", &[("batch", "512")])],
-            &[("", "activation_bytes", &[("batch", "512")])],
-            &[("", "optimizer_bytes", &[("batch", "512")])],
-            &[("", "batch_bytes", &[("batch", "512")])],
+            &[("", "requested_model_bytes", &[("batch", "512")])],
+            &[("", "requested_activation_bytes", &[("batch", "512")])],
+            &[("", "requested_optimizer_bytes", &[("batch", "512")])],
+            &[("", "requested_batch_bytes", &[("batch", "512")])],
             &[("peak", "peak_bytes", &[("batch", "32")])],
+            &[
+                ("activations, batch 32", "requested_activation_bytes", &[("batch", "32")]),
+                ("512", "requested_activation_bytes", &[("batch", "512")]),
+            ],
         ],
     ),
     (
@@ -70,19 +74,31 @@ const ALL: &[(&str, Figures)] = &[
                 ("64", "parameters", &[("network", "larger-conv")]),
             ],
             &[
-                ("16 filters", "activation_bytes", &[("network", "small-network"), ("batch", "1")]),
-                ("64", "activation_bytes", &[("network", "larger-conv"), ("batch", "1")]),
+                ("16 filters", "requested_activation_bytes", &[("network", "small-network"), ("batch", "1")]),
+                ("64", "requested_activation_bytes", &[("network", "larger-conv"), ("batch", "1")]),
             ],
             &[
-                ("batch 1", "activation_bytes", &[("network", "small-network"), ("batch", "1")]),
-                ("4", "activation_bytes", &[("network", "small-network"), ("batch", "4")]),
+                ("batch 1", "requested_activation_bytes", &[("network", "small-network"), ("batch", "1")]),
+                ("4", "requested_activation_bytes", &[("network", "small-network"), ("batch", "4")]),
+            ],
+            &[
+                ("activations", "requested_activation_bytes", &[("network", "larger-conv"), ("batch", "4")]),
+                ("of", "requested_with_loss_bytes", &[("network", "larger-conv"), ("batch", "4")]),
+            ],
+            &[
+                ("peak, 1 × 1", "requested_peak_without_workspaces_bytes", &[("filter", "1"), ("padding", "none")]),
+                ("5 × 5", "requested_peak_without_workspaces_bytes", &[("filter", "5"), ("padding", "none")]),
+            ],
+            &[
+                ("by products", "made_by_products_bytes", &[("network", "larger-conv"), ("batch", "4")]),
+                ("peak", "peak_bytes", &[("network", "larger-conv"), ("batch", "4")]),
             ],
         ],
     ),
     (
         "optimizer",
         &[
-            &[("state", "state_bytes", &[("optimizer", "adam"), ("implementation", "foreach")])],
+            &[("state", "requested_state_bytes", &[("optimizer", "adam"), ("implementation", "foreach")])],
             &[
                 ("peak, AdamW", "peak_bytes", &[("optimizer", "adamw"), ("implementation", "foreach")]),
                 ("SGD", "peak_bytes", &[("optimizer", "sgd"), ("implementation", "foreach")]),
@@ -96,6 +112,14 @@ const ALL: &[(&str, Figures)] = &[
             &[
                 ("accumulated", "peak_bytes", &[("micro_batch", "64"), ("pieces", "8")]),
                 ("small batch", "peak_bytes", &[("micro_batch", "64"), ("pieces", "1")]),
+            ],
+            &[
+                ("spread in 10⁻⁶, batch 64", "gradient_spread_millionths", &[("learning_with", "64")]),
+                ("512", "gradient_spread_millionths", &[("learning_with", "512")]),
+            ],
+            &[
+                ("loss in 10⁻⁶, batch 64", "loss_after_the_same_examples_millionths", &[("learning_with", "64")]),
+                ("512", "loss_after_the_same_examples_millionths", &[("learning_with", "512")]),
             ],
         ],
     ),
@@ -202,6 +226,15 @@ const ALL: &[(&str, Figures)] = &[
                 ("reserved", "reserved_bytes", &[("program", "batch 128"), ("policy", "caching")]),
                 ("live at once", "reserved_bytes", &[("program", "batch 128"), ("policy", "direct")]),
             ],
+            &[
+                ("reserved", "reserved_bytes", &[("program", "a decoder of 4 blocks"), ("policy", "caching")]),
+                ("live at once", "reserved_bytes", &[("program", "a decoder of 4 blocks"), ("policy", "direct")]),
+            ],
+            &[(
+                "driver calls, last step",
+                "driver_calls",
+                &[("program", "batch 128"), ("policy", "caching, last step")],
+            )],
         ],
     ),
     (

@@ -14,6 +14,8 @@ pub struct Setup<'a> {
     pub open: &'a dyn Fn() -> Result<Device>,
     /// Opens the devices over which an experiment spreads a network, in their order, the first as `open` does; none: `open` opens all.
     pub places: &'a [&'a dyn Fn() -> Result<Device>],
+    /// The network that stands in for the experiment's own, by name, where its question allows that ([`Experiment::takes_model`]).
+    pub model: Option<&'a str>,
     /// Sizes and steps that replace the experiment's own: `batch` → `[128, 32]`.
     pub sizes: BTreeMap<String, Vec<usize>>,
     /// Seed of everything random.
@@ -75,6 +77,11 @@ pub trait Experiment: Sync {
 
     /// What others say about it.
     fn claims(&self) -> &'static [Claim];
+
+    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
+    fn takes_model(&self) -> bool {
+        false
+    }
 
     /// The sizes that can be set from outside.
     fn sizes(&self) -> &'static [Size] {

@@ -28,6 +28,7 @@ mod rig;
 mod sequence_length;
 mod show;
 mod steady_state;
+mod timing;
 
 pub use experiment::{Experiment, Setup, Size};
 pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
@@ -74,7 +75,8 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
     }
     let open = || Ok(Device::new(Meta::new(DeviceProfile::default())));
     let sizes = sizes.clone();
-    let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Break(()) };
+    let setup =
+        Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Break(()) };
     match experiment.run(&setup) {
         Err(error @ Error::Usage { .. }) => Err(error),
         _ => Ok(()),

@@ -15,7 +15,7 @@ pub struct Claim {
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It is so in everything that was measured.
     Holds,
@@ -23,15 +23,18 @@ pub enum Verdict {
     Fails,
     /// It is so under a condition.
     Depends,
+    /// What decides it could not be measured here; the condition says why.
+    NotTested,
 }
 
 impl Verdict {
-    /// In a word.
+    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "fails",
             Verdict::Depends => "depends",
+            Verdict::NotTested => "not tested",
         }
     }
 }

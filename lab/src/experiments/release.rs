@@ -7,6 +7,7 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{bytes, curve, table, text};
+use super::timing::{ROUNDS, Times, turns};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
@@ -27,8 +28,6 @@ const CLAIMS: &[Claim] = &[
 
 /// Steps before anything is deleted.
 const STEPS: usize = 2;
-/// Steps of each kind that are timed.
-const TIMED: usize = 5;
 
 /// Something a script does.
 #[derive(Clone, Copy)]
@@ -85,8 +84,8 @@ struct Habit {
     at_most: u64,
     /// Segments taken from the driver per step.
     driver_calls: u64,
-    /// The fastest step.
-    us: Option<u64>,
+    /// Of whole steps, in turns with those of the other habit.
+    times: Times,
     predicted: Option<(u64, u64)>,
 }
 
@@ -101,6 +100,10 @@ impl Experiment for Release {
 
     fn claims(&self) -> &'static [Claim] {
         CLAIMS
+    }
+
+    fn takes_model(&self) -> bool {
+        true
     }
 
     fn sizes(&self) -> &'static [Size] {
@@ -125,12 +128,19 @@ impl Experiment for Release {
             show_sequence(&sequence, &mut outcome);
             sequences.push(sequence);
         }
+        let mut scripts = Vec::new();
         for empties in [false, true] {
             if !pace.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            habits.push(habit(empties, setup, rules.as_ref(), batch)?);
+            scripts.push(Script::new(empties, setup, rules.as_ref(), batch)?);
+        }
+        for round in 0..ROUNDS {
+            turns(round, scripts.len()).try_for_each(|i| scripts[i].step(round))?;
+        }
+        for script in scripts {
+            habits.push(script.end()?);
         }
         show_habits(&habits, &mut outcome);
         notes(&sequences, &mut outcome);
@@ -141,7 +151,7 @@ impl Experiment for Release {
 
 /// A model after some steps, with what is predicted of it.
 fn trained(device: &Device, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
-    let mut rig = Rig::simple_cnn(device, setup.seed)?;
+    let mut rig = Rig::asked(device, setup)?;
     let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), Network::simple_cnn()));
     if let Some(forecast) = &mut forecast {
         forecast.model("model");
@@ -195,47 +205,67 @@ fn act(
     Ok(Sequence { name, moments, predicted })
 }
 
-fn habit(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Habit> {
-    let device = (setup.open)()?;
-    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
-    let mut us: Option<u64> = None;
-    let (mut at_most, mut taken, mut predicted_most) = (0, 0, 0);
-    for i in 0..TIMED {
-        rig.delete(Variable::Output)?;
-        if empties {
-            device.empty_cache();
+/// A script that deletes its result after each step, and may empty the cache.
+struct Script {
+    empties: bool,
+    batch: usize,
+    rig: Rig,
+    forecast: Option<Forecast>,
+    times: Times,
+    at_most: u64,
+    predicted_at_most: u64,
+    /// Segments taken from the driver in the last step.
+    taken: u64,
+}
+
+impl Script {
+    fn new(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Self> {
+        let (rig, forecast) = trained(&(setup.open)()?, setup, rules, batch)?;
+        let times = Times::default();
+        Ok(Self { empties, batch, rig, forecast, times, at_most: 0, predicted_at_most: 0, taken: 0 })
+    }
+
+    fn tidy(&mut self) -> Result<()> {
+        self.rig.delete(Variable::Output)?;
+        if self.empties {
+            self.rig.device.empty_cache();
         }
-        if let Some(forecast) = &mut forecast {
+        if let Some(forecast) = &mut self.forecast {
             forecast.delete(Variable::Output, "del outputs");
-            if empties {
+            if self.empties {
                 forecast.empty_cache("empty_cache()");
             }
         }
+        Ok(())
+    }
+
+    /// Tidies up after the step before, and takes one more, whose time it writes down.
+    fn step(&mut self, number: usize) -> Result<()> {
+        self.tidy()?;
+        let device = self.rig.device.clone();
         let before = device.stats().segment.all.allocated;
         let start = Instant::now();
-        let step = rig.step(&format!("t{i}"), batch)?;
-        let elapsed = start.elapsed().as_micros() as u64;
-        us = device.computes().then(|| us.map_or(elapsed, |us| us.min(elapsed)));
-        taken = device.stats().segment.all.allocated - before;
-        at_most = at_most.max(step.reserved_peak);
-        if let Some(forecast) = &mut forecast {
-            forecast.step(&format!("t{i}"), batch);
-            predicted_most = predicted_most.max(forecast.reserved());
+        let step = self.rig.step(&format!("t{number}"), self.batch)?;
+        if device.computes() {
+            self.times.push(start.elapsed().as_secs_f64() * 1e6);
         }
-    }
-    rig.delete(Variable::Output)?;
-    if empties {
-        device.empty_cache();
-    }
-    let predicted = forecast.filter(|_| undisturbed(&device)).map(|mut forecast| {
-        forecast.delete(Variable::Output, "del outputs");
-        if empties {
-            forecast.empty_cache("empty_cache()");
+        self.taken = device.stats().segment.all.allocated - before;
+        self.at_most = self.at_most.max(step.reserved_peak);
+        if let Some(forecast) = &mut self.forecast {
+            forecast.step(&format!("t{number}"), self.batch);
+            self.predicted_at_most = self.predicted_at_most.max(forecast.reserved());
         }
-        (forecast.reserved(), predicted_most)
-    });
-    let between = device.stats().reserved_bytes.all.current;
-    Ok(Habit { empties, between, at_most, driver_calls: taken, us, predicted })
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Habit> {
+        self.tidy()?;
+        let Self { empties, rig, forecast, times, at_most, predicted_at_most, taken, .. } = self;
+        let forecast = forecast.filter(|_| undisturbed(&rig.device));
+        let between = rig.device.stats().reserved_bytes.all.current;
+        let predicted = forecast.map(|forecast| (forecast.reserved(), predicted_at_most));
+        Ok(Habit { empties, between, at_most, driver_calls: taken, times, predicted })
+    }
 }
 
 fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
@@ -288,21 +318,19 @@ fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
             m.predict("reserved_between_steps_bytes", between);
             m.predict("reserved_at_most_bytes", at_most);
         }
-        match habit.us {
-            Some(us) => m.measure("step_us", us),
-            None => m.unknown("step_us"),
-        }
+        habit.times.measure(&mut m, "step_us");
         outcome.rows.push(m);
         rows.push(vec![
             text(habit_name(habit.empties)),
             Cell::Bytes(habit.between),
             Cell::Bytes(habit.at_most),
             Cell::Count(habit.driver_calls),
-            habit.us.map_or_else(|| text("-"), |us| Cell::Number(us as f64 / 1e3)),
+            text(habit.times.words()),
         ]);
     }
-    let columns = ["after each step", "between", "at most", "segments", "ms per step"];
-    let title = "Reserved between and during steps, segments taken from the driver in each step, fastest step";
+    let columns = ["after each step", "between", "at most", "segments", "step (range)"];
+    let title =
+        "Reserved between and during steps, segments taken from the driver in each step, the middle of several steps";
     outcome.tables.push(table(title, &columns, rows));
 }
 
@@ -344,23 +372,21 @@ fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
 fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
     let mut claims = Vec::new();
     if let [keeps, empties] = habits {
-        let cost = match (keeps.us, empties.us) {
-            (Some(a), Some(b)) => format!("{:.3} ms instead of {:.3}", b as f64 / 1e3, a as f64 / 1e3),
-            _ => "a time that a dry run cannot give".into(),
-        };
         let verdict = match (empties.between < keeps.between, empties.at_most < keeps.at_most) {
             (true, true) => Verdict::Holds,
             (true, false) => Verdict::Depends,
             (false, _) => Verdict::Fails,
         };
         let condition = format!(
-            "between steps {} are reserved instead of {}, for other processes to use; during a step it is {} instead of {}, so \
-             the step needs as much as before, takes {} segments from the driver again, and lasts {cost}",
+            "between steps {} are reserved instead of {}, for other processes to use; during a step it is {} instead of {}, for \
+             which {} segments are taken from the driver again ({} with the cache kept); {}",
             bytes(empties.between),
             bytes(keeps.between),
             bytes(empties.at_most),
             bytes(keeps.at_most),
-            empties.driver_calls
+            empties.driver_calls,
+            keeps.driver_calls,
+            empties.times.beside(&keeps.times)
         );
         claims.push(JudgedClaim { claim: CLAIMS[0], verdict, condition });
     }
@@ -374,11 +400,13 @@ fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
             (true, false) => Verdict::Depends,
             (false, _) => Verdict::Fails,
         };
+        let given = start.row.reserved.saturating_sub(deleted.row.reserved);
         let condition = format!(
-            "deleting gives back to the allocator: {} allocated before, {} after; to the device it gives nothing: {} reserved \
-             before, {} after, until empty_cache leaves {}",
+            "deleting gives back to the allocator: {} allocated before, {} after; to the device it gives {}: {} reserved \
+             before, {} after; empty_cache leaves {}",
             bytes(start.row.allocated),
             bytes(deleted.row.allocated),
+            if given == 0 { "nothing".into() } else { bytes(given) },
             bytes(start.row.reserved),
             bytes(deleted.row.reserved),
             bytes(first.after(EmptyCache.name()).map_or(0, |m| m.row.reserved))

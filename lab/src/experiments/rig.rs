@@ -1,8 +1,10 @@
 //! A model and the variables of a training script, moved by hand: what a fixed loop cannot do (changing batches, a loss that is never
 //! differentiated, variables that are dropped in between).
 
+use std::collections::BTreeMap;
+
 use memcore::amp::{Autocast, GradScaler};
-use memcore::memory::{CategoryBytes, PeakComposition};
+use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
 use memcore::nn::Sequential;
 use memcore::optim::Optimizer;
 use memcore::{Device, Tensor};
@@ -27,6 +29,8 @@ pub(super) struct Moment {
     pub(super) row: Row,
     /// Bytes by category.
     pub(super) by_category: CategoryBytes,
+    /// The same as the program asked for it, before blocks are rounded up; known where the device writes its history.
+    pub(super) requested: Option<CategoryBytes>,
 }
 
 /// What one step took.
@@ -112,6 +116,13 @@ impl Rig {
             precision,
             autocast: None,
         })
+    }
+
+    /// The network that the experiment is asked about, with its usual optimizer: another one, or the first article's.
+    pub(super) fn asked(device: &Device, setup: &Setup<'_>) -> Result<Self> {
+        let Some(name) = setup.model else { return Self::simple_cnn(device, setup.seed) };
+        let defaults = architecture(name, &ModelOptions::default())?.defaults();
+        Self::new(device, name, OptimizerKind::parse(defaults.optimizer)?, defaults.lr, setup.seed)
     }
 
     /// The first article's network and optimizer.
@@ -232,8 +243,11 @@ impl Rig {
     }
 }
 
-/// What a prediction has to know of the device, where there can be one.
+/// What a prediction has to know of the device, where there can be one: closed forms are of the experiments' own networks.
 pub(super) fn rules(setup: &Setup<'_>) -> Result<Option<Rules>> {
+    if setup.model.is_some() {
+        return Ok(None);
+    }
     Rules::tried(&(setup.open)()?)
 }
 
@@ -244,7 +258,31 @@ pub(super) fn undisturbed(device: &Device) -> bool {
 
 /// The device's memory now.
 pub(super) fn moment(device: &Device, label: impl Into<String>) -> Moment {
-    Moment { row: Row::take(device, label), by_category: *device.usage().by_category() }
+    let requested = device.with_ledger(|ledger| requested(ledger.history()));
+    Moment { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
+}
+
+/// What is held, as it was asked for, after these events; `None` without any.
+fn requested(history: &[Event]) -> Option<CategoryBytes> {
+    if history.is_empty() {
+        return None;
+    }
+    let mut live: BTreeMap<u64, (u64, Category)> = BTreeMap::new();
+    for event in history {
+        match *event {
+            Event::Alloc { id, requested_bytes, category, .. } => drop(live.insert(id.0, (requested_bytes, category))),
+            Event::Free { id, .. } => drop(live.remove(&id.0)),
+            Event::Retag { id, to } => {
+                if let Some((_, category)) = live.get_mut(&id.0) {
+                    *category = to;
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut sums = CategoryBytes::default();
+    live.values().for_each(|(bytes, category)| sums[*category as usize] += bytes);
+    Some(sums)
 }
 
 fn missing() -> Error {

@@ -33,16 +33,23 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What a device's profile says; `None` when its allocator is not the one that the prediction knows.
+    /// What a device's profile says; `None` when its allocator is not the one that the prediction knows, or its profile takes workspaces for
+    /// each product anew.
     pub fn of(device: &Device) -> Option<Self> {
-        let Profile { gemm_workspace_bytes, gemm_epilogue_workspace_bytes, convolution, torch_temporaries, .. } =
-            device.profile();
+        let Profile {
+            gemm_workspace_bytes,
+            gemm_epilogue_workspace_bytes,
+            convolution,
+            torch_temporaries,
+            keeps_workspaces,
+            ..
+        } = device.profile();
         let conv = match *convolution {
             Convolution::Backend => ConvScratch::Backend,
             Convolution::Native => ConvScratch::Im2col,
             Convolution::Cudnn { workspace_bytes } => ConvScratch::Fixed(workspace_bytes),
         };
-        (device.allocator_name() == "caching").then(|| Self {
+        (device.allocator_name() == "caching" && *keeps_workspaces).then(|| Self {
             gemm_workspace: *gemm_workspace_bytes,
             epilogue_workspace: *gemm_epilogue_workspace_bytes,
             conv,

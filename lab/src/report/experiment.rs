@@ -61,6 +61,7 @@ fn verdicts(out: &mut String, claims: &Value) {
             "holds" => ("holds", "✓"),
             "fails" => ("fails", "✗"),
             "depends" => ("depends", "≈"),
+            "not-tested" => ("open", "–"),
             _ => ("open", "?"),
         };
         let text = |key: &str| escaped(claim[key].as_str().unwrap_or_default());
@@ -68,7 +69,7 @@ fn verdicts(out: &mut String, claims: &Value) {
             out,
             "<li class=\"{class}\"><b><span aria-hidden=\"true\">{sign}</span> {}</b><div><p>{} <cite>{}</cite></p>\
              <p class=\"note\">{}</p></div></li>",
-            escaped(verdict),
+            escaped(&verdict.replace('-', " ")),
             text("text"),
             text("source"),
             text("condition")

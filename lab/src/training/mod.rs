@@ -12,7 +12,7 @@ mod trained;
 mod trainer;
 mod update;
 
-pub use checkpoint::{Begin, Continuation, HostTensor, StateFile, TrainingState};
+pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, StateFile, TrainingState};
 pub(crate) use checkpoint::{Parts, data_name};
 pub(crate) use evaluate::evaluate_with;
 pub use evaluate::{Accuracy, evaluate};

@@ -67,7 +67,8 @@ fn small(experiment: &dyn Experiment, backend: &Arc<dyn Backend>) -> Result<Outc
     let open = || Ok(Device::builder(Arc::clone(backend)).profile(Profile::torch_2_11(90)).build());
     let sizes = SMALL.iter().find(|(name, _)| *name == experiment.name()).ok_or("has no small sizes")?.1;
     let sizes: BTreeMap<String, Vec<usize>> = sizes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect();
-    let setup = Setup { open: &open, places: &[], sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+    let setup =
+        Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
     experiment.run(&setup).map_err(|error| error.to_string())
 }
 

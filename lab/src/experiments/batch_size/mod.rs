@@ -45,6 +45,10 @@ impl Experiment for BatchSize {
         CLAIMS
     }
 
+    fn takes_model(&self) -> bool {
+        true
+    }
+
     fn sizes(&self) -> &'static [Size] {
         const {
             &[

@@ -44,6 +44,8 @@ impl Plan {
 pub(super) struct Run {
     /// What it is called.
     pub(super) name: String,
+    /// Whether it is the experiment's own network.
+    own: bool,
     /// Steps of each stage.
     pub(super) stages: Vec<Vec<StepRecord>>,
     /// All moments in order, with those between the stages.
@@ -114,7 +116,7 @@ pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Resu
     for (k, batches) in plan.stages.iter().enumerate() {
         let tag = if plan.stages.len() > 1 { format!("{k}:b{}.", batches[0]) } else { String::new() };
         device.reset_peak_stats();
-        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+        let mut rig = Rig::asked(&device, setup)?;
         moments.push(rig.moment(format!("{tag}model")));
         let mut steps = Vec::new();
         for (i, &batch) in batches.iter().enumerate() {
@@ -129,7 +131,7 @@ pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Resu
     }
     let dropped = moment(&device, "dropped");
     let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| forecast(rules.clone(), plan));
-    Ok(Run { name: plan.name.clone(), stages, moments, ends, dropped, forecast })
+    Ok(Run { name: plan.name.clone(), own: setup.model.is_none(), stages, moments, ends, dropped, forecast })
 }
 
 fn forecast(rules: Rules, plan: &Plan) -> Forecasted {
@@ -160,9 +162,11 @@ pub(super) fn summary(run: &Run) -> Measurement {
     m.measure("graph_nodes_alive", run.nodes_alive());
     m.measure("graph_nodes_made", run.nodes_made());
     m.measure("graph_host_bytes", run.graph_bytes());
-    let network = Network::simple_cnn();
-    m.predict("graph_nodes_alive", network.nodes());
-    m.predict("graph_nodes_made", network.nodes() * run.steps().count() as u64);
+    if run.own {
+        let network = Network::simple_cnn();
+        m.predict("graph_nodes_alive", network.nodes());
+        m.predict("graph_nodes_made", network.nodes() * run.steps().count() as u64);
+    }
     if let Some(Forecasted { peak, ends, dropped, .. }) = &run.forecast
         && let Some([allocated, reserved, split]) = ends.last()
     {

@@ -142,7 +142,7 @@ fn law_tables(law: &Law, outcome: &mut Outcome) {
 
 fn notes(found: &Found, outcome: &mut Outcome) {
     if found.fresh.iter().any(|run| run.forecast.is_none()) {
-        outcome.notes.push("No prediction: it knows the caching allocator with its default settings only.".into());
+        outcome.notes.push("No prediction: it knows the experiment's own network alone, under the caching allocator with its default settings and a profile whose workspaces are kept.".into());
     }
     if let Some(law) = &found.law {
         outcome.notes.push(format!(

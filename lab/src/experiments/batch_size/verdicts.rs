@@ -6,6 +6,9 @@ use super::runs::Run;
 use crate::experiments::show::bytes;
 use crate::experiments::{Claim, JudgedClaim, Verdict};
 
+/// Why there is no verdict where no batch was run.
+const NOTHING_RUN: &str = "0 batches were run";
+
 /// One verdict per claim.
 pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
     let judged = [reserves_more(found), more_graph_and_cache(found), linear(found)];
@@ -20,7 +23,7 @@ fn extremes(runs: &[Run]) -> Option<(&Run, &Run)> {
 }
 
 fn reserves_more(found: &Found) -> (Verdict, String) {
-    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::Depends, String::new()) };
+    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::NotTested, NOTHING_RUN.into()) };
     let more = small.reserved() > large.reserved();
     let mut condition = format!(
         "on fresh devices batch {} reserves {}, batch {} reserves {}",
@@ -30,12 +33,7 @@ fn reserves_more(found: &Found) -> (Verdict, String) {
         bytes(small.reserved())
     );
     if let Some(order) = found.orders.first() {
-        condition += &format!(
-            "; in one process ({}) {} stay reserved, because nothing is given back: what nvidia-smi then shows for \
-             the later batch is the earlier one's cache",
-            order.name,
-            bytes(order.reserved())
-        );
+        condition += &in_one_process(order);
     }
     let falls = found.law.as_ref().map_or(&[][..], |law| &law.falls);
     if let Some((batch, larger, smaller)) = falls.first() {
@@ -57,10 +55,32 @@ fn reserves_more(found: &Found) -> (Verdict, String) {
     (verdict, condition)
 }
 
+/// What an order of batches leaves reserved, and why.
+fn in_one_process(order: &Run) -> String {
+    let (left, allocated) =
+        (order.ends.last().map_or(0, |end| end.row.reserved), order.ends.last().map_or(0, |end| end.row.allocated));
+    if order.cached() == 0 {
+        return format!(
+            "; in one process ({}) {} are reserved at most and {} after the last step, all of them allocated: this \
+             allocator keeps no cache",
+            order.name,
+            bytes(order.reserved()),
+            bytes(allocated)
+        );
+    }
+    format!(
+        "; in one process ({}) {} stay reserved, because the cache keeps what is freed ({} of them): what nvidia-smi then \
+         shows for the later batch is the earlier one's cache",
+        order.name,
+        bytes(left),
+        bytes(order.cached())
+    )
+}
+
 fn more_graph_and_cache(found: &Found) -> (Verdict, String) {
     let (Some((large, small)), Some((large_fresh, small_fresh))) = (extremes(&found.epochs), extremes(&found.fresh))
     else {
-        return (Verdict::Depends, String::new());
+        return (Verdict::NotTested, NOTHING_RUN.into());
     };
     let (pieces, alive) = (small.nodes_made() > large.nodes_made(), small.nodes_alive() > large.nodes_alive());
     let cache = small_fresh.cached() > large_fresh.cached();
@@ -88,7 +108,7 @@ fn more_graph_and_cache(found: &Found) -> (Verdict, String) {
 }
 
 fn linear(found: &Found) -> (Verdict, String) {
-    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::Depends, String::new()) };
+    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::NotTested, NOTHING_RUN.into()) };
     let batch = |run: &Run| run.steps().map(|step| step.batch).max().unwrap_or(1) as f64;
     let mut condition = format!(
         "{} times the batch ({} instead of {}) takes {:.3} times the peak",

@@ -46,7 +46,7 @@ pub(super) fn measure(
         outcome.rows.push(measurement(process, &figures, rules.map(|rules| foreseen(rules, process))));
         found.push(figures);
     }
-    let [alone, after] = &found[..] else { return Ok((Verdict::Depends, "0 processes".into())) };
+    let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, "0 processes".into())) };
     let verdict = if after.reserved > after.needed { Verdict::Fails } else { Verdict::Holds };
     let condition = format!(
         "it shows what the process has reserved, and besides its context (about {} on a card): {} where a step needs {} at most, and {} for the \

@@ -34,7 +34,12 @@ pub(super) fn measure(
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
     let (device, capacity) = ground.open_limited(room, setup.seed);
-    let Some(rules) = Rules::of(&device) else { return Ok((Verdict::Depends, "another allocator: 0 runs".into())) };
+    let Some(rules) = Rules::of(&device) else {
+        return Ok((
+            Verdict::NotTested,
+            "0 runs: the block is sized by a prediction, and there is none for this allocator or profile".into(),
+        ));
+    };
     drop(device);
     let foreseen = |empties: bool| {
         let mut forecast = Forecast::new(rules.clone(), Network::simple_cnn());
@@ -66,7 +71,7 @@ pub(super) fn measure(
     let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
     let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
     outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
-    let [kept, emptied] = &trials[..] else { return Ok((Verdict::Depends, "0 trials".into())) };
+    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, "0 trials".into())) };
     let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
     let condition = format!(
         "to the program itself it gives 0 bytes: the largest block it gets is {} with its cache and without, since the allocator empties the cache \

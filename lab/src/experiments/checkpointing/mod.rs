@@ -10,6 +10,7 @@ use memcore::memory::{Category, PeakComposition};
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
+use super::timing::{ROUNDS, Times, turns};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::Recompute;
@@ -31,8 +32,8 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Steps of each run; the last is looked at, and the fastest but the first is timed.
-const STEPS: usize = 4;
+/// Steps of each run; the last is looked at.
+const STEPS: usize = 2;
 
 /// A network's last step under one way of computing again.
 struct Trial {
@@ -44,8 +45,8 @@ struct Trial {
     peak_phase: String,
     forward: Work,
     backward: Work,
-    /// The fastest step; absent on a device that computes nothing.
-    us: Option<u64>,
+    /// Of whole steps, in turns with those of the same network's other trials.
+    times: Times,
     /// The bits of every gradient.
     gradients: Option<Vec<u64>>,
     calm: bool,
@@ -110,15 +111,23 @@ impl Experiment for Checkpointing {
         let mut pace = Pace::new(setup, runs.len());
         let rules = rules(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
-        for (network, recompute) in runs {
-            if !pace.next(&format!("{}, checkpoint {recompute}", network.name)) {
-                outcome.interrupted = true;
-                return Ok(outcome);
+        for network in networks(blocks, batch) {
+            // All of a network's trials stay, so that their steps can be timed in turns.
+            let (first, mut rigs) = (trials.len(), Vec::new());
+            for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
+                if !pace.next(&format!("{}, checkpoint {recompute}", network.name)) {
+                    outcome.interrupted = true;
+                    return Ok(outcome);
+                }
+                let (trial, rig) = attempt(setup, rules.as_ref(), *network, recompute.clone())?;
+                let plain = trials.iter().find(|t| t.network == *network);
+                outcome.rows.push(trial.measurement(plain, rules.is_some()));
+                trials.push(trial);
+                rigs.push(rig);
             }
-            let trial = attempt(setup, rules.as_ref(), network, recompute)?;
-            let plain = trials.iter().find(|t| t.network == network);
-            outcome.rows.push(trial.measurement(plain, rules.is_some()));
-            trials.push(trial);
+            time(&mut rigs, &mut trials[first..])?;
+            let timed = outcome.rows[first..].iter_mut().zip(&trials[first..]);
+            timed.for_each(|(row, trial)| trial.times.measure(row, "step_us"));
         }
         outcome.tables.push(shown(&trials));
         outcome.notes.push(of_gradients(&trials));
@@ -146,15 +155,30 @@ fn networks(blocks: usize, batch: usize) -> [Network; 3] {
     ]
 }
 
-fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute: Recompute) -> Result<Trial> {
+/// Takes a step of each in turn, several times.
+fn time(rigs: &mut [Rig], trials: &mut [Trial]) -> Result<()> {
+    if rigs.iter().any(|rig| !rig.device.computes()) {
+        return Ok(());
+    }
+    for round in 0..ROUNDS {
+        for i in turns(round, rigs.len()) {
+            let (rig, trial) = (&mut rigs[i], &mut trials[i]);
+            let start = Instant::now();
+            rig.step("timed", trial.network.batch)?;
+            trial.times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(())
+}
+
+fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
     let device = (setup.open)()?;
     let optimizer = OptimizerSettings::new(network.optimizer, 1e-3);
     let mut rig = Rig::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
-    let (mut kept_bytes, mut us) = (0, None);
+    let mut kept_bytes = 0;
     let (mut forward, mut backward) = (Work::default(), Work::default());
-    for step in 0..STEPS {
+    for _ in 0..STEPS {
         device.reset_peak_stats();
-        let start = Instant::now();
         rig.load(network.batch)?;
         rig.zero_grad()?;
         device.phase("forward");
@@ -171,10 +195,6 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute
         device.phase("step");
         rig.update()?;
         device.synchronize()?;
-        let elapsed = start.elapsed().as_micros() as u64;
-        if step > 0 && device.computes() {
-            us = Some(us.map_or(elapsed, |us: u64| us.min(elapsed)));
-        }
     }
     let peak = device.usage().at_peak();
     let foreseen_peak_bytes = match rules {
@@ -183,7 +203,7 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute
         }
         _ => None,
     };
-    Ok(Trial {
+    let trial = Trial {
         network,
         recompute,
         kept_bytes,
@@ -191,11 +211,12 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute
         peak,
         forward,
         backward,
-        us,
+        times: Times::default(),
         gradients: if device.computes() { Some(gradient_bits(&rig)?) } else { None },
         calm: undisturbed(&device),
         foreseen_peak_bytes,
-    })
+    };
+    Ok((trial, rig))
 }
 
 /// By its sizes: little passes through many parameters.
@@ -252,10 +273,7 @@ impl Trial {
                 None => m.unknown("gradient_values_that_differ"),
             }
         }
-        match self.us {
-            Some(us) => m.measure("step_us", us),
-            None => m.unknown("step_us"),
-        }
+        m.unknown("step_us");
         m
     }
 }
@@ -275,11 +293,19 @@ fn shown(trials: &[Trial]) -> super::Table {
             text(&t.peak_phase),
             Cell::Count(again.launches),
             text(percent(again.flops, t.forward.flops)),
-            t.us.map_or_else(|| text("-"), |us| text(format!("{:.1} ms", us as f64 / 1e3))),
+            text(t.times.words()),
         ]
     };
-    let columns =
-        ["network", "checkpoint", "kept by the graph", "peak of the step", "in", "calls again", "of forward", "time"];
+    let columns = [
+        "network",
+        "checkpoint",
+        "kept by the graph",
+        "peak of the step",
+        "in",
+        "calls again",
+        "of forward",
+        "step (range)",
+    ];
     table("What is kept, and what is computed again", &columns, trials.iter().map(row).collect())
 }
 
@@ -306,14 +332,15 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         return Vec::new();
     };
     let saves = [blocks, sqrt, others].iter().all(|t| t.peak.allocated_bytes < plain.peak.allocated_bytes);
+    // What is computed again is counted; times only show what it came to here.
     let costs = [blocks, sqrt, others].iter().all(|t| t.again(plain).flops > 0);
     let against = |t: &Trial, plain: &Trial| {
-        let time = match (t.us, plain.us) {
-            (Some(us), Some(plain)) => format!(", {:+.0} % time", 100.0 * (us as f64 / plain.max(1) as f64 - 1.0)),
-            _ => String::new(),
-        };
-        let again = t.again(plain);
-        format!("{} kernels or {} of the forward pass{time}", again.launches, percent(again.flops, plain.forward.flops))
+        let (again, time) = (t.again(plain), t.times.beside(&plain.times));
+        format!(
+            "{} kernels or {} of the forward pass, {time}",
+            again.launches,
+            percent(again.flops, plain.forward.flops)
+        )
     };
     vec![
         JudgedClaim {
@@ -342,7 +369,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
             claim: CLAIMS[1],
             verdict: if costs { Verdict::Holds } else { Verdict::Fails },
             condition: format!(
-                "computed again by blocks: {}; in segments of √n: {}; every other block: {}. Each block at most once, and never the values \
+                "by count of operations. Computed again by blocks: {}; in segments of √n: {}; every other block: {}. Each block at most once, and never the values \
                  behind the last one that it saves",
                 against(blocks, plain),
                 against(sqrt, plain),

@@ -23,7 +23,7 @@ const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";
 const CLAIMS: &[Claim] = &[
     Claim { text: "Keeping intermediate tensors makes memory grow with every batch.", source: SOURCE },
     Claim { text: "Clearing the list after each step prevents it.", source: SOURCE },
-    Claim { text: "Gradients of the previous batch that are not cleared accumulate.", source: SOURCE },
+    Claim { text: "Gradients of the previous batch that are not cleared accumulate memory.", source: SOURCE },
 ];
 
 /// What a program did.

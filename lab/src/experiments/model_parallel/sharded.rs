@@ -243,7 +243,7 @@ fn listed(numbers: &[f64]) -> String {
 fn sent_claim(large: &[&Divided]) -> JudgedClaim {
     let sent: Vec<u64> = large.iter().map(|trial| trial.sent().total()).collect();
     let &[plain, states, gradients, parameters] = sent.as_slice() else {
-        return JudgedClaim { claim: CLAIMS[2], verdict: Verdict::Fails, condition: "0 stages were run".into() };
+        return JudgedClaim { claim: CLAIMS[2], verdict: Verdict::NotTested, condition: "0 stages were run".into() };
     };
     let times = |bytes: u64| bytes as f64 / plain.max(1) as f64;
     let near = |bytes: u64, expected: f64| (times(bytes) - expected).abs() < 1e-3;

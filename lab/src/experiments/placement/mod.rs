@@ -2,11 +2,14 @@
 
 mod program;
 
+use std::time::Instant;
+
 use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
 use super::rig::{rules, undisturbed};
 use super::show::{bytes, table, text};
+use super::timing::{ROUNDS, Times, turns};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::rounded;
@@ -25,9 +28,8 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Steps before the one that is measured, and steps of which the fastest is told.
+/// Steps before the one that is measured.
 const WARM: usize = 2;
-const TIMED: usize = 5;
 
 /// One arrangement, measured.
 struct Trial {
@@ -40,7 +42,8 @@ struct Trial {
     held: CategoryBytes,
     /// The most during a step, libraries' workspaces not counted.
     peak_bytes: u64,
-    us: Option<u64>,
+    /// Of whole steps, in turns with those of the other arrangements.
+    times: Times,
     loss: Option<f64>,
     computes: bool,
     predictable: bool,
@@ -81,16 +84,19 @@ impl Experiment for Placement {
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, Arrangement::ALL.len());
         let exact = sizes.largest_bytes() <= 1 << 20 && rules(setup)?.is_some();
-        let mut trials = Vec::new();
+        let (mut trials, mut programs) = (Vec::new(), Vec::new());
         for arrangement in Arrangement::ALL {
             if !pace.next(arrangement.name()) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let trial = attempt(setup, arrangement, sizes, exact)?;
+            let (trial, program) = attempt(setup, arrangement, sizes, exact)?;
             outcome.rows.push(trial.measurement(sizes));
             trials.push(trial);
+            programs.push(program);
         }
+        time(&mut programs, &mut trials)?;
+        outcome.rows = trials.iter().map(|trial| trial.measurement(sizes)).collect();
         outcome.tables.push(shown(&trials));
         outcome.notes.push(pinning((setup.open)()?.name()));
         if trials.iter().any(|trial| !trial.computes) {
@@ -102,7 +108,27 @@ impl Experiment for Placement {
     }
 }
 
-fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: bool) -> Result<Trial> {
+/// Takes a step of each in turn, several times; then asks for their losses.
+fn time(programs: &mut [Program], trials: &mut [Trial]) -> Result<()> {
+    if trials.iter().any(|trial| !trial.computes) {
+        return Ok(());
+    }
+    for round in 0..ROUNDS {
+        for i in turns(round, programs.len()) {
+            let (program, trial) = (&mut programs[i], &mut trials[i]);
+            let start = Instant::now();
+            program.step(WARM + 1 + round)?;
+            program.synchronize()?;
+            trial.times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    for (program, trial) in programs.iter().zip(trials) {
+        trial.loss = Some(program.loss()?);
+    }
+    Ok(())
+}
+
+fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: bool) -> Result<(Trial, Program)> {
     let device = (setup.open)()?;
     let mut program = Program::new(&device, arrangement, sizes, setup.seed)?;
     let start = Traffic::of(&device);
@@ -119,17 +145,10 @@ fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: boo
     let (held, peak) = (*usage.by_category(), usage.at_peak());
     let peak_bytes = peak.allocated_bytes - peak.by_category[Category::Workspace as usize];
     let computes = device.computes();
-    let mut us = None;
-    for number in 0..if computes { TIMED } else { 0 } {
-        let start = std::time::Instant::now();
-        program.step(WARM + 1 + number)?;
-        device.synchronize()?;
-        let elapsed = start.elapsed().as_micros().max(1) as u64;
-        us = Some(us.map_or(elapsed, |us: u64| us.min(elapsed)));
-    }
-    let loss = if computes { Some(program.loss()?) } else { None };
     let predictable = exact && undisturbed(&device);
-    Ok(Trial { arrangement, before, step, held, peak_bytes, us, loss, computes, predictable })
+    let times = Times::default();
+    let trial = Trial { arrangement, before, step, held, peak_bytes, times, loss: None, computes, predictable };
+    Ok((trial, program))
 }
 
 impl Trial {
@@ -158,10 +177,7 @@ impl Trial {
             }
         }
         m.measure("peak_bytes", self.peak_bytes);
-        match self.us {
-            Some(us) => m.measure("step_us", us),
-            None => m.unknown("step_us"),
-        }
+        self.times.measure(&mut m, "step_us");
         match self.loss {
             Some(loss) => m.measure("last_loss_millionths", (loss * 1e6).round().max(0.0) as u64),
             None => m.unknown("last_loss_millionths"),
@@ -197,10 +213,10 @@ fn shown(trials: &[Trial]) -> super::Table {
             Cell::Bytes(t.step.up),
             down,
             Cell::Bytes(t.peak_bytes),
-            t.us.map_or_else(|| text("-"), |us| Cell::Number(us as f64 / 1e3)),
+            text(t.times.words()),
         ]
     };
-    let columns = ["where things are", "up before", "up per step", "down", "peak", "ms"];
+    let columns = ["where things are", "up before", "up per step", "down", "peak", "step (range)"];
     table("Bytes over the bus, memory and time", &columns, trials.iter().map(row).collect())
 }
 
@@ -227,22 +243,21 @@ fn pinning(backend: &str) -> String {
 
 fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let [resident, copied, _, on_host] = trials else { return Vec::new() };
-    let time = |a: &Trial, b: &Trial| match (a.us, b.us) {
-        (Some(a), Some(b)) => format!("{:.3} ms instead of {:.3}", a as f64 / 1e3, b as f64 / 1e3),
-        _ => "a time that a dry run cannot give".into(),
-    };
+    let time = |a: &Trial, b: &Trial| a.times.beside(&b.times);
     let less = copied.held[Category::Input as usize] <= resident.held[Category::Input as usize];
     let moved = format!(
-        "each step moves {} up and {} down; a step takes {}",
+        "each step moves {} up and {} down; {}",
         bytes(copied.step.up),
         bytes(copied.step.down),
         time(copied, resident)
     );
     let first = JudgedClaim {
         claim: CLAIMS[0],
-        verdict: if less && copied.step.down == 0 { Verdict::Depends } else { Verdict::Holds },
+        // Swapping would write device memory back to the host, or make the device hold more than it needs.
+        verdict: if less && copied.step.down == 0 { Verdict::Fails } else { Verdict::Holds },
         condition: format!(
-            "{moved}. Nothing is swapped: nothing comes back, and the device holds one batch ({}) instead of the data set ({})",
+            "{moved}. Nothing is swapped: {} come back, and the device holds one batch ({}) instead of the data set ({})",
+            bytes(copied.step.down),
             bytes(copied.held[Category::Input as usize]),
             bytes(resident.held[Category::Input as usize])
         ),
@@ -255,7 +270,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
         condition: format!(
             "with the table on the host a step moves {} up (the rows of its tokens) and {} down (their gradients) instead of {} and 0; the \
              device's peak is {} instead of {}: the table and its gradient ({}) are gone, the rows and theirs ({}) come, so it needs more only \
-             where a batch has more tokens ({}) than the table has rows ({}); a step takes {}",
+             where a batch has more tokens ({}) than the table has rows ({}); {}",
             bytes(on_host.step.up),
             bytes(down),
             bytes(copied.step.up),

@@ -256,6 +256,11 @@ impl Program {
         Ok((self.upload(&[n], &tokens)?, self.upload(&[n], &targets)?))
     }
 
+    /// Waits until the device has done everything.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        Ok(self.device.synchronize()?)
+    }
+
     /// The last loss.
     pub(super) fn loss(&self) -> Result<f64> {
         let loss = self.loss.as_ref().ok_or_else(|| Error::usage("placement", "no step was taken"))?;

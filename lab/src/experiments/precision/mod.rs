@@ -213,14 +213,15 @@ fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedCl
             )
         }
     };
-    JudgedClaim { claim: CLAIMS[2], verdict: Verdict::Depends, condition: format!("{memory}; {seen}") }
+    let verdict = if learnt.is_some() { Verdict::Depends } else { Verdict::NotTested };
+    JudgedClaim { claim: CLAIMS[2], verdict, condition: format!("{memory}; {seen}") }
 }
 
 fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
     let Some(learnt) = learnt else {
         return JudgedClaim {
             claim: CLAIMS[3],
-            verdict: Verdict::Depends,
+            verdict: Verdict::NotTested,
             condition: "whether values below 6e-8 come to nothing is not seen here: this device computes nothing"
                 .into(),
         };

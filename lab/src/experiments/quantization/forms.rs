@@ -10,10 +10,8 @@ use super::subject::{Exam, HostLayer};
 use crate::error::Result;
 use crate::experiments::Setup;
 use crate::experiments::rig::undisturbed;
+use crate::experiments::timing::{ROUNDS, Times};
 use crate::predict::rounded;
-
-/// Runs of which the fastest is told.
-const TIMED: usize = 5;
 
 /// How weights are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +38,7 @@ pub(super) struct Trial {
     /// `[examples, classes]`; empty where there are no values.
     pub(super) outputs: Vec<f32>,
     /// The fastest forward pass.
-    pub(super) us: Option<u64>,
+    pub(super) times: Times,
 }
 
 /// What is predicted.
@@ -103,13 +101,13 @@ pub(super) fn attempt(
     let outputs = forward(&network, form, &input)?;
     let peak = device.usage().at_peak();
     let inference_peak_bytes = peak.allocated_bytes - peak.by_category[Category::Workspace as usize];
-    let (outputs, us) = if device.computes() {
-        (outputs.to_vec::<f32>()?, Some(fastest(&device, &network, form, &input)?))
+    let (outputs, times) = if device.computes() {
+        (outputs.to_vec::<f32>()?, timed(&device, &network, form, &input)?)
     } else {
-        (Vec::new(), None)
+        (Vec::new(), Times::default())
     };
     let foreseen = (predictable && undisturbed(&device)).then(|| foreseen(form, layers, examples)).flatten();
-    Ok(Trial { form, weights_bytes, conversion_peak_bytes, inference_peak_bytes, foreseen, outputs, us })
+    Ok(Trial { form, weights_bytes, conversion_peak_bytes, inference_peak_bytes, foreseen, outputs, times })
 }
 
 fn loaded(device: &Device, layers: &[HostLayer]) -> Result<Vec<Layer>> {
@@ -162,15 +160,15 @@ fn forward(network: &[Layer], form: Form, input: &Tensor) -> Result<Tensor> {
     Ok(x)
 }
 
-fn fastest(device: &Device, network: &[Layer], form: Form, input: &Tensor) -> Result<u64> {
-    let mut best = u64::MAX;
-    for _ in 0..TIMED {
+fn timed(device: &Device, network: &[Layer], form: Form, input: &Tensor) -> Result<Times> {
+    let mut times = Times::default();
+    for _ in 0..ROUNDS {
         let start = Instant::now();
         drop(forward(network, form, input)?);
         device.synchronize()?;
-        best = best.min(start.elapsed().as_micros() as u64);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(best.max(1))
+    Ok(times)
 }
 
 /// From the sizes; `None` where a tensor is above 1 MiB, so that the pool may add to it.

@@ -13,6 +13,7 @@ mod format;
 mod state;
 
 pub use format::{HostTensor, StateFile, TrainingState};
+pub use state::PROFILE_KEY;
 pub(crate) use state::{Parts, data_name};
 
 use memcore::Device;

@@ -15,6 +15,9 @@ use crate::training::update::Update;
 /// What a file of ours says that it is, under the key `vramlab`.
 const SCHEMA: &str = "vramlab-checkpoint-1";
 
+/// The key of the memory profile of the run that wrote the file. It decides no value: a run under another profile may go on from it.
+pub const PROFILE_KEY: &str = "profile";
+
 /// The parts of a run that its future depends on.
 pub(crate) struct Parts<'a> {
     /// Whose random generators draw, in the order of the network. The loss is on the last one.
@@ -104,6 +107,7 @@ impl Parts<'_> {
             }
         }
         let mut metadata = self.must_agree();
+        metadata.extend(self.devices.first().map(|device| (PROFILE_KEY.to_string(), device.profile().name.clone())));
         for (number, device) in self.devices.iter().enumerate() {
             let (key, offset) = device.random_state();
             metadata.insert(random_name(number), format!("{key},{offset}"));

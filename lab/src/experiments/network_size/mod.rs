@@ -1,5 +1,8 @@
 //! `network-size`: what does a wider network, and what does a larger batch cost?
 
+mod filters;
+mod shares;
+
 use memcore::memory::Category;
 
 use super::pace::Pace;
@@ -9,6 +12,8 @@ use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, S
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
 use crate::training::OptimizerKind;
+use filters::SIDES;
+use shares::Share;
 
 /// The experiment.
 pub(super) struct NetworkSize;
@@ -21,6 +26,12 @@ const CLAIMS: &[Claim] = &[
     Claim {
         text: "A larger batch leaves the parameters alone and makes the activations grow linearly.",
         source: SOURCE,
+    },
+    Claim { text: "Activations are the majority of memory usage.", source: SOURCE },
+    Claim { text: "Smaller filters in convolutional layers reduce memory.", source: SOURCE },
+    Claim {
+        text: "Matrix products and convolutions contribute heavily.",
+        source: "Does PyTorch GPU memory usage increase per batch? (2025)",
     },
 ];
 
@@ -39,6 +50,8 @@ struct Trial {
     parameters: u64,
     model_bytes: u64,
     step: StepRecord,
+    /// What products and convolutions made of the peak.
+    products: Share,
     predicted_model_bytes: Option<u64>,
     predicted_peak_bytes: Option<u64>,
 }
@@ -68,7 +81,7 @@ impl Experiment for NetworkSize {
             return Err(Error::usage("batch", "two or more different numbers of examples, each at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, NETWORKS.len() * batches.len());
+        let mut pace = Pace::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
         let rules = rules(setup)?;
         let mut trials = Vec::new();
         for (name, filters) in NETWORKS {
@@ -83,7 +96,26 @@ impl Experiment for NetworkSize {
             }
         }
         outcome.tables.push(shown(&trials));
+        let mut sizes = Vec::new();
+        for (padded, side) in [false, true].into_iter().flat_map(|padded| SIDES.map(|side| (padded, side))) {
+            if !pace.next(&format!("filters of {side} × {side}")) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let filters = filters::attempt(setup, side, padded)?;
+            outcome.rows.push(filters.measurement());
+            sizes.push(filters);
+        }
+        outcome.tables.push(filters::shown(&sizes));
         outcome.claims = judge(&trials, batches.len());
+        let named = |of: fn(&Trial) -> Share| -> Vec<(String, Share)> {
+            trials.iter().map(|t| (format!("{}, batch {}", t.name, t.batch), of(t))).collect()
+        };
+        let kept = "activations when the loss is there, of all that was asked for but libraries' workspaces";
+        let made = "parameters, gradients and results made in convolutions and linear layers, of the peak without libraries' workspaces";
+        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept)));
+        outcome.claims.push(filters::judge(CLAIMS[4], &sizes));
+        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products)));
         Ok(outcome)
     }
 }
@@ -95,7 +127,9 @@ fn attempt(
     filters: usize,
     batch: usize,
 ) -> Result<Trial> {
+    // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
+    device.set_history(true);
     let mut rig = Rig::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
     let model_bytes = rig.moment("model").row.allocated;
     let step = rig.step("s0", batch)?;
@@ -107,7 +141,18 @@ fn attempt(
     });
     let parameters = rig.model.parameter_count();
     let (predicted_model_bytes, predicted_peak_bytes) = forecast.unzip();
-    Ok(Trial { name, filters, batch, parameters, model_bytes, step, predicted_model_bytes, predicted_peak_bytes })
+    let products = shares::of_products(&device, &step.peak);
+    Ok(Trial {
+        name,
+        filters,
+        batch,
+        parameters,
+        model_bytes,
+        step,
+        products,
+        predicted_model_bytes,
+        predicted_peak_bytes,
+    })
 }
 
 fn network(filters: usize) -> Network {
@@ -130,6 +175,18 @@ impl Trial {
         self.step.moments[3].by_category[Category::Activation as usize]
     }
 
+    /// The same as the program asked for it. Rounding of blocks is the allocator's matter, not the network's: no verdict rests on it.
+    fn requested_activation_bytes(&self) -> u64 {
+        self.step.moments[3].requested.map_or(0, |bytes| bytes[Category::Activation as usize])
+    }
+
+    /// Activations when the loss is there, of all that was asked for but libraries' workspaces.
+    fn kept(&self) -> Share {
+        let asked = self.step.moments[3].requested.unwrap_or_default();
+        let whole = asked.iter().sum::<u64>() - asked[Category::Workspace as usize];
+        Share { part: asked[Category::Activation as usize], whole }
+    }
+
     /// `3·3·3·F + F` and `900·F·128 + 128` values.
     fn counted(&self) -> u64 {
         let f = self.filters as u64;
@@ -137,8 +194,13 @@ impl Trial {
     }
 
     /// The result of the ReLU, and the network's result, which the loss keeps.
+    fn kept_bytes(&self) -> [u64; 2] {
+        [4 * self.batch * self.filters * SIDE * SIDE, 4 * self.batch * OUTPUTS].map(|n| n as u64)
+    }
+
+    /// The same in blocks.
     fn foreseen_activation_bytes(&self) -> Option<u64> {
-        let kept = [4 * self.batch * self.filters * SIDE * SIDE, 4 * self.batch * OUTPUTS].map(|n| n as u64);
+        let kept = self.kept_bytes();
         // Beyond 1 MiB a block may be larger than what was asked for.
         self.predicted_peak_bytes.filter(|_| kept[0] <= 1 << 20)?;
         Some(kept.into_iter().map(rounded).sum())
@@ -148,6 +210,10 @@ impl Trial {
         let mut m = Measurement::of([("network", self.name.into()), ("batch", self.batch.into())]);
         m.measure("parameters", self.parameters);
         m.predict("parameters", self.counted());
+        m.measure("requested_with_loss_bytes", self.kept().whole);
+        m.measure("made_by_products_bytes", self.products.part);
+        m.measure("requested_activation_bytes", self.requested_activation_bytes());
+        m.predict("requested_activation_bytes", self.kept_bytes().into_iter().sum());
         let measured = [
             ("model_bytes", self.model_bytes, self.predicted_model_bytes),
             ("activation_bytes", self.activation_bytes(), self.foreseen_activation_bytes()),
@@ -183,11 +249,11 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let counted = trials.iter().all(|t| t.parameters == t.counted());
     let (first, last) = (&small[0], &small[batches - 1]);
     let same_model = [small, large].iter().all(|of| of.iter().all(|t| t.model_bytes == of[0].model_bytes));
-    let grown = last.activation_bytes() as f64 / first.activation_bytes().max(1) as f64;
-    let factor = last.batch as f64 / first.batch as f64;
-    // Each tensor is rounded up to 512 bytes: two tensors, so less than 1 KiB at either end.
-    let linear = (last.activation_bytes() as f64 - factor * first.activation_bytes() as f64).abs() <= factor * 1024.0;
-    let wider = large[0].activation_bytes() > small[0].activation_bytes();
+    let grown = |of: fn(&Trial) -> u64| of(last) as f64 / of(first).max(1) as f64;
+    // In whole numbers: what a batch asks for, times the other batch, is the same both ways.
+    let per = |t: &Trial, other: &Trial| u128::from(t.requested_activation_bytes()) * other.batch as u128;
+    let linear = per(last, first) == per(first, last);
+    let wider = large[0].requested_activation_bytes() > small[0].requested_activation_bytes();
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
     vec![
         JudgedClaim {
@@ -203,8 +269,10 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
             claim: CLAIMS[1],
             verdict: verdict(wider),
             condition: format!(
-                "with batch {}: {} with 16 filters, {} with 64",
+                "with batch {}: {} asked for with 16 filters, {} with 64 (in blocks {} and {})",
                 first.batch,
+                bytes(first.requested_activation_bytes()),
+                bytes(large[0].requested_activation_bytes()),
                 bytes(first.activation_bytes()),
                 bytes(large[0].activation_bytes())
             ),
@@ -213,11 +281,15 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
             claim: CLAIMS[2],
             verdict: verdict(same_model && linear),
             condition: format!(
-                "from batch {} to {} the model stays at {}, what the graph keeps grows {grown:.2}-fold ({} to {}); the peak of the \
-                 step only from {} to {}, since parameters and gradients do not grow",
+                "from batch {} to {} the model stays at {}, what the graph keeps grows {:.2}-fold in bytes asked for ({} to {}) and \
+                 {:.2}-fold in blocks ({} to {}); the peak of the step only from {} to {}, since parameters and gradients do not grow",
                 first.batch,
                 last.batch,
                 bytes(first.model_bytes),
+                grown(Trial::requested_activation_bytes),
+                bytes(first.requested_activation_bytes()),
+                bytes(last.requested_activation_bytes()),
+                grown(Trial::activation_bytes),
                 bytes(first.activation_bytes()),
                 bytes(last.activation_bytes()),
                 bytes(first.step.peak.allocated_bytes),

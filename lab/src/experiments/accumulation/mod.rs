@@ -1,5 +1,7 @@
 //! `accumulation`: does accumulation buy a large batch for free?
 
+mod learning;
+
 use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
@@ -8,6 +10,7 @@ use super::rig::{Rig, even_perceptron, rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::models::Architecture;
 use crate::predict::rounded;
 use crate::training::{OptimizerKind, OptimizerSettings, loss};
 
@@ -19,6 +22,8 @@ const SOURCE: &str = "The Hidden Relationship: Batch Size and GPU Memory";
 const CLAIMS: &[Claim] = &[
     Claim { text: "Accumulating over small batches gives the gradients of the large batch.", source: SOURCE },
     Claim { text: "It takes the memory of the small batch.", source: SOURCE },
+    Claim { text: "Larger batches give more stable gradient estimates.", source: SOURCE },
+    Claim { text: "Reducing the batch may affect training dynamics.", source: SOURCE },
 ];
 
 const LAYERS: usize = 4;
@@ -60,7 +65,7 @@ impl Experiment for Accumulation {
             return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 4);
+        let mut pace = Pace::new(setup, 5);
         let predictable = rules(setup)?.is_some();
         let micro = batch / pieces;
         let mut trials = Vec::new();
@@ -85,14 +90,25 @@ impl Experiment for Accumulation {
         }
         outcome.rows.push(m);
         outcome.tables.push(shown(&trials));
+        if !pace.next("what is learnt with each batch") {
+            outcome.interrupted = true;
+            return Ok(outcome);
+        }
+        let learnt = learning::learn(setup, &*network()?, batch, pieces)?;
+        outcome.rows.extend(learning::rows(batch, pieces, learnt.as_ref()));
         outcome.claims = judge(&trials, difference);
+        outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], learnt.as_ref()));
         Ok(outcome)
     }
 }
 
+fn network() -> Result<Box<dyn Architecture>> {
+    even_perceptron(LAYERS, WIDTH, CLASSES)
+}
+
 fn rig(setup: &Setup<'_>) -> Result<Rig> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    Rig::of(&(setup.open)()?, &*even_perceptron(LAYERS, WIDTH, CLASSES)?, &sgd, setup.seed)
+    Rig::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
 }
 
 /// Two steps, the second of which is looked at.
@@ -197,7 +213,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
             (Verdict::Holds, format!("they differ by {share:.1e} of the largest one, which is rounding"))
         }
         Some(share) => (Verdict::Fails, format!("they differ by {share:.1e} of the largest one")),
-        None => (Verdict::Depends, "this device computes nothing: run it on one that does".into()),
+        None => (Verdict::NotTested, "this device computes nothing: run it on one that does".into()),
     };
     let more = accumulated.peak_bytes.saturating_sub(small.peak_bytes);
     vec![

@@ -1,0 +1,98 @@
+//! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
+
+use lab::claims::{self, CheckedClaim};
+use lab::experiments::{Cell, Table};
+use lab::report::Part;
+use serde_json::{Value, json};
+
+use super::report;
+use super::run::{self, Measured};
+use crate::args::{self, Command, Invocation, RunArgs};
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::output::{self, Results};
+use crate::render::table;
+use crate::ui::Ui;
+
+/// What results of such scans call themselves.
+const SCHEMA: &str = "vramlab-experiment-scan-1";
+
+/// Runs the experiments at every point.
+///
+/// # Errors
+/// As a single run; everything that can be checked is, before the first one.
+pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Code> {
+    if args.scan.go_on.is_some() {
+        return Err(Failure::usage(
+            "--continue: a scan of experiments is run as a whole; of train and predict one goes on",
+        ));
+    }
+    if args.claims {
+        return Err(Failure::usage("--claims: a scan shows the verdict on each claim at every point already"));
+    }
+    output::check(args.output.destinations().chain(&args.page.html))?;
+    let points = args::axes::points(&invocation.axes);
+    let mut plans = Vec::new();
+    for point in &points {
+        let cli = args::parse_with(&invocation.words, point)?;
+        let Command::Run(args) = cli.command else { return Err(Failure::usage("scan: another command")) };
+        let chosen = run::checked(&args)?;
+        plans.push((args, chosen));
+    }
+    let mut done: Vec<Measured> = Vec::new();
+    for ((args, chosen), point) in plans.iter().zip(&points) {
+        ui.note(named(point));
+        done.push(run::measured(args, chosen, ui)?);
+        if interrupt::asked() {
+            break;
+        }
+    }
+    let verdicts = verdicts(invocation, &points, &done);
+    let json = as_json(invocation, &points, &done);
+    if let Some(destination) = &args.page.html {
+        let all: Vec<Value> = done.iter().flat_map(Measured::json).collect();
+        report::page(destination, &all.iter().map(Part::Result).collect::<Vec<_>>(), ui)?;
+    }
+    let text = table::titled(&verdicts, ui.style);
+    output::deliver(ui, &args.output, &Results { json: &json, tables: &[verdicts], text: &text })?;
+    run::ended(done.into_iter().flat_map(|measured| measured.failures).collect())
+}
+
+fn named(point: &[(String, String)]) -> String {
+    point.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+fn claims(measured: &Measured) -> Vec<CheckedClaim> {
+    let found: Vec<_> = measured.found.iter().map(|(experiment, outcome)| (experiment.name(), outcome)).collect();
+    claims::checked(&found)
+}
+
+fn verdicts(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> Table {
+    let axes = invocation.axes.iter().map(|axis| axis.name.clone());
+    let columns = axes.chain(["claim", "verdict", "number"].map(String::from)).collect();
+    let mut rows = Vec::new();
+    for (point, measured) in points.iter().zip(done) {
+        for claim in claims(measured) {
+            let values = point.iter().map(|(_, value)| value.clone());
+            let told = [claim.claim.to_string(), claim.verdict.name().into(), claim.number];
+            rows.push(values.chain(told).map(Cell::Text).collect());
+        }
+    }
+    Table { title: "Verdicts, for every combination".into(), columns, rows }
+}
+
+fn as_json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> Value {
+    let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let results = points.iter().zip(done).map(|(point, measured)| {
+        let parameters: serde_json::Map<String, Value> =
+            point.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        json!({ "parameters": parameters, "experiments": measured.json() })
+    });
+    let interrupted = interrupt::asked() || done.iter().any(|m| m.found.iter().any(|(_, outcome)| outcome.interrupted));
+    json!({
+        "schema": SCHEMA,
+        "parameters": names,
+        "interrupted": interrupted,
+        "results": results.collect::<Vec<_>>(),
+    })
+}

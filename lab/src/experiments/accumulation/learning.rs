@@ -1,0 +1,144 @@
+//! What the size of a batch does to the gradient and to the training. Needs a device that computes.
+
+use memcore::{NoGrad, Tensor, ops};
+
+use crate::error::Result;
+use crate::experiments::rig::Rig;
+use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict};
+use crate::models::Architecture;
+use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
+
+/// Gradients of which the spread is taken.
+const DRAWS: usize = 8;
+
+/// Large enough that a single update shows.
+const LR: f64 = 0.1;
+
+/// What was learnt with the whole batch and with its parts.
+pub(super) struct Learnt {
+    batch: usize,
+    pieces: usize,
+    /// How far gradients of other examples lie from their mean: of the whole batch, and of one part.
+    spread: [f64; 2],
+    /// The loss of the whole batch: before, after one update with all of it, after an update with each part.
+    losses: [f64; 3],
+}
+
+/// `None` on a device that computes nothing.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn learn(
+    setup: &Setup<'_>,
+    network: &dyn Architecture,
+    batch: usize,
+    pieces: usize,
+) -> Result<Option<Learnt>> {
+    if !(setup.open)()?.computes() {
+        return Ok(None);
+    }
+    let spread = [spread(setup, network, batch)?, spread(setup, network, batch / pieces)?];
+    let (before, whole) = updated(setup, network, batch, 1)?;
+    let (_, parts) = updated(setup, network, batch, pieces)?;
+    Ok(Some(Learnt { batch, pieces, spread, losses: [before, whole, parts] }))
+}
+
+fn rig(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Rig> {
+    let sgd = OptimizerSettings::new(OptimizerKind::Sgd, LR);
+    Rig::of(&(setup.open)()?, network, &sgd, setup.seed)
+}
+
+/// The root of the mean square of the distances of gradients from their mean.
+fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result<f64> {
+    let mut rig = rig(setup, network)?;
+    let mut draws: Vec<Vec<f64>> = Vec::new();
+    for draw in 0..DRAWS {
+        rig.source = Source::Synthetic { seed: setup.seed.wrapping_add(1 + draw as u64) };
+        rig.load(batch)?;
+        rig.zero_grad()?;
+        rig.forward()?;
+        rig.compute_loss()?;
+        rig.backward(false)?;
+        let mut gradient = Vec::new();
+        for grad in rig.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
+            gradient.extend(grad.to_f64()?);
+        }
+        draws.push(gradient);
+    }
+    let n = draws.first().map_or(0, Vec::len);
+    let mean: Vec<f64> = (0..n).map(|i| draws.iter().map(|draw| draw[i]).sum::<f64>() / DRAWS as f64).collect();
+    let apart = |draw: &Vec<f64>| draw.iter().zip(&mean).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    Ok((draws.iter().map(apart).sum::<f64>() / DRAWS as f64).sqrt())
+}
+
+/// The loss of a batch before and after an update with each of its parts.
+fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: usize) -> Result<(f64, f64)> {
+    let mut rig = rig(setup, network)?;
+    rig.load(batch)?;
+    let (Some(input), Some(target)) = (rig.input.clone(), rig.target.clone()) else { return Ok((0.0, 0.0)) };
+    let of = |rig: &Rig, input: &Tensor, target: &Tensor| -> Result<Tensor> {
+        Ok(loss(&rig.model.task.loss, &rig.model.module.forward(input)?, target)?)
+    };
+    let whole = |rig: &Rig| -> Result<f64> {
+        let _quiet = NoGrad::new();
+        Ok(of(rig, &input, &target)?.item()?)
+    };
+    let before = whole(&rig)?;
+    let part = batch / pieces;
+    for i in 0..pieces {
+        let piece = |t: &Tensor| ops::narrow(t, 0, i * part, part);
+        rig.zero_grad()?;
+        of(&rig, &piece(&input)?, &piece(&target)?)?.backward(false)?;
+        rig.update()?;
+    }
+    Ok((before, whole(&rig)?))
+}
+
+/// A row for the whole batch and one for a part; unknown on a device that computes nothing.
+pub(super) fn rows(batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [Measurement; 2] {
+    let row = |place: usize, batch: usize| {
+        let mut m = Measurement::of([("learning_with", batch.into())]);
+        let known = learnt.map(|learnt| (learnt.spread[place], learnt.losses[1 + place]));
+        let of = |value: Option<f64>| value.map(|value| (value * 1e6).round().max(0.0) as u64);
+        for (quantity, value) in [
+            ("gradient_spread_millionths", of(known.map(|(spread, _)| spread))),
+            ("loss_after_the_same_examples_millionths", of(known.map(|(_, loss)| loss))),
+        ] {
+            match value {
+                Some(value) => m.measure(quantity, value),
+                None => m.unknown(quantity),
+            }
+        }
+        m
+    };
+    [row(0, batch), row(1, batch / pieces)]
+}
+
+/// The verdicts on both claims.
+pub(super) fn judge(claims: [Claim; 2], learnt: Option<&Learnt>) -> [JudgedClaim; 2] {
+    let Some(Learnt { batch, pieces, spread, losses }) = learnt else {
+        let condition = "0 gradients were computed: this device computes nothing; run it on one that does";
+        return claims.map(|claim| JudgedClaim { claim, verdict: Verdict::NotTested, condition: condition.into() });
+    };
+    let part = batch / pieces;
+    let [before, whole, parts] = losses;
+    let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let spreads = format!(
+        "{DRAWS} gradients of other examples lie {:.5} from their mean with a batch of {part}, {:.5} with {batch} (root of the mean square): \
+         {:.2} times less, where independent examples give √{pieces} = {:.2}",
+        spread[1],
+        spread[0],
+        spread[1] / spread[0].max(f64::MIN_POSITIVE),
+        (*pieces as f64).sqrt()
+    );
+    let dynamics = format!(
+        "after the same {batch} examples at the same learning rate of {LR} the loss of {before:.4} is {parts:.4} with {pieces} updates of {part}, \
+         {whole:.4} with one of {batch}"
+    );
+    let [stable, changes] = claims;
+    [
+        JudgedClaim { claim: stable, verdict: verdict(spread[0] < spread[1]), condition: spreads },
+        // Beyond rounding in float32.
+        JudgedClaim { claim: changes, verdict: verdict((whole - parts).abs() > 1e-5 * before), condition: dynamics },
+    ]
+}
