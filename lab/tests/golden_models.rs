@@ -196,6 +196,12 @@ fn heads() {
     family("heads", 90);
 }
 
+/// Decoders of an earlier release of the library.
+#[test]
+fn transformers_4_51() {
+    family("transformers_4_51", 51);
+}
+
 /// Later architectures and scaled frequencies.
 #[test]
 fn further() {

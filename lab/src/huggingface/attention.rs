@@ -57,6 +57,8 @@ pub(super) struct Call<'a> {
     pub(super) dropout: f64,
     /// In which type the written-out weights are computed.
     pub(super) softmax: Softmax,
+    /// Whether the fused kernel is given a key for each query head, and everything contiguous.
+    pub(super) repeats_keys: bool,
     /// Whether the written-out result is made contiguous position by position at once.
     pub(super) contiguous: bool,
 }
@@ -73,6 +75,7 @@ impl Call<'_> {
             scale,
             dropout,
             softmax: Softmax::F32ThenQueries,
+            repeats_keys: false,
             contiguous: true,
         }
     }
@@ -136,12 +139,18 @@ impl Call<'_> {
         let biased = self.bias.map(|bias| self.position_bias_mask(bias)).transpose()?;
         let causal = self.causal && self.mask.is_none() && biased.is_none();
         // The library leaves groups of queries to the kernel only without a mask, and where heads are not too wide for it.
-        let by_kernel = self.mask.is_none() && q.dims()[3] <= WIDEST_GROUPED;
+        let by_kernel = !self.repeats_keys && self.mask.is_none() && q.dims()[3] <= WIDEST_GROUPED;
         let repeated = match q.dims()[1] / k.dims()[1].max(1) {
             groups if groups > 1 && !by_kernel => Some((repeat_kv(k, groups)?, repeat_kv(v, groups)?)),
             _ => None,
         };
         let (k, v) = repeated.as_ref().map_or((k, v), |(k, v)| (k, v));
+        let rows = if self.repeats_keys {
+            Some((ops::contiguous(q)?, ops::contiguous(k)?, ops::contiguous(v)?))
+        } else {
+            None
+        };
+        let (q, k, v) = rows.as_ref().map_or((q, k, v), |(q, k, v)| (q, k, v));
         let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
         let y = ops::scaled_dot_product_attention(q, k, v, biased.as_ref().or(self.mask), options)?;
         let dims = y.dims().to_vec();

@@ -7,7 +7,8 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::{self, Head, HeadConfig, SMALL};
+use super::head::Head;
+use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
@@ -131,8 +132,8 @@ impl Config {
         let (width, bert) = (self.width, self.family == Family::Bert);
         let classifier_dropout = head.dropout(self.hidden_dropout);
         let dropout = |p| Dropout::new(&init.at("dropout"), p);
-        let pooler = || head::pooler(&init.at(self.family.body()).at("pooler"), "dense", width, ops::tanh, None);
-        let last = |name: &str, outputs| head::linear(&init.at(name), width, outputs, true);
+        let pooler = || head_config::pooler(&init.at(self.family.body()).at("pooler"), "dense", width, ops::tanh, None);
+        let last = |name: &str, outputs| head_config::linear(&init.at(name), width, outputs, true);
         let mut layers = Sequential::new();
         let pools = match head.head {
             Head::SequenceClassification => bert,
@@ -149,13 +150,13 @@ impl Config {
             Head::SequenceClassification => {
                 let classifier = init.at("classifier");
                 // A module of its own: what its layers are given goes with it.
-                let mut inside = head::pooler(&classifier, "dense", width, ops::tanh, Some(classifier_dropout))?;
+                let mut inside = head_config::pooler(&classifier, "dense", width, ops::tanh, Some(classifier_dropout))?;
                 inside.push(Dropout::new(&classifier.at("dropout"), classifier_dropout)?);
-                inside.push(head::linear(&classifier.at("out_proj"), width, head.labels, true)?);
+                inside.push(head_config::linear(&classifier.at("out_proj"), width, head.labels, true)?);
                 layers.push(inside);
             }
             Head::NextSentence => {
-                layers.push(head::linear(&init.at("cls").at("seq_relationship"), width, 2, true)?);
+                layers.push(head_config::linear(&init.at("cls").at("seq_relationship"), width, 2, true)?);
             }
             Head::MultipleChoice => {
                 layers.push(dropout(if bert { classifier_dropout } else { self.hidden_dropout })?);

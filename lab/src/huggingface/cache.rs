@@ -21,6 +21,8 @@ pub struct LayerCache {
 #[derive(Default)]
 pub(super) struct DynamicCache {
     layers: Mutex<Vec<LayerCache>>,
+    /// Whether it holds what it is given as it is.
+    as_is: bool,
 }
 
 impl DynamicCache {
@@ -31,6 +33,10 @@ impl DynamicCache {
     /// # Errors
     /// Those of the device.
     pub(super) fn update(&self, keys: Tensor, values: Tensor, window: Option<usize>) -> Result<(Tensor, Tensor)> {
+        if self.as_is {
+            self.push(LayerCache { keys: keys.clone(), values: values.clone(), window: None });
+            return Ok((keys, values));
+        }
         let window = match window {
             Some(length) => Some(Array::full(keys.device(), &[], DType::I64, length as f64)?),
             None => None,
@@ -43,14 +49,18 @@ impl DynamicCache {
         let all_values = ops::cat(&[&nothing, &values], 2)?;
         drop(keys);
         drop(values);
-        let all = LayerCache { keys: all_keys.clone(), values: all_values.clone(), window };
-        self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(all);
+        self.push(LayerCache { keys: all_keys.clone(), values: all_values.clone(), window });
         Ok((all_keys, all_values))
+    }
+
+    fn push(&self, layer: LayerCache) {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(layer);
     }
 
     /// An empty one, where the configuration wants one and blocks are not computed twice.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
-        (use_cache && !options.checkpoint).then(Arc::default)
+        let cache = || Arc::new(Self { as_is: options.rules().caches_as_is, ..Self::default() });
+        (use_cache && !options.checkpoint).then(cache)
     }
 
     /// What it holds, the last layer first: the order in which Python lets go of a list.

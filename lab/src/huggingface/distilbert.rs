@@ -7,7 +7,8 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::{self, Head, HeadConfig, SMALL};
+use super::head::Head;
+use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
@@ -103,11 +104,11 @@ impl Config {
             return Ok(Box::new(masked_head(init, self, table)?));
         }
         let dropout = |p| Dropout::new(&init.at("dropout"), p);
-        let last = |name: &str, outputs| head::linear(&init.at(name), self.width, outputs, true);
+        let last = |name: &str, outputs| head_config::linear(&init.at(name), self.width, outputs, true);
         let mut layers = Sequential::new();
         match head.head {
             Head::SequenceClassification | Head::MultipleChoice => {
-                layers.append(head::pooler(init, "pre_classifier", self.width, ops::relu, None)?);
+                layers.append(head_config::pooler(init, "pre_classifier", self.width, ops::relu, None)?);
                 layers.push(dropout(self.class_dropout)?);
                 let classes = if head.head == Head::MultipleChoice { 1 } else { head.labels };
                 layers.push(last("classifier", classes)?);

@@ -4,9 +4,10 @@ use memcore::backend::kernel::Reduction;
 use memcore::memory::Category;
 use memcore::{Array, DType, Device, Error, Result, Tensor, ops};
 
-use super::head::{Head, HeadConfig, Problem};
+use super::head::Head;
+use super::head_config::{HeadConfig, Problem};
+use super::inputs::Inputs;
 use super::mask;
-use super::network::Inputs;
 use crate::data::SplitMix64;
 use crate::models::Loss;
 use crate::training;

@@ -7,7 +7,7 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Softmax, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
-use super::head::HeadConfig;
+use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
 use super::network::{Begun, Front, NormedHead, Parts, Variables};

@@ -7,7 +7,7 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::{self, Guide};
-use super::head::HeadConfig;
+use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{Begun, Front, NormedHead, Parts, Variables};

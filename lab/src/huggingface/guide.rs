@@ -7,7 +7,7 @@ use memcore::{DType, Result, Tensor, ops};
 
 use super::blocks::Context;
 use super::cache::DynamicCache;
-use super::mask;
+use super::mask::{self, Triangle};
 use super::options::Options;
 use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
@@ -29,6 +29,8 @@ struct Decoder {
     window: Option<usize>,
     /// Whether blocks without a window are given a mask: always, but where all blocks have one.
     masks_all: bool,
+    /// How early releases make the mask that is added.
+    triangle: Triangle,
 }
 
 impl Guide {
@@ -39,7 +41,14 @@ impl Guide {
 
     /// For blocks that see what came before.
     pub(super) fn decoder(options: &Options, use_cache: bool, passes_positions: bool) -> Self {
-        let decoder = Decoder { use_cache, passes_positions, rotary: None, window: None, masks_all: true };
+        let decoder = Decoder {
+            use_cache,
+            passes_positions,
+            rotary: None,
+            window: None,
+            masks_all: true,
+            triangle: Triangle::InPlace { window: false },
+        };
         Self { options: options.clone(), decoder: Some(decoder) }
     }
 
@@ -47,6 +56,15 @@ impl Guide {
     pub(super) fn windowed(mut self, windows: &Windows) -> Self {
         if let Some(decoder) = &mut self.decoder {
             (decoder.window, decoder.masks_all) = (windows.used(), windows.masks_all());
+            decoder.triangle = Triangle::InPlace { window: windows.said().is_some() };
+        }
+        self
+    }
+
+    /// The same, of a model that copies the triangle of its mask.
+    pub(super) fn copying_triangle(mut self, copies: bool) -> Self {
+        if let Some(decoder) = self.decoder.as_mut().filter(|_| copies) {
+            decoder.triangle = Triangle::Copied;
         }
         self
     }
@@ -83,7 +101,8 @@ impl Guide {
     pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         let attention = self.options.attention;
         let Some(decoder) = &self.decoder else {
-            mask::Request { attention, embeds, attention_mask, cached: false, positions: false }.bidirectional()?;
+            mask::Request { attention, embeds, attention_mask, cached: false, positions: false, triangle: None }
+                .bidirectional()?;
             return Ok(None);
         };
         if !decoder.masks_all {
@@ -112,7 +131,8 @@ impl Guide {
         attention_mask: Option<&'a Tensor>,
     ) -> mask::Request<'a> {
         let (cached, positions) = (self.cache().is_some(), decoder.passes_positions);
-        mask::Request { attention: self.options.attention, embeds, attention_mask, cached, positions }
+        let triangle = self.options.rules().triangular_mask.then_some(decoder.triangle);
+        mask::Request { attention: self.options.attention, embeds, attention_mask, cached, positions, triangle }
     }
 
     /// Cosines and sines of these positions, `[1, time]`, where queries and keys are turned.
@@ -133,7 +153,12 @@ impl Guide {
             return Ok(Context::default());
         }
         let cache = self.cache();
-        let positions = positions(hidden)?;
+        let positions = if self.options.rules().plain_positions {
+            let time = hidden.dims().get(1).copied().unwrap_or(0);
+            ops::unsqueeze(&Tensor::from_array(mask::range(hidden.device(), time)?), 0)?
+        } else {
+            positions(hidden)?
+        };
         let mask = self.mask(hidden, attention_mask)?;
         let window_mask = self.window_mask(hidden, attention_mask)?;
         let rotary = self.angles(&positions, hidden.dtype())?;

@@ -7,7 +7,7 @@ use memcore::{Array, Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::HeadConfig;
+use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{Begun, Front, NormedHead, Parts, Variables};
@@ -209,7 +209,11 @@ impl Config {
         let norm = self.norm(&body(last).at("norm"), self.width)?;
         let guides = Guide::turning(
             &Parts::desks(at, self.layers),
-            || Guide::decoder(&self.options, self.use_cache, true).windowed(&self.windows),
+            || {
+                Guide::decoder(&self.options, self.use_cache, true)
+                    .windowed(&self.windows)
+                    .copying_triangle(matches!(self.family, Family::Llama | Family::Gemma))
+            },
             |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.head),
         )?;
         let sizes = [self.width, self.vocabulary];
@@ -232,13 +236,17 @@ impl Config {
     fn embeddings(&self, init: &Init) -> Result<Embeddings> {
         let table = Embedding::with_fill(init, self.vocabulary, self.width, SMALL)?;
         if self.family != Family::Gemma {
-            return Ok(Embeddings { table, scale: None });
+            return Ok(Embeddings { table, scale: Scale::None });
+        }
+        let root = (self.width as f64).sqrt();
+        if self.options.rules().scales_by_number {
+            return Ok(Embeddings { table, scale: Scale::Number(root) });
         }
         let _scope = context::scope(init.scope());
         // No part of what is saved.
         let scale = Array::empty_as(init.device(), &[], init.dtype(), Category::Buffer)?;
-        scale.fill_((self.width as f64).sqrt())?;
-        Ok(Embeddings { table, scale: Some(scale) })
+        scale.fill_(root)?;
+        Ok(Embeddings { table, scale: Scale::Tensor(Tensor::from_array(scale)) })
     }
 
     /// Whether the output layer has the weights of the token table.
@@ -254,20 +262,32 @@ const SMALL: Fill = Fill::Normal { std: 0.02 };
 
 pub(super) struct Embeddings {
     pub(super) table: Embedding,
-    pub(super) scale: Option<Array>,
+    pub(super) scale: Scale,
+}
+
+/// What embeddings are multiplied with.
+pub(super) enum Scale {
+    None,
+    Number(f64),
+    Tensor(Tensor),
 }
 
 impl Front for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
         let mut embeds = self.table.forward(ids)?;
-        if let Some(scale) = &self.scale {
-            embeds = ops::mul(&embeds, &Tensor::from_array(scale.clone()))?;
+        if let Scale::Tensor(scale) = &self.scale {
+            embeds = ops::mul(&embeds, scale)?;
         }
         let context = match guide {
             Some(guide) => guide.context(&embeds, attention_mask)?,
             None => Context::default(),
         };
-        Ok(Begun { hidden: embeds.clone(), context, variables: Variables(vec![embeds]) })
+        let hidden = match &self.scale {
+            // The embeddings live on beside it.
+            Scale::Number(scale) => ops::mul_scalar(&embeds, *scale)?,
+            _ => embeds.clone(),
+        };
+        Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
     }
 }
 
@@ -330,6 +350,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
+            repeats_keys: c.options.rules().repeats_keys,
             ..Call::new(c.options.attention, c.head, c.attention_dropout)
         };
         call.project([q, k, v], &self.o_proj)

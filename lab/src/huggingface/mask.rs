@@ -25,6 +25,18 @@ pub(super) fn range(device: &Device, n: usize) -> Result<Array> {
     Ok(out)
 }
 
+/// How releases before 4.53 make the mask that is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Triangle {
+    /// The triangle of a full matrix is another matrix.
+    Copied,
+    /// What is seen is zeroed in the matrix itself.
+    InPlace {
+        /// Whether a window is looked at, which no sequence reaches here.
+        window: bool,
+    },
+}
+
 /// What a model knows when it makes its mask.
 pub(super) struct Request<'a> {
     /// How attention is computed.
@@ -37,6 +49,8 @@ pub(super) struct Request<'a> {
     pub(super) cached: bool,
     /// Whether the model passes its positions, from which packed sequences are recognised.
     pub(super) positions: bool,
+    /// In releases before 4.53: how the mask that is added is made. They look for padding alone.
+    pub(super) triangle: Option<Triangle>,
 }
 
 impl Request<'_> {
@@ -55,6 +69,9 @@ impl Request<'_> {
     /// # Errors
     /// Those of the device.
     pub(super) fn windowed(&self, window: Option<usize>) -> Result<Option<Tensor>> {
+        if let Some(triangle) = self.triangle {
+            return self.triangular(triangle);
+        }
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let _mask = self.attention_mask.map(as_bool).transpose()?;
         if self.positions && self.attention_mask.is_none() && !self.cached {
@@ -73,6 +90,42 @@ impl Request<'_> {
             }
             Attention::Eager => self.additive(window).map(Some),
         }
+    }
+
+    /// `_update_causal_mask`: nothing for the fused kernel, after a look for padding; a matrix to add to the scores for the written-out form.
+    fn triangular(&self, triangle: Triangle) -> Result<Option<Tensor>> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
+        if self.attention == Attention::Sdpa {
+            if let Some(mask) = self.attention_mask {
+                let equal = as_bool(mask)?;
+                let all = Array::empty(device, &[], DType::Bool)?;
+                drop((equal, all));
+            }
+            return Ok(None);
+        }
+        let keys = time + 1;
+        let matrix = {
+            let full = Array::empty(device, &[time, keys], dtype)?;
+            if triangle == Triangle::Copied { Array::empty(device, &[time, keys], dtype)? } else { full }
+        };
+        let compared = |shifts: bool| {
+            let range = Array::empty(device, &[keys], DType::I64)?;
+            let shifted = shifts.then(|| Array::empty(device, &[time, 1], DType::I64)).transpose()?;
+            let compared = Array::empty(device, &[time, keys], DType::Bool)?;
+            drop((range, shifted));
+            Ok::<_, memcore::Error>(compared)
+        };
+        let later = compared(false)?;
+        let looks = triangle == Triangle::InPlace { window: true };
+        let earlier = looks.then(|| compared(true)).transpose()?;
+        drop((later, earlier));
+        if device.computes() {
+            let value = |at: usize| if at % keys <= at / keys { 0.0 } else { least(dtype) as f32 };
+            memcore::nn::write_f32(&matrix, &(0..time * keys).map(value).collect::<Vec<_>>())?;
+        }
+        let seen = matrix.narrow(1, 0, time)?.broadcast_to(&[batch, 1, time, time])?;
+        Ok(Some(Tensor::from_array(seen)))
     }
 
     /// `create_bidirectional_mask`: nothing, since there is no padding.

@@ -1,8 +1,8 @@
 //! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and let go, so
 //! that their memory is what PyTorch takes for them.
 //!
-//! One architecture per file. What is read is release 5.23 of the library (`releases.rs` says how far others are from it); its defaults stand for keys that are absent. What a configuration asks for
-//! and no network here does is refused by name.
+//! One architecture per file. What is read is release 5.23 of the library (`meant.rs` says how far others are from it); its defaults stand for keys
+//! that are absent. What a configuration asks for and no network here does is refused by name.
 
 mod attention;
 mod bert;
@@ -14,10 +14,13 @@ mod gpt2;
 mod gpt_neox;
 mod guide;
 mod head;
+mod head_config;
+mod inputs;
 mod keys;
 mod layers;
 mod llama;
 mod mask;
+mod meant;
 mod network;
 mod opt;
 mod options;
@@ -41,13 +44,14 @@ use serde_json::Value;
 pub use cache::LayerCache;
 use ending::Ending;
 pub use head::Head;
-use head::HeadConfig;
+use head_config::HeadConfig;
+pub use inputs::Inputs;
 use keys::Keys;
+use meant::Meant;
 use network::{Body, Chain, Parts};
-pub use network::{Inputs, Network, Output};
+pub use network::{Network, Output};
 use options::Sizes;
 pub use options::{Attention, Options};
-use releases::Meant;
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, Trainer, train, train_from};
 

@@ -4,36 +4,15 @@ use std::sync::Arc;
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter, Sequential};
-use memcore::{Error, Result, Tensor, context, ops};
+use memcore::{Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, Context};
 use super::cache::{DynamicCache, LayerCache};
 use super::ending::{Ended, Ending};
 use super::guide::Guide;
+use super::inputs::Inputs;
 use super::layers::Activation;
 use crate::models::Places;
-
-/// One batch on the device.
-#[derive(Clone)]
-pub struct Inputs {
-    /// Token indices `[batch, sequence]`, or pixels `[batch, channels, height, width]`.
-    pub input: Tensor,
-    /// `attention_mask`, i64 `[batch, sequence]`, where one is passed: all ones, since batches here have no padding.
-    pub attention_mask: Option<Tensor>,
-    /// What the loss compares with: class indices `[batch, sequence]` of tokens or `[batch]` of examples, values, two positions `[batch]` each, or
-    /// nothing where the network has no loss.
-    pub labels: Vec<Tensor>,
-}
-
-impl Inputs {
-    /// The labels of this number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where there are fewer.
-    pub(super) fn label(&self, number: usize) -> Result<&Tensor> {
-        self.labels.get(number).ok_or_else(|| Error::invalid("labels", "are missing"))
-    }
-}
 
 /// What a call returns. What a script holds of it decides how long it lives.
 pub struct Output {

@@ -7,7 +7,7 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::HeadConfig;
+use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::mask;

@@ -1,7 +1,7 @@
 //! What is chosen beside a configuration, and what is said of a network.
 
 use super::head::Head;
-use super::releases::Release;
+use super::releases::{REPRESENTED, Release, Rules};
 
 /// What is chosen beside the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,13 @@ pub struct Options {
     pub transformers: Option<Release>,
     /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
     pub built_on_device: bool,
+}
+
+impl Options {
+    /// In what the release differs from others.
+    pub(super) fn rules(&self) -> Rules {
+        Rules::of(self.transformers.unwrap_or(REPRESENTED))
+    }
 }
 
 /// How attention is computed.

@@ -7,10 +7,10 @@ use memcore::{Result, Tensor, context, ops};
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::HeadConfig;
+use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
-use super::llama::Embeddings;
+use super::llama::{Embeddings, Scale};
 use super::network::{NormedHead, Parts};
 use super::options::{Options, Sizes};
 use super::rms;
@@ -119,7 +119,7 @@ impl Config {
         let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
         Ok(Parts {
-            front: Box::new(Embeddings { table, scale: None }),
+            front: Box::new(Embeddings { table, scale: Scale::None }),
             blocks,
             back: Box::new(NormedHead { norm, pooler: None, scores }),
             guides,

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use memcore::amp::Autocast;
 use memcore::memory::{Category, ScopeId};
 use memcore::nn::Init;
 use memcore::{Array, DType, Device, Result, Tensor, context, ops};
@@ -21,6 +22,8 @@ pub(super) struct Rope {
     scaling: Scaling,
     /// Whether the module is made on the device itself.
     built_there: bool,
+    /// Whether angles are a product of matrices, and the frequencies are on the device once.
+    matrices: bool,
 }
 
 /// How a model's configuration calls things, and what stands for what it does not say.
@@ -55,7 +58,13 @@ impl Rope {
         let inside = given.get("original_max_position_embeddings").and_then(Value::as_u64).map(|n| n as usize);
         let original = outside.or(inside).unwrap_or(names.positions);
         let scaling = Scaling::read(keys, key, given, Positions { now: names.positions, original })?;
-        let built_there = options.built_on_device;
+        let (built_there, matrices) = (options.built_on_device, options.rules().multiplies_matrices);
+        let plain = matches!(scaling, Scaling::None | Scaling::Linear { .. } | Scaling::Llama3 { .. });
+        if matrices && (built_there || !plain) {
+            return Err(
+                keys.error(key, "made on the device, or with such a scaling, is not represented for transformers 4.51")
+            );
+        }
         if built_there && !matches!(scaling, Scaling::None) {
             return Err(
                 keys.error(key, "frequencies for longer contexts that are made on the device are not represented")
@@ -66,6 +75,7 @@ impl Rope {
             share: number("partial_rotary_factor").unwrap_or(share),
             scaling,
             built_there,
+            matrices,
         })
     }
 
@@ -121,7 +131,7 @@ impl RotaryEmbedding {
         let temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
         let frequencies = buffer()?;
         drop(temporaries);
-        let original = buffer()?;
+        let original = if rope.matrices { frequencies.clone() } else { buffer()? };
         let (scope, rope) = (init.scope(), rope.clone());
         Ok(Self { scope, rope, turned, frequencies, original, long: Mutex::default() })
     }
@@ -137,7 +147,15 @@ impl RotaryEmbedding {
             Scaling::LongRope(rope) => self.choose(positions.numel() > rope.original)?,
             _ => {}
         }
-        let angles = {
+        let mut kept = None;
+        let angles = if self.rope.matrices {
+            let _wide = Autocast::off();
+            let positions = ops::cast(&ops::unsqueeze(positions, 1)?, DType::F32)?;
+            let frequencies = Tensor::from_array(self.frequencies.view(&[1, self.frequencies.numel(), 1])?);
+            let product = ops::matmul(&frequencies, &positions)?;
+            kept = Some(positions);
+            ops::transpose(&product, 1, 2)?
+        } else {
             let positions = ops::cast(&ops::unsqueeze(positions, 2)?, DType::F32)?;
             let frequencies = Tensor::from_array(self.frequencies.view(&[1, 1, self.frequencies.numel()])?);
             ops::mul(&positions, &frequencies)?
@@ -150,7 +168,7 @@ impl RotaryEmbedding {
         let (cos, sin) = (scaled(ops::cos)?, scaled(ops::sin)?);
         let (narrow_cos, narrow_sin) = (ops::cast(&cos, dtype)?, ops::cast(&sin, dtype)?);
         // In the order of the library's variables.
-        drop((angles, both, cos, sin));
+        drop((kept, angles, both, cos, sin));
         Ok(Angles { sin: narrow_sin, cos: narrow_cos })
     }
 

@@ -16,7 +16,8 @@ use serde::Serialize;
 
 use super::Pretrained;
 use super::ending::Ending;
-use super::network::{Inputs, Network, Output};
+use super::inputs::Inputs;
+use super::network::{Network, Output};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
 use crate::record::{Log, Row};

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, Context};
 use super::guide::Guide;
-use super::head::{self, Head, HeadConfig, SMALL};
+use super::head::Head;
+use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::network::{Begun, Front, NormedHead, Parts, Variables};
@@ -94,10 +95,10 @@ impl Config {
         let mut scores = Sequential::new();
         let classifies = head.head == Head::ImageClassification;
         if classifies {
-            scores.push(head::First);
-            scores.push(head::linear(&at(last).at("classifier"), self.width, self.classes, true)?);
+            scores.push(head_config::First);
+            scores.push(head_config::linear(&at(last).at("classifier"), self.width, self.classes, true)?);
         }
-        let pooler = || head::pooler(&body(last).at("pooler"), "dense", self.width, ops::tanh, None);
+        let pooler = || head_config::pooler(&body(last).at("pooler"), "dense", self.width, ops::tanh, None);
         let pooler = if classifies { None } else { Some(pooler()?) };
         let guide = |_: &Init| Guide::encoder(&self.options);
         Ok(Parts {

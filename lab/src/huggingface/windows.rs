@@ -20,6 +20,8 @@ pub(super) enum WindowKeys {
 pub(super) struct Windows {
     /// Tokens that a position sees in a layer with a window.
     length: Option<usize>,
+    /// What the configuration says of that, whether a layer has one or not.
+    said: Option<usize>,
     /// The layers that have one.
     layers: Vec<bool>,
     /// Whether the model makes the mask of layers that see everything, even where there are none.
@@ -35,6 +37,7 @@ impl Windows {
         let mixed = from == WindowKeys::PerLayer;
         let unsaid = from == WindowKeys::OneIfSaid && length.is_none();
         let none = unsaid || mixed && !keys.flag("use_sliding_window", false)? || keys.is_null("sliding_window");
+        let said = if unsaid || keys.is_null("sliding_window") { None } else { Some(length.unwrap_or(4096)) };
         let length = if none { None } else { Some(length.unwrap_or(4096)) };
         let first = if mixed { keys.count("max_window_layers", 28)? } else { 0 };
         let slides: Vec<bool> = match kinds {
@@ -50,12 +53,17 @@ impl Windows {
         if slides.contains(&true) && length.is_none() || !mixed && !uniform {
             return Err(keys.error("layer_types", "says another thing about the windows than sliding_window"));
         }
-        Ok(Self { length, layers: slides, mixed })
+        Ok(Self { length, said, layers: slides, mixed })
     }
 
     /// Of a layer.
     pub(super) fn of(&self, layer: usize) -> Option<usize> {
         self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
+    }
+
+    /// What the configuration says, used or not.
+    pub(super) fn said(&self) -> Option<usize> {
+        self.said
     }
 
     /// The length, where a layer has one.
@@ -77,6 +85,12 @@ impl Windows {
     /// [`error::Error::Usage`] for what a window needs and is not represented, in a network with so many `positions`.
     pub(super) fn check(&self, keys: &Keys<'_>, options: &Options, positions: usize) -> error::Result<()> {
         let length = options.sequence.unwrap_or(positions);
+        let reached = self.said.is_some_and(|window| length >= window);
+        if options.rules().triangular_mask && (reached || self.mixed && self.used().is_some()) {
+            let problem =
+                "a window that the sequence reaches, or of some layers, is represented for transformers 5.23 alone";
+            return Err(keys.error("sliding_window", problem));
+        }
         if self.reached_by(length) && (options.attention_mask || length == 1) {
             let problem = "a window that a batch of one token, or with an attention_mask, reaches is not represented";
             return Err(keys.error("sliding_window", problem));

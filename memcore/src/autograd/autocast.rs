@@ -41,6 +41,11 @@ impl Autocast {
         Self::enter(Some(dtype))
     }
 
+    /// A region in which operators take what comes.
+    pub fn off() -> Self {
+        Self::enter(None)
+    }
+
     /// A region with another state, which may be none: what a recomputation needs.
     pub(crate) fn enter(dtype: Option<DType>) -> Self {
         DEPTH.set(DEPTH.get() + 1);

@@ -3,7 +3,8 @@
 use memcore::nn::Fill;
 use serde_json::Value;
 
-use super::super::head::{Head, HeadConfig};
+use super::super::head::Head;
+use super::super::head_config::HeadConfig;
 use super::super::keys::Keys;
 use super::super::layers::Activation;
 use super::super::options::{Options, Sizes};

@@ -10,8 +10,10 @@ mod stack;
 use memcore::nn::{Dropout, Embedding, Init, Linear, Module, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
-use super::head::{self, Head, HeadConfig};
-use super::network::{Body, Hidden, Inputs, Scores, Variables};
+use super::head::Head;
+use super::head_config::{self, HeadConfig};
+use super::inputs::Inputs;
+use super::network::{Body, Hidden, Scores, Variables};
 pub(super) use config::{Config, Family};
 use stack::Stack;
 
@@ -41,7 +43,7 @@ impl Config {
         drop(own);
         if classifies {
             scores.push(Dropout::new(&init.at("dropout"), head.dropout(0.0))?);
-            scores.push(head::linear(&init.at("classifier"), self.width, head.labels, true)?);
+            scores.push(head_config::linear(&init.at("classifier"), self.width, head.labels, true)?);
         }
         Ok(Box::new(Encoder { encoder, scores }))
     }
@@ -62,7 +64,7 @@ impl Config {
         drop((encoder_table, decoder_table, head_table));
         let start = self.start;
         if head.is_some() {
-            let scores = head::linear(&init.at("qa_outputs"), self.width, 2, true)?;
+            let scores = head_config::linear(&init.at("qa_outputs"), self.width, 2, true)?;
             return Ok(Box::new(Model { encoder, decoder, scale: None, scores, start, reads_input: true }));
         }
         let head = init.at("lm_head");

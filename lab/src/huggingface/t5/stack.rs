@@ -71,6 +71,7 @@ impl Stack {
             attention_mask,
             cached: self.cached,
             positions: false,
+            triangle: None,
         };
         // What the decoder reads has no mask of the batch's; what it looks at has the encoder's.
         let mask = if encoded.is_some() { request(None).causal()? } else { None };
