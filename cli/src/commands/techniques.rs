@@ -126,7 +126,7 @@ fn predicted(variants: Vec<(String, PaperArgs)>) -> Result<Vec<Technique>> {
     std::thread::scope(|scope| {
         for _ in 1..threads.min(variants.len()) {
             // Where no thread can be made there are fewer.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, &work);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
