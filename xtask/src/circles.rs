@@ -57,7 +57,10 @@ pub fn check(files: &[SourceFile], exceptions: &[Exception]) -> Vec<Violation> {
 }
 
 fn check_below(source_dir: &Path, files: &[SourceFile], exceptions: &[Exception]) -> Vec<Violation> {
-    let sources = without_tests(source_dir, files);
+    let sources = match without_tests(source_dir, files) {
+        Ok(sources) => sources,
+        Err(violation) => return vec![violation],
+    };
     let path_of = |file: usize| sources[file].file.path.as_path();
     let mut graph = Graph::default();
     let is_root = |at: &usize| sources[*at].module.is_empty() && path_of(*at).parent() == Some(source_dir);

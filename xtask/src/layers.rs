@@ -64,7 +64,10 @@ impl CrateLayers {
 
     /// Checks all files of the crate's `src` directory; `source_dir` is what their paths begin with.
     pub fn check(&self, source_dir: &Path, files: &[SourceFile]) -> Vec<Violation> {
-        let sources = without_tests(source_dir, files);
+        let sources = match without_tests(source_dir, files) {
+            Ok(sources) => sources,
+            Err(violation) => return vec![violation],
+        };
         let root = sources.iter().find(|source| source.file.path == source_dir.join("lib.rs"));
         let imports = root.into_iter().flat_map(|source| &source.paths.imports);
         let root_names = imports.map(|import| (import.name.clone(), import.path.clone())).collect();

@@ -8,7 +8,6 @@ pub mod layers;
 pub mod manifests;
 pub mod paths;
 pub mod resolve;
-pub mod scan;
 pub mod sources;
 pub mod style;
 

@@ -3,7 +3,10 @@
 
 use std::collections::HashSet;
 
-use crate::scan::{Scanned, Token, tokens};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Ident, ItemUse, PathArguments, UseTree, Visibility};
 
 /// A path inside the crate, from its root: `crate::backend::Region` gives `backend::Region`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,220 +82,225 @@ pub struct ModulePaths {
 }
 
 /// Reads a file that is the module `module` (its path from the crate's root).
-pub fn module_paths(scanned: &Scanned, module: &[String]) -> ModulePaths {
-    let mut reader = Reader { tokens: tokens(&scanned.code), at: 0, found: ModulePaths::default() };
-    reader.items(module.to_vec(), false);
-    reader.found
+///
+/// # Errors
+/// What is not Rust.
+pub fn module_paths(text: &str, module: &[String]) -> syn::Result<ModulePaths> {
+    let mut reader = Reader { module: module.to_vec(), blocks: 0, found: ModulePaths::default() };
+    reader.visit_file(&syn::parse_file(text)?);
+    Ok(reader.found)
 }
 
 struct Reader {
-    tokens: Vec<Token>,
-    at: usize,
+    /// The module that is being read: the file's, or one that stands in it.
+    module: Vec<String>,
+    /// The blocks around, within that module.
+    blocks: usize,
     found: ModulePaths,
 }
 
-impl Reader {
-    fn text(&self, ahead: usize) -> &str {
-        self.tokens.get(self.at + ahead).map_or("", |token| token.text.as_str())
-    }
+/// Whether one of them is `#[cfg(test)]` or a `cfg(all(test, …))`.
+fn for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
+        let condition = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
+        let condition: String = condition.split_whitespace().collect();
+        condition == "test" || condition.starts_with("all(test,")
+    })
+}
 
-    /// Reads to the end of the block that was just opened (or of the file).
-    fn items(&mut self, module: Vec<String>, for_tests: bool) {
-        let mut depth = 0;
-        // Whether a `#[cfg(test)]` stands before the next item.
-        let mut test_next = false;
-        while self.at < self.tokens.len() {
-            match self.text(0) {
-                "#" if self.text(1) == "[" => test_next |= self.attribute(),
-                "mod" if self.is_name(1) => {
-                    self.module(&module, for_tests || test_next);
-                    test_next = false;
-                }
-                "{" if test_next => {
-                    self.skip_block();
-                    test_next = false;
-                }
-                ";" if test_next => {
-                    test_next = false;
-                    self.at += 1;
-                }
-                "{" => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                "}" => {
-                    self.at += 1;
-                    if depth == 0 {
-                        return;
-                    }
-                    depth -= 1;
-                }
-                _ if for_tests => self.at += 1,
-                "use" if test_next => self.skip_to_semicolon(),
-                _ if test_next => self.at += 1,
-                "use" if !self.is_capture() => self.import(&module, depth > 0),
-                "crate" | "super" | "self" if !self.is_visibility() => self.path(&module),
-                "macro_rules" if self.text(1) == "!" => {
-                    self.found.macros.push(self.text(2).to_string());
-                    self.at += 3;
-                }
-                _ => self.name(&module),
-            }
+fn line(span: Span) -> usize {
+    span.start().line
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes: &[Attribute] = match item {
+            syn::Item::Const(item) => &item.attrs,
+            syn::Item::Enum(item) => &item.attrs,
+            syn::Item::ExternCrate(item) => &item.attrs,
+            syn::Item::Fn(item) => &item.attrs,
+            syn::Item::ForeignMod(item) => &item.attrs,
+            syn::Item::Impl(item) => &item.attrs,
+            syn::Item::Macro(item) => &item.attrs,
+            syn::Item::Static(item) => &item.attrs,
+            syn::Item::Struct(item) => &item.attrs,
+            syn::Item::Trait(item) => &item.attrs,
+            syn::Item::Type(item) => &item.attrs,
+            syn::Item::Union(item) => &item.attrs,
+            syn::Item::Use(item) => &item.attrs,
+            // A module for tests is noted.
+            _ => &[],
+        };
+        if !for_tests(attributes) {
+            visit::visit_item(self, item);
         }
     }
 
-    fn is_name(&self, ahead: usize) -> bool {
-        self.tokens.get(self.at + ahead).is_some_and(Token::is_ident)
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !for_tests(&item.attrs) {
+            visit::visit_impl_item_fn(self, item);
+        }
     }
 
-    /// Skips an attribute that is `#[cfg(test)]` or a `cfg(all(test, …))`, and says so. What another one names is read
-    /// as code is.
-    fn attribute(&mut self) -> bool {
-        let mut depth = 0;
-        let mut words = Vec::new();
-        let start = self.at;
-        self.at += 1;
-        while self.at < self.tokens.len() {
-            match self.text(0) {
-                "[" => depth += 1,
-                "]" => depth -= 1,
-                word => words.push(word.to_string()),
-            }
-            self.at += 1;
-            if depth == 0 {
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if !for_tests(&field.attrs) {
+            visit::visit_field(self, field);
+        }
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        if !for_tests(&local.attrs) {
+            visit::visit_local(self, local);
+        }
+    }
+
+    /// `mod name;` is noted, `mod name { … }` is read.
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        let for_tests = for_tests(&item.attrs);
+        self.module.push(item.ident.to_string());
+        self.found.declared.push(Declared { module: self.module.clone(), for_tests, inline: item.content.is_some() });
+        if !for_tests {
+            let blocks = std::mem::take(&mut self.blocks);
+            visit::visit_item_mod(self, item);
+            self.blocks = blocks;
+        }
+        self.module.pop();
+    }
+
+    fn visit_block(&mut self, block: &'ast syn::Block) {
+        self.blocks += 1;
+        visit::visit_block(self, block);
+        self.blocks -= 1;
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let public = !matches!(item.vis, Visibility::Inherited);
+        self.import(&item.tree, &mut Vec::new(), public);
+    }
+
+    /// Who may see an item is no use: `pub(in path)`.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
+    /// What an attribute names is read as code is.
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        match &attribute.meta {
+            syn::Meta::List(list) => self.tokens(list.tokens.clone()),
+            syn::Meta::NameValue(named) => self.visit_expr(&named.value),
+            syn::Meta::Path(_) => {}
+        }
+    }
+
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        self.found.macros.extend(item.ident.as_ref().map(Ident::to_string));
+        visit::visit_item_macro(self, item);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let names = call.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.path(names, line(call.path.span()), true);
+        self.tokens(call.tokens.clone());
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let mut names = Vec::new();
+        for segment in &path.segments {
+            names.push(segment.ident.to_string());
+            // `Vec::<u8>` and the like: the path has ended.
+            if !matches!(segment.arguments, PathArguments::None) {
                 break;
             }
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let for_tests = words == ["cfg", "(", "test", ")"] || words.starts_with(&["cfg", "(", "all", "(", "test", ","]);
-        if !for_tests {
-            self.at = start + 2;
+        if path.leading_colon.is_none() {
+            self.path(names, line(path.span()), false);
         }
-        for_tests
+        visit::visit_path(self, path);
     }
 
-    /// From the word `mod`: `mod name;` is noted, `mod name { … }` is read.
-    fn module(&mut self, parent: &[String], for_tests: bool) {
-        let mut module = parent.to_vec();
-        module.push(self.text(1).to_string());
-        self.at += 2;
-        match self.text(0) {
-            "{" => {
-                self.at += 1;
-                self.found.declared.push(Declared { module: module.clone(), for_tests, inline: true });
-                self.items(module, for_tests);
+    /// A constant may be meant.
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.found.mentioned.insert(pattern.ident.to_string());
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
+impl Reader {
+    /// A path outside of imports, as it is written.
+    fn path(&mut self, names: Vec<String>, line: usize, is_macro: bool) {
+        // `self` alone is a value, `crate` alone a visibility.
+        let (first, is_alone) = (names[0].clone(), names.len() == 1);
+        if let Some(segments) = rooted(&names, &self.module) {
+            if !is_alone {
+                self.found.used.push(CratePath { segments, line, is_macro, is_import: false });
             }
-            ";" => {
-                self.at += 1;
-                self.found.declared.push(Declared { module, for_tests, inline: false });
-            }
-            _ => {}
-        }
-    }
-
-    fn skip_block(&mut self) {
-        let mut depth = 0;
-        while self.at < self.tokens.len() {
-            match self.text(0) {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-
-    fn skip_to_semicolon(&mut self) {
-        while self.at < self.tokens.len() && self.text(0) != ";" {
-            self.at += 1;
-        }
-    }
-
-    /// The text of the token so many before this one.
-    fn before(&self, back: usize) -> &str {
-        self.at.checked_sub(back).map_or("", |at| self.tokens[at].text.as_str())
-    }
-
-    /// Whether the `use` here is the bound on what an `impl Trait` captures.
-    fn is_capture(&self) -> bool {
-        self.text(1) == "<"
-    }
-
-    /// Whether the path here says who may see an item: `pub(in path)`.
-    fn is_visibility(&self) -> bool {
-        self.before(1) == "in" && self.before(2) == "(" && self.before(3) == "pub"
-    }
-
-    /// A plain name outside of imports: the beginning of a path, a macro's call, or a mention.
-    fn name(&mut self, module: &[String]) {
-        let follows = matches!(self.before(1), "::" | "." | "fn" | "'");
-        if !self.is_name(0) || follows {
-            self.at += 1;
             return;
         }
-        let Token { text, line } = self.tokens[self.at].clone();
-        match self.text(1) {
-            "::" => {
-                let segments = self.segments();
-                self.found.plain.push(PlainPath { module: module.to_vec(), segments, line });
-            }
-            "!" if self.text(2) != "=" => {
-                self.found.macro_calls.push((text.clone(), line));
-                self.at += 1;
-            }
-            _ => self.at += 1,
+        match (is_alone, is_macro) {
+            (true, true) => self.found.macro_calls.push((first.clone(), line)),
+            (true, false) => {}
+            (false, _) => self.found.plain.push(PlainPath { module: self.module.clone(), segments: names, line }),
         }
-        // A field's name, with its type or its value, is no mention.
-        if self.text(0) != ":" {
-            self.found.mentioned.insert(text);
+        self.found.mentioned.insert(first);
+    }
+
+    /// What a macro is given, or consists of: not parsed, as only the macro knows how, so read name by name.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let all: Vec<TokenTree> = tokens.into_iter().collect();
+        let is = |at: usize, c: char| matches!(all.get(at), Some(TokenTree::Punct(p)) if p.as_char() == c);
+        let joins = |at: usize| is(at, ':') && is(at + 1, ':');
+        let mut at = 0;
+        while let Some(tree) = all.get(at) {
+            at += 1;
+            match tree {
+                TokenTree::Group(group) => self.tokens(group.stream()),
+                TokenTree::Ident(first) => {
+                    let follows = at > 1 && (is(at - 2, '.') || is(at - 2, '\''))
+                        || at > 2 && joins(at - 3)
+                        || matches!(at.checked_sub(2).map(|at| &all[at]), Some(TokenTree::Ident(word)) if word == "fn");
+                    let mut names = vec![first.to_string()];
+                    while let (true, Some(TokenTree::Ident(name))) = (joins(at), all.get(at + 2)) {
+                        names.push(name.to_string());
+                        at += 3;
+                    }
+                    let is_macro = is(at, '!') && !is(at + 1, '=');
+                    // A field's name, with its type or its value, is no mention; a path before a group of imports is one.
+                    let is_field = names.len() == 1 && is(at, ':') && !joins(at);
+                    if !follows && !is_field {
+                        self.path(names, line(first.span()), is_macro);
+                    }
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
         }
     }
 
-    /// From `crate`, `self` or the first `super`, to the end of the path.
-    fn path(&mut self, module: &[String]) {
-        let line = self.tokens[self.at].line;
-        let segments = self.segments();
-        // `self` alone is a value, `crate` alone a visibility.
-        let Some(segments) = rooted(&segments, module).filter(|_| segments.len() > 1) else { return };
-        let is_macro = self.text(0) == "!" && self.text(1) != "=";
-        self.found.used.push(CratePath { segments, line, is_macro, is_import: false });
-    }
-
-    /// The names from here on that `::` joins.
-    fn segments(&mut self) -> Vec<String> {
-        let mut segments = vec![self.text(0).to_string()];
-        self.at += 1;
-        // `Vec::<u8>` and the like: the path has ended before.
-        while self.text(0) == "::" && self.is_name(1) {
-            segments.push(self.text(1).to_string());
-            self.at += 2;
-        }
-        segments
-    }
-
-    /// A `use`, to its semicolon.
-    fn import(&mut self, module: &[String], in_block: bool) {
-        let public = matches!(self.before(1), "pub" | ")");
-        self.at += 1;
-        let end = self.tokens[self.at..].iter().position(|token| token.text == ";");
-        let end = end.map_or(self.tokens.len(), |length| self.at + length);
-        let mut names = Vec::new();
-        use_tree(&self.tokens[..end], &mut self.at, &[], &mut names);
-        self.at = end;
-        for Used { name, path, line } in names {
-            let from_root = rooted(&path, module);
-            let rooted = from_root.is_some();
-            if let Some(path) = &from_root {
-                // `use crate as name`: everything, under a name that the layers do not follow.
-                let segments = if path.is_empty() { vec!["*".into()] } else { path.clone() };
-                self.found.used.push(CratePath { segments, line, is_macro: false, is_import: true });
+    /// The names that a tree of a `use` brings, below `prefix`.
+    fn import(&mut self, tree: &UseTree, prefix: &mut Vec<String>, public: bool) {
+        let (name, written, span) = match tree {
+            UseTree::Path(path) => {
+                prefix.push(path.ident.to_string());
+                self.import(&path.tree, prefix, public);
+                prefix.pop();
+                return;
             }
-            let path = from_root.unwrap_or(path);
-            self.found.imports.push(Import { module: module.to_vec(), name, path, rooted, public, in_block, line });
+            UseTree::Group(group) => return group.items.iter().for_each(|tree| self.import(tree, prefix, public)),
+            UseTree::Name(name) => (None, name.ident.to_string(), name.ident.span()),
+            UseTree::Rename(rename) => (Some(rename.rename.to_string()), rename.ident.to_string(), rename.ident.span()),
+            UseTree::Glob(glob) => (None, "*".into(), glob.star_token.span()),
+        };
+        let mut path = prefix.clone();
+        if written != "self" || path.is_empty() {
+            path.push(written);
         }
+        let name = name.unwrap_or_else(|| path[path.len() - 1].clone());
+        let from_root = rooted(&path, &self.module);
+        let (rooted, line) = (from_root.is_some(), line(span));
+        if let Some(path) = &from_root {
+            // `use crate as name`: everything, under a name that the layers do not follow.
+            let segments = if path.is_empty() { vec!["*".into()] } else { path.clone() };
+            self.found.used.push(CratePath { segments, line, is_macro: false, is_import: true });
+        }
+        let (module, path, in_block) = (self.module.clone(), from_root.unwrap_or(path), self.blocks > 0);
+        self.found.imports.push(Import { module, name, path, rooted, public, in_block, line });
     }
 }
 
@@ -312,49 +320,4 @@ fn rooted(path: &[String], module: &[String]) -> Option<Vec<String>> {
         }
     }
     Some(from_root)
-}
-
-/// A name that a `use` brings, as it is written.
-struct Used {
-    name: String,
-    path: Vec<String>,
-    line: usize,
-}
-
-/// Reads one tree of a `use`, from `at` to the comma or brace that ends it.
-fn use_tree(all: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<Used>) {
-    let mut path = prefix.to_vec();
-    let line = all.get(*at).map_or(1, |token| token.line);
-    let mut renamed = None;
-    while let Some(token) = all.get(*at) {
-        match token.text.as_str() {
-            "::" => *at += 1,
-            "{" => {
-                *at += 1;
-                while all.get(*at).is_some_and(|token| token.text != "}") {
-                    use_tree(all, at, &path, found);
-                    if all.get(*at).is_some_and(|token| token.text == ",") {
-                        *at += 1;
-                    }
-                }
-                *at += 1;
-                return;
-            }
-            "," | "}" => break,
-            "as" => {
-                renamed = all.get(*at + 1).map(|token| token.text.clone());
-                *at += 2;
-            }
-            name => {
-                path.push(name.to_string());
-                *at += 1;
-            }
-        }
-    }
-    if path.len() > 1 && path.last().is_some_and(|name| name == "self") {
-        path.pop();
-    }
-    if let Some(name) = renamed.or_else(|| path.last().cloned()) {
-        found.push(Used { name, path, line });
-    }
 }

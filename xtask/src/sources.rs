@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::Violation;
 use crate::files::SourceFile;
 use crate::paths::{ModulePaths, module_paths};
-use crate::scan::scan;
 
 /// A file with what was read from it.
 pub struct Source<'a> {
@@ -17,10 +17,11 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn read(source_dir: &Path, file: &'a SourceFile) -> Self {
+    fn read(source_dir: &Path, file: &'a SourceFile) -> Result<Self, Violation> {
         let module = module_of(file.path.strip_prefix(source_dir).unwrap_or(&file.path));
-        let paths = module_paths(&scan(&file.text), &module);
-        Source { file, module, paths }
+        let not_rust = |error: syn::Error| Violation::new(&file.path, error.span().start().line, error.to_string());
+        let paths = module_paths(&file.text, &module).map_err(not_rust)?;
+        Ok(Source { file, module, paths })
     }
 
     fn test_modules(&self) -> impl Iterator<Item = &[String]> {
@@ -35,13 +36,16 @@ impl<'a> Source<'a> {
 }
 
 /// The files below `source_dir`, which is what their paths begin with, without those that are there for tests.
-pub fn without_tests<'a>(source_dir: &Path, files: &'a [SourceFile]) -> Vec<Source<'a>> {
-    let sources: Vec<Source> = files.iter().map(|file| Source::read(source_dir, file)).collect();
+///
+/// # Errors
+/// A file that is not Rust.
+pub fn without_tests<'a>(source_dir: &Path, files: &'a [SourceFile]) -> Result<Vec<Source<'a>>, Violation> {
+    let sources: Vec<Source> = files.iter().map(|file| Source::read(source_dir, file)).collect::<Result<_, _>>()?;
     let test_modules: Vec<Vec<String>> = sources.iter().flat_map(Source::test_modules).map(<[_]>::to_vec).collect();
     let is_test = |source: &Source| {
         source.is_named_as_test() || test_modules.iter().any(|module| source.module.starts_with(module))
     };
-    sources.into_iter().filter(|source| !is_test(source)).collect()
+    Ok(sources.into_iter().filter(|source| !is_test(source)).collect())
 }
 
 /// The module that a file is, from its path below `src`.
