@@ -224,11 +224,15 @@ impl Columns {
     }
 }
 
-/// The release: what is newer than 2.11 counts as the newest that is known.
+/// The release: but for 2.12, what is newer than 2.11 counts as the newest that is known.
 fn version(torch: &str) -> TorchVersion {
     let mut numbers = torch.split(['.', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
     let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if release > (2, 11) { TorchVersion::V2_15 } else { TorchVersion::V2_11 }
+    match release {
+        (2, 12) => TorchVersion::V2_12,
+        release if release > (2, 11) => TorchVersion::V2_15,
+        _ => TorchVersion::V2_11,
+    }
 }
 
 fn problem(error: ReaderError) -> String {

@@ -67,7 +67,18 @@ impl<'a> Decoder<'a> {
         let knows = |key: &str| settings.is_some_and(|settings| document.get(settings, key).is_some());
         let alloc_conf = snapshot.settings.as_ref().map_or("", |settings| &settings.alloc_conf);
         snapshot.releases = Releases::of_keys(snapshot.newer, knows, alloc_conf);
+        snapshot.of_2_12 = self.is_of_2_12(root);
         Ok(())
+    }
+
+    fn is_of_2_12(&self, root: u32) -> bool {
+        let document = self.document;
+        let has = |dict: Option<u32>, key| dict.is_some_and(|dict| document.get(dict, key).is_some());
+        let list = |value: Value| value.as_list().map_or(&[][..], |list| document.items(list));
+        let traces = document.get(root, "device_traces").map_or(&[][..], list);
+        let event = traces.iter().find_map(|trace| list(*trace).first().and_then(|event| event.as_dict()));
+        let settings = document.get(root, "allocator_settings").and_then(Value::as_dict);
+        has(event, "pool_id") && settings.is_some() && !has(settings, "max_round_threshold")
     }
 
     fn fault<T>(&self, value: Value, problem: impl Into<String>) -> Sound<T> {

@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub newer: bool,
     /// The releases that may have written it.
     pub releases: Releases,
+    /// Whether it is one of PyTorch 2.12: its events name their pool, which later releases do as well, and its settings lack what these have.
+    pub of_2_12: bool,
     pub(super) texts: Texts,
     pub(super) frames: Vec<Frame>,
     pub(super) stacks: Vec<Box<[FrameId]>>,

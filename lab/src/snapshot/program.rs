@@ -37,8 +37,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Usage`] for settings that PyTorch would not take either.
     pub fn allocator_config(&self) -> Result<AllocatorConfig> {
-        let version = if self.newer { TorchVersion::V2_15 } else { TorchVersion::V2_11 };
-        let mut config = AllocatorConfig::for_version(version);
+        let mut config = AllocatorConfig::for_version(self.version());
         let Some(settings) = &self.settings else { return Ok(config) };
         let update = config.update(&settings.alloc_conf);
         update.map_err(|error| Error::usage("allocator_settings", error.to_string()))?;
@@ -53,6 +52,15 @@ impl Snapshot {
             }
         }
         Ok(config)
+    }
+
+    /// The release that wrote it, as far as the allocator's behaviour depends on it.
+    fn version(&self) -> TorchVersion {
+        match self.newer {
+            true => TorchVersion::V2_15,
+            false if self.of_2_12 => TorchVersion::V2_12,
+            false => TorchVersion::V2_11,
+        }
     }
 
     /// What the program did on a device.
@@ -76,7 +84,7 @@ impl Snapshot {
             alloc_conf: self.settings.as_ref().map(|settings| settings.alloc_conf.clone()).unwrap_or_default(),
             capacity_bytes: maker.capacity,
             memory_fraction: None,
-            version: if self.newer { TorchVersion::V2_15 } else { TorchVersion::V2_11 },
+            version: self.version(),
         };
         let (addresses, events, gaps) = (maker.addresses, maker.events, maker.gaps);
         let trace = Trace::new(name, settings, maker.operations)?;

@@ -1,5 +1,7 @@
 //! Blocks and segments: slabs whose entries are linked by index.
 
+use std::num::NonZeroU64;
+
 use smallvec::SmallVec;
 
 use crate::backend::SegmentId;
@@ -24,6 +26,8 @@ pub(super) struct Node {
     pub(super) requested_bytes: u64,
     /// The pool's count of searches when the block was last freed: its age for garbage collection.
     pub(super) freed_at: u64,
+    /// Where it stands among free blocks of its size, where that is not decided by its address ([`Caching::made`](super::Caching::made)).
+    pub(super) made: Option<NonZeroU64>,
     pub(super) stream: Stream,
     pub(super) segment: u32,
     /// Neighbours in the segment, in order of address; [`NONE`] at its ends.
@@ -47,6 +51,7 @@ impl Node {
             bytes,
             requested_bytes: 0,
             freed_at: 0,
+            made: None,
             stream,
             segment,
             prev: NONE,

@@ -104,7 +104,8 @@ impl Caching {
         let base = self.addresses.take(bytes).inspect_err(|_| virtual_memory.release(id))?;
         driver(DriverEvent::Reserve { address: base, bytes, stream, segment: id });
         let segment = self.segments.insert(Segment { id, base, bytes, first: NONE, page_bytes });
-        let node = Node { mapped: false, expandable: true, ..Node::new(stream, bytes, pool, base, segment) };
+        let made = self.made();
+        let node = Node { made, mapped: false, expandable: true, ..Node::new(stream, bytes, pool, base, segment) };
         let index = self.nodes.insert(node);
         self.segments[segment].first = index;
         self.pools[pool as usize].insert(&mut self.nodes, index);
@@ -194,9 +195,10 @@ impl Caching {
     }
 
     /// A part of the reservation that `like` belongs to.
-    fn part(&self, like: u32, address: u64, bytes: u64, mapped: bool) -> Node {
+    fn part(&mut self, like: u32, address: u64, bytes: u64, mapped: bool) -> Node {
+        let made = self.made();
         let &Node { stream, pool, segment, .. } = &self.nodes[like];
-        Node { mapped, expandable: true, ..Node::new(stream, bytes, pool, address, segment) }
+        Node { made, mapped, expandable: true, ..Node::new(stream, bytes, pool, address, segment) }
     }
 
     /// Shortens a block that is in no pool to `bytes`; what is behind becomes a free block, mapped or not.
@@ -205,7 +207,8 @@ impl Caching {
         if rest == 0 {
             return;
         }
-        let mut tail = self.part(index, self.nodes[index].address + bytes, rest, mapped);
+        let end = self.nodes[index].address + bytes;
+        let mut tail = self.part(index, end, rest, mapped);
         let next = self.nodes[index].next;
         (tail.prev, tail.next) = (index, next);
         let pool = tail.pool;
@@ -224,7 +227,8 @@ impl Caching {
         if before == 0 {
             return;
         }
-        let mut front = self.part(index, self.nodes[index].address, before, true);
+        let start = self.nodes[index].address;
+        let mut front = self.part(index, start, before, true);
         let prev = self.nodes[index].prev;
         (front.prev, front.next) = (prev, index);
         let (pool, segment) = (front.pool, front.segment);

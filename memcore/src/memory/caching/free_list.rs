@@ -4,6 +4,8 @@
 //! are divided into classes, 32 to each power of two, with a bit for each that has blocks: the class of a size is
 //! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted (`class.rs`).
 
+use std::num::NonZeroU64;
+
 use super::block::Node;
 use super::chunk::{Entry, packed};
 use super::class::Class;
@@ -11,7 +13,7 @@ use super::sizes::BLOCK_BYTES;
 use crate::memory::Stream;
 
 /// Where a free block stands: the first key of its stream at or after `(bytes, 0)` is the best fit, and the lowest
-/// address among equals.
+/// address among equals; in one release the first that was made, whose number then stands for the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) stream: Stream,
@@ -22,7 +24,8 @@ pub(super) struct Key {
 impl Key {
     #[inline]
     pub(super) fn of(node: &Node) -> Self {
-        Self { stream: node.stream, bytes: node.bytes, address: node.address }
+        let address = node.made.map_or(node.address, NonZeroU64::get);
+        Self { stream: node.stream, bytes: node.bytes, address }
     }
 
     #[inline]

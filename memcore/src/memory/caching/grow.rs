@@ -45,7 +45,8 @@ impl Caching {
             self.stats.oversize_segments.increase(1);
         }
         let segment = self.segments.insert(Segment { id, base, bytes, first: 0, page_bytes: 0 });
-        let index = self.nodes.insert(Node::new(stream, bytes, pool, base, segment));
+        let made = self.made();
+        let index = self.nodes.insert(Node { made, ..Node::new(stream, bytes, pool, base, segment) });
         self.segments[segment].first = index;
         driver(DriverEvent::SegmentAlloc { address: base, bytes, stream, segment: id });
         Ok(Some(index))

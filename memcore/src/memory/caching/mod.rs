@@ -45,6 +45,7 @@ mod split;
 mod summary;
 mod waits;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use block::{LARGE, Node, PoolIndex, SMALL, Segment};
@@ -74,6 +75,8 @@ pub struct Caching {
     /// What the driver said there is, at construction.
     total_bytes: Option<u64>,
     addresses: AddressSpace,
+    /// Blocks made so far, where that decides an order.
+    blocks_made: u64,
     nodes: Slab<Node>,
     segments: Slab<Segment>,
     pools: Vec<Pool>,
@@ -133,6 +136,7 @@ impl Caching {
             memory,
             config,
             addresses: AddressSpace::new(),
+            blocks_made: 0,
             nodes: Slab::new(),
             segments: Slab::new(),
             pools: vec![Pool::new(false, None), Pool::new(true, None)],
@@ -189,6 +193,17 @@ impl Caching {
         let pool = self.private.scope(small).unwrap_or(if small { SMALL } else { LARGE });
         let segment_bytes = sizes::segment(bytes, self.config.large_segment_bytes);
         Request { requested_bytes, bytes, segment_bytes, pool, stream, expandable }
+    }
+
+    /// The number of a block that is being made, from 1 on, where that decides which of two free blocks of one size comes first: in PyTorch 2.12,
+    /// which gave every block a number when it was made (pytorch#178362; 2.13 went back, pytorch#182929).
+    #[inline]
+    fn made(&mut self) -> Option<NonZeroU64> {
+        if self.config.version != TorchVersion::V2_12 {
+            return None;
+        }
+        self.blocks_made += 1;
+        NonZeroU64::new(self.blocks_made)
     }
 
     /// Whether the device has virtual memory; says so once if it does not.

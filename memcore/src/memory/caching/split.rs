@@ -35,8 +35,9 @@ impl Caching {
     /// Cuts `bytes` off the front of a block. The rest stays the same block, so that it keeps what its last client
     /// asked for, and goes back to the pool.
     fn split_front(&mut self, rest: u32, bytes: u64) -> u32 {
+        let made = self.made();
         let node = &mut self.nodes[rest];
-        let mut front = Node::new(node.stream, bytes, node.pool, node.address, node.segment);
+        let mut front = Node { made, ..Node::new(node.stream, bytes, node.pool, node.address, node.segment) };
         front.expandable = node.expandable;
         front.prev = node.prev;
         front.next = rest;

@@ -13,8 +13,21 @@ pub enum TorchVersion {
     /// An open private pool counts as a graph capture.
     #[default]
     V2_11,
+    /// Of free blocks of one size the one that was made first comes first, wherever it lies: in this release alone.
+    V2_12,
     /// Only captures do; adds refusal ahead of the driver, reserve sizes, and counters of private pools.
     V2_15,
+}
+
+impl TorchVersion {
+    /// How the allocator of PyTorch 2.`minor` behaves: as the nearest known release before it, but that 2.13 has the order of 2.11 again.
+    pub fn of_release(minor: u32) -> Self {
+        match minor {
+            15.. => Self::V2_15,
+            12 => Self::V2_12,
+            _ => Self::V2_11,
+        }
+    }
 }
 
 /// How much address space an expandable segment reserves.
