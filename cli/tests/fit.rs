@@ -52,6 +52,16 @@ fn a_card_has_a_name_a_context_and_a_profile_of_its_own() {
 }
 
 #[test]
+fn a_release_without_a_card_is_that_of_the_card() {
+    let like = |more: &[&str]| {
+        let words = ["predict", "--model", "mlp", "--like", "torch-2.13"];
+        json(&[&words[..], more].concat())["settings"]["like"].clone()
+    };
+    assert_eq!(like(&["--gpu", "a100-80"]), "torch-2.13-sm80");
+    assert_eq!(like(&[]), "torch-2.13-sm90");
+}
+
+#[test]
 fn a_sequence_can_be_fitted_too() {
     let gpt = ["fit", "--of", "sequence", "--model", "gpt", "--batch", "2", "--gpu", "1GiB"];
     let found = json(&gpt);

@@ -31,6 +31,24 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--alloc-conf", "nosuch:1"], "--alloc-conf"),
         (&["train", "--alloc-conf", "expandable_segments:True", "--allocator", "direct"], "--alloc-conf"),
         (&["train", "--like", "torch-0.1"], "torch-0.1"),
+        (&["predict", "--like", "torch"], "a release such as torch-2.11"),
+        (&["predict", "--like", "torch-1.13"], "PyTorch 1.13 was not recorded; the nearest profile is torch-2.7-sm90"),
+        (
+            &["predict", "--like", "torch-2.6"],
+            "PyTorch 2.6 has no profile; the nearest is torch-2.7-sm90: 149 recorded programs have the same peaks",
+        ),
+        (
+            &["predict", "--like", "torch-2.3"],
+            "the nearest profile is torch-2.7-sm90 (how far it is off was not measured)",
+        ),
+        (
+            &["predict", "--like", "torch-2.16-sm80"],
+            "PyTorch 2.16 was not recorded; the nearest profile is torch-2.15-sm80",
+        ),
+        (
+            &["predict", "--like", "torch-2.13-sm70"],
+            "PyTorch 2.13 was not recorded on compute capability 7.0; the nearest profile is torch-2.13-sm75",
+        ),
         (&["train", "--data", "/nonexistent/images"], "/nonexistent/images"),
         (&["train", "--model", "gpt", "--data", "digits", "--backend", "meta"], "--data"),
         (&["train", "--backend", "meta", "--cuda-graph"], "--cuda-graph: backend meta: has no graphs of kernels"),

@@ -3,7 +3,37 @@
 //! What a program's memory looks like is decided above the backend, by one of these, so that under one profile the event
 //! lists of all backends are identical. A new PyTorch version is a new entry here.
 
+mod release;
+
+pub use release::{Nearest, Release};
+
 use crate::error::{Error, Result};
+
+/// Which kernels of cuDNN's attention PyTorch takes where cuDNN is, by the version that comes with a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CudnnAttention {
+    /// None before others (9.10).
+    Unused,
+    /// With dropout too (9.19).
+    WithDropout,
+    /// Without dropout (9.20).
+    WithoutDropout,
+    /// Without dropout, and of heads of more than 128 elements hardly any gradient (9.24, 9.26).
+    Narrow,
+}
+
+/// How group normalisation goes about it, from the first release that does; each does what those before it do as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupNorm {
+    /// Copies its input and its gradient into order before its operator.
+    CopiesBefore,
+    /// Rounds the statistics of 16-bit inputs at the end (2.13).
+    RoundsAtTheEnd,
+    /// Copies inside of its operator, once in either pass, and needs no sums of channels for examples of one position (2.14).
+    CopiesInside,
+    /// Has kernels for channels that lie innermost (2.15).
+    ChannelsInnermost,
+}
 
 /// What convolutions allocate besides their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,35 +68,34 @@ pub struct IndexSort {
     pub sort_tile: usize,
     /// Indices in which a block looks for runs at a time.
     pub unique_tile: usize,
+    /// Whether what finds the runs has a second part of scratch.
+    pub second_part: bool,
 }
 
 impl IndexSort {
-    /// As torch 2.11 has it for a compute capability (8.9 runs the kernels of 8.6).
-    pub fn of_torch_2_11(sm: u32) -> Self {
-        let (sort_tile, unique_tile) = match sm {
-            91.. => (4608, 3840),
-            90 => (4608, 4480),
-            81.. => (3840, 320),
-            80 => (3840, 1792),
-            _ => (2816, 320),
+    /// As a release has it for a compute capability (8.9 runs the kernels of 8.6).
+    pub fn of(release: Release, sm: u32) -> Self {
+        let newer = release >= Release::of(13);
+        let sort_tile = match sm {
+            90.. => 4608,
+            80.. => 3840,
+            70.. => 2816,
+            _ => 3584,
         };
-        Self { needed_digits: false, sort_tile, unique_tile }
-    }
-
-    /// As torch 2.15 has it.
-    pub fn of_torch_2_15(sm: u32) -> Self {
-        let older = Self::of_torch_2_11(sm);
         let unique_tile = match sm {
-            90.. => 4928,
-            80 => 1344,
-            _ => older.unique_tile,
+            90.. if newer => 4928,
+            91.. if release >= Release::of(11) => 3840,
+            90.. => 4480,
+            80 if newer => 1344,
+            80 => 1792,
+            _ => 320,
         };
-        Self { needed_digits: true, unique_tile, ..older }
+        Self { needed_digits: newer, sort_tile, unique_tile, second_part: release >= Release::of(11) }
     }
 }
 
 impl Multiprocessors {
-    /// Of the best-known card of that compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX 4090 (89), RTX A6000 (86), A100 (80), T4 (75).
+    /// Of the best-known card of that compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX 4090 (89), RTX A6000 (86), A100 (80), T4 (75), V100 (70), P100 (60).
     pub fn of_compute_capability(sm: u32) -> Self {
         let count = match sm {
             101.. => 170,
@@ -75,7 +104,9 @@ impl Multiprocessors {
             87.. => 128,
             81.. => 84,
             80 => 108,
-            _ => 40,
+            71.. => 40,
+            70 => 80,
+            _ => 56,
         };
         Self::of_card(sm, count)
     }
@@ -83,7 +114,7 @@ impl Multiprocessors {
     /// Of a card of that compute capability with so many.
     pub fn of_card(sm: u32, count: usize) -> Self {
         let threads = match sm {
-            90 | 100 | 80 => 2048,
+            90 | 100 | 80 | 0..75 => 2048,
             81.. => 1536,
             _ => 1024,
         };
@@ -96,30 +127,45 @@ impl Multiprocessors {
 pub struct Profile {
     /// What the command line calls it.
     pub name: String,
+    /// The release that it stands for; `None`: our own kernels.
+    pub release: Option<Release>,
     /// Bytes of the workspace that a GEMM library keeps per (device, role): cuBLAS's, from the first product on.
     pub gemm_workspace_bytes: u64,
     /// Whether a device takes these bytes from its backend instead
     /// ([`Backend::gemm_workspace_bytes`](crate::backend::Backend::gemm_workspace_bytes)).
     pub asks_gemm_workspace: bool,
-    /// Bytes of the second workspace of the library with epilogues (cuBLASLt's), from the first product with a bias on.
+    /// Bytes of the second workspace of the library with epilogues (cuBLASLt's), from the first product with a bias on; where the two libraries
+    /// share one, of none.
     pub gemm_epilogue_workspace_bytes: u64,
-    /// Whether these are kept for the life of the process, one for each role that ever needed it, or taken for each product and freed behind it.
+    /// Whether products with epilogues use the first workspace, where workspaces are kept.
+    pub shares_workspaces: bool,
+    /// Whether a product with an epilogue takes the first workspace besides its own.
+    pub epilogues_take_both: bool,
+    /// Whether the second workspace is at most as large as the first.
+    pub limits_epilogue_workspace: bool,
+    /// Whether the second workspace is kept where the first is, or taken for each product, before the first, and freed after it.
+    pub keeps_epilogue_workspace: bool,
+    /// Whether a product of one row with a bias has an epilogue: in all releases but 2.10.
+    pub one_row_has_epilogue: bool,
+    /// Whether these are kept for the life of the process, one for each role that ever needed it, or taken for each product and freed after it.
     pub keeps_workspaces: bool,
-    /// Whether memory-efficient attention is that of 2.15: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
+    /// Whether memory-efficient attention is that of 2.14: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
     /// does not use, as two words.
     pub newer_efficient_attention: bool,
-    /// Whether cuDNN's attention is that of the release that comes with 2.15: it knows no dropout, and of heads of more than 128 elements hardly any
-    /// gradient.
-    pub newer_cudnn_attention: bool,
+    /// Elements to a multiple of which flash attention brings heads of more than 128 in its own memory.
+    pub wide_flash_multiple: usize,
+    /// Which kernels of cuDNN's attention it takes.
+    pub cudnn_attention: CudnnAttention,
     /// The sort in an embedding's gradient.
     pub index_sort: IndexSort,
-    /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or behind it.
+    /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or after it.
     pub masks_extremum_first: bool,
-    /// Whether group normalisation is that of 2.15: it brings its input and its gradient into order inside of its kernels' operator, once in either
-    /// pass, and not before it; it has kernels for channels that lie innermost; and it rounds the statistics of 16-bit inputs at the end.
-    pub newer_group_norm: bool,
+    /// How group normalisation goes about it.
+    pub group_norm: GroupNorm,
     /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
     pub autocasts_rms_norm: bool,
+    /// Whether root-mean-square normalisation is a composition of operators, not a kernel.
+    pub composes_rms_norm: bool,
     /// Whether the norms of a list of tensors have a partial sum for each chunk of each, with a list of where each tensor's begin, or for as many
     /// chunks of each as the longest has.
     pub norms_have_offsets: bool,
@@ -134,40 +180,50 @@ pub struct Profile {
     pub compute_capability: Option<u32>,
 }
 
+/// `native`; some releases on some compute capabilities; each of the others on each.
+macro_rules! names {
+    ($($release:literal)+; $($old:literal)+) => {
+        ["native", $(concat!("torch-2.", $old),)+ $(
+            concat!("torch-2.", $release, "-sm120"),
+            concat!("torch-2.", $release, "-sm100"),
+            concat!("torch-2.", $release, "-sm90"),
+            concat!("torch-2.", $release, "-sm89"),
+            concat!("torch-2.", $release, "-sm86"),
+            concat!("torch-2.", $release, "-sm80"),
+            concat!("torch-2.", $release, "-sm75"),
+        )+]
+    };
+}
+
 impl Profile {
     /// The names that [`Profile::named`] knows.
-    pub const NAMES: [&'static str; 15] = [
-        "native",
-        "torch-2.11-sm120",
-        "torch-2.11-sm100",
-        "torch-2.11-sm90",
-        "torch-2.11-sm89",
-        "torch-2.11-sm86",
-        "torch-2.11-sm80",
-        "torch-2.11-sm75",
-        "torch-2.15-sm120",
-        "torch-2.15-sm100",
-        "torch-2.15-sm90",
-        "torch-2.15-sm89",
-        "torch-2.15-sm86",
-        "torch-2.15-sm80",
-        "torch-2.15-sm75",
-    ];
+    pub const NAMES: [&'static str; 67] = names!(
+        8 9 10 11 12 13 14 15;
+        "7-sm90" "7-sm89" "7-sm86" "7-sm80" "7-sm75" "7-sm70" "7-sm60" "8-sm70" "9-sm70" "10-sm70"
+    );
 
     /// What our own kernels and the backend's libraries need, and nothing else.
     pub fn native() -> Self {
         Self {
             name: "native".into(),
+            release: None,
             gemm_workspace_bytes: 0,
             asks_gemm_workspace: true,
             gemm_epilogue_workspace_bytes: 0,
+            shares_workspaces: false,
+            epilogues_take_both: true,
+            limits_epilogue_workspace: true,
+            keeps_epilogue_workspace: true,
+            one_row_has_epilogue: true,
             keeps_workspaces: true,
             newer_efficient_attention: false,
-            newer_cudnn_attention: false,
-            index_sort: IndexSort::of_torch_2_11(90),
+            wide_flash_multiple: 64,
+            cudnn_attention: CudnnAttention::WithDropout,
+            index_sort: IndexSort::of(Release::of(11), 90),
             masks_extremum_first: false,
-            newer_group_norm: false,
+            group_norm: GroupNorm::CopiesBefore,
             autocasts_rms_norm: true,
+            composes_rms_norm: false,
             norms_have_offsets: false,
             convolution: Convolution::Backend,
             torch_temporaries: false,
@@ -176,23 +232,43 @@ impl Profile {
         }
     }
 
-    /// PyTorch 2.11 on compute capability `sm`/10: cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on all others, per thread; cuBLASLt 1 MiB. Measured with the
-    /// unmodified wheel.
-    pub fn torch_2_11(sm: u32) -> Self {
+    /// PyTorch of a release on compute capability `sm`/10, each rule from the first release on whose unmodified wheel showed it (see
+    /// `docs/releases.md`). cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on older cards, per thread; cuBLASLt 1 MiB.
+    pub fn torch(release: Release, sm: u32) -> Self {
+        let from = |minor| release >= Release::of(minor);
+        // Before 2.12 it knows of nothing newer than 9.0.
+        let known_sm = if sm > 90 && !from(12) { 80 } else { sm };
         Self {
-            name: format!("torch-2.11-sm{sm}"),
-            // It knows of nothing newer than 9.0.
-            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(if sm > 90 { 80 } else { sm }),
+            name: format!("torch-{release}-sm{sm}"),
+            release: Some(release),
+            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(known_sm),
             asks_gemm_workspace: false,
             gemm_epilogue_workspace_bytes: 1 << 20,
-            keeps_workspaces: true,
-            newer_efficient_attention: false,
-            newer_cudnn_attention: false,
-            index_sort: IndexSort::of_torch_2_11(sm),
-            masks_extremum_first: false,
-            newer_group_norm: false,
-            autocasts_rms_norm: false,
-            norms_have_offsets: false,
+            shares_workspaces: from(12),
+            epilogues_take_both: !from(12),
+            limits_epilogue_workspace: from(11),
+            keeps_epilogue_workspace: from(9),
+            one_row_has_epilogue: release != Release::of(10),
+            keeps_workspaces: !from(15),
+            newer_efficient_attention: from(14),
+            wide_flash_multiple: if from(11) { 64 } else { 32 },
+            cudnn_attention: match release.minor {
+                14.. => CudnnAttention::Narrow,
+                12 | 13 => CudnnAttention::WithoutDropout,
+                11 => CudnnAttention::WithDropout,
+                _ => CudnnAttention::Unused,
+            },
+            index_sort: IndexSort::of(release, sm),
+            masks_extremum_first: from(14),
+            group_norm: match release.minor {
+                15.. => GroupNorm::ChannelsInnermost,
+                14 => GroupNorm::CopiesInside,
+                13 => GroupNorm::RoundsAtTheEnd,
+                _ => GroupNorm::CopiesBefore,
+            },
+            autocasts_rms_norm: from(12),
+            composes_rms_norm: !from(9),
+            norms_have_offsets: from(15),
             convolution: Convolution::Native,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
@@ -200,34 +276,25 @@ impl Profile {
         }
     }
 
+    /// [`torch`](Self::torch) 2.11.
+    pub fn torch_2_11(sm: u32) -> Self {
+        Self::torch(Release::of(11), sm)
+    }
+
+    /// [`torch`](Self::torch) 2.15.
+    pub fn torch_2_15(sm: u32) -> Self {
+        Self::torch(Release::of(15), sm)
+    }
+
     /// Bytes of the workspace that PyTorch gives cuBLAS on a card of compute capability `sm`/10, unless `CUBLAS_WORKSPACE_CONFIG` says otherwise.
     pub const fn torch_gemm_workspace_bytes(sm: u32) -> u64 {
         if sm >= 90 { 32 << 20 } else { 8_519_680 }
     }
 
-    /// PyTorch 2.15: as 2.11, but that no workspace outlives its product (unless `TORCH_CUBLAS_WORKSPACE_CACHE=1`), and that a product with an
-    /// epilogue takes only its own; that the gradient of `maximum` makes its masks in another order; that group normalisation copies inside of
-    /// its operator and has further kernels; that autocast knows root-mean-square normalisation; and that the norms of a list of tensors take offsets. Measured with the unmodified wheel: of the recorded phases of
-    /// single operators no other one differs.
-    pub fn torch_2_15(sm: u32) -> Self {
-        Self {
-            name: format!("torch-2.15-sm{sm}"),
-            gemm_workspace_bytes: Self::torch_gemm_workspace_bytes(sm),
-            keeps_workspaces: false,
-            newer_efficient_attention: true,
-            newer_cudnn_attention: true,
-            index_sort: IndexSort::of_torch_2_15(sm),
-            masks_extremum_first: true,
-            newer_group_norm: true,
-            autocasts_rms_norm: true,
-            norms_have_offsets: true,
-            ..Self::torch_2_11(sm)
-        }
-    }
-
     /// The same as a process with this environment variable sees it. PyTorch's about its libraries' workspaces are known:
     /// `CUBLAS_WORKSPACE_CONFIG` (`:KiB:count` pairs), `CUBLASLT_WORKSPACE_SIZE` (KiB), `TORCH_CUBLASLT_UNIFIED_WORKSPACE` (`1`: the
-    /// products with epilogues use the first workspace) and, from 2.15 on, `TORCH_CUBLAS_WORKSPACE_CACHE` (`1`: workspaces are kept).
+    /// products with epilogues use the first workspace, which is what 2.12 and later do unless it is `0`) and, from 2.15 on,
+    /// `TORCH_CUBLAS_WORKSPACE_CACHE` (`1`: workspaces are kept).
     ///
     /// # Errors
     /// [`Error::Invalid`] for another variable, or a value of another form.
@@ -246,10 +313,9 @@ impl Profile {
                 self.gemm_epilogue_workspace_bytes = bytes;
             }
             "TORCH_CUBLASLT_UNIFIED_WORKSPACE" => match value {
-                // Workspaces that are not kept are not shared either.
-                "1" if !self.keeps_workspaces => {}
-                "1" => self.gemm_epilogue_workspace_bytes = 0,
-                "0" => {}
+                // 2.7 does not know it.
+                "1" => self.shares_workspaces = self.release.is_none_or(|release| release >= Release::of(8)),
+                "0" => self.shares_workspaces = false,
                 _ => return Err(wrong("0 or 1")),
             },
             "TORCH_CUBLAS_WORKSPACE_CACHE" => match value {
@@ -259,9 +325,16 @@ impl Profile {
             },
             _ => return Err(Error::invalid("environment", format!("{variable} is not about workspaces"))),
         }
-        // The second workspace is never larger than the first.
-        self.gemm_epilogue_workspace_bytes = self.gemm_epilogue_workspace_bytes.min(self.gemm_workspace_bytes);
         Ok(self)
+    }
+
+    /// Bytes of the second workspace as the other settings leave them. Workspaces that are not kept are not shared either.
+    pub fn epilogue_workspace_bytes(&self) -> u64 {
+        match self.gemm_epilogue_workspace_bytes {
+            _ if self.shares_workspaces && self.keeps_workspaces => 0,
+            bytes if self.limits_epilogue_workspace => bytes.min(self.gemm_workspace_bytes),
+            bytes => bytes,
+        }
     }
 
     /// Bytes of workspace in each call of cuDNN, where there is one.
@@ -275,11 +348,34 @@ impl Profile {
     /// The profile of that name, one of [`Profile::NAMES`].
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.contains(&name).then_some(())?;
-        match name.split_once("-sm") {
-            None => Some(Self::native()),
-            Some(("torch-2.11", sm)) => sm.parse().ok().map(Self::torch_2_11),
-            Some((_, sm)) => sm.parse().ok().map(Self::torch_2_15),
+        match Release::parse(name) {
+            Some((_, minor, Some(sm))) => Some(Self::torch(Release::of(minor), sm)),
+            _ => Some(Self::native()),
         }
+    }
+
+    /// The profile that stands nearest to one that there is none of: of the nearest release, if there is none of that one, or of the nearest card that it was
+    /// built for; `None` where the name is not that of a release.
+    pub fn nearest(name: &str) -> Option<Nearest> {
+        let (major, minor, sm) = Release::parse(name)?;
+        let recorded = Release::ALL.iter().any(|release| major == 2 && release.minor == minor);
+        let [first, .., last] = Release::ALL;
+        let release = match (major, minor) {
+            (2, minor) => Release::of(minor.clamp(first.minor, last.minor)),
+            (0 | 1, _) => first,
+            _ => last,
+        };
+        let of_release = |name: &&str| name.starts_with(&format!("torch-{release}-sm"));
+        let distance =
+            |name: &&str| sm.unwrap_or(90).abs_diff(Release::parse(name).and_then(|(_, _, sm)| sm).unwrap_or(90));
+        let nearest = Self::NAMES.into_iter().filter(of_release).min_by_key(distance)?;
+        let before = release::RECORDED_BEFORE.iter().find(|(recorded, _)| major == 2 && *recorded == minor);
+        Some(Nearest {
+            asked: format!("{major}.{minor}"),
+            sm: recorded.then_some(sm).flatten(),
+            name: nearest,
+            programs: before.map(|(_, programs)| *programs),
+        })
     }
 
     /// The same on a card with so many multiprocessors, where it stands for a card.
@@ -303,16 +399,49 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_name_is_that_of_its_profile() {
+        for name in Profile::NAMES {
+            assert_eq!(Profile::named(name).unwrap().name, name);
+        }
+        assert_eq!(Profile::named("torch-2.13-sm70"), None);
+        assert_eq!(Release::named("torch-2.13"), Some(Release { minor: 13 }));
+        assert_eq!(["torch-2.16", "torch-2.13.1", "torch-3.13"].map(Release::named), [None; 3]);
+    }
+
+    #[test]
+    fn what_is_not_recorded_has_a_nearest() {
+        for (name, nearest) in [
+            ("torch-1.13", Some("torch-2.7-sm90")),
+            ("torch-2.4-sm75", Some("torch-2.7-sm75")),
+            ("torch-2.16-sm80", Some("torch-2.15-sm80")),
+            ("torch-3.0", Some("torch-2.15-sm90")),
+            ("torch-2.13-sm70", Some("torch-2.13-sm75")),
+            ("torch-2.7-sm120", Some("torch-2.7-sm90")),
+            ("torch-2.8-sm60", Some("torch-2.8-sm70")),
+            ("tensorflow-2.13", None),
+        ] {
+            assert_eq!(Profile::nearest(name).map(|nearest| nearest.name), nearest, "{name}");
+        }
+        let said = |name| Profile::nearest(name).unwrap().to_string();
+        assert!(said("torch-2.6-sm80").contains("torch-2.7-sm80: 149 recorded programs have the same peaks"));
+        assert!(["torch-2.3", "torch-2.16"].into_iter().all(|name| said(name).contains("was not measured")));
+    }
+
+    #[test]
     fn the_environment_sets_the_workspaces() {
         let bytes = |variable, value| {
             let profile = Profile::torch_2_11(90).with_environment(variable, value)?;
-            Ok::<_, Error>([profile.gemm_workspace_bytes, profile.gemm_epilogue_workspace_bytes])
+            Ok::<_, Error>([profile.gemm_workspace_bytes, profile.epilogue_workspace_bytes()])
         };
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8").unwrap(), [(8 << 20) + (128 << 10), 1 << 20]);
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":0:0").unwrap(), [0, 0]);
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":16:8").unwrap(), [128 << 10, 128 << 10]);
         assert_eq!(bytes("CUBLASLT_WORKSPACE_SIZE", "32").unwrap(), [32 << 20, 32 << 10]);
         assert_eq!(bytes("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1").unwrap(), [32 << 20, 0]);
+        let of = |minor| Profile::torch(Release::of(minor), 90);
+        assert_eq!([7, 11, 12, 15].map(|minor| of(minor).epilogue_workspace_bytes()), [1 << 20, 1 << 20, 0, 1 << 20]);
+        let kept = of(15).with_environment("TORCH_CUBLAS_WORKSPACE_CACHE", "1").unwrap();
+        assert_eq!(kept.epilogue_workspace_bytes(), 0);
         for (variable, value) in [
             ("CUBLAS_WORKSPACE_CONFIG", "4096"),
             ("CUBLAS_WORKSPACE_CONFIG", ":4096"),

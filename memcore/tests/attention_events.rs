@@ -83,6 +83,30 @@ against_recordings! {
     as_pytorch_2_15_on_9_0: "2.15-sm90", Profile::torch_2_15(90);
 }
 
+mod other_releases {
+    use super::*;
+
+    against_recordings! {
+        "golden/releases/attention_events.json", rows(&[F32, F16], &SIZES, &["plain", "drop", "mask"]);
+        as_pytorch_2_7_on_7_5: "2.7-sm75", Profile::named("torch-2.7-sm75").unwrap();
+        as_pytorch_2_8_on_7_5: "2.8-sm75", Profile::named("torch-2.8-sm75").unwrap();
+        as_pytorch_2_7_on_8_0: "2.7-sm80", Profile::named("torch-2.7-sm80").unwrap();
+        as_pytorch_2_8_on_8_0: "2.8-sm80", Profile::named("torch-2.8-sm80").unwrap();
+        as_pytorch_2_9_on_7_5: "2.9-sm75", Profile::named("torch-2.9-sm75").unwrap();
+        as_pytorch_2_9_on_8_0: "2.9-sm80", Profile::named("torch-2.9-sm80").unwrap();
+        as_pytorch_2_10_on_7_5: "2.10-sm75", Profile::named("torch-2.10-sm75").unwrap();
+        as_pytorch_2_10_on_8_0: "2.10-sm80", Profile::named("torch-2.10-sm80").unwrap();
+        as_pytorch_2_7_on_6_0: "2.7-sm60", Profile::named("torch-2.7-sm60").unwrap();
+        as_pytorch_2_10_on_7_0: "2.10-sm70", Profile::named("torch-2.10-sm70").unwrap();
+        as_pytorch_2_12_on_7_5: "2.12-sm75", Profile::named("torch-2.12-sm75").unwrap();
+        as_pytorch_2_12_on_8_0: "2.12-sm80", Profile::named("torch-2.12-sm80").unwrap();
+        as_pytorch_2_13_on_7_5: "2.13-sm75", Profile::named("torch-2.13-sm75").unwrap();
+        as_pytorch_2_13_on_8_0: "2.13-sm80", Profile::named("torch-2.13-sm80").unwrap();
+        as_pytorch_2_14_on_7_5: "2.14-sm75", Profile::named("torch-2.14-sm75").unwrap();
+        as_pytorch_2_14_on_8_0: "2.14-sm80", Profile::named("torch-2.14-sm80").unwrap();
+    }
+}
+
 /// Wide heads, on cards with less shared memory and on newer ones.
 mod on_other_cards {
     use super::*;

@@ -278,3 +278,18 @@ against_recordings! {
     every_row_is_as_pytorch_2_11_ran_it: "2.11", Profile::torch_2_11(90);
     every_row_is_as_pytorch_2_15_ran_it: "2.15", Profile::torch_2_15(90);
 }
+
+mod other_releases {
+    use super::*;
+
+    against_recordings! {
+        "golden/releases/mixed_events.json", rows();
+        as_pytorch_2_7: "2.7", Profile::named("torch-2.7-sm90").unwrap();
+        as_pytorch_2_8: "2.8", Profile::named("torch-2.8-sm90").unwrap();
+        as_pytorch_2_9: "2.9", Profile::named("torch-2.9-sm90").unwrap();
+        as_pytorch_2_10: "2.10", Profile::named("torch-2.10-sm90").unwrap();
+        as_pytorch_2_12: "2.12", Profile::named("torch-2.12-sm90").unwrap();
+        as_pytorch_2_13: "2.13", Profile::named("torch-2.13-sm90").unwrap();
+        as_pytorch_2_14: "2.14", Profile::named("torch-2.14-sm90").unwrap();
+    }
+}

@@ -97,7 +97,7 @@ impl PaperArgs {
     /// The same run with memory enough, in the card's profile all the same.
     pub(crate) fn endless(&self) -> Self {
         let mut paper = self.clone();
-        paper.profile.like.get_or_insert(self.default_like().into());
+        paper.profile.like = Some(self.profile.like(self.default_like()));
         paper.profile.multiprocessors = self.multiprocessors();
         (paper.gpu, paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None, None);
         paper

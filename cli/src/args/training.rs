@@ -7,6 +7,7 @@ use clap::{ValueEnum, value_parser};
 use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
 use memcore::backend::Tf32;
+use memcore::profile::Release;
 
 use super::scan::ScanArgs;
 use super::values;
@@ -82,7 +83,10 @@ pub(crate) struct TrainingArgs {
 pub(crate) struct ProfileArgs {
     /// Whose temporaries and workspaces to count: a PyTorch release's, or those of this program's own kernels (`native`; on paper
     /// `native:cpu` and the like ask that backend for its workspaces) [default: the card's that --gpu names, else torch-2.11-sm90].
-    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(profile_names()))]
+    ///
+    /// Releases are torch-2.7 to torch-2.15: on the card that --gpu names, else on compute capability 9.0; or on another with -sm120, -sm100 (both
+    /// from 2.8 on), -sm90, -sm89, -sm86, -sm80, -sm75, -sm70 (up to 2.10) or -sm60 (2.7 only), such as torch-2.13-sm80.
+    #[arg(long, value_name = "PROFILE", value_parser = profile_name)]
     pub like: Option<String>,
     /// Convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for
     /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
@@ -94,8 +98,22 @@ pub(crate) struct ProfileArgs {
     pub multiprocessors: Option<u16>,
 }
 
-/// The profiles, and our own kernels' by backend.
-fn profile_names() -> Vec<&'static str> {
+impl ProfileArgs {
+    /// The profile's name; `unless` said, and of a release that is named without a card that one's.
+    pub(crate) fn like(&self, unless: &str) -> String {
+        match &self.like {
+            None => unless.into(),
+            Some(name) if Release::named(name).is_some() => {
+                let sm = unless.rsplit_once("-sm").map_or("90", |(_, sm)| sm);
+                format!("{name}-sm{sm}")
+            }
+            Some(name) => name.clone(),
+        }
+    }
+}
+
+/// A profile's name, one of our own kernels' by backend, or a release's.
+fn profile_name(text: &str) -> Result<String, String> {
     const OURS: &[&str] = &[
         #[cfg(feature = "cpu")]
         "native:cpu",
@@ -104,7 +122,14 @@ fn profile_names() -> Vec<&'static str> {
         #[cfg(feature = "cuda")]
         "native:cuda",
     ];
-    Profile::NAMES.iter().chain(OURS).copied().collect()
+    if Profile::named(text).is_some() || Release::named(text).is_some() || OURS.contains(&text) {
+        return Ok(text.into());
+    }
+    let nearest = Profile::nearest(text);
+    Err(nearest.map_or_else(
+        || format!("expected native, {}, or a release such as torch-2.11", OURS.join(", ")),
+        |nearest| nearest.to_string(),
+    ))
 }
 
 /// What else is written down.

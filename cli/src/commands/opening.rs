@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lab::cards::CONTEXT_BYTES;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
-use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct};
+use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct, TorchVersion};
 use memcore::{Device, Profile};
 
 use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs, Gpu};
@@ -194,7 +194,11 @@ impl Opening {
             _ => backend,
         };
         let mut allocator: Box<dyn Allocator> = match &self.caching {
-            Some(config) => Box::new(Caching::new(backend.clone(), config.clone())?),
+            Some(config) => {
+                let version =
+                    self.profile.release.map_or(config.version, |release| TorchVersion::of_release(release.minor));
+                Box::new(Caching::new(backend.clone(), AllocatorConfig { version, ..config.clone() })?)
+            }
             None => Box::new(Direct::new(backend.clone())),
         };
         if let Some(fraction) = self.memory_fraction {

@@ -295,7 +295,7 @@ impl Common<'_> {
             settings.extend(device);
         }
         let kept = self.record.events.is_some() || self.record.snapshot.is_some() || self.record.exports.any();
-        let opening = profile::counted_by(opening.history(kept), self.like(), self.profile, self.multiprocessors)?;
+        let opening = profile::counted_by(opening.history(kept), &self.like(), self.profile, self.multiprocessors)?;
         let RecordArgs { events, snapshot, summary, stats, exports } = self.record.clone();
         let snapshot = match snapshot {
             Some(out) => Some((out.clone(), format_of(&out, None)?)),
@@ -391,8 +391,8 @@ impl Common<'_> {
         Ok(settings)
     }
 
-    fn like(&self) -> &str {
-        self.profile.like.as_deref().unwrap_or(self.like)
+    fn like(&self) -> String {
+        self.profile.like(self.like)
     }
 
     /// The data's name, where batches come from, and how many steps to take.

@@ -32,7 +32,10 @@ pub(super) fn counted_by(
 
 fn named(like: &str, args: &ProfileArgs, multiprocessors: Option<u16>) -> Result<Profile> {
     let ours = like.strip_prefix(NATIVE).map(|_| Profile { name: like.into(), ..Profile::native() });
-    let unknown = || Failure::usage(format!("--like: unknown profile {like:?}"));
+    let unknown = || match Profile::nearest(like) {
+        Some(nearest) => Failure::usage(format!("--like: {nearest}")),
+        None => Failure::usage(format!("--like: unknown profile {like:?}")),
+    };
     let mut profile = ours.or_else(|| Profile::named(like)).ok_or_else(unknown)?;
     if let Some(workspace_bytes) = args.cudnn_workspace {
         profile.convolution = Convolution::Cudnn { workspace_bytes };

@@ -191,10 +191,10 @@ fn check_model(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()>
 
 /// The device, or those that a network is spread over; at least one.
 fn openings(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Opening>> {
-    let like = args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE);
+    let like = args.profile.like(DEFAULT_PROFILE);
     let open = |device: &DeviceArgs| {
         let opening = Opening::on_device(device, &args.allocator, args.seed, ui)?;
-        profile::counted_by(opening, like, &args.profile, args.profile.multiprocessors)
+        profile::counted_by(opening, &like, &args.profile, args.profile.multiprocessors)
     };
     let Some(names) = &args.devices else { return Ok(vec![open(&args.device)?]) };
     let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|size| size.name == DEVICES);
@@ -282,7 +282,7 @@ fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
         "devices": args.devices.as_ref().map(DeviceList::to_string),
         "backend": args.devices.is_none().then(|| opening.backend_name()),
         "device": args.devices.is_none().then_some(args.device.device),
-        "like": args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE),
+        "like": args.profile.like(DEFAULT_PROFILE),
         "cudnn-workspace": args.profile.cudnn_workspace,
         "multiprocessors": args.profile.multiprocessors,
         "allocator": args.allocator.allocator.name(),
@@ -325,7 +325,7 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
     words.extend(args.profile.cudnn_workspace.map(|bytes| format!("--cudnn-workspace {bytes}")));
     words.extend(args.profile.multiprocessors.map(|count| format!("--multiprocessors {count}")));
     words.push(format!("--seed {}", args.seed));
-    words.push(format!("--like {}", args.profile.like.as_deref().unwrap_or(DEFAULT_PROFILE)));
+    words.push(format!("--like {}", args.profile.like(DEFAULT_PROFILE)));
     words.join(" ")
 }
 

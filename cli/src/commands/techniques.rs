@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use lab::models::Recompute;
 use lab::training::Precision;
-use memcore::Departures;
 use memcore::optim::Implementation;
+use memcore::{Departures, Profile};
 use serde_json::{Value, json};
 
 use super::plan::Plan;
@@ -237,7 +237,8 @@ fn optimizers(kind: &'static str) -> Vec<Change> {
 
 /// bfloat16 where the card computes it, float16 with a loss scaler where not.
 fn amp(paper: &PaperArgs) -> Change {
-    let old = paper.profile.like.clone().unwrap_or_else(|| paper.default_like().into()).ends_with("sm75");
+    let profile = Profile::named(&paper.profile.like(paper.default_like()));
+    let old = profile.and_then(|profile| profile.compute_capability).is_some_and(|sm| sm < 80);
     let precision = if old { "autocast-fp16" } else { "autocast-bf16" };
     change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
 }

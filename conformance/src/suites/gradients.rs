@@ -170,11 +170,17 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Profiles decide about memory: which temporaries there are, which kernel of several PyTorch's stands for.
+    /// Profiles decide about memory: which temporaries there are, which kernel of several PyTorch's stands for. Of the releases between the first and
+    /// the last that differ in it, one card is enough, and those that only they have.
     #[test]
     fn under_every_profile_results_and_gradients_are_the_same() {
         let with_cudnn = |profile| Profile { convolution: Convolution::Cudnn { workspace_bytes: 4096 }, ..profile };
-        let named = Profile::NAMES.iter().map(|name| Profile::named(name).unwrap());
+        let every_card = ["native", "torch-2.11-", "torch-2.15-"];
+        let tried = |name: &&&str| {
+            every_card.iter().any(|part| name.starts_with(part))
+                || ["-sm90", "2.10-sm70", "-sm60"].iter().any(|end| name.ends_with(end))
+        };
+        let named = Profile::NAMES.iter().filter(tried).map(|name| Profile::named(name).unwrap());
         let profiles: Vec<Profile> = named.flat_map(|profile| [profile.clone(), with_cudnn(profile)]).collect();
         // Of the largest element: rounding once more or less on the way.
         for (dtype, share) in [(DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {

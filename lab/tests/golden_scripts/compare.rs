@@ -107,7 +107,7 @@ pub(crate) fn check_part(name: &str, part: &str, run: impl Fn(&Device) -> Vec<Ro
 
 /// With each release of PyTorch that ran the program.
 fn compare(name: &str, run: impl Fn(&Device) -> Vec<Row>, normalised: impl Fn(&[Step]) -> Vec<Step>) {
-    for recording in [Some(Recording::load(name)), Recording::of_newer(name)].into_iter().flatten() {
+    for recording in std::iter::once(Recording::load(name)).chain(Recording::of_others(name)) {
         compare_with(&recording, name, &run, &normalised);
     }
 }
@@ -126,7 +126,8 @@ fn compare_with(
     differences.extend(label_differences(recording, &device));
     let theirs = normalised(&recording.events());
     differences.extend(event_difference(recording, 0, &theirs, &normalised(&events(&device))));
-    assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
+    let (release, env) = (recording.release(), recording.environment());
+    assert!(differences.is_empty(), "{name}, PyTorch {release}, {env}:\n{}", differences.join("\n"));
 }
 
 pub(crate) fn row_differences(recording: &Recording, rows: &[Row]) -> Vec<String> {

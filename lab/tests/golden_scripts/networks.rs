@@ -1,9 +1,10 @@
 //! Groups a to d: the networks of the articles.
 
 use lab::experiments::programs::{KeptActivations, kept_activations};
+use lab::models::ModelOptions;
 
 use crate::compare::check;
-use crate::run::{check_file, check_zoo, scripts, train, zoo};
+use crate::run::{check_file, check_model, check_zoo, scripts, train, zoo};
 
 const SIMPLE_CNN: &str = "batch = 128\nsteps = 3\n[optimizer]\nname = \"adam\"\n[schedule]\nprefix = \"e\"\n";
 
@@ -106,6 +107,12 @@ fn convolutions(name: &str) {
     check_file(name, text);
 }
 
+fn resnet(name: &str) {
+    let options = ModelOptions { classes: Some(10), image: Some(64), ..ModelOptions::default() };
+    let lines = "batch = 4\nsteps = 2\n[optimizer]\nname = \"momentum\"\n[schedule]\nrows = [\"input\", \"forward\", \"loss\", \"backward\", \"step\"]\n";
+    check_model(name, "resnet18", options, lines);
+}
+
 scripts! {
     a_cnn_b128 => simple_cnn;
     a_cnn_b128_nows => simple_cnn;
@@ -139,4 +146,5 @@ scripts! {
     d_larger_train_adam_b4_cudnn_ws0 => |name| two_steps(name, "larger-conv", "adam");
     d_larger_train_adam_b4_cudnn_ws2097152 => |name| two_steps(name, "larger-conv", "adam");
     d_larger_train_sgd_b4 => |name| two_steps(name, "larger-conv", "sgd");
+    f_resnet18_b4_64 => resnet;
 }

@@ -12,6 +12,20 @@ use memcore::profile::Convolution;
 use memcore::{Device, Profile};
 use serde_json::Value;
 
+/// What the name of a recording has at its end where it is not of compute capability 9.0 and of the default settings: which they are stands in the file.
+const VARIANTS: [&str; 10] = [
+    "",
+    "_sm80",
+    "_sm75",
+    "_sm70",
+    "_sm60",
+    "_ltunified0",
+    "_ltsize_32",
+    "_ltsize_32_unified0",
+    "_ltsize_65536",
+    "_ws_16_8",
+];
+
 pub(crate) struct Recording {
     file: Value,
 }
@@ -34,8 +48,12 @@ pub(crate) enum Step {
 }
 
 impl Recording {
+    fn path(name: &str) -> String {
+        format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"))
+    }
+
     pub(crate) fn load(name: &str) -> Self {
-        let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+        let path = Self::path(name);
         let mut text = String::new();
         let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         GzDecoder::new(file).read_to_string(&mut text).unwrap();
@@ -47,15 +65,22 @@ impl Recording {
         &self.file["program"]
     }
 
-    /// The same program under PyTorch 2.15, where that was recorded.
-    pub(crate) fn of_newer(name: &str) -> Option<Self> {
-        let path = format!("{}/tests/golden/torch-2.15/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
-        std::fs::exists(path).unwrap().then(|| Self::load(&format!("torch-2.15/{name}")))
+    /// The same program under other releases of PyTorch, on other cards and with other settings of the workspaces, as far as that was recorded.
+    pub(crate) fn of_others(name: &str) -> Vec<Self> {
+        let named = |minor, variant: &str| format!("torch-2.{minor}/{name}{variant}");
+        let names = (4..=15).flat_map(|minor| VARIANTS.map(|variant| named(minor, variant)));
+        let is_recorded = |name: &String| std::fs::exists(Self::path(name)).unwrap();
+        names.filter(is_recorded).map(|name| Self::load(&name)).collect()
     }
 
     /// Which PyTorch ran it.
     pub(crate) fn release(&self) -> &str {
         self.text("torch")
+    }
+
+    /// What its environment had besides.
+    pub(crate) fn environment(&self) -> String {
+        self.file["env"].to_string()
     }
 
     fn text(&self, key: &str) -> &str {
@@ -66,11 +91,13 @@ impl Recording {
     pub(crate) fn device(&self) -> Device {
         let total_bytes = self.file["capacity"].as_u64().unwrap();
         let meta = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
-        let sm = self.text("device").strip_prefix("FakeCUDA sm_").unwrap().parse().unwrap();
-        let (mut profile, version) = match self.release() {
-            release if release.starts_with("2.15.") => (Profile::torch_2_15(sm), TorchVersion::V2_15),
-            _ => (Profile::torch_2_11(sm), TorchVersion::V2_11),
-        };
+        let sm = self.text("device").strip_prefix("FakeCUDA sm_").unwrap();
+        let release = self.release().rsplit_once('.').unwrap().0;
+        // Of a release without a profile, the nearest.
+        let name = format!("torch-{release}-sm{sm}");
+        let nearest = || Profile::nearest(&name).and_then(|nearest| Profile::named(nearest.name));
+        let mut profile = Profile::named(&name).or_else(nearest).unwrap();
+        let version = TorchVersion::of_release(profile.release.unwrap().minor);
         for (variable, value) in self.file["env"].as_object().unwrap() {
             let value = value.as_str().unwrap();
             match variable.as_str() {
@@ -206,4 +233,21 @@ pub(crate) fn events(device: &Device) -> Vec<Step> {
         _ => None,
     };
     device.with_ledger(|ledger| ledger.history().iter().filter_map(step).collect())
+}
+
+/// No recording lies there that no test runs: each of another release is one of a program of 2.11, as it is or with the end of a variant.
+#[test]
+fn recordings_of_other_releases_belong_to_programs() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let entries = |folder: &str| {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    };
+    for release in entries(folder).filter(|name| name.starts_with("torch-")) {
+        for name in entries(&format!("{folder}/{release}")).filter(|name| !name.starts_with("split_")) {
+            let name = name.strip_suffix(".json.gz").unwrap();
+            let program =
+                |end: &str| name.strip_suffix(end).is_some_and(|name| std::fs::exists(Recording::path(name)).unwrap());
+            assert!(VARIANTS.into_iter().any(program), "{release}/{name}");
+        }
+    }
 }

@@ -354,8 +354,9 @@ impl Array {
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
         let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
-        // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column.
-        let epilogue = options.bias.is_some() && k > 1 && n > 1;
+        // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column; older releases not of a single row either.
+        let several = m > 1 || self.device().profile().one_row_has_epilogue;
+        let epilogue = options.bias.is_some() && k > 1 && n > 1 && several;
         let kind = if epilogue { WorkspaceKind::GemmEpilogue } else { WorkspaceKind::Gemm };
         let workspace = self.device().product_workspace(kind)?;
         let batched = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };

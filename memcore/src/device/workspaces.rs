@@ -28,21 +28,33 @@ impl Device {
     /// The workspaces that `products` products one after the other take from the libraries, as the profile says: kept from the first use in each
     /// role on, or there for the time of each product.
     pub(crate) fn product_workspaces(&self, kind: WorkspaceKind, products: usize) -> Result<()> {
-        let times = if self.0.profile.keeps_workspaces { 1 } else { products };
+        let times = if self.keeps(kind) { 1 } else { products };
         (0..times).try_for_each(|_| self.product_workspace(kind).map(drop))
     }
 
-    /// The workspace of one product. A product with an epilogue needs the kept workspace of the plain ones as well, and uses its own where there
-    /// is one.
+    /// Whether this workspace outlives its product. One of no bytes is none of its own.
+    fn keeps(&self, kind: WorkspaceKind) -> bool {
+        let profile = &self.0.profile;
+        let own = kind == WorkspaceKind::Gemm || profile.keeps_epilogue_workspace || self.workspace_bytes(kind) == 0;
+        profile.keeps_workspaces && own
+    }
+
+    /// The workspace of one product. A product with an epilogue uses its own where there is one; that of the plain ones is kept from it on as well where
+    /// the profile says so, or where it has none of its own.
     pub(crate) fn product_workspace(&self, kind: WorkspaceKind) -> Result<ProductWorkspace> {
-        if self.0.profile.keeps_workspaces {
-            let plain = self.keep_workspace(WorkspaceKind::Gemm)?;
-            let own = if kind == WorkspaceKind::Gemm { None } else { self.keep_workspace(kind)? };
-            return Ok(ProductWorkspace { operand: self.workspace_operand(own.or(plain)), temporary: None });
-        }
         let bytes = self.workspace_bytes(kind);
-        let taken = if bytes == 0 { None } else { Some(self.allocate(bytes, Category::Workspace)?) };
-        let operand = self.workspace_operand(taken.map(|(block, _)| block.region));
+        let (plain_too, keeps) = (kind == WorkspaceKind::GemmEpilogue, self.keeps(kind));
+        let taken = if keeps || bytes == 0 { None } else { Some(self.allocate(bytes, Category::Workspace)?) };
+        let mut kept = None;
+        if self.0.profile.keeps_workspaces {
+            if plain_too && (self.0.profile.epilogues_take_both || bytes == 0) {
+                kept = self.keep_workspace(WorkspaceKind::Gemm)?;
+            }
+            if keeps {
+                kept = self.keep_workspace(kind)?.or(kept);
+            }
+        }
+        let operand = self.workspace_operand(taken.map(|(block, _)| block.region).or(kept));
         Ok(ProductWorkspace { operand, temporary: taken.map(|(block, id)| (self.clone(), block, id)) })
     }
 
@@ -54,7 +66,7 @@ impl Device {
     fn workspace_bytes(&self, kind: WorkspaceKind) -> u64 {
         match kind {
             WorkspaceKind::Gemm => self.0.profile.gemm_workspace_bytes,
-            WorkspaceKind::GemmEpilogue => self.0.profile.gemm_epilogue_workspace_bytes,
+            WorkspaceKind::GemmEpilogue => self.0.profile.epilogue_workspace_bytes(),
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::array::Array;
 use crate::departure::Departure;
 use crate::dtype::DType;
-use crate::profile::Profile;
+use crate::profile::{CudnnAttention, Profile};
 
 /// Whose fused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +68,13 @@ impl Wanted<'_> {
     fn suits_cudnn(&self) -> bool {
         let ([d, dv], [queries, keys], profile) = (self.widths(), self.lengths(), self.profile());
         let fits = |width: usize| width <= WIDEST && width.is_multiple_of(8);
-        let newer = profile.newer_cudnn_attention;
-        let dropped = self.dropout && (newer || queries == 1);
+        let kernels = profile.cudnn_attention;
+        let newer = kernels == CudnnAttention::Narrow;
+        let dropped = self.dropout && (kernels != CudnnAttention::WithDropout || queries == 1);
         let narrow = d.max(dv) <= NARROW_CUDNN || [d, dv] == NARROW_PAIR;
         let wide = if newer { !self.records || [d, dv] == [WIDEST; 2] } else { profile.compute_capability == Some(90) };
-        matches!(profile.compute_capability, Some(90 | 100))
+        kernels != CudnnAttention::Unused
+            && matches!(profile.compute_capability, Some(90 | 100))
             && self.is_half()
             && fits(d)
             && fits(dv)
@@ -100,13 +102,15 @@ impl Wanted<'_> {
             && (queries == keys || !self.causal)
     }
 
-    /// The memory-efficient one wants as many key heads as query heads (up to 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
-    /// cores can load: of 16 bytes, except for f32 before 8.0; and keys of a mask next to each other, even where there is one.
+    /// The memory-efficient one wants as many key heads as query heads (before 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
+    /// cores can load: of 16 bytes, except for f32 before 8.0 and without tensor cores, before 7.0; and keys of a mask next to each other, even where there is one.
     fn suits_efficient(&self) -> bool {
         let [q, k, _] = self.arrays;
         let recent = is_recent(self.profile());
-        let loads =
-            |width: usize| if self.is_half() { width.is_multiple_of(8) } else { width.is_multiple_of(4) || !recent };
+        let loads = |width: usize| match self.is_half() {
+            true => width.is_multiple_of(8) || !has_tensor_cores(self.profile()),
+            false => width.is_multiple_of(4) || !recent,
+        };
         let grouped = q.dims()[1] != k.dims()[1] && !self.profile().newer_efficient_attention;
         let together = |mask: &Array| mask.layout().strides().last().is_none_or(|&stride| stride == 1);
         !grouped
@@ -119,6 +123,11 @@ impl Wanted<'_> {
 /// Whether the card is one of compute capability 8.0 or later.
 pub(super) fn is_recent(profile: &Profile) -> bool {
     profile.compute_capability.is_none_or(|sm| sm >= 80)
+}
+
+/// Whether the card is one of compute capability 7.0 or later.
+fn has_tensor_cores(profile: &Profile) -> bool {
+    profile.compute_capability.is_none_or(|sm| sm >= 70)
 }
 
 /// Whether a block of threads has some 100 kB of shared memory on the card, as on 8.6, 8.9 and 12.0, instead of 160 kB and more.

@@ -1,7 +1,7 @@
 //! What fused attention allocates besides its results, by whose kernel it stands for.
 //!
-//! The sizes are those of the kernels of PyTorch 2.11 and 2.15, derived from how they tile their work, and compared with recordings for compute
-//! capability 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
+//! The sizes are those of the kernels of PyTorch 2.7 to 2.15, derived from how they tile their work, and compared with recordings for compute
+//! capability 6.0, 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
 //! takes is the profile's number.
 
 use smallvec::{SmallVec, smallvec};
@@ -15,9 +15,13 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
+use crate::profile::Profile;
 
 /// Elements of a 16-bit head that the memory-efficient kernels sum in registers.
 const WIDEST_IN_REGISTERS: usize = 128;
+
+/// Keys in a tile of the memory-efficient gradient that sums in memory.
+const EFFICIENT_KEYS: usize = 64;
 
 /// Scratch of one backward.
 pub(super) struct Scratch {
@@ -123,7 +127,7 @@ impl Algorithm {
         }
         let make = |width: usize| Array::empty(q.device(), &[parts * b * h * t * width], DType::F32);
         let logarithms = make(1)?;
-        let results = make(flash_width(d))?;
+        let results = make(flash_width(q.device().profile(), d))?;
         // In the order of freeing.
         Ok(smallvec![logarithms, results])
     }
@@ -208,6 +212,7 @@ fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
     let has_128_by_64_of_96 = matches!(profile.compute_capability, Some(86 | 89));
     match (q.dtype().is_half(), width) {
         (_, ..=64) => ([64, 64], true),
+        (half, _) if !divides_keys(profile) => ([64, 64], !half),
         (false, _) if little || !recent => ([64, 64], true),
         (false, _) => ([128, 64], true),
         (true, ..=96) if has_128_by_64_of_96 => ([128, 64], true),
@@ -218,16 +223,27 @@ fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
     }
 }
 
-/// What each head of queries has: per tile of them 16 bytes of locks and a tile of their gradient in f32; gradients of keys and values in f32, where 16-bit
-/// ones are too wide for registers.
+/// What each head of queries has: per tile of them 16 bytes of locks and a tile of their gradient in f32 (not where a block goes through all keys and the
+/// gradient is f32 itself: it adds to that); gradients of keys and values in f32, where 16-bit ones are too wide for registers.
 fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     let [t, d, s, dv] = [q.dims()[2], q.dims()[3], k.dims()[2], v.dims()[3]];
+    let divides = divides_keys(q.device().profile());
     let ([queries, elements], in_registers) = efficient_tile(q, d.max(dv));
-    let own = t.div_ceil(queries) * d.div_ceil(elements) * (16 + queries * elements * 4);
+    let own = if divides || q.dtype().is_half() {
+        t.div_ceil(queries) * d.div_ceil(elements) * (16 + queries * elements * 4)
+    } else {
+        0
+    };
     if in_registers {
         return own;
     }
-    own + s.next_multiple_of(64) * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
+    let keys = if divides { s.next_multiple_of(EFFICIENT_KEYS) } else { EFFICIENT_KEYS };
+    own + keys * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
+}
+
+/// Whether several blocks divide the keys among them in the gradient: from compute capability 7.0 on (`kEnableSplitKeys` in PyTorch's `kernel_backward.h`).
+fn divides_keys(profile: &Profile) -> bool {
+    profile.compute_capability.is_none_or(|sm| sm >= 70)
 }
 
 /// The gradients of values and keys, in this order, with a head for every one of the queries', where there are fewer; made in the other order.
@@ -242,29 +258,42 @@ fn for_every_head(q: &Array, k: &Array, v: &Array) -> Result<SmallVec<[Array; 2]
     Ok(gradients)
 }
 
-/// `delta` by a product, a sum and a copy (16-bit kernels compute it themselves); then the [workspace](efficient_workspace).
+/// Whether the memory-efficient kernel computes `delta` itself: those for 16 bits do, but for wide heads on compute capability 7.0.
+fn computes_delta(q: &Array, width: usize) -> bool {
+    let old = q.device().profile().compute_capability.is_some_and(|sm| (70..75).contains(&sm));
+    q.dtype().is_half() && !(old && width > WIDEST_IN_REGISTERS)
+}
+
+/// `delta` by a product, a sum and a copy, of 16-bit gradients and results in f32, where the kernel [does not](computes_delta) compute it; then the
+/// [workspace](efficient_workspace).
 fn efficient(q: &Array, k: &Array, v: &Array, repeated: SmallVec<[Array; 2]>) -> Result<Scratch> {
     let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
     let dv = v.dims()[3];
-    let product = if q.dtype().is_half() {
-        None
-    } else {
-        let product = context::within("mul", || Array::empty(q.device(), &[b, t, h, dv], q.dtype()))?;
-        let sum = context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype()))?;
-        Some((sum, product))
-    };
+    let computed = computes_delta(q, q.dims()[3].max(dv));
+    let wide = |op| context::within(op, || Array::empty(q.device(), &[b, t, h, dv], q.dtype().accumulator()));
+    let sum = || context::within("sum", || Array::empty(q.device(), &[b, t, h], q.dtype().accumulator()));
+    // In the order of freeing.
+    let mut product: SmallVec<[Array; 4]> = SmallVec::new();
+    if !computed {
+        for op in if q.dtype().is_half() { &["to>_to_copy", "to>_to_copy", "mul"][..] } else { &["mul"] } {
+            product.insert(0, wide(op)?);
+        }
+        product.insert(0, sum()?);
+    }
     // The sums turned are as wanted already where there is one head, or one position.
-    let (delta, product) = match product {
-        Some((sum, product)) if h == 1 || t == 1 => (sum.view(&[b, h, t])?, (None, Some(product))),
-        Some((sum, product)) => (context::within("clone", || row_statistic(q, 1))?, (Some(sum), Some(product))),
-        None => (context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?, (None, None)),
+    let delta = match product.len() {
+        0 => context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?,
+        _ if h == 1 || t == 1 => product.remove(0).view(&[b, h, t])?,
+        _ => context::within("clone", || row_statistic(q, 1))?,
     };
     context::within(Algorithm::Efficient.gradient_op(), || drop(product));
-    let make = || Array::empty(q.device(), &[b * h * efficient_workspace(q, k, v)], DType::U8);
-    let workspace = context::within(Algorithm::Efficient.gradient_op(), make)?;
-    let mut held: SmallVec<[Array; 4]> = smallvec![delta.clone(), workspace.clone()];
+    let bytes = b * h * efficient_workspace(q, k, v);
+    let make = || Array::empty(q.device(), &[bytes], DType::U8);
+    let workspace = (bytes > 0).then(|| context::within(Algorithm::Efficient.gradient_op(), make)).transpose()?;
+    let mut held: SmallVec<[Array; 4]> = smallvec![delta.clone()];
+    held.extend(workspace.clone());
     held.extend(repeated);
-    Ok(Scratch { delta, grad: None, held, workspace: Some(workspace) })
+    Ok(Scratch { delta, grad: None, held, workspace })
 }
 
 /// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes [rounded](flash_width), and for grouped queries the
@@ -273,7 +302,8 @@ fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     let _op = context::op(Algorithm::Flash.gradient_op());
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
     let delta = row_statistic(q, 128)?;
-    let sum = Array::empty(q.device(), &[b, t.next_multiple_of(128), h, flash_width(d)], DType::F32)?;
+    let sum =
+        Array::empty(q.device(), &[b, t.next_multiple_of(128), h, flash_width(q.device().profile(), d)], DType::F32)?;
     let mut held: SmallVec<[Array; 4]> = for_every_head(q, k, v)?.into_iter().collect();
     held.extend([sum.clone(), delta.clone()]);
     Ok(Scratch { delta, grad: None, held, workspace: Some(sum) })
@@ -322,9 +352,9 @@ pub(super) fn with_rows(x: &Array) -> Result<Array> {
     if has_rows(x) { Ok(x.clone()) } else { x.copied() }
 }
 
-/// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of 64 beyond 128.
-fn flash_width(d: usize) -> usize {
-    d.next_multiple_of(if d <= 128 { 32 } else { 64 })
+/// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of what the profile says beyond 128.
+fn flash_width(profile: &Profile, d: usize) -> usize {
+    d.next_multiple_of(if d <= 128 { 32 } else { profile.wide_flash_multiple })
 }
 
 /// Into how many parts flash attention divides the keys, of which there are `blocks`, when there are `tiles` of queries for `slots` places on the

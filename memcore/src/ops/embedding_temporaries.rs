@@ -49,12 +49,13 @@ pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     let words = |len: usize| Array::empty(indices.device(), &[len], DType::I64);
     let mut held = Held(smallvec![words(n)?, words(1)?]);
     let unique_keys = words(n)?;
-    let scratch = bytes(indices, scan_bytes(n, indices.device().profile().index_sort.unique_tile))?;
+    let sort = indices.device().profile().index_sort;
+    let scratch = bytes(indices, scan_bytes(n, sort.unique_tile, sort))?;
     drop(scratch);
     drop(unique_keys);
     held.0.push(words(runs)?);
     held.0.push(words(runs)?);
-    drop(bytes(indices, scan_bytes(runs, RUNS_TILE))?);
+    drop(bytes(indices, scan_bytes(runs, RUNS_TILE, sort))?);
     let pieces = n / ROWS_PER_PIECE + runs;
     held.0.push(words(1)?);
     held.0.push(words(pieces)?);
@@ -96,14 +97,15 @@ fn radix_sort_bytes(n: usize, rows: usize, sort: IndexSort) -> usize {
     aligned(digits * 256 * 8) + aligned(lookback) + buffers + aligned(8 * 4) + 255
 }
 
-/// A descriptor of 16 bytes per tile and for 32 more, and a second part of at most 256 bytes.
-fn scan_bytes(n: usize, tile: usize) -> usize {
-    aligned(16 * (n.div_ceil(tile) + 32)) + 256 + 255
+/// A descriptor of 16 bytes per tile and for 32 more, and, from 2.11 on, a second part of at most 256 bytes.
+fn scan_bytes(n: usize, tile: usize, sort: IndexSort) -> usize {
+    aligned(16 * (n.div_ceil(tile) + 32)) + if sort.second_part { 256 } else { 0 } + 255
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Profile;
 
     #[test]
     fn the_sort_takes_what_was_recorded() {
@@ -111,7 +113,7 @@ mod tests {
         for (rows, [old, new]) in
             [(200, [83_455, 3583]), (256, [83_455, 71_167]), (50_257, [83_455, 71_167]), (65_536, [83_455, 73_215])]
         {
-            let releases = [IndexSort::of_torch_2_11(90), IndexSort::of_torch_2_15(90)];
+            let releases = [Profile::torch_2_11(90).index_sort, Profile::torch_2_15(90).index_sort];
             assert_eq!(releases.map(|sort| radix_sort_bytes(4096, rows, sort)), [old, new], "{rows} rows");
         }
     }
@@ -128,11 +130,38 @@ mod tests {
             (90, 14_337, [250_879, 1279, 1535]),
             (90, 32_257, [541_695, 1279, 1791]),
         ] {
-            let sort = IndexSort::of_torch_2_11(sm);
+            let sort = Profile::torch_2_11(sm).index_sort;
             let runs = n.min(50_000);
-            let ours =
-                [radix_sort_bytes(n, 50_000, sort), scan_bytes(n, sort.unique_tile), scan_bytes(runs, RUNS_TILE)];
+            let ours = [
+                radix_sort_bytes(n, 50_000, sort),
+                scan_bytes(n, sort.unique_tile, sort),
+                scan_bytes(runs, RUNS_TILE, sort),
+            ];
             assert_eq!(ours, recorded, "{n} indices on {sm}");
+        }
+    }
+
+    /// The same with other releases.
+    #[test]
+    fn scratch_follows_the_release() {
+        for (profile, n, recorded) in [
+            ("torch-2.7-sm60", 14_337, [251_903, 1535, 1279]),
+            ("torch-2.7-sm60", 131_072, [2_151_935, 7423, 1791]),
+            ("torch-2.7-sm90", 14_337, [250_879, 1023, 1279]),
+            ("torch-2.10-sm80", 32_768, [550_399, 1279, 1535]),
+            ("torch-2.10-sm120", 131_072, [2_143_743, 1279, 1791]),
+            ("torch-2.10-sm75", 8449, [156_671, 1279, 1023]),
+            ("torch-2.12-sm100", 131_072, [2_143_743, 1791, 2047]),
+            ("torch-2.13-sm75", 8449, [144_383, 1535, 1279]),
+            ("torch-2.13-sm80", 131_072, [2_137_599, 2815, 2047]),
+            ("torch-2.13-sm86", 32_257, [530_431, 2815, 1791]),
+            ("torch-2.13-sm90", 32_768, [537_087, 1279, 1791]),
+            ("torch-2.14-sm120", 131_072, [2_131_455, 1535, 2047]),
+        ] {
+            let sort = Profile::named(profile).unwrap().index_sort;
+            let runs = n.min(50_000);
+            let scans = [scan_bytes(n, sort.unique_tile, sort), scan_bytes(runs, RUNS_TILE, sort)];
+            assert_eq!([radix_sort_bytes(n, 50_000, sort), scans[0], scans[1]], recorded, "{n} indices, {profile}");
         }
     }
 }

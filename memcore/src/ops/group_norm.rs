@@ -11,6 +11,7 @@ use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, LayerNorm, Matmul, ReduceOp, TernaryOp, UnaryOp};
 use crate::context;
 use crate::error::{Error, Result};
+use crate::profile::GroupNorm;
 
 /// Each of `groups` of channels (dimension 1) of each example of `x` `[n, c, ..]` normalised, times weight, plus bias (`[c]` each). Saves its
 /// input, the
@@ -34,7 +35,7 @@ pub fn group_norm(
     let weight = weight.map(full).transpose()?;
     let x = &full(x)?;
     let shape = GroupShape::new(x, groups, [weight.as_ref(), bias.as_ref()])?;
-    let x = &if shape.newer { x.clone() } else { shape::contiguous(x)? };
+    let x = &if shape.copies_inside() { x.clone() } else { shape::contiguous(x)? };
     let (weight, bias) = (weight.as_ref(), bias.as_ref());
     let op = context::op("native_group_norm");
     let y = Array::empty(x.device(), x.dims(), x.dtype())?;
@@ -105,8 +106,8 @@ struct GroupShape {
     per_group: usize,
     positions: usize,
     kernels: Kernels,
-    /// Whether the kernels are those of 2.15.
-    newer: bool,
+    /// How they go about it.
+    style: GroupNorm,
     /// Whether PyTorch's temporaries are made.
     torch: bool,
 }
@@ -126,19 +127,28 @@ impl GroupShape {
             return Err(Error::DType { op, operand, found: other.dtype(), expected });
         }
         let profile = x.device().profile();
-        let (newer, torch) = (profile.newer_group_norm, profile.torch_temporaries);
+        let (style, torch) = (profile.group_norm, profile.torch_temporaries);
+        let innermost = style >= GroupNorm::ChannelsInnermost;
         let kernels = match positions {
-            _ if newer && matches!(x.rank(), 4 | 5) && (positions == 1 || c == 1) => Kernels::Innermost,
+            _ if innermost && matches!(x.rank(), 4 | 5) && (positions == 1 || c == 1) => Kernels::Innermost,
             1 => Kernels::OnePosition,
             _ => Kernels::Planes,
         };
-        let shape = Self { n, c, groups, per_group: c / groups, positions, kernels, newer, torch };
+        let shape = Self { n, c, groups, per_group: c / groups, positions, kernels, style, torch };
         let affine = parameters.iter().any(Option::is_some);
-        if x.dtype().is_half() && torch && !newer && !shape.has_factors(affine) {
-            let problem = "16-bit floats without parameters, or of one position, are not represented as PyTorch 2.11 computes them";
+        if x.dtype().is_half() && torch && !shape.rounds_at_the_end() && !shape.has_factors(affine) {
+            let problem = "16-bit floats without parameters, or of one position, are not represented as PyTorch before 2.13 computes them";
             return Err(Error::invalid("group_norm", problem));
         }
         Ok(shape)
+    }
+
+    fn rounds_at_the_end(&self) -> bool {
+        self.style >= GroupNorm::RoundsAtTheEnd
+    }
+
+    fn copies_inside(&self) -> bool {
+        self.style >= GroupNorm::CopiesInside
     }
 
     /// Whether forward has a factor and a summand for each channel of each example.
@@ -184,7 +194,7 @@ impl ForwardScratch {
     fn new(s: &GroupShape, x: &Array, affine: bool) -> Result<Self> {
         let make = |n: usize| Array::empty(x.device(), &[n], x.dtype().accumulator());
         let pair = |n: usize| Ok::<_, Error>([make(n)?, make(n)?]);
-        let rounded = x.dtype().is_half() && (s.newer || !s.torch);
+        let rounded = x.dtype().is_half() && (s.rounds_at_the_end() || !s.torch);
         let exact = rounded.then(|| pair(s.n * s.groups)).transpose()?;
         let factors = (s.torch && s.has_factors(affine)).then(|| pair(s.n * s.c)).transpose()?;
         Ok(Self { exact, factors })
@@ -227,7 +237,7 @@ struct Scratch {
 impl Scratch {
     fn new(s: &GroupShape, x: &Array, input_wanted: bool, weighted: bool) -> Result<Self> {
         let pair = |make: &dyn Fn() -> Result<Array>| Ok::<_, Error>([make()?, make()?]);
-        let without_sums = s.kernels == Kernels::OnePosition && s.newer;
+        let without_sums = s.kernels == Kernels::OnePosition && s.copies_inside();
         let sums = (!without_sums).then(|| pair(&|| s.channels(x))).transpose()?;
         let groups = input_wanted.then(|| pair(&|| s.group(x))).transpose()?;
         let scaled = input_wanted && weighted && s.kernels == Kernels::Planes;
@@ -410,7 +420,7 @@ impl Function for GroupNormBackward {
         let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
         let weight = weight.map(|w| w.reshape(&[s.groups, s.per_group, 1])).transpose()?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let grad = if s.newer { grad.clone() } else { grad.contiguous()? };
+        let grad = if s.copies_inside() { grad.clone() } else { grad.contiguous()? };
         let op = context::op("native_group_norm_backward");
         let (input, ordered_grad) = (ordered(&x)?, ordered(&grad)?);
         let wanted = |slot: Option<usize>| slot.is_some_and(|slot| needs.input(slot));

@@ -225,7 +225,7 @@ impl Function for LayerNormBackward {
 /// `x/√(mean(x²) + eps)·weight` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; the weight has that
 /// shape. Saves its input, the weight, and the reciprocal root of each row in the accumulator type.
 ///
-/// With a weight of another type it is not one kernel but, as in PyTorch, a composition in the accumulator type, which saves what its operators
+/// With a weight of another type, and under the profile of a release that has no kernel for it, it is not one kernel but, as in PyTorch, a composition in the accumulator type, which saves what its operators
 /// save. Whether autocast has it in float32 is said by the [profile](crate::profile::Profile::autocasts_rms_norm).
 ///
 /// # Errors
@@ -237,7 +237,8 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     let given = |t: &Tensor| if casts { full(t) } else { Ok(t.clone()) };
     let weight = weight.map(given).transpose()?;
     let (x, weight) = (&given(x)?, weight.as_ref());
-    if let Some(weight) = weight.filter(|weight| weight.dtype() != x.dtype()) {
+    let composed = x.device().profile().composes_rms_norm;
+    if composed || weight.is_some_and(|weight| weight.dtype() != x.dtype()) {
         return composed_rms_norm(x, normalized, weight, eps);
     }
     let op = context::op("_fused_rms_norm");
@@ -269,7 +270,7 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
 }
 
 /// RMS normalisation by operators, with the mean of the squares shifted by `eps` in place.
-fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: &Tensor, eps: f64) -> Result<Tensor> {
+fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let wide = cast(x, x.dtype().accumulator())?;
     let axes: SmallVec<[usize; 4]> = (x.rank() - normalized.len()..x.rank()).collect();
     let rstd = {
@@ -278,9 +279,15 @@ fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: &Tensor, eps: f64
         mean.array().unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
         elementwise::rsqrt(&mean)?
     };
+    // The releases that have a kernel let go of it last.
+    let _last = (!x.device().profile().composes_rms_norm).then(|| rstd.clone());
     let normal = binary::mul(&wide, &rstd)?;
-    let scaled = binary::mul(&normal, weight)?;
+    let scaled = match weight {
+        Some(weight) => binary::mul(&normal, weight)?,
+        None => normal.clone(),
+    };
     drop(normal);
+    drop(rstd);
     drop(wide);
     let _op = context::op("type_as");
     cast(&scaled, x.dtype())

@@ -181,6 +181,13 @@ mod tests {
         assert_eq!(asked(Profile::torch_2_15(90), &sizes[..3], DType::BF16), [32, 28, 2, 2, 2]);
         assert_eq!(asked(Profile::torch_2_15(90), &sizes[..2], DType::F64), [24, 24, 8, 8]);
         assert_eq!(asked(Profile::torch_2_11(90), &sizes, DType::F32), [80, 4, 4, 4, 4, 4]);
+        // As those of 2.7.1 to 2.14.1 did.
+        for release in ["2.7", "2.8", "2.9", "2.10", "2.12", "2.13", "2.14"] {
+            let profile = Profile::named(&format!("torch-{release}-sm90")).unwrap();
+            assert_eq!(asked(profile.clone(), &sizes, DType::F32), [80, 4, 4, 4, 4, 4], "{release}");
+            assert_eq!(asked(profile.clone(), &sizes[..3], DType::BF16), [48, 2, 2, 2], "{release}");
+            assert_eq!(asked(profile, &sizes[..2], DType::F64), [32, 8, 8], "{release}");
+        }
         assert_eq!(asked(Profile::native(), &sizes, DType::F32), [4; 5]);
     }
 }
