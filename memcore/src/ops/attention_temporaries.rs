@@ -23,6 +23,9 @@ const WIDEST_IN_REGISTERS: usize = 128;
 /// Keys in a tile of the memory-efficient gradient that sums in memory.
 const EFFICIENT_KEYS: usize = 64;
 
+/// Tiles of keys of all heads of all examples together that have memory of their own there, unless one for each head is more.
+const MAX_SUMMED_TILES: usize = 200;
+
 /// Scratch of one backward.
 pub(super) struct Scratch {
     /// `Σ grad·out` of each row, `[b, h, t]`.
@@ -237,8 +240,9 @@ fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     if in_registers {
         return own;
     }
-    let keys = if divides { s.next_multiple_of(EFFICIENT_KEYS) } else { EFFICIENT_KEYS };
-    own + keys * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
+    let heads = (q.dims()[0] * q.dims()[1]).max(1);
+    let tiles = if divides { s.div_ceil(EFFICIENT_KEYS).min(MAX_SUMMED_TILES / heads).max(1) } else { 1 };
+    own + tiles * EFFICIENT_KEYS * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
 }
 
 /// Whether several blocks divide the keys among them in the gradient: from compute capability 7.0 on (`kEnableSplitKeys` in PyTorch's `kernel_backward.h`).
@@ -373,4 +377,32 @@ fn parts_of_keys(tiles: usize, slots: usize, blocks: usize) -> usize {
     let divisions = || (1..=blocks.min(slots).min(128)).filter(divides);
     let best = divisions().map(filled).fold(0.0, f32::max);
     divisions().find(|&parts| filled(parts) >= 0.85 * best).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::Meta;
+
+    /// Of all heads, in float16, with torch 2.11: examples, heads, queries, keys, elements.
+    #[test]
+    fn wide_heads_sum_in_as_many_tiles_as_were_recorded() {
+        for (sm, [b, h, t, s, d], recorded) in [
+            (80, [1, 4, 200, 200, 160], 2_883_968),
+            (80, [8, 8, 64, 1024, 160], 31_460_352),
+            (80, [4, 64, 64, 130, 160], 58_732_544),
+            (80, [4, 63, 64, 100, 160], 57_814_848),
+            (80, [2, 20, 64, 512, 256], 31_459_840),
+            (80, [8, 8, 64, 1024, 128], 4_195_328),
+            (86, [8, 8, 64, 1024, 128], 14_682_112),
+        ] {
+            let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(sm)).build();
+            let array = |n: usize| Array::empty(&device, &[b, h, n, d], DType::F16).unwrap();
+            let keys = array(s);
+            let found = b * h * efficient_workspace(&array(t), &keys, &keys);
+            assert_eq!(found, recorded, "{:?} on {sm}", [b, h, t, s, d]);
+        }
+    }
 }
