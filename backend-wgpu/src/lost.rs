@@ -1,8 +1,11 @@
 //! A device that goes away under a program. Loss is provoked by destroying it, which is how a driver's reset looks from here: the callback comes, and
 //! whatever is asked afterwards is refused.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use lab::models::{self, ModelOptions};
+use lab::training::{OptimizerKind, OptimizerSettings, Progress, RunSettings, Source, train};
 use memcore::autograd::Tensor;
 use memcore::backend::{Backend, DeviceMemory};
 use memcore::{Array, Device, Result, ops};
@@ -44,4 +47,24 @@ fn a_lost_device_is_an_error_that_names_it() {
     let device = Device::builder(Arc::new(Wgpu::open(0).unwrap())).build();
     let y = Array::from_slice(&device, &[2], &[5.0f32, 6.0]).unwrap();
     assert_eq!(y.to_f64().unwrap(), [5.0, 6.0]);
+}
+
+/// The command line ends with code 3 on such an error.
+#[test]
+fn a_device_lost_during_a_training_ends_it() {
+    let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };
+    let device = Device::builder(Arc::new(Wgpu::on(gpu.clone()).unwrap())).build();
+    let model = models::architecture("mlp", &ModelOptions::default()).unwrap();
+    let settings = RunSettings::new(4, 5, OptimizerSettings::new(OptimizerKind::Sgd, 0.1));
+    let progress = &mut |progress: Progress| {
+        if progress.done == 2 {
+            gpu.device.destroy();
+        }
+        ControlFlow::Continue(())
+    };
+    let failed = train(&*model, &device, &settings, Source::Synthetic { seed: 0 }, progress).unwrap_err();
+    let text = failed.error.to_string();
+    assert!(matches!(failed.error, lab::Error::Core(memcore::Error::Backend { .. })), "{text}");
+    assert!(text.contains(&gpu.info.name) && text.contains("lost"), "{text}");
+    assert_eq!(failed.partial.losses.len(), 2, "what was measured until then is known");
 }

@@ -63,7 +63,7 @@ fn held_by_steps(rows: RowsKept) -> (usize, usize) {
         ControlFlow::Continue(())
     };
     let result = train(&*model, &device, &settings, Source::Synthetic { seed: 0 }, progress).unwrap();
-    assert_eq!(result.rows.len() + result.rows_left_out, 2 + 5 * 40_000);
+    assert_eq!(result.rows.len() + result.rows_left_out, 2 + 6 * 40_000);
     held
 }
 

@@ -12,6 +12,8 @@ pub enum FaultyCall {
     AllocSegment,
     /// Kernels: the n-th one fails with an error of the backend's own.
     Launch,
+    /// Copies from the host and to it: the n-th one fails with an error of the backend's own.
+    Copy,
 }
 
 /// Fails the n-th call of one kind (counted from 0), once, and otherwise passes everything on.
@@ -41,6 +43,15 @@ impl<B: Backend> Faulty<B> {
             let call = self.calls.fetch_add(1, Relaxed);
             call >= self.fail_at && call - self.fail_at < self.times
         }
+    }
+}
+
+impl<B: Backend> Faulty<B> {
+    fn check_copy(&self, way: &str) -> Result<()> {
+        if self.fails(FaultyCall::Copy) {
+            return Err(Error::backend(self.inner.name(), format!("copy {way} the device failed on demand")));
+        }
+        Ok(())
     }
 }
 
@@ -104,9 +115,11 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.computes()
     }
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
+        self.check_copy("to")?;
         self.inner.upload(src, dst)
     }
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
+        self.check_copy("from")?;
         self.inner.download(src, dst)
     }
     fn launch(&self, call: &KernelCall) -> Result<()> {
