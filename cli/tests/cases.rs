@@ -10,6 +10,7 @@ mod cases {
     pub(crate) mod seeds;
 }
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use cases::damage::{HOSTILE, damaged};
 use cases::random::Random;
-use cases::seeds::{Kind, Seeds};
+use cases::seeds::{Flag, Kind, Seeds, Subcommand, companions};
 
 /// Cases of a usual run, and of a long one unless `CASES` says otherwise.
 const FEW: usize = 250;
@@ -40,9 +41,38 @@ fn many_bad_inputs() {
     run(std::env::var("CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(MANY), 2);
 }
 
-/// A command line, and what it may not leave behind when it fails.
+/// What is damaged is good before: otherwise the cases would try little.
+#[test]
+fn what_is_not_damaged_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let seeds = Seeds::make(directory.path());
+    let own = directory.path().join("own");
+    let mut refused = Vec::new();
+    let mut try_one = |make: &dyn Fn() -> Case| {
+        fs::create_dir(&own).unwrap();
+        let case = make();
+        let code = tried(&case, &own);
+        if code != Ok(0) {
+            let said = fs::read_to_string(own.join("stderr")).unwrap_or_default();
+            refused.push(format!("{:?}: {code:?}\n    {said}", case.words));
+        }
+        fs::remove_dir_all(&own).unwrap();
+    };
+    for kind in &seeds.kinds {
+        kind.readers.iter().for_each(|reader| try_one(&|| reading(kind, &kind.whole, reader, &own)));
+    }
+    for command in seeds.commands.iter().filter(|command| command.words != ["bench"]) {
+        try_one(&|| Case { words: seeds.base(&command.words, &own), file: false, output: None });
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// A command line.
 struct Case {
     words: Vec<String>,
+    /// What is wrong is a small file, which is no reason to take all memory.
+    file: bool,
+    /// What it may not leave when it fails.
     output: Option<PathBuf>,
 }
 
@@ -52,6 +82,7 @@ fn run(count: usize, seed: u64) {
     let seeds = Seeds::make(directory.path());
     let next = AtomicUsize::new(0);
     let wrong: Mutex<Vec<String>> = Mutex::default();
+    let codes: Mutex<BTreeMap<i32, usize>> = Mutex::default();
     let work = || {
         loop {
             let number = next.fetch_add(1, Relaxed);
@@ -61,8 +92,11 @@ fn run(count: usize, seed: u64) {
             let own = directory.path().join(number.to_string());
             fs::create_dir(&own).unwrap();
             let case = drawn(&mut Random::new((seed << 32) | number as u64), &seeds, &own);
-            if let Err(problem) = tried(&case, &own) {
-                wrong.lock().unwrap().push(format!("case {number}: {problem}\n    vramlab {:?}", case.words));
+            match tried(&case, &own) {
+                Ok(code) => *codes.lock().unwrap().entry(code).or_default() += 1,
+                Err(problem) => {
+                    wrong.lock().unwrap().push(format!("case {number}: {problem}\n    vramlab {:?}", case.words));
+                }
             }
             fs::remove_dir_all(&own).unwrap();
         }
@@ -73,7 +107,9 @@ fn run(count: usize, seed: u64) {
     });
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{} of {count} cases:\n{}", wrong.len(), wrong.join("\n"));
-    println!("{count} cases");
+    let codes = codes.into_inner().unwrap();
+    println!("{count} cases, by exit code: {codes:?}");
+    assert!([0, 2].iter().all(|code| codes.contains_key(code)), "the cases are too much alike: {codes:?}");
 }
 
 fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
@@ -86,45 +122,54 @@ fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
 
 /// A flag of any command with a hostile value.
 fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let (command, flags) = random.of(&seeds.commands);
-    let mut words = seeds.base(command, own);
-    if let Some((flag, values)) = (!flags.is_empty()).then(|| random.of(flags)) {
+    let Subcommand { words, flags } = random.of(&seeds.commands);
+    let mut words = seeds.base(words, own);
+    if let Some(Flag { name, values }) = (!flags.is_empty()).then(|| random.of(flags)) {
         let value = random.of(&HOSTILE).to_string();
         match values {
-            0 => words.push(flag.clone()),
-            1 => words.push(format!("{flag}={value}")),
+            0 => words.push(name.clone()),
+            1 => words.push(format!("{name}={value}")),
             _ => {
-                words.extend([flag.clone(), random.of(&["batch", "layers", "lr", "x"]).to_string(), value, "2".into()])
+                words.extend([name.clone(), random.of(&["batch", "layers", "lr", "x"]).to_string(), value, "2".into()])
             }
         }
     }
-    Case { words, output: None }
+    Case { words, file: false, output: None }
 }
 
 /// A damaged file of any kind that is read.
 fn file(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let Kind { name, whole, readers } = random.of(&seeds.kinds);
-    let path = own.join(name);
-    fs::write(&path, damaged(whole, random)).unwrap();
+    let kind = random.of(&seeds.kinds);
+    let contents = damaged(&kind.whole, random);
+    let reader = random.of(&kind.readers);
+    reading(kind, &contents, reader, own)
+}
+
+/// A command that reads such a file with these contents.
+fn reading(kind: &Kind, contents: &[u8], reader: &[&str], own: &Path) -> Case {
+    for (other, contents) in companions() {
+        fs::write(own.join(other), contents).unwrap();
+    }
+    let path = own.join(kind.name);
+    fs::write(&path, contents).unwrap();
     let (path, out) = (path.display().to_string(), own.join("out").display().to_string());
-    let words = random.of(readers).iter().map(|word| word.replace("FILE", &path).replace("OUT", &out)).collect();
-    Case { words, output: Some(own.join("out.html")) }
+    let words = reader.iter().map(|word| word.replace("FILE", &path).replace("OUT", &out)).collect();
+    Case { words, file: true, output: Some(own.join("out.html")) }
 }
 
 /// A place that cannot be written.
 fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let (command, _) = random.of(&seeds.commands);
-    let mut words = seeds.base(command, own);
+    let mut words = seeds.base(&random.of(&seeds.commands).words, own);
     let flag =
         random.of(&["--json", "--html", "--events", "--snapshot", "--save", "--export-csv", "--export-trace", "-o"]);
     let folder = own.display().to_string();
     let below = format!("{folder}/absent/x.json");
     words.extend([flag.to_string(), random.of(&["/dev/full", &folder, &below, "", "/proc/x.json"]).to_string()]);
-    Case { words, output: None }
+    Case { words, file: false, output: None }
 }
 
-/// Whether the program did as it must.
-fn tried(case: &Case, own: &Path) -> Result<(), String> {
+/// The exit code, if the program did as it must.
+fn tried(case: &Case, own: &Path) -> Result<i32, String> {
     let (stdout, stderr) = (own.join("stdout"), own.join("stderr"));
     let limits = format!("ulimit -v {ADDRESSES_KIB}; ulimit -t {CPU_SECONDS}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
@@ -158,18 +203,22 @@ fn tried(case: &Case, own: &Path) -> Result<(), String> {
     if said.contains("panicked at") {
         return Err(format!("panic: {short}"));
     }
-    match status.code() {
-        Some(0) => {}
-        Some(1 | 2 | 3 | 130) if !said.trim().is_empty() => {}
-        Some(code @ (1 | 2 | 3 | 130)) => return Err(format!("code {code} and no message")),
+    let code = match status.code() {
+        Some(code @ (0 | 1 | 2 | 3 | 130)) => code,
         _ => return Err(format!("{status}: {short}")),
+    };
+    if code != 0 && said.trim().is_empty() {
+        return Err(format!("code {code} and no message"));
+    }
+    if case.file && said.contains("out of host memory") {
+        return Err(format!("takes all memory: {short}"));
     }
     if let Some(c) = printed.chars().chain(said.chars()).find(|c| acts(*c)) {
         return Err(format!("prints {c:?}: {short:?}"));
     }
     match &case.output {
         Some(path) if !status.success() && path.exists() => Err(format!("{status} and {} is there", path.display())),
-        _ => Ok(()),
+        _ => Ok(code),
     }
 }
 

@@ -14,10 +14,26 @@ pub(crate) struct Kind {
     pub readers: Vec<Vec<&'static str>>,
 }
 
+/// A command that the help names.
+#[derive(Debug)]
+pub(crate) struct Subcommand {
+    /// Its words: `snapshot`, `show`.
+    pub words: Vec<String>,
+    pub flags: Vec<Flag>,
+}
+
+/// A flag of a command.
+#[derive(Debug)]
+pub(crate) struct Flag {
+    /// With its dashes.
+    pub name: String,
+    /// How many values it takes.
+    pub values: usize,
+}
+
 /// What cases are made of.
 pub(crate) struct Seeds {
-    /// Commands, each with its flags and how many values these have.
-    pub commands: Vec<(Vec<String>, Vec<(String, usize)>)>,
+    pub commands: Vec<Subcommand>,
     pub kinds: Vec<Kind>,
     events: String,
     pickle: String,
@@ -33,6 +49,14 @@ const MODEL: &str = "batch = 2\nsteps = 1\n[input]\nshape = [3, 8, 8]\n[[layer]]
 const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.69 GiB of which \
     11.12 MiB is free. Process 1 has 23.67 GiB memory in use. Of the allocated memory 22.91 GiB is allocated by PyTorch, and 452.35 MiB is reserved \
     by PyTorch but unallocated.";
+
+/// Of a process that is always there.
+const STATUS: &str = r#"{"schema":"vramlab-status-1","pid":1,"model":"mlp","device":{"backend":"cpu","index":0,"name":"x"},"started_ms":1,
+    "updated_ms":1,"step":1,"steps":5,"loss":1.5,"rings":{"requested":1,"allocated":2,"active":2,"reserved":3,"driver":null},
+    "by_category":{"parameter":5},"peak_bytes":7,"leak":{"growth_bytes_per_step":5,"out_of_memory_step":9,"advice":"x"}}"#;
+/// Two images of 8 × 8, without their pixels; their labels.
+const IMAGES: &[u8] = b"\0\0\x08\x03\0\0\0\x02\0\0\0\x08\0\0\0\x08";
+const LABELS: &[u8] = b"\0\0\x08\x01\0\0\0\x02\x01\x02";
 
 fn words(text: &'static str) -> Vec<&'static str> {
     text.split(' ').collect()
@@ -99,6 +123,24 @@ impl Seeds {
                     "train --backend cpu --model mlp --layers 2 --width 8 --steps 1 --batch 2 --resume FILE",
                 ],
             ),
+            kind(
+                "t.json.gz",
+                read(&golden("memcore/tests/golden/traces/default_bigsmall.json.gz")),
+                &["replay FILE", "replay FILE --compare caching,direct"],
+            ),
+            kind("1.json", STATUS.into(), &["monitor --once", "monitor --once --json -"]),
+            kind(
+                "x-images-idx3-ubyte",
+                images(),
+                &["train --backend cpu --model mlp --layers 2 --width 8 --steps 1 --batch 2 --data FILE"],
+            ),
+            kind(
+                "x-labels-idx1-ubyte",
+                LABELS.to_vec(),
+                &[
+                    "train --backend cpu --model mlp --layers 2 --width 8 --steps 1 --batch 2 --data x-images-idx3-ubyte",
+                ],
+            ),
         ];
         Self { commands: commands(), kinds, events, pickle, lock }
     }
@@ -114,7 +156,8 @@ impl Seeds {
             ["fit"] => with("--model linear --gpu 1GiB --maximum 8"),
             ["run"] => with("release --backend meta"),
             ["check"] => strings(&["--baseline", &self.lock]),
-            ["bench"] => with("--backend cpu --seconds 0.01 --kernel relu"),
+            // Measuring takes seconds; this is refused after the other flags were read.
+            ["bench"] => with("--backend meta --seconds 0.01"),
             ["monitor"] => with("--once"),
             ["replay"] => strings(&[&self.events]),
             ["tune"] | ["snapshot", "show" | "replay"] => strings(&[&self.pickle]),
@@ -128,8 +171,22 @@ impl Seeds {
     }
 }
 
+/// A file of the repository.
+fn golden(path: &str) -> String {
+    format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files that a reader wants beside the one that is damaged.
+pub(crate) fn companions() -> [(&'static str, Vec<u8>); 2] {
+    [("x-images-idx3-ubyte", images()), ("x-labels-idx1-ubyte", LABELS.to_vec())]
+}
+
+fn images() -> Vec<u8> {
+    [IMAGES, &[7; 2 * 8 * 8]].concat()
+}
+
 /// Every command that the help names.
-fn commands() -> Vec<(Vec<String>, Vec<(String, usize)>)> {
+fn commands() -> Vec<Subcommand> {
     let mut found = Vec::new();
     for name in listed(&[]) {
         let below = listed(&[&name]);
@@ -138,7 +195,7 @@ fn commands() -> Vec<(Vec<String>, Vec<(String, usize)>)> {
         } else {
             below.into_iter().map(|sub| vec![name.clone(), sub]).collect()
         };
-        found.extend(paths.into_iter().map(|path| (path.clone(), flags(&path))));
+        found.extend(paths.into_iter().map(|words| Subcommand { flags: flags(&words), words }));
     }
     assert!(found.len() > 15, "{found:?}");
     found
@@ -158,8 +215,8 @@ fn listed(path: &[&str]) -> Vec<String> {
     entries.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(String::from).collect()
 }
 
-/// The flags of a command, each with the number of its values. `--interval` and `--seconds` say for how long; what is slow is not wrong.
-fn flags(path: &[String]) -> Vec<(String, usize)> {
+/// The flags of a command. `--interval` and `--seconds` say for how long; what is slow is not wrong.
+fn flags(path: &[String]) -> Vec<Flag> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let text = help(&path);
     let flag = |line: &str| {
@@ -169,7 +226,7 @@ fn flags(path: &[String]) -> Vec<(String, usize)> {
         let rest = line[start..].split("  ").next()?;
         let name = rest.split_whitespace().next()?;
         let long = ["--interval", "--seconds", "--steps", "--accumulate", "--help", "--version"].contains(&name);
-        (is_flag && !long).then(|| (name.to_string(), rest.matches('<').count()))
+        (is_flag && !long).then(|| Flag { name: name.to_string(), values: rest.matches('<').count() })
     };
     text.lines().filter_map(flag).collect()
 }
