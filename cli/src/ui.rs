@@ -107,8 +107,11 @@ impl Ui {
     pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
         // Clap's own colours are left out: they could not be told from an argument's.
         let text = error.render().to_string();
-        let text = text.strip_prefix("error:").unwrap_or(&text);
-        line(format!("{}{}", self.errors.red("error:"), text.trim_end()));
+        match text.trim_end().strip_prefix("error:") {
+            Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
+            // The help, where a command is missing.
+            None => line(text.trim_end()),
+        }
         Code::Usage
     }
 }

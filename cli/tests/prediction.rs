@@ -23,6 +23,17 @@ fn it_says_what_sets_the_peak_and_what_comes_below() {
 }
 
 #[test]
+fn a_long_run_says_that_it_looks_for_one_peak_only() {
+    let linear = |steps| run(&["predict", "--model", "linear", "--steps", steps]);
+    let (short, long) = (linear("256"), linear("257"));
+    assert_eq!((short.code, long.code), (Some(0), Some(0)));
+    assert!(!short.stderr.contains("are not looked for"), "{}", short.stderr);
+    assert!(long.stderr.contains("the peaks below the highest are not looked for"), "{}", long.stderr);
+    let every = json(&["predict", "--model", "linear", "--steps", "257"]);
+    assert!(!every["summits"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn each_technique_is_what_its_own_flags_predict() {
     let found = json(&gpt2(&["--steps", "3"]));
     let techniques = found["techniques"].as_array().unwrap();

@@ -21,7 +21,14 @@ const MAX_STEPS: usize = 256;
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     let plan = Plan::predict(&args.paper, &args.record)?.for_page(&args.page).rows_for(&args.output);
-    let plan = if is_short(&plan) || plan.writes_steps(&args.output) { plan.with_history() } else { plan };
+    let plan = if is_short(&plan) || plan.writes_steps(&args.output) {
+        plan.with_history()
+    } else {
+        ui.tell(format!(
+            "more than {MAX_STEPS} micro-batches: the peaks below the highest are not looked for (--json keeps every step)"
+        ));
+        plan
+    };
     let (report, techniques) =
         beside(|| train::measured(&plan, &args.output, ui), || techniques::all(&args.paper, &plan));
     let (report, techniques) = (report?, techniques?);

@@ -8,6 +8,7 @@ use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
+use crate::visible;
 
 /// Reads what was written before, and shows it.
 ///
@@ -67,10 +68,10 @@ pub(super) fn page(destination: &Destination, parts: &[Part<'_>], ui: &Ui) -> Re
 /// Files that cannot be written.
 pub(super) fn exports(args: &ExportArgs, recording: &Recording, ui: &Ui) -> Result<()> {
     if let Some(destination) = &args.export_trace {
-        destination.write(ui, export::chrome_trace(recording).as_bytes())?;
+        destination.write(ui, visible::json(&export::chrome_trace(recording)).as_bytes())?;
     }
     if let Some(destination) = &args.export_folded {
-        destination.write(ui, export::folded_stacks(recording).as_bytes())?;
+        destination.write(ui, visible::visible(&export::folded_stacks(recording)).as_bytes())?;
     }
     if let Some(destination) = &args.export_minimalloc {
         destination.write(ui, export::minimalloc(recording).as_bytes())?;
