@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// `(x − mean)/√(var + eps)·weight + bias` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; weight and
-/// bias have that shape. Saves its input, the weight, and mean and reciprocal deviation of each row in the accumulator type.
+/// bias have that shape. Saves its input, weight and bias, and mean and reciprocal deviation of each row in the accumulator type.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; those of the device.
@@ -49,12 +49,17 @@ pub fn layer_norm(
     drop(op);
     let (inputs, slots) = present(x, &[weight, bias]);
     let y = record(y, &inputs, |saved| {
+        // In the order in which the node lets them go. Its bias is no part of any gradient, and PyTorch keeps it all the same: a copy of its own
+        // where autocast made one.
+        if let Some(bias) = bias {
+            saved.save("bias", bias.array())?;
+        }
         saved.save("input", x.array())?;
-        saved.save("mean", &mean)?;
-        saved.save("rstd", &rstd)?;
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
+        saved.save("mean", &mean)?;
+        saved.save("rstd", &rstd)?;
         Ok(Box::new(LayerNormBackward { rows, slots, normalized: normalized.into() }))
     });
     // Where nobody saved them they go in this order.
@@ -191,8 +196,10 @@ impl Function for LayerNormBackward {
 
     /// One kernel for all three gradients.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (x, mean, rstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
-        let weight = if self.slots[0].is_some() { Some(saved.get(3)?) } else { None };
+        let (first, weighted) = (usize::from(self.slots[1].is_some()), usize::from(self.slots[0].is_some()));
+        let x = saved.get(first)?;
+        let weight = if weighted == 1 { Some(saved.get(first + 1)?) } else { None };
+        let (mean, rstd) = (saved.get(first + weighted + 1)?, saved.get(first + weighted + 2)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_layer_norm_backward");
         let x = x.contiguous()?;
