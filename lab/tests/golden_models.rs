@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use lab::huggingface::{Attention, Keep, Options, Trainer, parse};
+use lab::huggingface::{Attention, AttentionMask, Keep, LibraryTrainer, Options, Script, Trainer, parse};
 use lab::record::Row;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
 use memcore::backend::{Backend, DeviceProfile, Meta};
@@ -66,9 +66,16 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         sequence: Some(run["seq"].as_u64().unwrap() as usize),
         attention: if o["attn_implementation"] == "eager" { Attention::Eager } else { Attention::Sdpa },
         checkpoint: o["gradient_checkpointing"] == true,
-        attention_mask: o["attention_mask"] == true,
+        attention_mask: match o["attention_mask"].as_str() {
+            Some("padded") => AttentionMask::Padded,
+            Some("full") => AttentionMask::Full,
+            Some("none") => AttentionMask::None,
+            _ if o["attention_mask"] == true => AttentionMask::Full,
+            _ => AttentionMask::None,
+        },
         built_on_device: o["init"] == "cuda",
         choices: o["choices"].as_u64().map(|choices| choices as usize),
+        script: if o["loop"] == "trainer" { Script::Trainer } else { Script::Plain },
         ..Options::default()
     };
     let model = parse("config.json", &config.to_string(), &options).unwrap();
@@ -81,10 +88,22 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
             "amp16" => Precision::AutocastFp16,
             "bf16" => Precision::Bf16,
             "fp16" => Precision::Fp16,
-            _ => Precision::Fp32,
+            "bf16_autocast" => Precision::Bf16AutocastBf16,
+            "as loaded" => Precision::throughout(model.loaded_type().unwrap()),
+            "fp32" => Precision::Fp32,
+            other => panic!("{other}"),
         },
+        clip_grad_norm: o["args"]["max_grad_norm"].as_f64().filter(|norm| *norm > 0.0),
         ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
     };
+    if options.script == Script::Trainer {
+        let mut trainer = LibraryTrainer::new(&model, &device(o), &settings).unwrap();
+        assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
+        for step in 0..3 {
+            trainer.step(step).unwrap();
+        }
+        return trainer.rows().to_vec();
+    }
     let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
     let mut trainer = Trainer::new(&model, &device(o), &settings, keep).unwrap();
     assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
@@ -183,6 +202,60 @@ fn qwen2() {
 #[test]
 fn vit() {
     family("vit", 1);
+}
+
+/// Loaded by `from_pretrained` from files whose configuration names a type, under either key, or none.
+#[test]
+fn in_the_type_that_the_configuration_names() {
+    family("dtype", 13);
+}
+
+/// Weights in bfloat16 under autocast.
+#[test]
+fn autocast_over_weights_in_bfloat16() {
+    family("bf16_autocast", 7);
+}
+
+/// `use_cache: false` in a plain loop.
+#[test]
+fn without_a_cache() {
+    family("nocache", 7);
+}
+
+/// In the loop of the library's own `Trainer`.
+#[test]
+fn in_the_librarys_trainer() {
+    family("trainer", 42);
+}
+
+/// Batches with an attention mask, with padding and without.
+#[test]
+fn with_an_attention_mask() {
+    family("masks", 66);
+}
+
+/// The same in the loop of the library's own `Trainer`.
+#[test]
+fn in_the_librarys_trainer_with_padding() {
+    family("trainer_padded", 3);
+}
+
+/// Other heads with a mask, with padding and without.
+#[test]
+fn heads_with_an_attention_mask() {
+    family("heads_masks", 15);
+}
+
+/// Other heads in the loop of the library's own `Trainer`.
+#[test]
+fn heads_in_the_librarys_trainer() {
+    family("heads_trainer", 17);
+}
+
+/// Made on the device itself.
+#[test]
+fn built_on_the_device() {
+    family("built", 12);
 }
 
 #[test]

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use conformance::Reference;
 use lab::Error;
-use lab::huggingface::{Attention, Keep, MODEL_TYPES, Options, Pretrained, Trainer, parse, train, train_from};
+use lab::huggingface::{
+    Attention, AttentionMask, Keep, LoadAs, MODEL_TYPES, Options, Pretrained, Trainer, parse, train, train_from,
+};
 use lab::training::{
     Begin, Continuation, OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, StateFile,
 };
 use memcore::backend::{Backend, DeviceProfile, Meta};
-use memcore::{Device, Profile};
+use memcore::{DType, Device, Profile};
 use serde_json::{Value, json};
 use transformers::{read, small, typed};
 
@@ -138,12 +140,47 @@ fn what_is_not_represented_is_refused_by_name() {
     }
     let long = Options { sequence: Some(17), ..Options::default() };
     assert!(refusal(&typed("gpt2", small("gpt2")), &long).contains("16 positions"));
-    let masked = Options { attention: Attention::Eager, attention_mask: true, ..Options::default() };
-    assert!(refusal(&typed("gpt2", small("gpt2")), &masked).contains("attention_mask"));
-    let windowed = Options { attention_mask: true, ..Options::default() };
-    assert!(refusal(&with("mistral", "sliding_window", json!(8)), &windowed).contains("sliding_window"));
+    let masked = |attention_mask, sequence| Options { attention_mask, sequence, ..Options::default() };
+    let of_images = refusal(&typed("vit", small("vit")), &masked(AttentionMask::Full, None));
+    assert!(of_images.contains("images have no attention_mask"), "{of_images}");
+    let short = refusal(&typed("gpt2", small("gpt2")), &masked(AttentionMask::Padded, Some(2)));
+    assert!(short.contains("no padding"), "{short}");
+    let one = refusal(&with("mistral", "sliding_window", json!(1)), &masked(AttentionMask::None, Some(1)));
+    assert!(one.contains("sliding_window"), "{one}");
     assert!(matches!(parse("config.json", "{", &Options::default()), Err(Error::Usage { .. })));
     assert!(matches!(parse("config.json", "[]", &Options::default()), Err(Error::Usage { .. })));
+}
+
+/// Checked with `from_pretrained` of release 5.23: `dtype` before `torch_dtype`, null is absent, aliases of `torch` are names too.
+#[test]
+fn weights_are_loaded_in_the_type_that_the_file_names() {
+    let loaded = |keys: Value, load_as| {
+        let mut config = typed("gpt2", small("gpt2"));
+        keys.as_object().unwrap().iter().for_each(|(key, value)| config[key] = value.clone());
+        let model = read(&config, &Options { load_as, ..Options::default() });
+        assert_eq!(model.warnings, Vec::<String>::new());
+        model.loaded_type().map_err(|error| error.to_string())
+    };
+    for (keys, expected) in [
+        (json!({}), DType::F32),
+        (json!({ "dtype": null }), DType::F32),
+        (json!({ "dtype": "float32" }), DType::F32),
+        (json!({ "dtype": "bfloat16" }), DType::BF16),
+        (json!({ "torch_dtype": "float16" }), DType::F16),
+        (json!({ "dtype": "half" }), DType::F16),
+        (json!({ "dtype": "bfloat16", "torch_dtype": "float16" }), DType::BF16),
+        (json!({ "dtype": null, "torch_dtype": "float16" }), DType::F16),
+    ] {
+        assert_eq!(loaded(keys.clone(), LoadAs::Saved), Ok(expected), "{keys}");
+        assert_eq!(loaded(keys.clone(), LoadAs::Float32), Ok(DType::F32), "{keys}");
+    }
+    for name in ["float64", "float8_e4m3fn", "auto", "torch.bfloat16", "int8"] {
+        let said = loaded(json!({ "dtype": name }), LoadAs::Saved).unwrap_err();
+        assert!(said.contains(&format!("config.json: dtype: {name:?} weights are not represented")), "{said}");
+    }
+    let mut config = typed("gpt2", small("gpt2"));
+    config["dtype"] = json!(16);
+    assert!(refusal(&config, &Options::default()).contains("dtype: 16 is no name"));
 }
 
 #[test]

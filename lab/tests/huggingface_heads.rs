@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use conformance::Reference;
 use lab::Error;
-use lab::huggingface::{Attention, Head, Keep, MODEL_TYPES, Options, Pretrained, Trainer, parse, train};
+use lab::huggingface::{
+    Attention, AttentionMask, Head, Keep, MODEL_TYPES, Options, Pretrained, Script, Trainer, parse, train,
+};
 use lab::models::Architecture;
 use lab::training::{OptimizerKind, OptimizerSettings, RunResult, RunSettings};
 use memcore::backend::{Backend, DeviceProfile, Meta};
@@ -211,6 +213,14 @@ fn an_earlier_release_computes_the_same() {
         config
     };
     assert!(refusal(&with("sliding_window", json!(8)), &Options::default()).contains("sliding_window"));
+    let masked = |attention_mask, attention| Options { attention_mask, attention, ..Options::default() };
+    let unwindowed = with("sliding_window", Value::Null);
+    assert!(read(&unwindowed, &masked(AttentionMask::Full, Attention::Sdpa)).warnings.is_empty());
+    for options in [masked(AttentionMask::Padded, Attention::Sdpa), masked(AttentionMask::Full, Attention::Eager)] {
+        assert!(refusal(&unwindowed, &options).contains("masks of transformers before 4.53"));
+    }
+    let looped = refusal(&unwindowed, &Options { script: Script::Trainer, ..Options::default() });
+    assert!(looped.contains("the Trainer of transformers 4.51 is not represented; that of 5.23 is"), "{looped}");
     let dynamic = json!({ "rope_type": "dynamic", "factor": 2.0 });
     assert!(refusal(&with("rope_scaling", dynamic), &Options::default()).contains("4.51"));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use backend_cpu::Cpu;
 use lab::data_parallel::{self, DataParallelSettings, Rank, RankFigures, Stage};
-use lab::huggingface::{self, Attention, Keep, MODEL_TYPES, Options, Pretrained};
+use lab::huggingface::{self, Attention, AttentionMask, Keep, MODEL_TYPES, Options, Pretrained};
 use lab::models::Architecture;
 use lab::pipeline::{self, Cut, PipelineSettings, Schedule};
 use lab::training::{
@@ -253,7 +253,7 @@ fn owned(model: &Pretrained, rank: usize) -> u64 {
 
 #[test]
 fn what_comes_with_the_batch_cannot_be_split() {
-    let model = network("gpt2", &Options { attention_mask: true, ..Options::default() });
+    let model = network("gpt2", &Options { attention_mask: AttentionMask::Full, ..Options::default() });
     assert!(model.indivisible().unwrap().contains("mask"));
     let go_on = &mut |_| ControlFlow::Continue(());
     let error = pipeline::train(&model, &[meta(), meta()], &pipelined(settings(2, 1), 1), SOURCE, go_on).unwrap_err();

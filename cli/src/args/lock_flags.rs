@@ -42,15 +42,24 @@ pub(crate) fn run_flags(words: &[OsString]) -> Result<Map<String, Value>, Failur
         }
         let value = match argument.get_action() {
             ArgAction::SetTrue => Value::Bool(true),
+            ArgAction::Append => {
+                let words = matches.get_raw(id).into_iter().flatten().map(|word| word.to_str().map(Value::from));
+                let words: Option<Vec<Value>> = words.collect();
+                words.map(Value::Array).ok_or_else(|| not_text(name))?
+            }
             _ => {
                 // Of several the last one counts.
                 let word = matches.get_raw(id).and_then(Iterator::last).and_then(|word| word.to_str());
-                Value::from(word.ok_or_else(|| Failure::usage(format!("--{name}: a lock file holds text only")))?)
+                Value::from(word.ok_or_else(|| not_text(name))?)
             }
         };
         flags.insert(name.into(), value);
     }
     Ok(flags)
+}
+
+fn not_text(name: &str) -> Failure {
+    Failure::usage(format!("--{name}: a lock file holds text only"))
 }
 
 /// The command line with the flags of a lock file before the typed ones, which win.
@@ -65,7 +74,8 @@ pub(crate) fn with_flags(words: &[OsString], flags: &Map<String, Value>) -> Resu
         let argument = known.iter().find(|argument| argument.get_long() == Some(name));
         let argument = argument.filter(|_| !NOT_THE_RUNS.contains(&name.as_str()));
         let unknown = || Failure::usage(format!("flags.{name}: no flag of a run"));
-        let switch = matches!(argument.ok_or_else(unknown)?.get_action(), ArgAction::SetTrue);
+        let action = argument.ok_or_else(unknown)?.get_action();
+        let (switch, several) = (matches!(action, ArgAction::SetTrue), matches!(action, ArgAction::Append));
         let rival = match name.as_str() {
             "model" => "model-file",
             "model-file" => "model",
@@ -74,6 +84,9 @@ pub(crate) fn with_flags(words: &[OsString], flags: &Map<String, Value>) -> Resu
         match (switch, value) {
             _ if typed.contains_key(name) || typed.contains_key(rival) => {}
             (true, Value::Bool(true)) => between.push(format!("--{name}").into()),
+            (false, Value::Array(values)) if several && values.iter().all(Value::is_string) => {
+                between.extend(values.iter().filter_map(Value::as_str).map(|value| format!("--{name}={value}").into()));
+            }
             (false, Value::String(value)) => between.push(format!("--{name}={value}").into()),
             (true, _) => return Err(Failure::usage(format!("flags.{name}: expected true, found {value}"))),
             (false, _) => return Err(Failure::usage(format!("flags.{name}: expected text, found {value}"))),
@@ -122,6 +135,12 @@ mod tests {
         assert_eq!((typed.paper.training.batch, typed.paper.model.model.as_deref()), (Some(9), Some("gpt")));
         let file = check(with_flags(&words("vramlab check --baseline f --model-file m.toml"), &flags).unwrap());
         assert!(file.paper.model.model.is_none() && file.paper.model.model_file.is_some());
+        let line = "vramlab check --baseline f --env CUBLASLT_WORKSPACE_SIZE=32 --env CUBLAS_WORKSPACE_CONFIG=:0:0";
+        let several = run_flags(&words(line)).unwrap();
+        let again = check(with_flags(&words("vramlab check --baseline f"), &several).unwrap());
+        assert_eq!(again.paper.profile.env.len(), 2);
+        let typed = check(with_flags(&words("vramlab check --baseline f --env A=b"), &several).unwrap());
+        assert_eq!(typed.paper.profile.env, [("A".to_string(), "b".to_string())]);
     }
 
     #[test]

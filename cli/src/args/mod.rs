@@ -37,7 +37,7 @@ pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, AllocatorName, DeviceArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
 pub(crate) use lock_flags::{run_flags, with_flags};
-pub(crate) use model::{AttentionName, KeepName, ModelArgs};
+pub(crate) use model::{AttentionName, KeepName, LoopName, MaskName, ModelArgs};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{DEFAULT_PROFILE, FitArgs, Gpu, PaperArgs, PredictArgs, Quantity};

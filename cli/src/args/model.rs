@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lab::huggingface::{self, Head, Keep, Release};
+use lab::huggingface::{self, Head, Keep, Release, Script};
 use lab::models::{ModelOptions, Recompute};
 
 use super::values;
@@ -67,6 +67,17 @@ pub(crate) struct ModelArgs {
     /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].
     #[arg(long, value_name = "WHAT", value_enum)]
     pub keep: Option<KeepName>,
+    /// The attention_mask of a batch: none, full (of ones: no example is shorter than the others), or padded (examples of a little more than half
+    /// their length, with padding at the end) (transformers) [default: none].
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub attention_mask: Option<MaskName>,
+    /// Make the network on the device (`with torch.device("cuda")`) instead of in main memory, from where it is moved (transformers).
+    #[arg(long)]
+    pub built_on_device: bool,
+    /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
+    /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless said (transformers) [default: plain].
+    #[arg(long = "loop", value_name = "KIND", value_enum)]
+    pub script: Option<LoopName>,
     /// Share the output layer's weights with the token table (gpt).
     #[arg(long)]
     pub tied: bool,
@@ -83,6 +94,47 @@ pub(crate) enum AttentionName {
     Eager,
     /// One kernel, as scaled_dot_product_attention.
     Sdpa,
+}
+
+/// The mask of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MaskName {
+    /// No `attention_mask`.
+    None,
+    /// One of ones.
+    Full,
+    /// One that hides padding.
+    Padded,
+}
+
+impl MaskName {
+    /// As typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Full => "full",
+            Self::Padded => "padded",
+        }
+    }
+}
+
+/// The training loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoopName {
+    /// A script's own.
+    Plain,
+    /// `transformers.Trainer`
+    Trainer,
+}
+
+impl LoopName {
+    /// As typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Trainer => "trainer",
+        }
+    }
 }
 
 /// What is held.
@@ -118,12 +170,38 @@ impl ModelArgs {
                 Some(AttentionName::Sdpa) | None => huggingface::Attention::Sdpa,
             },
             checkpoint: self.checkpoint == Some(Recompute::Blocks),
-            attention_mask: false,
+            attention_mask: match self.attention_mask {
+                Some(MaskName::Full) => huggingface::AttentionMask::Full,
+                Some(MaskName::Padded) => huggingface::AttentionMask::Padded,
+                Some(MaskName::None) | None => huggingface::AttentionMask::None,
+            },
             head: self.head,
             choices: self.choices,
             transformers: self.transformers,
-            built_on_device: false,
+            built_on_device: self.built_on_device,
+            // A file's `transformers_version` is the release that wrote it, most often a 4; what loads it is said by the flag.
+            load_as: self.transformers.map(Release::loads_as).unwrap_or_default(),
+            script: if self.by_trainer() { Script::Trainer } else { Script::Plain },
         }
+    }
+
+    /// Whether the library's `Trainer` trains it.
+    pub(crate) fn by_trainer(&self) -> bool {
+        self.script == Some(LoopName::Trainer)
+    }
+
+    /// The first of the flags that belong to a `config.json` alone, where one was given.
+    pub(crate) fn of_pretrained(&self) -> Option<&'static str> {
+        let given = [
+            ("--head", self.head.is_some()),
+            ("--choices", self.choices.is_some()),
+            ("--transformers", self.transformers.is_some()),
+            ("--keep", self.keep.is_some()),
+            ("--attention-mask", self.attention_mask.is_some()),
+            ("--built-on-device", self.built_on_device),
+            ("--loop", self.script.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
     }
 
     /// What is held of its results.

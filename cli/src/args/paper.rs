@@ -139,6 +139,14 @@ impl Quantity {
             Quantity::Sequence => "sequence",
         }
     }
+
+    /// The premise that it takes the place of.
+    pub(crate) fn premise(self) -> &'static str {
+        match self {
+            Quantity::Batch => "batch",
+            Quantity::Sequence => "tokens",
+        }
+    }
 }
 
 /// `vramlab fit`

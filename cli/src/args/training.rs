@@ -92,6 +92,11 @@ pub(crate) struct ProfileArgs {
     /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
     #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
     pub cudnn_workspace: Option<u64>,
+    /// A variable of the environment that PyTorch runs in, NAME=VALUE; can be given several times: CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE,
+    /// TORCH_CUBLASLT_UNIFIED_WORKSPACE, TORCH_CUBLAS_WORKSPACE_CACHE. The environment of this program is not taken. (PYTORCH_ALLOC_CONF is
+    /// --alloc-conf.)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::variable)]
+    pub env: Vec<(String, String)>,
     /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on them [default: the named card's, or the best-known one's
     /// of the profile's compute capability].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]

@@ -30,6 +30,14 @@ pub(super) fn size() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(0..=MAX_SIZE)
 }
 
+/// `NAME=VALUE` of an environment.
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("expected NAME=VALUE".into()),
+    }
+}
+
 /// What is computed again.
 pub(super) fn recompute(text: &str) -> Result<Recompute, String> {
     Recompute::parse(text).map_err(|error| match error {

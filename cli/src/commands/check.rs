@@ -10,7 +10,7 @@ use lab::record::RowsKept;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
-use super::{profile, warnings};
+use super::{premises, profile, warnings};
 use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -184,7 +184,8 @@ fn measured(
     let warnings = warnings::all(&plan.warnings(), device.departures());
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: plan.settings.clone(), memory };
-    Ok(Some(Checked { name: name.into(), model: plan.subject.name().into(), now, comparison: None, warnings }))
+    let (model, premises) = (plan.subject.name().into(), plan.premises);
+    Ok(Some(Checked { name: name.into(), model, premises, now, comparison: None, warnings }))
 }
 
 fn plan(args: &CheckArgs, ui: &Ui) -> Result<Plan> {
@@ -232,6 +233,7 @@ fn as_json(args: &CheckArgs, checked: &[Checked]) -> Value {
             json!({
                 "name": run.name,
                 "model": run.model,
+                "premises": premises::json(&run.premises),
                 "verdict": verdict(run),
                 "failure": failure(args, run),
                 "comparison": run.comparison,

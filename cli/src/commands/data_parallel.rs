@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::outcome::{blank, with_account};
 use super::parallel::{keeps_no_output, one_device_only};
 use super::plan::Plan;
+use super::premises;
 use super::subject::Subject;
 use super::warnings;
 use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
@@ -94,10 +95,11 @@ fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> R
         [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
     let mut json = report.json();
     json["settings"] = Value::Object(in_force);
+    json["premises"] = premises::json(&plan.premises);
     let departures = warnings::of_all(&devices);
     warnings::tell(departures, ui);
     json["warnings"] = json!(warnings::all(plan.subject.warnings(), departures));
-    let text = render::text(&report, ui.style);
+    let text = render::text(&report, &plan.premises, ui.style);
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }

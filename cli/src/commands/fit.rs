@@ -10,6 +10,7 @@ use memcore::{Departures, Device};
 use serde_json::{Value, json};
 
 use super::plan::Plan;
+use super::premises;
 use super::{report, warnings};
 use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
@@ -55,6 +56,7 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
         budget_bytes,
         fit,
         law,
+        premises: plan.premises.into_iter().filter(|premise| premise.name != args.of.premise()).collect(),
         warnings: warnings::all(plan.subject.warnings(), departures),
         settings,
     };
@@ -142,10 +144,11 @@ fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { of, model, gpu, budget_bytes, fit, law, warnings, settings } = found;
+    let Found { of, model, gpu, budget_bytes, fit, law, premises, warnings, settings } = found;
     json!({
         "schema": "vramlab-fit-1",
         "settings": settings,
+        "premises": premises::json(premises),
         "model": model,
         "of": of.name(),
         "card": gpu.map(Gpu::card),

@@ -13,6 +13,7 @@ use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, Scope
 use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
+use super::premises::{self, Premise};
 use super::{events, plan::Plan, warnings, weights};
 use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
@@ -53,6 +54,8 @@ pub(crate) struct Report {
     pub model: String,
     /// What it is.
     pub description: String,
+    /// What the answer rests on, and where that came from.
+    pub premises: Vec<Premise>,
     /// The settings in force.
     pub settings: Map<String, Value>,
     /// Its figures, or the failure for lack of memory.
@@ -199,6 +202,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         departures,
         model,
         description,
+        premises: plan.premises.clone(),
         settings,
         outcome,
         partial,
@@ -316,6 +320,7 @@ impl Report {
         json["settings"] = Value::Object(self.settings.clone());
         json["description"] = json!(self.description);
         json["device"] = self.device.json();
+        json["premises"] = premises::json(&self.premises);
         json["leak"] = json!(self.leak);
         json["warnings"] = json!(warnings::all(&self.of_file, self.departures));
         if let Some(stats) = &self.stats {
@@ -394,6 +399,7 @@ pub(super) fn blank() -> Value {
         "schema": "vramlab-train-1",
         "settings": null,
         "description": null,
+        "premises": [],
         "device": null,
         "step_columns": COLUMNS,
         "steps": [],

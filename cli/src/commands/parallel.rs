@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::opening::Opening;
 use super::outcome::{accuracy, blank, with_account};
 use super::plan::Plan;
+use super::premises;
 use super::{warnings, weights};
 use crate::args::{
-    DeviceList, DeviceName, HtmlArgs, KeepName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
+    DeviceList, DeviceName, HtmlArgs, KeepName, MaskName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
     TrainArgs, config_text,
 };
 use crate::backends::{self, DeviceInfo};
@@ -96,11 +97,19 @@ pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &st
     }
 }
 
-/// Refuses what a run over several devices does not hold of a `config.json`'s results.
+/// Refuses what a run over several devices does not have of a `config.json`'s: results that are held, a mask, another loop, another way of being made.
 ///
 /// # Errors
 /// Naming the flag.
 pub(super) fn keeps_no_output(model: &ModelArgs, flag: &str) -> Result<()> {
+    let asked = [
+        ("--attention-mask", model.attention_mask.is_some_and(|mask| mask != MaskName::None)),
+        ("--built-on-device", model.built_on_device),
+        ("--loop trainer", model.by_trainer()),
+    ];
+    if let Some((asked, _)) = asked.iter().find(|(_, asked)| *asked) {
+        return Err(Failure::usage(format!("{asked}: with {flag} it is not represented")));
+    }
     match model.keep {
         Some(KeepName::Output) => Err(Failure::usage(format!(
             "--keep output: with {flag} a script has the loss of a result alone; its scores and its cache lie where they are computed"
@@ -146,10 +155,11 @@ impl Split<'_> {
         let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
         let mut json = report.json();
         json["settings"] = Value::Object(in_force);
+        json["premises"] = premises::json(&first.premises);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
         json["warnings"] = json!(warnings::all(&first.warnings(), departures));
-        let text = render::text(&report, ui.style);
+        let text = render::text(&report, &first.premises, ui.style);
         output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
     }

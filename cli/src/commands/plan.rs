@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lab::data::{DataSpec, Split, Synthetic};
-use lab::huggingface::Head;
+use lab::huggingface::{self, Head, MAX_GRAD_NORM};
 use lab::model_file::{self, FileModel};
 use lab::models::{Defaults, Input, Loss, Task};
 use lab::pipeline;
@@ -13,15 +13,17 @@ use memcore::Device;
 use memcore::optim::Implementation;
 use serde_json::{Map, Value, json};
 
+use super::environment;
 use super::opening::Opening;
+use super::premises::{self, OfFile, Premise};
 use super::profile;
 use super::snapshot::format_of;
 use super::subject::Subject;
 use super::weights;
 use crate::args::{
     AllocatorArgs, AttentionName, DEFAULT_PROFILE, DeviceArgs, ExportArgs, Gpu, HtmlArgs, ImplementationName, KeepName,
-    ModelArgs, OutputArgs, PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs, TrainingArgs, WeightsArgs,
-    ZeroGrad,
+    LoopName, MaskName, ModelArgs, OutputArgs, PaperArgs, ProfileArgs, RecordArgs, SnapshotFormat, TrainArgs,
+    TrainingArgs, WeightsArgs, ZeroGrad,
 };
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result, TooLarge};
@@ -43,6 +45,8 @@ pub(super) struct Plan {
     pub source: Source,
     /// The device.
     pub opening: Opening,
+    /// What the answer rests on, and where that came from.
+    pub premises: Vec<Premise>,
     /// Every setting in force, under the names of the flags.
     pub settings: Map<String, Value>,
     /// Where the events go.
@@ -264,6 +268,7 @@ impl Common<'_> {
     fn plan(&self, open: impl FnOnce(u64) -> Result<(Opening, Value)>) -> Result<Plan> {
         let (subject, model) = self.subject()?;
         let (defaults, training) = (subject.defaults(), self.training);
+        let by_trainer = self.model.by_trainer();
         let optimizer = self.optimizer(model.optimizer, &defaults)?;
         let batch = at_least_1("--batch", training.batch.or(model.batch).unwrap_or(defaults.batch))?;
         let seed = training.seed.or(model.seed).unwrap_or(0);
@@ -280,17 +285,23 @@ impl Common<'_> {
             optimizer,
             accumulate: at_least_1("--accumulate", training.accumulate.or(model.accumulate).unwrap_or(1))?,
             set_to_none: training.zero_grad.map(|kind| kind == ZeroGrad::None).or(model.set_to_none).unwrap_or(true),
-            clip_grad_norm: training.clip_grad_norm.or(model.clip_grad_norm),
+            clip_grad_norm: training.clip_grad_norm.or(model.clip_grad_norm).or(by_trainer.then_some(MAX_GRAD_NORM)),
             precision: match &training.precision {
                 Some(name) => Precision::parse(name)?,
-                None => model.precision.unwrap_or_default(),
+                None => premises::precision(&subject, model.precision)?,
             },
             schedule: self.schedule(model.schedule)?,
             seed,
             rows: RowsKept::default(),
         };
+        let of_file = OfFile { precision: model.precision.is_some(), batch: model.batch.is_some() };
+        let mut premises = premises::of(&subject, &run, self.model, training, of_file);
+        premises.extend(environment::premises(&self.profile.env));
         let (opening, device) = open(seed)?;
         let mut settings = self.settings(&run, &data);
+        if let (Subject::Pretrained(..), Input::Tokens { length, .. }) = (&subject, subject.task().input) {
+            settings.insert("sequence".into(), length.into());
+        }
         if let Value::Object(device) = device {
             settings.extend(device);
         }
@@ -306,6 +317,7 @@ impl Common<'_> {
             run,
             source,
             opening,
+            premises,
             settings,
             events,
             snapshot,
@@ -374,6 +386,9 @@ impl Common<'_> {
                 OptimizerSettings::new(kind, defaults.lr)
             }
         };
+        if self.model.by_trainer() {
+            settings = huggingface::trainer_optimizer(settings.kind);
+        }
         settings.lr = training.lr.unwrap_or(settings.lr);
         settings.weight_decay = training.weight_decay.or(settings.weight_decay);
         settings.nesterov |= training.nesterov;
@@ -438,6 +453,9 @@ impl Common<'_> {
             "head": model.head.map(Head::name),
             "choices": model.choices,
             "transformers": model.transformers.map(|release| release.to_string()),
+            "attention-mask": model.attention_mask.map(MaskName::name),
+            "built-on-device": model.built_on_device,
+            "loop": model.script.map(LoopName::name),
             "keep": model.keep.map(|keep| if keep == KeepName::Loss { "loss" } else { "output" }),
             "tied": model.tied,
             "keep-intermediate": model.keep_intermediate,
@@ -475,6 +493,7 @@ impl Common<'_> {
         json!({
             "like": self.like(),
             "cudnn-workspace": self.profile.cudnn_workspace,
+            "env": (!self.profile.env.is_empty()).then(|| environment::written(&self.profile.env)),
             "multiprocessors": self.multiprocessors,
             "allocator": allocator.allocator.name(),
             "alloc-conf": allocator.alloc_conf,

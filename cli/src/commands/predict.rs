@@ -43,7 +43,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     };
     let prediction = Prediction { gpu: args.paper.gpu, budget_bytes: plan.opening.budget_bytes()?, needs, techniques };
     let table: Table = render::techniques(&prediction);
-    let text = render::text(&prediction, report.outcome.as_ref().ok(), ui.style);
+    let text = render::text(&prediction, report.outcome.as_ref().ok(), &report.premises, ui.style);
     let departures = prediction.techniques.iter().filter_map(|technique| technique.figures.as_ref().ok());
     let departures = departures.fold(prediction.needs.departures, |all, figures| all.union(figures.departures));
     let extra = Extra { departures, json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };

@@ -3,6 +3,7 @@
 use memcore::Profile;
 use memcore::profile::Convolution;
 
+use super::environment;
 use super::opening::Opening;
 use crate::args::{DEFAULT_PROFILE, ProfileArgs};
 use crate::exit::{Failure, Result};
@@ -40,6 +41,7 @@ fn named(like: &str, args: &ProfileArgs, multiprocessors: Option<u16>) -> Result
     if let Some(workspace_bytes) = args.cudnn_workspace {
         profile.convolution = Convolution::Cudnn { workspace_bytes };
     }
+    let profile = environment::applied(profile, &args.env)?;
     Ok(match multiprocessors {
         Some(count) => profile.on_card(count.into()),
         None => profile,

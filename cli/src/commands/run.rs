@@ -9,7 +9,7 @@ use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
 use super::opening::Opening;
-use super::{profile, report};
+use super::{environment, profile, report};
 use crate::args::{DEFAULT_PROFILE, DeviceArgs, DeviceList, RunArgs, config_text};
 use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
@@ -284,6 +284,7 @@ fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
         "device": args.devices.is_none().then_some(args.device.device),
         "like": args.profile.like(DEFAULT_PROFILE),
         "cudnn-workspace": args.profile.cudnn_workspace,
+        "env": (!args.profile.env.is_empty()).then(|| environment::written(&args.profile.env)),
         "multiprocessors": args.profile.multiprocessors,
         "allocator": args.allocator.allocator.name(),
         "alloc-conf": args.allocator.alloc_conf,
@@ -323,6 +324,7 @@ fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> St
         words.push(format!("--allocator {}", memory.allocator.name()));
     }
     words.extend(args.profile.cudnn_workspace.map(|bytes| format!("--cudnn-workspace {bytes}")));
+    words.extend(environment::written(&args.profile.env).iter().map(|variable| format!("--env {variable}")));
     words.extend(args.profile.multiprocessors.map(|count| format!("--multiprocessors {count}")));
     words.push(format!("--seed {}", args.seed));
     words.push(format!("--like {}", args.profile.like(DEFAULT_PROFILE)));

@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::outcome::{blank, execute};
 use super::plan::Plan;
+use super::premises::Premise;
 use super::{profile, report};
 use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
 use crate::exit::{Code, Failure, Result, TooLarge};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
-use crate::render::{bytes, table};
+use crate::render::{bytes, premises, table};
 use crate::ui::Ui;
 
 /// Steps after which nothing grows any more.
@@ -95,6 +96,7 @@ pub(super) fn run(
     }
     let main = rows(invocation, &points, &done);
     let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
+    let text = format!("{text}{}", of_all(&plans));
     let mut json = json(invocation, &points, &done);
     json["notes"] = json!(note.iter().collect::<Vec<_>>());
     if let Some(destination) = &page.html {
@@ -104,6 +106,14 @@ pub(super) fn run(
     tell_warnings(&done, ui);
     output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
     end(&done, ui, points.len())
+}
+
+/// What the answers of all points rest on; nothing where they have nothing in common.
+fn of_all(plans: &[Plan]) -> String {
+    let first = plans.first().map(|plan| plan.premises.as_slice()).unwrap_or_default();
+    let in_all = |premise: &&Premise| plans.iter().all(|plan| plan.premises.contains(premise));
+    let shared: Vec<Premise> = first.iter().filter(in_all).cloned().collect();
+    if shared.is_empty() { String::new() } else { format!("{}\n", premises::line(&shared)) }
 }
 
 /// A point; one without memory enough is one too.

@@ -25,20 +25,17 @@ impl Subject {
     /// What no such network has; what the file asks for and is not represented.
     pub(super) fn pretrained(args: &ModelArgs) -> Result<Option<Self>> {
         let Some(path) = args.config_json() else {
-            let flags = [
-                ("--head", args.head.is_some()),
-                ("--choices", args.choices.is_some()),
-                ("--transformers", args.transformers.is_some()),
-                ("--keep", args.keep.is_some()),
-            ];
-            if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
-                return Err(Failure::usage(format!("{flag}: only a config.json of transformers has it")));
-            }
-            return Ok(None);
+            return match args.of_pretrained() {
+                Some(flag) => Err(Failure::usage(format!("{flag}: only a config.json of transformers has it"))),
+                None => Ok(None),
+            };
         };
         if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_))) = &args.checkpoint {
             let problem = format!("--checkpoint {recompute}: a config.json of transformers has none and blocks");
             return Err(Failure::usage(problem));
+        }
+        if args.by_trainer() && args.keep.is_some() {
+            return Err(Failure::usage("--keep: with --loop trainer nothing of a result is held"));
         }
         let mut others = args.options();
         (others.sequence, others.fused_attention, others.recompute) = (None, false, Recompute::None);

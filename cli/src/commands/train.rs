@@ -18,7 +18,7 @@ use crate::exit::{Code, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
-use crate::render::memory;
+use crate::render::{memory, premises};
 use crate::ui::Ui;
 
 /// What a command has to say beyond the report of its run.
@@ -93,7 +93,10 @@ pub(super) fn deliver(plan: &Plan, mut report: Report, extra: Extra, args: &Outp
         Err(_) => vec![memory::rows(report.rows())],
     };
     tables.extend(extra.tables);
-    let text = memory::header(&report, ui.style) + &extra.text;
+    let premises = premises::line(&report.premises);
+    // A prediction has them below its verdict.
+    let more = if extra.text.is_empty() { format!("{premises}\n") } else { extra.text };
+    let text = memory::header(&report, ui.style) + &more;
     let text = match &report.outcome {
         _ if events_take_stdout => String::new(),
         Ok(outcome) => text + "\n" + &memory::text(&report, outcome, ui.style),

@@ -5,8 +5,9 @@ use lab::lock::{Change, Comparison, Locked, Part, Verdict};
 use serde_json::Value;
 
 use super::style::Style;
-use super::{WIDTH, bytes, counted, table as tables, wrapped};
+use super::{WIDTH, bytes, counted, premises, table as tables, wrapped};
 use crate::args::CheckArgs;
+use crate::commands::premises::Premise;
 
 /// A run of the file, and what it takes now.
 pub(crate) struct Checked {
@@ -14,6 +15,8 @@ pub(crate) struct Checked {
     pub name: String,
     /// The network.
     pub model: String,
+    /// What its figures rest on, and where that came from.
+    pub premises: Vec<Premise>,
     /// What it takes now.
     pub now: Locked,
     /// Beside what it took; `None` for a run that was not in the file.
@@ -65,6 +68,7 @@ pub(crate) fn text(args: &CheckArgs, checked: &[Checked], style: Style) -> Strin
     let mut out = tables::titled(&table(checked), style);
     for run in checked {
         out += &format!("\n{}\n", wrapped(&verdict(args, run, style), WIDTH, 2));
+        out += &format!("{}\n", premises::line(&run.premises));
         if let Some(comparison) = &run.comparison {
             out += &details(comparison, style);
         }

@@ -5,8 +5,9 @@ use lab::experiments::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
-use super::{WIDTH, bytes, counted, grouped, table, wrapped};
+use super::{WIDTH, bytes, counted, grouped, premises, table, wrapped};
 use crate::backends::DeviceInfo;
+use crate::commands::premises::Premise;
 
 /// A divided run, done.
 pub(crate) struct Report {
@@ -23,7 +24,7 @@ pub(crate) struct Report {
 }
 
 /// Everything about the run.
-pub(crate) fn text(report: &Report, style: Style) -> String {
+pub(crate) fn text(report: &Report, premises: &[Premise], style: Style) -> String {
     let (settings, run) = (&report.settings, &report.settings.run);
     let master = if settings.master_weights { " with float32 master weights" } else { "" };
     let lines = [
@@ -41,6 +42,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         ),
     ];
     let mut out: String = lines.iter().map(|line| format!("{}\n", wrapped(line, WIDTH, 2))).collect();
+    out += &format!("{}\n", premises::line(premises));
     for table in [ranks(report), states(report), sent(report), categories(report)] {
         out += &format!("\n{}", table::titled(&table, style));
     }

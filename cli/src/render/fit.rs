@@ -4,8 +4,9 @@ use lab::experiments::{Cell, Table};
 use lab::fit::{Fit, Law, Piece, Tried};
 
 use super::style::Style;
-use super::{WIDTH, bytes, counted, table, wrapped};
+use super::{WIDTH, bytes, counted, premises, table, wrapped};
 use crate::args::{Gpu, Quantity};
+use crate::commands::premises::Premise;
 use serde_json::{Map, Value};
 
 /// What was found.
@@ -22,6 +23,8 @@ pub(crate) struct Found {
     pub fit: Fit,
     /// The law up to the first size that does not.
     pub law: Law,
+    /// What the answer rests on besides, and where that came from.
+    pub premises: Vec<Premise>,
     /// Where the figures may not be what was asked for.
     pub warnings: Vec<String>,
     /// Every setting in force.
@@ -38,6 +41,7 @@ pub(crate) fn text(found: &Found, tables: &[Table], style: Style) -> String {
         wrapped(&format!("model: {}", found.model), WIDTH, 2).replacen("model", &style.bold("model"), 1)
     );
     out += &format!("{}\n", wrapped(&answer(found), WIDTH, 0));
+    out += &format!("{}\n", premises::line(&found.premises));
     for one in tables {
         out += &format!("\n{}", table::titled(one, style));
     }

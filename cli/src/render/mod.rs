@@ -15,6 +15,7 @@ pub(crate) mod oom;
 pub(crate) mod parallel;
 pub(crate) mod picture;
 pub(crate) mod prediction;
+pub(crate) mod premises;
 pub(crate) mod replay;
 pub(crate) mod snapshot;
 pub(crate) mod style;

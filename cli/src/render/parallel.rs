@@ -4,9 +4,10 @@ use lab::experiments::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
-use super::{WIDTH, bytes, counted, memory, table, wrapped};
+use super::{WIDTH, bytes, counted, memory, premises, table, wrapped};
 use crate::args::DeviceName;
 use crate::backends::DeviceInfo;
+use crate::commands::premises::Premise;
 use lab::pipeline::{PipelineResult, PipelineSettings};
 
 /// A split run, done.
@@ -24,7 +25,7 @@ pub(crate) struct Report {
 }
 
 /// Everything about the run.
-pub(crate) fn text(report: &Report, style: Style) -> String {
+pub(crate) fn text(report: &Report, premises: &[Premise], style: Style) -> String {
     let (settings, result) = (&report.settings, &report.result);
     let run = &settings.run;
     let lines = [
@@ -41,6 +42,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         ),
     ];
     let mut out: String = lines.iter().map(|line| format!("{}\n", wrapped(line, WIDTH, 2))).collect();
+    out += &format!("{}\n", premises::line(premises));
     // All columns are more than a terminal has room for.
     let all = devices(report);
     out += &format!("\n{}", table::titled(&picked(&all, "What each device took, and sent", &[0, 1, 2, 3, 7]), style));

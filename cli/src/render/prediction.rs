@@ -4,9 +4,10 @@ use lab::experiments::{Cell, Table};
 use lab::summits::Summit;
 
 use super::style::Style;
-use super::{WIDTH, bytes, table, wrapped};
+use super::{WIDTH, bytes, premises, table, wrapped};
 use crate::args::Gpu;
 use crate::commands::outcome::Outcome;
+use crate::commands::premises::Premise;
 use crate::commands::techniques::{AS_IT_IS, Figures, Technique};
 
 /// What was found out beside the run itself.
@@ -25,7 +26,7 @@ pub(crate) struct Prediction {
 const TIGHT: f64 = 0.05;
 
 /// Everything that stands before the run's own tables.
-pub(crate) fn text(prediction: &Prediction, outcome: Option<&Outcome>, style: Style) -> String {
+pub(crate) fn text(prediction: &Prediction, outcome: Option<&Outcome>, premises: &[Premise], style: Style) -> String {
     let mut out = String::from("\n");
     if let Some(outcome) = outcome {
         out += &format!("{}\n", wrapped(&peak(outcome), WIDTH, 0));
@@ -33,6 +34,7 @@ pub(crate) fn text(prediction: &Prediction, outcome: Option<&Outcome>, style: St
     if let Some(verdict) = verdict(prediction) {
         out += &format!("{}\n", wrapped(&verdict, WIDTH, 0));
     }
+    out += &format!("{}\n", premises::line(premises));
     if let Some(outcome) = outcome.filter(|outcome| outcome.summits.len() > 1) {
         out += &format!("\n{}", table::titled(&summits(&outcome.summits), style));
     }

@@ -47,7 +47,7 @@ pub(super) struct Call<'a> {
     pub(super) kind: Attention,
     /// What is added to the scores of every example before a mask: a learned bias, `[1, h, t, s]`.
     pub(super) bias: Option<&'a Tensor>,
-    /// The mask, for `eager` added to the scores; none where the kernel's own causal form does.
+    /// The mask, for `eager` added to the scores, for `sdpa` what is seen; none where the kernel's own causal form does.
     pub(super) mask: Option<&'a Tensor>,
     /// Whether position `i` sees positions up to `i` only.
     pub(super) causal: bool,
@@ -159,12 +159,20 @@ impl Call<'_> {
         ops::contiguous(&turned)
     }
 
-    /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where a causal form hides a key.
+    /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where the mask, or a causal form without one,
+    /// hides a key.
     ///
     /// # Errors
     /// Those of the device.
     fn position_bias_mask(&self, bias: &Tensor) -> Result<Tensor> {
         let (device, dtype, time) = (bias.device(), bias.dtype(), bias.dims()[2]);
+        let only = |seen: &Tensor| {
+            let hidden = Tensor::from_array(Array::full(device, &[], dtype, mask::least(dtype))?);
+            ops::where_(seen, bias, &hidden)
+        };
+        if let Some(seen) = self.mask {
+            return ops::contiguous(&only(seen)?);
+        }
         if !self.causal || time == 1 {
             return ops::contiguous(bias);
         }
@@ -175,9 +183,7 @@ impl Call<'_> {
             drop(keys);
             Tensor::from_array(seen)
         };
-        let hidden = Tensor::from_array(Array::full(device, &[], dtype, mask::least(dtype))?);
-        let masked = ops::where_(&seen, bias, &hidden)?;
-        drop(hidden);
+        let masked = only(&seen)?;
         let together = ops::contiguous(&masked);
         drop(seen);
         drop(masked);

@@ -370,13 +370,17 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
-        let call = Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, head, c.attention_dropout) };
+        let call = Call {
+            mask: context.mask.as_ref(),
+            softmax: Softmax::OwnType,
+            ..Call::new(c.options.attention, head, c.attention_dropout)
+        };
         let (y, weights) = call.attend(&q, &k, &v)?;
         drop((q, k, v));
         Ok((attention::join(&y)?, weights))
@@ -384,10 +388,10 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, _: &Context) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
+    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = memcore::context::scope(self.scope);
         let (attended, _weights) = {
-            let (attended, weights) = self.attention(hidden)?;
+            let (attended, weights) = self.attention(hidden, context)?;
             (self.attention_output.forward(&attended, hidden)?, weights)
         };
         let mut fed = self.intermediate.forward(&attended)?;

@@ -60,7 +60,7 @@ impl DynamicCache {
     /// An empty one, where the configuration wants one and blocks are not computed twice.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
         let cache = || Arc::new(Self { as_is: options.rules().caches_as_is, ..Self::default() });
-        (use_cache && !options.checkpoint).then(cache)
+        options.caches(use_cache).then(cache)
     }
 
     /// What it holds, the last layer first: the order in which Python lets go of a list.

@@ -224,13 +224,16 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_lin)?, heads(&self.k_lin)?, heads(&self.v_lin)?);
-        let call =
-            Call { softmax: Softmax::OwnType, ..Call::new(c.options.attention, width / c.heads, c.attention_dropout) };
+        let call = Call {
+            mask: context.mask.as_ref(),
+            softmax: Softmax::OwnType,
+            ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
+        };
         call.project([q, k, v], &self.out_lin)
     }
 
@@ -243,9 +246,9 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, _: &Context) -> Result<Tensor> {
-        let _scope = context::scope(self.scope);
-        let (mut attended, _weights) = self.attention(hidden)?;
+    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+        let _scope = memcore::context::scope(self.scope);
+        let (mut attended, _weights) = self.attention(hidden, context)?;
         attended = {
             let sum = ops::add(&attended, hidden)?;
             self.sa_layer_norm.forward(&sum)?

@@ -108,7 +108,7 @@ impl Ending {
     pub(super) fn finish(&self, last: &Tensor, scores: Tensor, inputs: &Inputs) -> Result<Ended> {
         match self {
             Self::Scores(loss) => {
-                let loss = training::loss(loss, &scores, inputs.label(0)?)?;
+                let loss = training::loss_per(loss, &scores, inputs.label(0)?, inputs.items.as_ref())?;
                 Ok(Ended { loss, outputs: vec![scores], holds_cache: true, variables: Vec::new() })
             }
             Self::Example { labels, problem, last, padding } => {

@@ -8,7 +8,7 @@ use memcore::{DType, Result, Tensor, ops};
 use super::blocks::Context;
 use super::cache::DynamicCache;
 use super::mask::{self, Triangle};
-use super::options::Options;
+use super::options::{AttentionMask, Options};
 use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 
@@ -99,11 +99,11 @@ impl Guide {
     /// # Errors
     /// Those of the device.
     pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
-        let attention = self.options.attention;
         let Some(decoder) = &self.decoder else {
-            mask::Request { attention, embeds, attention_mask, cached: false, positions: false, triangle: None }
-                .bidirectional()?;
-            return Ok(None);
+            let (attention, padded) = (self.options.attention, self.padded());
+            let (cached, positions, triangle) = (false, false, None);
+            return mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
+                .bidirectional();
         };
         if !decoder.masks_all {
             return Ok(None);
@@ -124,6 +124,11 @@ impl Guide {
         }
     }
 
+    /// Whether masks hide anything.
+    fn padded(&self) -> bool {
+        self.options.attention_mask == AttentionMask::Padded
+    }
+
     fn request<'a>(
         &self,
         decoder: &Decoder,
@@ -132,7 +137,8 @@ impl Guide {
     ) -> mask::Request<'a> {
         let (cached, positions) = (self.cache().is_some(), decoder.passes_positions);
         let triangle = self.options.rules().triangular_mask.then_some(decoder.triangle);
-        mask::Request { attention: self.options.attention, embeds, attention_mask, cached, positions, triangle }
+        let (attention, padded) = (self.options.attention, self.padded());
+        mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
     }
 
     /// Cosines and sines of these positions, `[1, time]`, where queries and keys are turned.

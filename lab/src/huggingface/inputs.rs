@@ -7,11 +7,14 @@ use memcore::{Error, Result, Tensor};
 pub struct Inputs {
     /// Token indices `[batch, sequence]`, or pixels `[batch, channels, height, width]`.
     pub input: Tensor,
-    /// `attention_mask`, i64 `[batch, sequence]`, where one is passed: all ones, since batches here have no padding.
+    /// `attention_mask`, i64 `[batch, sequence]`, where one is passed.
     pub attention_mask: Option<Tensor>,
     /// What the loss compares with: class indices `[batch, sequence]` of tokens or `[batch]` of examples, values, two positions `[batch]` each, or
     /// nothing where the network has no loss.
     pub labels: Vec<Tensor>,
+    /// `num_items_in_batch`: labels of all micro-batches of a step, a scalar that the sum of the losses is divided by; `None` for their mean.
+    /// Only losses of the scores of all tokens, and of pictures, look at it.
+    pub items: Option<Tensor>,
 }
 
 impl Inputs {

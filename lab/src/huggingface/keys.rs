@@ -18,7 +18,6 @@ const IRRELEVANT: &[&str] = &[
     "cls_token_id",
     "cross_attention_hidden_size",
     "decoder_start_token_id",
-    "dtype",
     "eos_token_id",
     "finetuning_task",
     "forced_bos_token_id",
@@ -45,7 +44,6 @@ const IRRELEVANT: &[&str] = &[
     "sep_token_id",
     "task_specific_params",
     "tokenizer_class",
-    "torch_dtype",
     "use_bfloat16",
 ];
 

@@ -1,8 +1,9 @@
 //! Masks and positions as the library makes them, with what that allocates on the way.
 
+use memcore::memory::Category;
 use memcore::{Array, DType, Device, Result, Tensor};
 
-use super::options::Attention;
+use super::options::{Attention, AttentionMask};
 
 /// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is let go at once.
 ///
@@ -45,6 +46,8 @@ pub(super) struct Request<'a> {
     pub(super) embeds: &'a Tensor,
     /// `attention_mask`, where one is passed.
     pub(super) attention_mask: Option<&'a Tensor>,
+    /// Whether it hides anything.
+    pub(super) padded: bool,
     /// Whether keys and values are cached.
     pub(super) cached: bool,
     /// Whether the model passes its positions, from which packed sequences are recognised.
@@ -53,9 +56,18 @@ pub(super) struct Request<'a> {
     pub(super) triangle: Option<Triangle>,
 }
 
+/// Which keys a position sees, padding apart.
+#[derive(Clone, Copy)]
+enum Pattern {
+    /// Those up to its own, or the last so many of them.
+    Causal { window: Option<usize> },
+    /// All.
+    All,
+}
+
 impl Request<'_> {
-    /// `create_causal_mask`: nothing for the fused kernel, which is causal by itself (batches here have neither padding nor packed sequences,
-    /// but the library looks); for the written-out form a matrix to add to the scores.
+    /// `create_causal_mask`: nothing for the fused kernel without padding, which is causal by itself (no batch here has packed sequences, but the
+    /// library looks); else what is seen in bool; for the written-out form a matrix to add to the scores.
     ///
     /// # Errors
     /// Those of the device.
@@ -72,23 +84,26 @@ impl Request<'_> {
         if let Some(triangle) = self.triangle {
             return self.triangular(triangle);
         }
-        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let time = self.embeds.dims()[1];
         let _mask = self.attention_mask.map(as_bool).transpose()?;
         if self.positions && self.attention_mask.is_none() && !self.cached {
             self.look_for_packed_sequences()?;
         }
+        let pattern = Pattern::Causal { window };
+        let reached = window.is_some_and(|window| time >= window);
         match self.attention {
-            Attention::Sdpa if window.is_some_and(|window| time >= window) => {
-                let seen = self.seen(window)?.broadcast_to(&[batch, 1, time, time])?;
-                Ok(Some(Tensor::from_array(seen)))
-            }
+            Attention::Eager => self.additive(pattern).map(Some),
+            Attention::Sdpa if reached => self.in_bool(pattern).map(Some),
             Attention::Sdpa => {
-                if let Some(mask) = self.attention_mask {
-                    look_for_padding(mask)?;
+                let Some(mask) = self.attention_mask else { return Ok(None) };
+                look_for_padding(mask)?;
+                if !self.padded {
+                    return Ok(None);
                 }
-                Ok(None)
+                // Padding that lies behind all tokens in hand would do no harm: a second look.
+                look_for_padding(mask)?;
+                self.in_bool(pattern).map(Some)
             }
-            Attention::Eager => self.additive(window).map(Some),
         }
     }
 
@@ -128,16 +143,20 @@ impl Request<'_> {
         Ok(Some(Tensor::from_array(seen)))
     }
 
-    /// `create_bidirectional_mask`: nothing, since there is no padding.
+    /// `create_bidirectional_mask`: nothing without padding; else what is seen in bool, or, for the written-out form, a matrix to add.
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn bidirectional(&self) -> Result<()> {
-        let Some(mask) = self.attention_mask else { return Ok(()) };
+    pub(super) fn bidirectional(&self) -> Result<Option<Tensor>> {
+        let Some(mask) = self.attention_mask else { return Ok(None) };
         let _mask = as_bool(mask)?;
         // mask.all()
-        Array::empty(mask.device(), &[], DType::Bool)?;
-        Ok(())
+        drop(Array::empty(mask.device(), &[], DType::Bool)?);
+        match self.attention {
+            _ if !self.padded => Ok(None),
+            Attention::Eager => self.additive(Pattern::All).map(Some),
+            Attention::Sdpa => self.in_bool(Pattern::All).map(Some),
+        }
     }
 
     /// `find_packed_sequence_indices`: the differences of neighbouring positions, summed.
@@ -164,52 +183,118 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Whether a key is seen: `[1, 1, time, time]` in bool, made of ranges of positions.
-    fn seen(&self, window: Option<usize>) -> Result<Array> {
+    /// What is seen, in bool `[batch, 1, time, time]`.
+    fn in_bool(&self, pattern: Pattern) -> Result<Tensor> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        Ok(Tensor::from_array(self.seen(pattern)?.broadcast_to(&[batch, 1, time, time])?))
+    }
+
+    /// Whether a key is seen: bool `[batch or 1, 1, time, time]`, made of ranges of positions.
+    fn seen(&self, pattern: Pattern) -> Result<Array> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
-        let square = || Array::empty(device, &[1, 1, time, time], DType::Bool);
         let ranges = (range(device, batch)?, range(device, 1)?);
         let positions = (positions(device, time)?, positions(device, time)?);
-        let seen = match window {
-            None => square()?,
-            Some(_) => {
-                let recent = {
-                    // What is and-ed with each condition in turn begins as one true.
-                    let _all = Array::empty(device, &[], DType::Bool)?;
-                    let _condition = {
-                        let _first = Array::empty(device, &[time], DType::I64)?;
-                        square()?
-                    };
-                    square()?
-                };
-                let condition = square()?;
-                let both = square()?;
-                drop(condition);
-                drop(recent);
-                both
-            }
+        let seen = match self.attention_mask {
+            None => self.pattern(pattern)?,
+            Some(_) => self.all_of([&|| self.pattern(pattern), &|| self.of_padding()])?,
         };
         if device.computes() {
-            let visible = |query: usize, key: usize| key <= query && window.is_none_or(|n| key + n > query);
-            let values: Vec<u8> = (0..time * time).map(|i| u8::from(visible(i / time, i % time))).collect();
-            seen.write(&values)?;
+            let rows = seen.dims()[0];
+            let tokens = if self.padded { tokens(time) } else { time };
+            let visible = |query: usize, key: usize| match pattern {
+                Pattern::All => true,
+                Pattern::Causal { window } => key <= query && window.is_none_or(|n| key + n > query),
+            };
+            let value = |i: usize| u8::from(i % time < tokens && visible(i / time % time, i % time));
+            seen.write(&(0..rows * time * time).map(value).collect::<Vec<u8>>())?;
         }
         // In the order of the library's variables.
         drop((ranges, positions));
         Ok(seen)
     }
 
+    /// What the pattern alone lets a position see, `[1, 1, time, time]`, or `[1, 1, time, 1]` where that is all.
+    fn pattern(&self, pattern: Pattern) -> Result<Array> {
+        let time = self.embeds.dims()[1];
+        let device = self.embeds.device();
+        let square = || Array::empty(device, &[1, 1, time, time], DType::Bool);
+        let recent = || {
+            let _first = Array::empty(device, &[1, 1, time, 1], DType::I64)?;
+            square()
+        };
+        match pattern {
+            Pattern::All => Array::empty(device, &[1, 1, time, 1], DType::Bool),
+            Pattern::Causal { window: None } => square(),
+            Pattern::Causal { window: Some(_) } => self.all_of([&recent, &square]),
+        }
+    }
+
+    /// `padding_mask[batch_idx, kv_idx]`, `[batch, 1, 1, time]`: indices that are repeated are copied first.
+    fn of_padding(&self) -> Result<Array> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let device = self.embeds.device();
+        let indices = |repeated: bool| {
+            let copy = || Array::empty(device, &[batch, 1, 1, time], DType::I64);
+            repeated.then(copy).transpose()
+        };
+        let (rows, keys) = (indices(time > 1)?, indices(batch > 1)?);
+        let found = Array::empty(device, &[batch, 1, 1, time], DType::Bool)?;
+        drop(keys);
+        drop(rows);
+        Ok(found)
+    }
+
+    /// `and_masks`: one true, and-ed with each condition in turn.
+    fn all_of(&self, conditions: [&dyn Fn() -> Result<Array>; 2]) -> Result<Array> {
+        let device = self.embeds.device();
+        let mut all = Array::empty(device, &[1, 1, 1, 1], DType::Bool)?;
+        for condition in conditions {
+            let condition = condition()?;
+            let dims: Vec<usize> = all.dims().iter().zip(condition.dims()).map(|(&a, &b)| a.max(b)).collect();
+            let both = Array::empty(device, &dims, DType::Bool)?;
+            drop(condition);
+            all = both;
+        }
+        Ok(all)
+    }
+
     /// 0 where a key is seen, the type's most negative number elsewhere: `[batch, 1, time, time]`.
-    fn additive(&self, window: Option<usize>) -> Result<Tensor> {
+    fn additive(&self, pattern: Pattern) -> Result<Tensor> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
-        let seen = self.seen(window)?;
+        let seen = self.seen(pattern)?;
         let zero = Array::zeros(device, &[], dtype)?;
         let least = Array::full(device, &[], dtype, least(dtype))?;
         let mask = zero.select_by(&seen.broadcast_to(&[batch, 1, time, time])?, &least)?;
+        drop(least);
+        drop(zero);
+        drop(seen);
         Ok(Tensor::from_array(mask))
     }
+}
+
+/// The `attention_mask` of tokens `[batch, time]`, i64.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn attention_mask(kind: AttentionMask, input: &Tensor) -> Result<Option<Tensor>> {
+    if kind == AttentionMask::None {
+        return Ok(None);
+    }
+    let array = Array::empty_as(input.device(), input.dims(), DType::I64, Category::Input)?;
+    if input.device().computes() {
+        let time = input.dims().last().copied().unwrap_or(0).max(1);
+        let tokens = if kind == AttentionMask::Padded { tokens(time) } else { time };
+        let values = (0..array.numel()).map(|i| i64::from(i % time < tokens));
+        array.write(&values.collect::<Vec<i64>>())?;
+    }
+    Ok(Some(Tensor::from_array(array)))
+}
+
+/// Tokens of a padded example of `time` positions: the first half and one.
+fn tokens(time: usize) -> usize {
+    (time / 2 + 1).min(time)
 }
 
 /// What `cumsum` over the rows of `[rows, time]` takes meanwhile: for a single row CUB's scan does it, whose scratch is a word and a flag for each
@@ -228,7 +313,7 @@ pub(super) fn scan(sums: &Array, [rows, time]: [usize; 2]) -> Result<()> {
 /// Elements that a tile of CUB's scan takes.
 const SCAN_TILE: usize = 2048;
 
-/// The mask as bool. All ones, as what it stands for.
+/// The mask as bool.
 fn as_bool(mask: &Tensor) -> Result<Array> {
     Array::empty(mask.device(), mask.dims(), DType::Bool)
 }

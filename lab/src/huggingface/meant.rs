@@ -1,7 +1,7 @@
 //! By which release's rules a network is predicted, and how far the release that is meant was from them.
 
 use super::keys::Keys;
-use super::options::{Attention, Options};
+use super::options::{Attention, Options, Script};
 use super::releases::{EARLIER, REPRESENTED, Release, TURN};
 use crate::error;
 
@@ -104,6 +104,10 @@ impl Meant {
                 (format!("{}: transformers_version", keys.file()), release)
             }
         };
+        if options.script == Script::Trainer && release.major < REPRESENTED.major {
+            let problem = format!("the Trainer of transformers {release} is not represented; that of {REPRESENTED} is");
+            return Err(error::Error::usage("loop", if of.is_empty() { problem } else { format!("{problem} ({of})") }));
+        }
         let rules = rules_for(release, model_type);
         let mut options = Options { transformers: Some(rules), ..options.clone() };
         if written_out_only(release, model_type) {

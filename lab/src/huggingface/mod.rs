@@ -9,15 +9,18 @@ mod bert;
 mod blocks;
 mod cache;
 mod distilbert;
+mod dtype;
 mod ending;
 mod gpt2;
 mod gpt_neox;
+mod groups;
 mod guide;
 mod head;
 mod head_config;
 mod inputs;
 mod keys;
 mod layers;
+mod library_trainer;
 mod llama;
 mod mask;
 mod meant;
@@ -42,16 +45,18 @@ use memcore::{DType, ops};
 use serde_json::Value;
 
 pub use cache::LayerCache;
+pub use dtype::{LoadAs, SavedType};
 use ending::Ending;
 pub use head::Head;
 use head_config::HeadConfig;
 pub use inputs::Inputs;
 use keys::Keys;
+pub use library_trainer::{LibraryTrainer, MAX_GRAD_NORM, trainer_optimizer};
 use meant::Meant;
-use network::{Body, Chain, Parts};
+use network::{Body, Chain, Counting, Parts};
 pub use network::{Network, Output};
 use options::Sizes;
-pub use options::{Attention, Options};
+pub use options::{Attention, AttentionMask, Options, Script};
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, Trainer, train, train_from};
 
@@ -75,6 +80,8 @@ const OWN_LOSS: &str =
 /// A network as its configuration describes it.
 pub struct Pretrained {
     name: String,
+    file: String,
+    saved_type: SavedType,
     kind: Kind,
     head: HeadConfig,
     options: Options,
@@ -134,10 +141,6 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let model_type = keys.name("model_type", "")?;
     let Meant { options, warning } = Meant::read(&keys, model_type, options)?;
     let options = &options;
-    if options.attention_mask && options.attention == Attention::Eager {
-        let problem = "written-out attention with a mask of the batch's is not represented";
-        return Err(Error::usage("attention_mask", problem));
-    }
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
     keys.check_choices(attention, options.checkpoint)?;
     keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
@@ -163,14 +166,17 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     };
     let model = Pretrained {
         name: model_type.into(),
+        file: file.into(),
+        saved_type: SavedType::read(&keys)?,
         kind,
         head,
         options: options.clone(),
         warnings: warning.into_iter().chain(keys.unknown()).collect(),
     };
+    model.check_mask()?;
     let layers = model.sizes().layers;
     if layers > MOST_LAYERS {
-        return Err(Error::usage(file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
+        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
     }
     Ok(model)
 }
@@ -190,9 +196,47 @@ impl Pretrained {
         }
     }
 
+    /// # Errors
+    /// [`Error::Usage`] for a mask that batches of this network do not have.
+    fn check_mask(&self) -> Result<()> {
+        let length = self.options.sequence.unwrap_or_else(|| self.sizes().positions);
+        let triangular = self.options.rules().triangular_mask;
+        let problem = match self.options.attention_mask {
+            AttentionMask::None => return Ok(()),
+            _ if matches!(self.kind, Kind::Vit(_)) => "images have no attention_mask",
+            AttentionMask::Padded if length < 3 => "examples of one or two tokens have no padding here",
+            AttentionMask::Padded if triangular => {
+                "with padding, masks of transformers before 4.53 are not represented"
+            }
+            AttentionMask::Full if triangular && self.options.attention == Attention::Eager => {
+                "with written-out attention, masks of transformers before 4.53 are not represented"
+            }
+            AttentionMask::Full | AttentionMask::Padded => return Ok(()),
+        };
+        Err(Error::usage("attention_mask", problem))
+    }
+
     /// What was chosen beside the configuration.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The type that the configuration names for its weights.
+    pub fn saved_type(&self) -> &SavedType {
+        &self.saved_type
+    }
+
+    /// The type that `from_pretrained` loads the weights in, unless a script asks for another.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming a type that is not represented.
+    pub fn loaded_type(&self) -> Result<DType> {
+        self.saved_type.loaded(self.options.load_as, &self.file)
+    }
+
+    /// Most tokens per example, as the configuration says; `None` for images.
+    pub fn positions(&self) -> Option<usize> {
+        (!matches!(self.kind, Kind::Vit(_))).then(|| self.sizes().positions)
     }
 
     /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
@@ -231,6 +275,32 @@ impl Pretrained {
             (Ending::Mean { .. }, Kind::Bert(_) | Kind::Vit(_)) => Ending::Mean { pooled: true },
             (ending, _) => ending,
         }
+    }
+
+    /// What the library's `Trainer` does with its labels.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a network that it cannot train, or was not recorded training.
+    fn counting(&self) -> Result<Counting> {
+        let ending = self.ending();
+        let problem = match (&ending, &self.kind) {
+            (Ending::Mean { .. }, _) => "a network without a loss is not trained by the library's Trainer",
+            (Ending::Scores(_), _) => "",
+            (_, Kind::T5(_)) => "this head in the library's Trainer is not represented",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Error::usage("loop", problem));
+        }
+        let scores = matches!(ending, Ending::Scores(_));
+        Ok(Counting {
+            // Where an answer begins and ends is not under `labels`.
+            counts: !matches!(ending, Ending::Span { .. }),
+            // `_loss_shifts_labels`. GPT-2 names no `loss_type`, and is counted like the encoders.
+            shifted: matches!(ending, Ending::Scores(Loss::NextToken { .. })) && !matches!(self.kind, Kind::Gpt2(_)),
+            // These call a cross entropy of their own, as other heads do, which knows of no count.
+            passed: scores && !matches!(self.kind, Kind::Bert(_) | Kind::Distilbert(_) | Kind::T5(_)),
+        })
     }
 
     /// The network with its loss, on one device.
@@ -321,7 +391,8 @@ impl Architecture for Pretrained {
         if !self.scores_targets() {
             return Some(OWN_LOSS);
         }
-        self.options.attention_mask.then_some("its blocks are given a mask that comes with the batch")
+        (self.options.attention_mask != AttentionMask::None)
+            .then_some("its blocks are given a mask that comes with the batch")
     }
 
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {

@@ -14,6 +14,17 @@ use super::inputs::Inputs;
 use super::layers::Activation;
 use crate::models::Places;
 
+/// What the library's `Trainer` counts and passes as `num_items_in_batch` for a network.
+#[derive(Clone, Copy)]
+pub(super) struct Counting {
+    /// Whether there are `labels` to count. Where there are none, a loss is divided by the number of micro-batches.
+    pub(super) counts: bool,
+    /// Whether labels are shifted by one inside the loss, and counted so.
+    pub(super) shifted: bool,
+    /// Whether the loss is divided by the count, which it is given in any case.
+    pub(super) passed: bool,
+}
+
 /// What a call returns. What a script holds of it decides how long it lives.
 pub struct Output {
     /// The loss, a scalar.

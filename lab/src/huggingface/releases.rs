@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::dtype::LoadAs;
+
 /// A release, by its first two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
@@ -18,6 +20,13 @@ pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 
 /// The first release whose decoders are nearer to [`REPRESENTED`] than to [`EARLIER`].
 pub(super) const TURN: Release = Release { major: 4, minor: 53 };
+
+impl Release {
+    /// What `from_pretrained` is given as `dtype` unless a script says it: release 5 made `"auto"` the default.
+    pub fn loads_as(self) -> LoadAs {
+        if self.major < 5 { LoadAs::Float32 } else { LoadAs::Saved }
+    }
+}
 
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,15 +9,17 @@
 use std::ops::ControlFlow;
 
 use memcore::amp::Autocast;
-use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
-use memcore::{Array, DType, Device, Tensor, ops};
+use memcore::{Device, Tensor, ops};
 use serde::Serialize;
 
 use super::Pretrained;
 use super::ending::Ending;
 use super::inputs::Inputs;
+use super::library_trainer::LibraryTrainer;
+use super::mask::attention_mask;
 use super::network::{Network, Output};
+use super::options::{AttentionMask, Script};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
 use crate::record::{Log, Row};
@@ -45,7 +47,7 @@ pub struct Trainer {
     task: Task,
     ending: Ending,
     source: Source,
-    mask: bool,
+    mask: AttentionMask,
     settings: RunSettings,
     keep: Keep,
     batch: Option<Inputs>,
@@ -173,23 +175,14 @@ impl Trainer {
         let rows = batch * self.ending.rows_per_example();
         let data = self.source.batch(&self.task, rows, number, device.computes())?;
         let input = data.upload_inputs(device, dtype)?;
-        let attention_mask = if self.mask { Some(ones(device, input.dims())?) } else { None };
+        let attention_mask = attention_mask(self.mask, &input)?;
         let length = input.dims().get(1).copied().unwrap_or(1);
         let labels = match self.ending.labels(device, dtype, batch, length, seed)? {
             Some(labels) => labels,
             None => vec![data.upload_targets(device, dtype)?],
         };
-        Ok(Inputs { input, attention_mask, labels })
+        Ok(Inputs { input, attention_mask, labels, items: None })
     }
-}
-
-/// A mask that hides nothing.
-fn ones(device: &Device, dims: &[usize]) -> Result<Tensor> {
-    let array = Array::empty_as(device, dims, DType::I64, Category::Input)?;
-    if device.computes() {
-        array.write(&vec![1i64; array.numel()])?;
-    }
-    Ok(Tensor::from_array(array))
 }
 
 /// Trains a network from its first to its last step on synthetic data, calling `progress` after each; a break stops the run and keeps what was
@@ -220,6 +213,10 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
+    if model.options().script == Script::Trainer {
+        let trainer = LibraryTrainer::new(model, device, settings)?;
+        return run(trainer, device, settings, continuation, progress);
+    }
     run(Trainer::new(model, device, settings, keep)?, device, settings, continuation, progress)
 }
 

@@ -91,8 +91,8 @@ impl Windows {
                 "a window that the sequence reaches, or of some layers, is represented for transformers 5.23 alone";
             return Err(keys.error("sliding_window", problem));
         }
-        if self.reached_by(length) && (options.attention_mask || length == 1) {
-            let problem = "a window that a batch of one token, or with an attention_mask, reaches is not represented";
+        if self.reached_by(length) && length == 1 {
+            let problem = "a window that a batch of one token reaches is not represented";
             return Err(keys.error("sliding_window", problem));
         }
         Ok(())

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, list, settings, table, warnings};
+use super::table::{Cell, list, premises, settings, table, warnings};
 use super::text::{bytes, element, escaped, grouped};
 
 /// Points of the law's line.
@@ -27,6 +27,7 @@ pub(super) fn show(out: &mut String, result: &Value) {
     );
     let largest = result["largest"].as_u64().map_or_else(|| "none fits".into(), grouped);
     let _ = writeln!(out, "<div><dt>largest {}</dt><dd>{largest}</dd></div>\n</dl>", escaped(of));
+    premises(out, result);
     warnings(out, result);
     law(out, result, of, budget);
     runs(out, result, of);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::chart::{Chart, Series, Shape};
 use super::command;
-use super::table::{Cell, list, plain, settings, table, warnings};
+use super::table::{Cell, list, plain, premises, settings, table, warnings};
 use super::text::{bytes, counted, element, escaped, grouped, signed};
 use crate::figures::number;
 
@@ -37,6 +37,7 @@ pub(super) fn header(out: &mut String, result: &Value) {
     if let Some(message) = result["out_of_memory"]["message"].as_str() {
         let _ = writeln!(out, "<pre class=\"failure\" role=\"alert\">{}</pre>", escaped(message));
     }
+    premises(out, result);
     warnings(out, result);
     key_figures(out, result);
 }

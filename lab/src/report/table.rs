@@ -136,6 +136,16 @@ pub(super) fn warnings(out: &mut String, result: &Value) {
     }
 }
 
+/// What an answer rests on: type, tokens and batch, and where each came from.
+pub(super) fn premises(out: &mut String, result: &Value) {
+    let text = |value: &Value| value.as_str().map(escaped).unwrap_or_default();
+    let part = |premise: &Value| format!("{}: {}", text(&premise["value"]), text(&premise["source"]));
+    let parts: Vec<String> = list(&result["premises"]).iter().map(part).collect();
+    if !parts.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", parts.join(" · "));
+    }
+}
+
 /// The settings in force, and the command that repeats it.
 pub(super) fn settings(out: &mut String, settings: Option<&Map<String, Value>>, command: &str) {
     let Some(settings) = settings else { return };

@@ -17,6 +17,7 @@ pub(crate) use checkpoint::{Parts, data_name};
 pub(crate) use evaluate::evaluate_with;
 pub use evaluate::{Accuracy, evaluate};
 pub use loss::loss;
+pub(crate) use loss::loss_per;
 pub use optimizer::{OptimizerKind, OptimizerSettings};
 pub use run::{Failed, MAX_VALUES, Partial, Progress, RunResult, train, train_from};
 pub(crate) use run::{Steps, run};

@@ -24,20 +24,24 @@ pub enum Precision {
     Fp16,
     /// bfloat16 throughout.
     Bf16,
+    /// Parameters in bfloat16, products in bfloat16 under autocast: a checkpoint in bfloat16 that is trained with `bf16=True`.
+    Bf16AutocastBf16,
 }
 
 impl Precision {
     /// Every precision with its name.
-    const ALL: [(&'static str, Precision); 5] = [
+    const ALL: [(&'static str, Precision); 6] = [
         ("fp32", Precision::Fp32),
         ("autocast-fp16", Precision::AutocastFp16),
         ("autocast-bf16", Precision::AutocastBf16),
         ("fp16", Precision::Fp16),
         ("bf16", Precision::Bf16),
+        ("bf16-autocast-bf16", Precision::Bf16AutocastBf16),
     ];
 
     /// The names that [`Precision::parse`] knows.
-    pub const NAMES: [&'static str; 5] = ["fp32", "autocast-fp16", "autocast-bf16", "fp16", "bf16"];
+    pub const NAMES: [&'static str; 6] =
+        ["fp32", "autocast-fp16", "autocast-bf16", "fp16", "bf16", "bf16-autocast-bf16"];
 
     /// By name.
     ///
@@ -54,12 +58,21 @@ impl Precision {
         Self::ALL.into_iter().find(|(_, precision)| *precision == self).map_or("", |(name, _)| name)
     }
 
+    /// Parameters and products in one type; float32 for one that is no type of parameters.
+    pub fn throughout(dtype: DType) -> Self {
+        match dtype {
+            DType::F16 => Precision::Fp16,
+            DType::BF16 => Precision::Bf16,
+            _ => Precision::Fp32,
+        }
+    }
+
     /// Type of parameters and inputs.
     pub fn dtype(self) -> DType {
         match self {
             Precision::Fp32 | Precision::AutocastFp16 | Precision::AutocastBf16 => DType::F32,
             Precision::Fp16 => DType::F16,
-            Precision::Bf16 => DType::BF16,
+            Precision::Bf16 | Precision::Bf16AutocastBf16 => DType::BF16,
         }
     }
 
@@ -67,7 +80,7 @@ impl Precision {
     pub fn autocast(self) -> Option<DType> {
         match self {
             Precision::AutocastFp16 => Some(DType::F16),
-            Precision::AutocastBf16 => Some(DType::BF16),
+            Precision::AutocastBf16 | Precision::Bf16AutocastBf16 => Some(DType::BF16),
             Precision::Fp32 | Precision::Fp16 | Precision::Bf16 => None,
         }
     }

@@ -1,9 +1,9 @@
 //! Backward and the optimizer's step: the loss scaled where small gradients would vanish, gradients clipped where asked for.
 
-use memcore::Tensor;
 use memcore::amp::GradScaler;
 use memcore::nn::Parameter;
 use memcore::optim::{Optimizer, clip_grad_norm};
+use memcore::{Array, Tensor};
 
 use super::settings::RunSettings;
 use crate::error::Result;
@@ -84,13 +84,30 @@ impl Update {
     /// # Errors
     /// Those of the device.
     pub(crate) fn step(&mut self) -> Result<()> {
-        let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
-        if let Some(norm) = self.clip_grad_norm {
-            if let Some(scaler) = &mut self.scaler {
-                scaler.unscale(&**optimizer)?;
-            }
-            clip_grad_norm(optimizer.parameters(), norm)?;
+        if let (Some(norm), Some(optimizer)) = (self.clip_grad_norm, &self.optimizer) {
+            let parameters = optimizer.parameters().to_vec();
+            self.clip(&parameters, norm)?;
         }
+        self.apply()
+    }
+
+    /// Clips the gradients of `parameters`, in their order, after the loss's scale is taken off. Returns their norm before.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn clip(&mut self, parameters: &[Parameter], norm: f64) -> Result<Option<Array>> {
+        if let (Some(scaler), Some(optimizer)) = (&mut self.scaler, &self.optimizer) {
+            scaler.unscale(&**optimizer)?;
+        }
+        Ok(clip_grad_norm(parameters, norm)?)
+    }
+
+    /// The optimizer's step without clipping.
+    ///
+    /// # Errors
+    /// As [`Update::step`].
+    pub(crate) fn apply(&mut self) -> Result<()> {
+        let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
         match &mut self.scaler {
             None => optimizer.step()?,
             Some(scaler) => {

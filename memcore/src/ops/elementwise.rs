@@ -258,6 +258,18 @@ pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", op: "mul", mul: Some(value) })
 }
 
+/// `x *= 1` in the memory of `x`: values stay, and the gradient gets a product of its own. Saves nothing. `x` itself must not be used any more, only
+/// what is returned.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that wants a gradient.
+pub fn times_one_(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("mul_");
+    x.may_change_in_place("mul_")?;
+    let gradient = AffineBackward { name: "MulBackward0", op: "mul", mul: Some(1.0) };
+    record(x.array().clone(), &[x], |_| Ok(Box::new(gradient)))
+}
+
 /// [`mul_scalar`] as PyTorch's own operators call it: with a node of its own name.
 ///
 /// # Errors

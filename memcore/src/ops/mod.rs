@@ -58,7 +58,7 @@ pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::dropout;
 pub use elementwise::{
     abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
-    square, sub_scalar,
+    square, sub_scalar, times_one_,
 };
 pub use enlarge::{pad, upsample_nearest2d};
 pub use entropy::binary_cross_entropy_with_logits;

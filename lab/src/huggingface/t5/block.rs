@@ -17,10 +17,12 @@ use super::config::Config;
 /// What every block of one forward pass is given besides hidden states and biases.
 #[derive(Clone)]
 pub(super) struct Given {
-    /// Added to the scores of a written-out attention of a decoder.
+    /// Of a block's own tokens.
     pub(super) mask: Option<Tensor>,
     /// The encoder's last hidden states, in a decoder.
     pub(super) encoded: Option<Tensor>,
+    /// Of the encoder's tokens, in a decoder.
+    pub(super) cross_mask: Option<Tensor>,
     /// Where keys and values go: a block's own, and those of the encoder's tokens.
     pub(super) caches: Option<[Arc<DynamicCache>; 2]>,
 }
@@ -47,15 +49,15 @@ pub(super) fn through(
         return block.forward(&hidden, &biases, given);
     }
     // What a block is given by its place is kept in that order.
-    let Given { mask, encoded, caches } = given.clone();
-    let others = [mask, biases.own, encoded, biases.cross];
+    let Given { mask, encoded, cross_mask, caches } = given.clone();
+    let others = [mask, biases.own, encoded, cross_mask, biases.cross];
     let there = others.each_ref().map(Option::is_some);
     let inputs: Vec<Tensor> = std::iter::once(hidden).chain(others.into_iter().flatten()).collect();
     let block = block.clone();
     let body = move |inputs: &[Tensor]| {
         let mut others = inputs[1..].iter().cloned();
-        let [mask, own, encoded, cross] = there.map(|there| if there { others.next() } else { None });
-        let given = Given { mask, encoded, caches: caches.clone() };
+        let [mask, own, encoded, cross_mask, cross] = there.map(|there| if there { others.next() } else { None });
+        let given = Given { mask, encoded, cross_mask, caches: caches.clone() };
         let (hidden, biases) = block.forward(&inputs[0], &Biases { own, cross }, &given)?;
         Ok([Some(hidden), biases.own, biases.cross].into_iter().flatten().collect())
     };
@@ -91,7 +93,8 @@ impl Block {
         let mut bias = None;
         if let Some(cross) = &self.cross {
             let keys = Keys { of: given.encoded.as_ref(), cache: caches.map(|caches| &*caches[1]) };
-            let (next, made, next_weights) = cross.forward(&hidden, biases.cross.clone(), None, keys)?;
+            let (next, made, next_weights) =
+                cross.forward(&hidden, biases.cross.clone(), given.cross_mask.as_ref(), keys)?;
             hidden = next;
             bias = Some(made);
             weights = next_weights;

@@ -8,7 +8,7 @@ use memcore::{Result, Tensor, context, ops};
 
 use super::super::cache::DynamicCache;
 use super::super::mask;
-use super::super::options::Attention;
+use super::super::options::{Attention, AttentionMask};
 use super::super::rms::{Form, Norm};
 use super::block::{self, Biases, Block, Given};
 use super::config::Config;
@@ -22,6 +22,8 @@ pub(super) struct Stack {
     dropout: Dropout,
     attention: Attention,
     checkpoint: bool,
+    /// Whether masks hide anything.
+    padded: bool,
     /// Whether keys and values are kept.
     cached: bool,
 }
@@ -44,7 +46,9 @@ impl Stack {
             dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
             attention: c.options.attention,
             checkpoint: c.options.checkpoint,
-            cached: decoder && c.use_cache,
+            padded: c.options.attention_mask == AttentionMask::Padded,
+            // The decoder has a configuration of its own, which the library's Trainer does not change.
+            cached: decoder && c.use_cache && !c.options.checkpoint,
         })
     }
 
@@ -64,19 +68,21 @@ impl Stack {
             let _scope = context::scope(self.embed_scope);
             ops::embedding(ids, self.embed_tokens.tensor(), None)?
         };
-        let caches = (self.cached && !self.checkpoint).then(<[Arc<DynamicCache>; 2]>::default);
+        let caches = self.cached.then(<[Arc<DynamicCache>; 2]>::default);
         let request = |attention_mask| mask::Request {
             attention: self.attention,
             embeds: &embeds,
             attention_mask,
+            padded: self.padded,
             cached: self.cached,
             positions: false,
             triangle: None,
         };
         // What the decoder reads has no mask of the batch's; what it looks at has the encoder's.
-        let mask = if encoded.is_some() { request(None).causal()? } else { None };
-        request(attention_mask).bidirectional()?;
-        let given = Given { mask, encoded: encoded.cloned(), caches: caches.clone() };
+        let causal = if encoded.is_some() { request(None).causal()? } else { None };
+        let of_batch = request(attention_mask).bidirectional()?;
+        let (mask, cross_mask) = if encoded.is_some() { (causal, of_batch) } else { (of_batch, None) };
+        let given = Given { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
         let mut hidden = self.dropout.forward(&embeds)?;
         let mut biases = Biases::default();
         for block in &self.blocks {

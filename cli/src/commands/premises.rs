@@ -1,0 +1,127 @@
+//! What an answer rests on: the type, the tokens and the batch, and where each came from.
+
+use lab::huggingface::{LoadAs, Release, SavedType};
+use lab::models::Input;
+use lab::training::{Precision, RunSettings};
+use serde_json::{Value, json};
+
+use super::subject::Subject;
+use crate::args::{ModelArgs, TrainingArgs};
+use crate::exit::Result;
+use crate::render::{counted, grouped};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Premise {
+    /// What it is: `precision`, `tokens`, `batch`.
+    pub name: &'static str,
+    /// What was taken.
+    pub value: String,
+    /// Where that came from, and the flag that takes another.
+    pub source: String,
+}
+
+impl Premise {
+    /// For other programs.
+    pub(crate) fn json(&self) -> Value {
+        json!({ "name": self.name, "value": self.value, "source": self.source })
+    }
+}
+
+/// All of them, for other programs.
+pub(crate) fn json(premises: &[Premise]) -> Value {
+    premises.iter().map(Premise::json).collect()
+}
+
+/// The precision that a run has unless a flag says another: the model file's, or the type that a checkpoint is loaded in.
+///
+/// # Errors
+/// A type in a `config.json` that is not represented.
+pub(super) fn precision(subject: &Subject, of_file: Option<Precision>) -> Result<Precision> {
+    match (of_file, subject) {
+        (Some(precision), _) => Ok(precision),
+        (None, Subject::Pretrained(model, _)) => Ok(Precision::throughout(model.loaded_type()?)),
+        (None, Subject::Architecture(_)) => Ok(Precision::default()),
+    }
+}
+
+/// What a run's file says of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfFile {
+    /// Whether it says the precision.
+    pub precision: bool,
+    /// Whether it says the batch.
+    pub batch: bool,
+}
+
+/// Of a run.
+pub(super) fn of(
+    subject: &Subject,
+    run: &RunSettings,
+    model: &ModelArgs,
+    training: &TrainingArgs,
+    of_file: OfFile,
+) -> Vec<Premise> {
+    let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
+    let file = file.unwrap_or_default();
+    let or_default = |typed: bool, in_file: bool, flag: &str, value: &str| match (typed, in_file) {
+        (true, _) => flag.to_string(),
+        (false, true) => file.clone(),
+        (false, false) => format!("default; {flag} {value}"),
+    };
+    let typed = training.precision.is_some();
+    let precision = match subject {
+        Subject::Pretrained(network, _) if !typed && network.options().load_as == LoadAs::Float32 => {
+            let release = model.transformers.map(|release| release.to_string()).unwrap_or_default();
+            format!("default of transformers {release}; --precision TYPE")
+        }
+        Subject::Pretrained(network, _) => {
+            let source = of_checkpoint(network.saved_type(), run.precision, typed, &file);
+            let float32 = |release: &Release| release.loads_as() == LoadAs::Float32 && run.precision != Precision::Fp32;
+            match network.options().transformers.filter(float32).filter(|_| !typed) {
+                Some(release) => format!("{source}, as transformers {release} loads it with torch_dtype=\"auto\""),
+                None => source,
+            }
+        }
+        Subject::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
+    };
+    let mut premises = vec![Premise { name: "precision", value: words(run.precision).into(), source: precision }];
+    if let Input::Tokens { length, .. } = subject.task().input {
+        let source = match (model.sequence, subject) {
+            (Some(_), _) => "--sequence".into(),
+            (None, Subject::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
+            (None, Subject::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
+        };
+        premises.push(Premise { name: "tokens", value: counted(length as u64, "token"), source });
+    }
+    let batch = or_default(training.batch.is_some(), of_file.batch, "--batch", "N");
+    premises.push(Premise { name: "batch", value: format!("batch {}", grouped(run.batch as u64)), source: batch });
+    premises
+}
+
+/// Where the precision of a checkpoint came from; what its file names beside, where a flag takes another.
+fn of_checkpoint(saved: &SavedType, taken: Precision, typed: bool, file: &str) -> String {
+    let named: &str = match saved {
+        SavedType::Unnamed if typed => return "--precision".into(),
+        SavedType::Unnamed => return format!("{file} names no type; --precision TYPE"),
+        SavedType::Named(dtype) => dtype.name(),
+        SavedType::NotRepresented(name) => name,
+    };
+    match typed {
+        true if words(taken) == named => "--precision".into(),
+        true => format!("--precision ({file}: {named})"),
+        false => file.into(),
+    }
+}
+
+/// In PyTorch's words.
+fn words(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Fp32 => "float32",
+        Precision::Fp16 => "float16",
+        Precision::Bf16 => "bfloat16",
+        Precision::AutocastFp16 => "float32, autocast to float16",
+        Precision::AutocastBf16 => "float32, autocast to bfloat16",
+        Precision::Bf16AutocastBf16 => "bfloat16, autocast to bfloat16",
+    }
+}
