@@ -296,6 +296,21 @@ fn messages_of_this_program_are_known() {
             20 << 20,
         ),
         (
+            "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 40.00 MiB (41943040 bytes) of 256.00 MiB \
+             (268435456 bytes) free on the device; full, however it is cut. With memory enough the run reserves 1.00 GiB \
+             (1073741824 bytes): 768.00 MiB (805306368 bytes) more than there is. 100.00 MiB (104857600 bytes) are \
+             allocated; 116.00 MiB (121634816 bytes) are cached.",
+            Verdict::Full,
+            64 << 20,
+        ),
+        (
+            "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 40.00 MiB (41943040 bytes) of 256.00 MiB \
+             (268435456 bytes) free on the device; 39.1 % in use, and the 156.00 MiB (163577856 bytes) that are not lie in \
+             pieces. 100.00 MiB (104857600 bytes) are allocated; 116.00 MiB (121634816 bytes) are cached.",
+            Verdict::Fragmented,
+            64 << 20,
+        ),
+        (
             "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 30.00 MiB (31457280 bytes) of 256.00 MiB \
              (268435456 bytes) free on the device, 250.00 MiB (262144000 bytes) allowed; fragmented: enough is free, but \
              not in one piece. 100.00 MiB (104857600 bytes) are allocated; 120.00 MiB (125829120 bytes) are cached.",

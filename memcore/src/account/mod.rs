@@ -7,5 +7,5 @@ mod out_of_memory;
 mod rings;
 
 pub use category::{Category, CategoryBytes};
-pub use out_of_memory::{OutOfMemory, Verdict};
+pub use out_of_memory::{Needs, OutOfMemory, Verdict};
 pub use rings::Rings;

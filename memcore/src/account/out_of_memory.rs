@@ -26,6 +26,15 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// What a run takes with memory enough, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The most that is allocated at once.
+    pub allocated_bytes: u64,
+    /// The most that is reserved, under the same settings of the allocator.
+    pub reserved_bytes: u64,
+}
+
 /// An allocation failed after everything that could be given back was. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -35,8 +44,10 @@ pub struct OutOfMemory {
     pub block_bytes: u64,
     /// The size of the segment that the driver was asked for.
     pub segment_bytes: u64,
-    /// Whether anything could have helped.
+    /// Whether anything could have helped: as far as the moment of the failure tells, unless [`needs`](Self::needs) are known.
     pub verdict: Verdict,
+    /// What the whole run takes with memory enough, where that is known.
+    pub needs: Option<Needs>,
     /// What the driver says is free.
     pub free_bytes: Option<u64>,
     /// What the driver says there is.
@@ -59,6 +70,66 @@ pub struct OutOfMemory {
     pub preemptive: bool,
 }
 
+impl OutOfMemory {
+    /// The same report, judged by what the whole run takes with memory enough: fragmented where its tensors alone would fit, else full. Free
+    /// pieces that would serve the request that failed help nobody when the tensors of a later moment fit into no device of this size.
+    #[must_use]
+    pub fn judged_by(mut self, needs: Needs) -> Self {
+        self.needs = Some(needs);
+        self.verdict = match self.room_bytes() {
+            _ if self.verdict == Verdict::Hopeless => Verdict::Hopeless,
+            Some(room) if needs.allocated_bytes > room => Verdict::Full,
+            _ if self.missing_bytes().is_some() => Verdict::Fragmented,
+            // The run would fit: something else took the memory, of which only the moment knows.
+            _ => self.verdict,
+        };
+        self
+    }
+
+    /// Bytes that the whole run needs beyond what there was for it; `None` where that is not known.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        let missing = self.needs?.reserved_bytes.checked_sub(self.room_bytes()?)?;
+        (missing > 0).then_some(missing)
+    }
+
+    /// Bytes that this process could have had at that moment: what it had reserved and what was free, up to what it was allowed.
+    fn room_bytes(&self) -> Option<u64> {
+        let obtainable = self.free_bytes?.saturating_add(self.rings.reserved_bytes);
+        Some(obtainable.min(self.allowed_bytes.unwrap_or(u64::MAX)))
+    }
+
+    /// The verdict in words, with what is missing.
+    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.needs.zip(self.missing_bytes());
+        match (self.verdict, known) {
+            (Verdict::Hopeless, _) => f.write_str("; hopeless: the device can never give that much")?,
+            (Verdict::Full, Some(_)) => f.write_str("; full, however it is cut")?,
+            (Verdict::Full, None) => f.write_str("; the device is full")?,
+            (Verdict::Fragmented, Some(_)) => {
+                f.write_str("; fragmented: the tensors would fit, but what is free lies in pieces")?
+            }
+            (Verdict::Fragmented, None) => self.write_pieces(f)?,
+        }
+        match known {
+            Some((needs, missing)) => write!(
+                f,
+                ". With memory enough the run reserves {}: {} more than there is",
+                Binary(needs.reserved_bytes),
+                Binary(missing)
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// What is known of pieces at that moment; whether the run would fit without them is not.
+    fn write_pieces(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let active = self.rings.active_bytes;
+        let room = self.room_bytes().unwrap_or(0);
+        let used = 100.0 * active as f64 / room.max(1) as f64;
+        write!(f, "; {used:.1} % in use, and the {} that are not lie in pieces", Binary(room.saturating_sub(active)))
+    }
+}
+
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "out of memory: tried to allocate {}", Binary(self.requested_bytes))?;
@@ -71,11 +142,7 @@ impl fmt::Display for OutOfMemory {
         if let Some(allowed) = self.allowed_bytes {
             write!(f, ", {} allowed", Binary(allowed))?;
         }
-        f.write_str(match self.verdict {
-            Verdict::Hopeless => "; hopeless: the device can never give that much",
-            Verdict::Full => "; the device is full",
-            Verdict::Fragmented => "; fragmented: enough is free, but not in one piece",
-        })?;
+        self.write_verdict(f)?;
         let Rings { allocated_bytes, active_bytes, reserved_bytes, .. } = self.rings;
         write!(f, ". {} are allocated", Binary(allocated_bytes))?;
         let held = Category::ALL.into_iter().filter(|&category| self.by_category[category as usize] > 0);

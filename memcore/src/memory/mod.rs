@@ -57,4 +57,4 @@ pub use stream::Stream;
 pub use tlsf::{Tlsf, TwoLevels};
 pub use usage::{Live, PeakComposition, Usage};
 
-pub use crate::account::{Category, CategoryBytes, OutOfMemory, Rings, Verdict};
+pub use crate::account::{Category, CategoryBytes, Needs, OutOfMemory, Rings, Verdict};

@@ -37,6 +37,7 @@ impl OutOfMemory {
             block_bytes: failure.block_bytes,
             segment_bytes: failure.segment_bytes,
             verdict: verdict(&failure, &rings, memory),
+            needs: None,
             free_bytes: info.map(|info| info.free_bytes),
             total_bytes: info.map(|info| info.total_bytes),
             allowed_bytes: failure.allowed_bytes,
