@@ -5,10 +5,12 @@
 //! same for all sizes between two borders and each of them grows as a polynomial, so that a few runs give every run between them.
 
 mod law;
+mod outline;
 mod search;
 mod trace;
 
 pub use law::{Law, Piece};
+pub use outline::{Stretch, outline};
 pub use search::{Fit, Tried, largest};
 
 use memcore::Device;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memcore::memory::OutOfMemory;
+use memcore::memory::{Needs, OutOfMemory};
 
 use super::{Room, Run, fits};
 use crate::error::Result;
@@ -29,6 +29,11 @@ impl Tried {
     /// Whether it went through.
     pub fn fits(&self) -> bool {
         self.out_of_memory.is_none()
+    }
+
+    /// Bytes that are needed beyond what there is, where it did not.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        self.out_of_memory.as_ref()?.missing_bytes()
     }
 }
 
@@ -110,11 +115,22 @@ impl Search<'_> {
                 tried.reserved_bytes = Some(stats.reserved_bytes.all.peak);
                 tried.retries = Some(stats.num_alloc_retries);
             }
-            Err(report) => tried.out_of_memory = Some(report),
+            Err(report) => tried.out_of_memory = Some(self.judged(size, report)?),
         }
         let fits = tried.fits();
         self.tried.insert(size, tried);
         Ok(fits)
+    }
+
+    /// The report, judged by what the run takes with memory enough, where it takes less than any device has.
+    fn judged(&self, size: usize, report: Box<OutOfMemory>) -> Result<Box<OutOfMemory>> {
+        Ok(match fits((self.run)(size, Room::Endless))? {
+            Ok(device) => {
+                let reserved_bytes = device.stats().reserved_bytes.all.peak;
+                Box::new(report.judged_by(Needs { allocated_bytes: device.usage().peak_bytes(), reserved_bytes }))
+            }
+            Err(_) => report,
+        })
     }
 
     fn endless_peak(&self, size: usize) -> Result<u64> {
