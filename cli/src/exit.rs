@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use memcore::memory::OutOfMemory;
+use memcore::memory::{Needs, OutOfMemory};
 
 /// How the program ends. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,13 @@ impl From<Code> for ExitCode {
 
 /// What needs more memory than there is before anything of it is made.
 #[derive(Debug, thiserror::Error)]
-#[error("out of memory: {0}")]
-pub(crate) struct TooLarge(pub String);
+#[error("out of memory: {message}")]
+pub(crate) struct TooLarge {
+    /// What it is, and what there is.
+    pub message: String,
+    /// Bytes that the whole run needs beyond what there is, where that is known.
+    pub missing_bytes: Option<u64>,
+}
 
 /// Why a command did not end well.
 #[derive(Debug)]
@@ -67,6 +72,24 @@ impl Failure {
             Some(memcore::Error::OutOfMemory(report)) => Some(report),
             _ => None,
         }
+    }
+
+    /// The same, with the account judged by what the whole run takes with memory enough.
+    pub(crate) fn judged_by(mut self, needs: Needs) -> Self {
+        let core = match self.error.downcast_mut::<lab::Error>() {
+            Some(lab::Error::Core(core)) => Some(core),
+            _ => self.error.downcast_mut::<memcore::Error>(),
+        };
+        if let Some(memcore::Error::OutOfMemory(report)) = core {
+            **report = (**report).clone().judged_by(needs);
+        }
+        self
+    }
+
+    /// Bytes that the whole run needs beyond what there is, where memory ran out and that is known.
+    pub(crate) fn missing_bytes(&self) -> Option<u64> {
+        let before = || self.error.downcast_ref::<TooLarge>()?.missing_bytes;
+        self.out_of_memory().map_or_else(before, OutOfMemory::missing_bytes)
     }
 
     /// Whether memory ran out.

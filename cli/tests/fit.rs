@@ -84,3 +84,64 @@ fn what_cannot_be_answered_is_refused() {
     let enough = json(&["fit", "--model", "linear", "--gpu", "h200", "--maximum", "64"]);
     assert_eq!((&enough["largest"], &enough["at_maximum"]), (&64.into(), &true.into()));
 }
+
+#[test]
+fn the_law_is_few_lines_and_the_exact_pieces_are_in_the_json() {
+    let mlp = ["fit", "--model", "mlp", "--gpu", "1GiB"];
+    let found = json(&mlp);
+    assert!(found["law"]["pieces"].as_array().unwrap().len() > 20);
+    let outline = found["law"]["outline"].as_array().unwrap();
+    assert!(outline.len() <= 8, "{outline:?}");
+    for stretch in outline {
+        let (bytes, off) = (stretch["bytes"].as_i64().unwrap(), stretch["off_bytes"].as_i64().unwrap());
+        assert!(bytes > 0 && off <= stretch["bytes"].as_i64().unwrap() / 50, "{stretch}");
+    }
+    let text = done(&mlp);
+    fits(&text);
+    assert!(text.contains("This is eager PyTorch"), "{text}");
+    assert!(!text.contains("-40.54 GiB") && text.lines().count() < 40, "{text}");
+}
+
+#[test]
+fn between_the_smallest_and_the_largest_context_only_the_card_tells() {
+    let words = ["fit", "--model", "mlp", "--width", "4096", "--gpu", "rtx3070ti", "--steps", "2"];
+    let found = json(&words);
+    let [least, most] = ["largest_with_least_context", "largest"].map(|key| found[key].as_u64().unwrap());
+    assert!(least > most + 1000, "{least} {most}");
+    let text = done(&words).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("With the smallest context that is known"), "{text}");
+    let fits = |batch: u64| {
+        let batch = batch.to_string();
+        let predicted = run(&[
+            "predict",
+            "--model",
+            "mlp",
+            "--width",
+            "4096",
+            "--gpu",
+            "rtx3070ti",
+            "--steps",
+            "2",
+            "--batch",
+            &batch,
+            "--json",
+            "-",
+        ]);
+        let predicted: serde_json::Value = serde_json::from_str(&predicted.stdout).unwrap();
+        (predicted["fits"].clone(), predicted["needs"]["fits_with_least_context"].clone())
+    };
+    assert_eq!(fits(most), (true.into(), true.into()));
+    assert_eq!(fits(least), (false.into(), true.into()));
+    assert_eq!(fits(least + 1), (false.into(), false.into()));
+}
+
+#[test]
+fn what_does_not_fit_says_what_the_whole_run_lacks() {
+    let ran = run(&["fit", "--model", "gpt2", "--gpu", "1GiB"]);
+    assert_eq!(ran.code, Some(1));
+    let needs =
+        json(&["predict", "--model", "gpt2", "--batch", "1", "--steps", "3"])["needs"]["reserved_bytes"].clone();
+    let missing = lab::figures::short(needs.as_u64().unwrap() - (1 << 30));
+    assert!(ran.stdout.contains(&format!("no: {missing} more")), "{missing}: {}", ran.stdout);
+    assert!(ran.stderr.contains(&format!("{missing} more are needed")), "{missing}: {}", ran.stderr);
+}

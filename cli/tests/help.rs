@@ -3,9 +3,10 @@
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 16] = [
+const COMMANDS: [(&str, &str); 17] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list -v"),
+    ("cards", "vramlab cards -v"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
     ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),

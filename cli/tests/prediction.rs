@@ -105,8 +105,123 @@ fn on_paper_a_backend_takes_what_it_takes_in_fact() {
 #[test]
 fn a_card_on_paper_holds_its_context_beside_tensors() {
     let overheads = |card: &str| json(&gpt2(&["--steps", "1", "--gpu", card]))["overheads"].clone();
-    let context = serde_json::json!([{ "name": "context", "bytes": lab::cards::CONTEXT_BYTES }]);
+    let bytes = lab::cards::Card::named("rtx4090").unwrap().context.most_bytes();
+    let context = serde_json::json!([{ "name": "context", "bytes": bytes }]);
     assert_eq!(overheads("rtx4090"), serde_json::json!({ "parts": context, "unexplained_bytes": 0 }));
     // A size alone is the memory that is there for tensors.
     assert_eq!(overheads("24GiB"), serde_json::Value::Null);
+}
+
+fn technique<'a>(found: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
+    let all = found["techniques"].as_array().unwrap();
+    all.iter().find(|technique| technique["name"] == name).unwrap_or_else(|| panic!("{name}: {all:?}"))
+}
+
+fn failed_json(words: &[&str]) -> serde_json::Value {
+    let ran = run(&[words, &["--json", "-"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn what_is_missing_is_one_figure_everywhere() {
+    let found = failed_json(&gpt2(&["--gpu", "t4"]));
+    let missing = found["needs"]["missing_bytes"].as_u64().unwrap();
+    let needs = found["needs"]["reserved_bytes"].as_u64().unwrap();
+    assert_eq!(missing, needs - found["budget_bytes"].as_u64().unwrap());
+    // Not the request that failed.
+    assert!(missing > found["out_of_memory"]["requested_bytes"].as_u64().unwrap(), "{missing}");
+    assert_eq!(found["out_of_memory"]["missing_bytes"], missing);
+    assert_eq!(technique(&found, "as it is")["missing_bytes"], missing);
+    let scan = failed_json(&gpt2(&["-L", "gpu", "t4,rtx4090"]));
+    assert_eq!(scan["results"][0]["run"]["out_of_memory"]["missing_bytes"], missing);
+    let short = |bytes| format!("no: {} more", lab::figures::short(bytes));
+    let table = run(&gpt2(&["-L", "gpu", "t4,rtx4090"]));
+    assert_eq!(table.code, Some(1));
+    assert!(table.stdout.contains(&short(missing)) && table.stdout.contains(" yes "), "{}", table.stdout);
+    // The largest batch that fits is run, and the next: batch 8 is among them only if it is the border.
+    let fit = json(&["fit", "--model", "gpt2", "--optimizer", "adamw", "--gpu", "t4"]);
+    let failed = fit["runs"].as_array().unwrap().iter().find(|run| run["fits"] == false).unwrap();
+    let size = failed["size"].to_string();
+    let alone = failed_json(&gpt2(&["--gpu", "t4", "--batch", &size]));
+    assert_eq!(failed["missing_bytes"], alone["needs"]["missing_bytes"], "batch {size}");
+}
+
+#[test]
+fn what_fits_reserves_no_more_than_there_is() {
+    let found = failed_json(&gpt2(&["--gpu", "16GiB", "--steps", "3"]));
+    let budget = found["budget_bytes"].as_u64().unwrap();
+    let fitting = found["techniques"].as_array().unwrap().iter().filter(|one| one["fits"] == true);
+    assert!(
+        fitting.clone().count() > 3 && fitting.clone().all(|one| one["reserved_here_bytes"].as_u64() <= Some(budget))
+    );
+    // On a card in which the cache has no room, the run still fits.
+    let tight = json(&gpt2(&["--gpu", "17.35GiB", "--steps", "3"]));
+    let as_it_is = technique(&tight, "as it is");
+    assert_eq!(as_it_is["fits"], true);
+    let [here, enough] = ["reserved_here_bytes", "reserved_bytes"].map(|key| as_it_is[key].as_u64().unwrap());
+    let budget = tight["budget_bytes"].as_u64().unwrap();
+    assert!(here <= budget && budget < enough, "{here} {budget} {enough}");
+    let text = done(&gpt2(&["--gpu", "17.35GiB", "--steps", "3"]));
+    assert!(text.contains("With memory enough it would keep"), "{text}");
+}
+
+#[test]
+fn full_is_not_called_fragmented() {
+    // Four times too large: at the moment of the failure there are free pieces all the same.
+    let ran = run(&gpt2(&["--gpu", "4GiB", "--batch", "8"]));
+    assert_eq!(ran.code, Some(1));
+    assert!(!ran.stderr.contains("fragmented") && ran.stderr.contains("more than there is"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("no setting of the allocator helps"), "{}", ran.stdout);
+}
+
+#[test]
+fn where_memory_is_fragmented_segments_that_grow_are_computed() {
+    // As much as its tensors take at the peak, and no more.
+    let needs = json(&["predict", "--model", "gpt", "--batch", "16", "--steps", "3"])["needs"].clone();
+    let allocated = needs["allocated_bytes"].as_u64().unwrap();
+    let size = format!("{}B", allocated + 1024);
+    let words = ["predict", "--model", "gpt", "--batch", "16", "--steps", "3", "--gpu", &size];
+    let ran = run(&words);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("memory is fragmented. With expandable_segments:True"), "{text}");
+}
+
+#[test]
+fn only_what_the_run_did_is_warned_of() {
+    let found = json(&gpt2(&["--steps", "1"]));
+    assert_eq!(found["warnings"].as_array().unwrap().len(), 0, "{}", found["warnings"]);
+    // What a technique would do stands beside it.
+    let both = technique(&found, "AMP (autocast-bf16) + fused attention");
+    assert!(both["warnings"][0].as_str().unwrap().contains("PyTorch takes cuDNN's"), "{both}");
+    let ran = run(&gpt2(&["--steps", "1"]));
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("the optimizer kept: attention is PyTorch's own"), "{text}");
+    assert!(text.contains("This is eager PyTorch"), "{text}");
+}
+
+#[test]
+fn a_card_that_cannot_be_meant_is_refused_with_one_that_can() {
+    let refused = |gpu: &str| common::refused(2, &["predict", "--model", "mlp", "--gpu", gpu]);
+    assert!(refused("4090").contains("did you mean 'rtx4090', or a size such as 24GiB?"));
+    assert!(refused("24").contains("24GiB"));
+    let a100 = refused("a100");
+    assert!(a100.contains("'a100-40' or 'a100-80'"), "{a100}");
+    assert!(common::refused(2, &["predict", "--model", "mlp", "--memory-limit", "24"]).contains("24GiB"));
+}
+
+#[test]
+fn cards_say_where_their_figures_are_from() {
+    let found = json(&["cards"]);
+    assert_eq!(found["schema"], "vramlab-cards-1");
+    for card in found["cards"].as_array().unwrap() {
+        assert!(!card["total_source"].as_str().unwrap().is_empty(), "{card}");
+        assert!(card["context_bytes"].as_u64() >= card["least_context_bytes"].as_u64(), "{card}");
+    }
+    let text = done(&["cards"]);
+    fits(&text);
+    assert!(text.contains("rtx3060") && !text.contains("GASDA"), "{text}");
+    assert!(done(&["cards", "-v"]).contains("sshan-zhao/GASDA#19"));
 }

@@ -19,7 +19,7 @@ fn a_scan_has_a_row_per_combination() {
     assert_eq!(points, expected.iter().collect::<Vec<_>>());
     // A point is what the same flags give alone; what is said of one prediction only is not in it.
     let mut alone = json(&["predict", "--model", "mlp", "--steps", "1", "--batch", "64", "--layers", "3"]);
-    for key in ["card", "budget_bytes", "fits", "needs", "summits", "techniques"] {
+    for key in ["card", "budget_bytes", "fits", "needs", "notes", "summits", "techniques"] {
         assert!(alone.as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     assert_eq!(results[3]["run"], alone);
@@ -175,4 +175,19 @@ fn a_damaged_scan_is_refused() {
         let error = common::refused(2, &words);
         assert!(error.ends_with("scan.json: results[0]: expected an object with the object \"run\""), "{error}");
     }
+}
+
+#[test]
+fn csv_leaves_empty_what_is_not_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scan.csv").display().to_string();
+    let words = ["predict", "--model", "gpt2", "--steps", "1", "--gpu", "16GiB", "-L", "batch", "1,64"];
+    let ran = run(&[&words[..], &["--export-csv", &file]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let text = fs::read_to_string(file).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["batch", "parameters", "allocated", "reserved", "fits", "ms/step", "last loss"]);
+    assert_eq!((lines[1][4], lines[1][5], lines[1][6]), ("yes", "", ""));
+    assert_eq!(lines[2][1..4], ["", "", ""]);
+    assert!(lines[2][4].starts_with("no: ") && !text.contains('–'), "{text}");
 }

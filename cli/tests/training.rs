@@ -166,7 +166,9 @@ fn the_report_fits_and_its_parts_add_up() {
             total = exact(line);
         }
     }
-    assert!(bridge.len() >= 9, "{bridge:?}");
+    // On the host what others use is left out.
+    let on_host = text.starts_with("device  cpu");
+    assert!(if on_host { bridge.len() == 8 } else { bridge.len() > 9 }, "{bridge:?}");
 }
 
 #[test]
@@ -375,4 +377,33 @@ fn a_run_does_without_threads_where_none_can_be_made() {
     // No address space holds such a stack.
     let alone = losses(common::vramlab().env("RUST_MIN_STACK", (1u64 << 60).to_string()));
     assert_eq!(alone, losses(&mut common::vramlab()));
+}
+
+#[cfg(feature = "cpu")]
+#[test]
+fn a_limit_that_is_too_small_is_full_by_what_the_whole_run_needs() {
+    let words = ["train", "--model", "simple-cnn", "--batch", "128", "--backend", "cpu", "--steps", "3", "--like"];
+    let words = [&words[..], &["torch-2.11-sm90", "--memory-limit", "64MiB"]].concat();
+    let ran = run(&words);
+    assert_eq!(ran.code, Some(1));
+    let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!said.contains("fragmented") && said.contains("more than there is"), "{said}");
+    let failed: serde_json::Value =
+        serde_json::from_str(&run(&[&words[..], &["--json", "-"]].concat()).stdout).unwrap();
+    let enough = json(&words[..words.len() - 2]);
+    let needs = &failed["out_of_memory"]["needs"];
+    assert_eq!(needs["allocated_bytes"], enough["peak"]["bytes"]);
+    assert_eq!(needs["reserved_bytes"], enough["peak"]["reserved_bytes"]);
+    let missing = needs["reserved_bytes"].as_u64().unwrap() - (64 << 20);
+    assert_eq!(
+        (&failed["out_of_memory"]["missing_bytes"], &failed["out_of_memory"]["verdict"]),
+        (&missing.into(), &"full".into())
+    );
+}
+
+#[cfg(feature = "cpu")]
+#[test]
+fn the_memory_of_the_host_is_no_part_of_a_run_on_it() {
+    let text = done(&["train", "--model", "mlp", "--backend", "cpu", "--steps", "1"]);
+    assert!(text.contains("rounding to blocks") && !text.contains("other processes"), "{text}");
 }

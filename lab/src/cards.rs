@@ -1,12 +1,39 @@
-//! Graphics cards by name: what PyTorch finds on one before the first tensor.
+//! Graphics cards by name: what PyTorch finds on one before the first tensor, and where each figure is from.
 
 use memcore::Profile;
 
-/// Bytes that a process takes on a card before its first tensor: the CUDA context with PyTorch's modules.
+/// Bytes that a process takes on a card before its first tensor: the CUDA context, with PyTorch's modules as they are loaded when they are used (CUDA
+/// 11.7 and newer; older releases load all of them, which takes more than 1 GiB).
 ///
-/// Out-of-memory messages of single processes on RTX 4090 and 5090, A100 and H200, posted in public issues between 2024 and 2026, give 0.40 to
-/// 0.60 GiB ("this process has … in use" less what PyTorch allocated and reserved); NCCL's buffers and CUDA graphs come on top.
-pub const CONTEXT_BYTES: u64 = 512 << 20;
+/// From the out-of-memory messages of single processes: "this process has … in use" less what PyTorch had allocated and reserved. These are rounded to
+/// hundredths of a GiB, so that a single message leaves 11 MiB to either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    least_mib: u16,
+    most_mib: u16,
+    /// Where this was seen; `None` where it is not known of this card, and the range is that of all of which it is.
+    pub source: Option<&'static str>,
+}
+
+/// The smallest and the largest that was seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H100 NVL (ali-vilab/VACE#56).
+pub const CONTEXT: Context = Context { least_mib: 104, most_mib: 690, source: None };
+
+impl Context {
+    /// The smallest, in bytes.
+    pub fn least_bytes(&self) -> u64 {
+        u64::from(self.least_mib) << 20
+    }
+
+    /// From the smallest to the largest, in words.
+    pub fn range(&self) -> String {
+        format!("{} to {} MiB", self.least_mib, self.most_mib)
+    }
+
+    /// The largest, in bytes: it decides whether something fits.
+    pub fn most_bytes(&self) -> u64 {
+        u64::from(self.most_mib) << 20
+    }
+}
 
 /// A card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,37 +44,170 @@ pub struct Card {
     pub title: &'static str,
     /// Hundredths of a GiB that the driver reports as its total: less than the label says, since the card keeps some for itself.
     pub total_centi_gib: u64,
+    /// Where the total is from.
+    pub total_source: &'static str,
     /// Compute capability, times ten.
     pub sm: u32,
     /// Multiprocessors, as its maker says.
     pub multiprocessors: u16,
+    /// What a process takes on it before its first tensor.
+    pub context: Context,
 }
 
-/// Every card that has a name here. The totals are those of PyTorch's own messages ("has a total capacity of …"), the smallest seen of each
-/// card in public issues; with another driver, or without error correction, a card may show up to 2 % more.
+/// Of cards of which no message was found: the label, less 3.5 %. On GeForce cards of which one was, the total is 1.3 to 3.1 % below the label.
+const DEDUCED: &str = "the maker's label less 3.5 %";
+
+/// Several messages; the smallest total is taken. With another driver, or without error correction, a card may show up to 2 % more.
+const MESSAGES: &str = "PyTorch's messages in public issues, the smallest";
+
+/// Every card that has a name here. Of totals that were seen ("has a total capacity of …"), the thread stands beside them.
 pub const ALL: &[Card] = &[
-    card("t4", "Tesla T4", 1474, 75, 40),
-    card("l4", "L4", 2203, 89, 58),
-    card("a10g", "A10G", 2206, 86, 80),
-    card("rtx4090", "GeForce RTX 4090", 2352, 89, 128),
-    card("rtx5090", "GeForce RTX 5090", 3136, 120, 170),
-    card("a100-40", "A100 40GB", 3950, 80, 108),
-    card("l40s", "L40S", 4439, 89, 142),
-    card("a6000", "RTX A6000", 4754, 86, 84),
-    card("h100", "H100 80GB", 7914, 90, 132),
-    card("a100-80", "A100 80GB", 7915, 80, 108),
-    card("h200", "H200", 13972, 90, 132),
-    card("b200", "B200", 17835, 100, 148),
+    card("t4", "Tesla T4", 75, 40, seen(1474, MESSAGES), CONTEXT),
+    card("p100-12", "Tesla P100 12GB", 60, 56, labelled(12), CONTEXT),
+    card("p100-16", "Tesla P100 16GB", 60, 56, labelled(16), CONTEXT),
+    card(
+        "v100-16",
+        "Tesla V100 16GB",
+        70,
+        80,
+        seen(1577, "meta-llama/llama#918"),
+        context(355, 377, "meta-llama/llama#918"),
+    ),
+    card("v100-32", "Tesla V100 32GB", 70, 80, seen(3174, "liucongg/ChatGLM-Finetuning#73"), CONTEXT),
+    card(
+        "rtx3060",
+        "GeForce RTX 3060 12GB",
+        86,
+        28,
+        seen(1175, "smy20011/dreambooth-gui#78"),
+        context(107, 141, "xMem's artifact, torch 2.6"),
+    ),
+    card("rtx3060ti", "GeForce RTX 3060 Ti", 86, 38, labelled(8), CONTEXT),
+    card(
+        "rtx3070",
+        "GeForce RTX 3070",
+        86,
+        46,
+        seen(776, "sshan-zhao/GASDA#19"),
+        context(168, 190, "meta-llama/codellama#82"),
+    ),
+    card("rtx3070ti", "GeForce RTX 3070 Ti", 86, 48, labelled(8), CONTEXT),
+    card("rtx3080-10", "GeForce RTX 3080 10GB", 86, 68, seen(978, "zai-org/CogVideo#34"), CONTEXT),
+    card("rtx3080-12", "GeForce RTX 3080 12GB", 86, 70, labelled(12), CONTEXT),
+    card("rtx3080ti", "GeForce RTX 3080 Ti", 86, 80, labelled(12), CONTEXT),
+    card("rtx3090", "GeForce RTX 3090", 86, 82, seen(2368, "wutong16/HyperDreamer#4"), CONTEXT),
+    card("rtx3090ti", "GeForce RTX 3090 Ti", 86, 84, labelled(24), CONTEXT),
+    card(
+        "rtx4060",
+        "GeForce RTX 4060",
+        89,
+        24,
+        seen(775, "ESRSchao/EdgeRegNet#2"),
+        context(104, 126, "ESRSchao/EdgeRegNet#2"),
+    ),
+    card("rtx4060ti-8", "GeForce RTX 4060 Ti 8GB", 89, 34, labelled(8), RTX4060TI),
+    card("rtx4060ti-16", "GeForce RTX 4060 Ti 16GB", 89, 34, labelled(16), RTX4060TI),
+    card("rtx4070", "GeForce RTX 4070", 89, 46, labelled(12), CONTEXT),
+    card("rtx4070super", "GeForce RTX 4070 SUPER", 89, 56, labelled(12), CONTEXT),
+    card("rtx4070ti", "GeForce RTX 4070 Ti", 89, 60, seen(1170, "Kwai-Kolors/Kolors#11"), CONTEXT),
+    card("rtx4070tisuper", "GeForce RTX 4070 Ti SUPER", 89, 66, labelled(16), CONTEXT),
+    card("rtx4080", "GeForce RTX 4080", 89, 76, labelled(16), CONTEXT),
+    card("rtx4080super", "GeForce RTX 4080 SUPER", 89, 80, labelled(16), CONTEXT),
+    card(
+        "rtx4090",
+        "GeForce RTX 4090",
+        89,
+        128,
+        seen(2352, MESSAGES),
+        context(462, 515, "pinokiofactory/flux-webui#11, 3DTopia/Phidias-Diffusion#8"),
+    ),
+    card("rtx5060", "GeForce RTX 5060", 120, 30, labelled(8), CONTEXT),
+    card("rtx5060ti-8", "GeForce RTX 5060 Ti 8GB", 120, 36, labelled(8), CONTEXT),
+    card("rtx5060ti-16", "GeForce RTX 5060 Ti 16GB", 120, 36, labelled(16), CONTEXT),
+    card("rtx5070", "GeForce RTX 5070", 120, 48, labelled(12), CONTEXT),
+    card("rtx5070ti", "GeForce RTX 5070 Ti", 120, 70, labelled(16), CONTEXT),
+    card("rtx5080", "GeForce RTX 5080", 120, 84, labelled(16), CONTEXT),
+    card("rtx5090", "GeForce RTX 5090", 120, 170, seen(3136, MESSAGES), context(584, 606, "Wan-Video/Wan2.1#465")),
+    card("a5000", "RTX A5000", 86, 64, seen(2367, "Magicboomliu/Accelerator-Simple-Template#7"), CONTEXT),
+    card("a6000", "RTX A6000", 86, 84, seen(4754, MESSAGES), CONTEXT),
+    card("a10", "A10", 86, 72, seen(2206, SAME_AS_A10G), CONTEXT),
+    card("a10g", "A10G", 86, 80, seen(2206, MESSAGES), context(271, 293, "meta-pytorch/torchtune#229")),
+    card("a40", "A40", 86, 84, seen(4439, SAME_AS_L40S), CONTEXT),
+    card("l4", "L4", 89, 58, seen(2203, MESSAGES), CONTEXT),
+    card("l40s", "L40S", 89, 142, seen(4439, MESSAGES), CONTEXT),
+    card("a100-40", "A100 40GB", 80, 108, seen(3950, "TianheWu/CoSeR#10"), context(490, 512, "TianheWu/CoSeR#10")),
+    card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), context(398, 420, "HiDream-ai/VAREdit#6")),
+    card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), CONTEXT),
+    card("h200", "H200", 90, 132, seen(13972, MESSAGES), CONTEXT),
+    card("b200", "B200", 100, 148, seen(17835, MESSAGES), CONTEXT),
 ];
 
-const fn card(name: &'static str, title: &'static str, total_centi_gib: u64, sm: u32, multiprocessors: u16) -> Card {
-    Card { name, title, total_centi_gib, sm, multiprocessors }
+/// What llama.cpp takes there, a program with few modules, and what PyTorch takes on the next smaller card.
+const RTX4060TI: Context = context(107, 126, "ggml-org/llama.cpp#23604; ESRSchao/EdgeRegNet#2 on an RTX 4060");
+
+const SAME_AS_A10G: &str = "the A10G's, whose total nvidia-smi gives as the same 23028 MiB (QwenLM/Qwen3#678)";
+const SAME_AS_L40S: &str = "the L40S's, whose total nvidia-smi gives as the same 46068 MiB";
+
+/// Hundredths of a GiB, and where they are from.
+type Total = (u64, &'static str);
+
+const fn seen(centi_gib: u64, source: &'static str) -> Total {
+    (centi_gib, source)
 }
 
+const fn labelled(gib: u64) -> Total {
+    (gib * 965 / 10, DEDUCED)
+}
+
+const fn context(least_mib: u16, most_mib: u16, source: &'static str) -> Context {
+    Context { least_mib, most_mib, source: Some(source) }
+}
+
+const fn card(
+    name: &'static str,
+    title: &'static str,
+    sm: u32,
+    multiprocessors: u16,
+    (total_centi_gib, total_source): Total,
+    context: Context,
+) -> Card {
+    Card { name, title, total_centi_gib, total_source, sm, multiprocessors, context }
+}
+
+/// What profiles of PyTorch begin with, before the release.
+const TORCH: &str = "torch-";
+
+/// The release of the profiles that are taken unless a card needs another.
+const USUAL: &str = "torch-2.11-";
+
 impl Card {
-    /// The card of that name.
+    /// The card of that name, in any case.
     pub fn named(name: &str) -> Option<&'static Card> {
-        ALL.iter().find(|card| card.name == name)
+        ALL.iter().find(|card| card.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Names that may have been meant: the sizes of a card that has several, what differs in blanks and hyphens only, what a number is part of; else the
+    /// most similar ones. Never empty.
+    pub fn like(name: &str) -> Vec<&'static str> {
+        let plain = |text: &str| -> String {
+            let text = text.to_ascii_lowercase();
+            text.chars().filter(char::is_ascii_alphanumeric).collect()
+        };
+        let mut wanted = plain(name);
+        for word in ["nvidia", "geforce", "tesla"] {
+            wanted = wanted.replace(word, "");
+        }
+        let names = || ALL.iter().map(|card| card.name);
+        let sizes: Vec<_> =
+            names().filter(|name| name.rsplit_once('-').is_some_and(|(bare, _)| bare == wanted)).collect();
+        let with_unit: Vec<_> = names().filter(|name| plain(name) == wanted.trim_end_matches("gb")).collect();
+        let parts: Vec<_> = names().filter(|name| wanted.len() > 1 && name.contains(&wanted)).collect();
+        let found = [sizes, with_unit, parts].into_iter().find(|found| !found.is_empty());
+        found.unwrap_or_else(|| {
+            let nearest = |name: &&str| strsim::osa_distance(&plain(name), &wanted);
+            let least = names().map(|name| nearest(&name)).min().unwrap_or(0);
+            names().filter(|name| nearest(name) == least).take(5).collect()
+        })
     }
 
     /// What the driver reports as its total.
@@ -55,11 +215,30 @@ impl Card {
         (self.total_centi_gib << 30) / 100
     }
 
-    /// The memory profile of PyTorch 2.11 on its compute capability.
-    pub fn profile(&self) -> &'static str {
-        let own = format!("torch-2.11-sm{}", self.sm);
-        Profile::NAMES.into_iter().find(|name| *name == own).unwrap_or("torch-2.11-sm90")
+    /// The memory profile on its compute capability: of PyTorch 2.11, or of the newest recorded release whose wheel has kernels for it; `None` where no
+    /// recorded one has.
+    pub fn profile(&self) -> Option<&'static str> {
+        profile_of(self.sm, Profile::NAMES)
     }
+
+    /// Whether its profile is not of the usual release, since that one's wheel has no kernels for it.
+    pub fn has_older_profile(&self) -> bool {
+        self.profile().is_some_and(|name| !name.starts_with(USUAL))
+    }
+}
+
+/// The usual release's profile on a compute capability, or the newest one there.
+fn profile_of<'a>(sm: u32, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let own = names.into_iter().filter_map(|name| Some((release(name)?, name)));
+    let own = own.filter(|((_, of), _)| *of == sm);
+    own.max_by_key(|((version, _), name)| (name.starts_with(USUAL), *version)).map(|(_, name)| name)
+}
+
+/// Release and compute capability of a profile of PyTorch.
+fn release(profile: &str) -> Option<((u32, u32), u32)> {
+    let (version, sm) = profile.strip_prefix(TORCH)?.split_once("-sm")?;
+    let (major, minor) = version.split_once('.')?;
+    Some(((major.parse().ok()?, minor.parse().ok()?), sm.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -67,14 +246,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_card_has_a_profile_and_one_name() {
+    fn every_card_has_one_name_and_a_profile_of_its_own_if_there_is_one() {
         for card in ALL {
-            let profile = Profile::named(card.profile()).unwrap();
-            assert_eq!(profile.compute_capability, Some(card.sm), "{}", card.name);
+            if let Some(name) = card.profile() {
+                assert_eq!(Profile::named(name).unwrap().compute_capability, Some(card.sm), "{}", card.name);
+            }
+            assert!(card.profile().is_some() || card.sm < 75, "{}", card.name);
             assert_eq!(Card::named(card.name), Some(card));
-            assert!(card.total_bytes() > 8 * CONTEXT_BYTES, "{}", card.name);
+            assert!(card.total_bytes() > 8 * card.context.most_bytes(), "{}", card.name);
+            assert!(card.context.least_bytes() <= card.context.most_bytes(), "{}", card.name);
+            assert!(CONTEXT.most_bytes() >= card.context.most_bytes(), "{}", card.name);
+            assert!(CONTEXT.least_bytes() <= card.context.least_bytes(), "{}", card.name);
+            // A bare name that is another card's with a size would be ambiguous.
+            let bare = card.name.rsplit_once('-').map_or("", |(bare, _)| bare);
+            assert_eq!(Card::named(bare), None);
         }
-        assert_eq!(Card::named("a100"), None);
         assert_eq!(Card::named("rtx4090").map(Card::total_bytes), Some(25_254_407_700));
+    }
+
+    #[test]
+    fn a_card_without_kernels_in_the_usual_release_takes_the_newest_that_has_them() {
+        let names =
+            ["native", "torch-2.15-sm75", "torch-2.11-sm75", "torch-2.10-sm70", "torch-2.9-sm70", "torch-2.7-sm60"];
+        assert_eq!(profile_of(75, names), Some("torch-2.11-sm75"));
+        assert_eq!(profile_of(70, names), Some("torch-2.10-sm70"));
+        assert_eq!(profile_of(60, names), Some("torch-2.7-sm60"));
+        assert_eq!(profile_of(50, names), None);
+    }
+
+    #[test]
+    fn what_is_no_name_is_like_some() {
+        assert_eq!(Card::like("a100"), ["a100-40", "a100-80"]);
+        assert_eq!(Card::like("rtx4060ti"), ["rtx4060ti-8", "rtx4060ti-16"]);
+        assert_eq!(Card::like("4090"), ["rtx4090"]);
+        assert_eq!(Card::like("NVIDIA GeForce RTX 3090 Ti"), ["rtx3090ti"]);
+        assert_eq!(Card::like("A100 80GB"), ["a100-80"]);
+        assert_eq!(Card::like("rtx4091"), ["rtx4090"]);
+        assert!(!Card::like("").is_empty() && !Card::like("ünknown").is_empty());
     }
 }

@@ -34,6 +34,9 @@ pub(crate) enum Command {
     /// List the experiments, with the question and the claims of each.
     #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list -v")]
     List(ListArgs),
+    /// List the cards that --gpu knows: what the driver says of each, what a process takes at once, and where each figure is from.
+    #[command(after_help = "Example: the cards, with the sources\n  vramlab cards -v")]
+    Cards(ListArgs),
     /// Run experiments: a question, a prediction, a measurement, a verdict.
     #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
             vramlab run batch-size --backend meta --set batch=32,64,128\n\n\

@@ -24,7 +24,7 @@ pub(crate) struct DeviceArgs {
 #[command(next_help_heading = "Memory")]
 pub(crate) struct AllocatorArgs {
     /// Pretend that the device has only this much memory (8GiB, 512MiB, bytes), through the real out-of-memory path.
-    #[arg(long, value_name = "SIZE", value_parser = values::memory_size)]
+    #[arg(long, value_name = "SIZE", value_parser = values::memory_of_device)]
     pub memory_limit: Option<u64>,
     /// Let the allocator take no more than this share of the device, as set_per_process_memory_fraction does.
     #[arg(long, value_name = "F", value_parser = values::fraction)]

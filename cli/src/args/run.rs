@@ -14,7 +14,7 @@ pub(crate) struct DevicesArgs {
     pub output: OutputArgs,
 }
 
-/// `vramlab list`
+/// `vramlab list`, `vramlab cards`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]

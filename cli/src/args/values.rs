@@ -20,6 +20,25 @@ pub(super) fn memory_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A bare number below this is no number of bytes that anybody means: of MiB or GiB, more likely, or of a card.
+const LEAST_BARE: u64 = 1 << 20;
+
+/// Whether this is a number without a unit, and too small to be meant in bytes.
+pub(super) fn is_small_and_bare(text: &str) -> bool {
+    text.trim().parse::<u64>().is_ok_and(|bytes| bytes < LEAST_BARE)
+}
+
+/// Memory of a device: as [`memory_size`], but no small number without its unit.
+pub(super) fn memory_of_device(text: &str) -> Result<u64, String> {
+    match memory_size(text)? {
+        bytes if is_small_and_bare(text) => {
+            let number = text.trim();
+            Err(format!("{bytes} bytes? Say a unit: {number}GiB, {number}MiB, or {number}B if that is meant"))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
 /// Bytes, 0 included.
 pub(super) fn byte_count(text: &str) -> Result<u64, String> {
     parse_bytes(text)

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod bench;
+mod cards;
 pub(crate) mod check;
 pub(crate) mod data_parallel;
 mod devices;
@@ -11,6 +12,7 @@ mod explain;
 pub(crate) mod fit;
 mod list;
 mod monitor;
+mod needs;
 mod opening;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
@@ -29,7 +31,7 @@ mod subject;
 pub(crate) mod techniques;
 mod train;
 mod tune;
-mod warnings;
+pub(crate) mod warnings;
 mod weights;
 
 use crate::args::{Command, Invocation};
@@ -50,6 +52,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     match &invocation.cli.command {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
+        Command::Cards(args) => cards::run(args, ui),
         Command::Run(args) if invocation.axes.is_empty() => run::run(args, ui),
         Command::Run(args) => run_scan::run(invocation, args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {

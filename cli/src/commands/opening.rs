@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use lab::cards::CONTEXT_BYTES;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
 use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct, TorchVersion};
 use memcore::{Device, Profile};
 
-use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs, Gpu};
+use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs, Gpu, PaperArgs};
 use crate::backends::{self, DeviceInfo, Entry};
 use crate::exit::{Failure, Result};
 use crate::ui::Ui;
@@ -52,12 +51,17 @@ impl Opening {
     ///
     /// # Errors
     /// Settings that the allocator does not understand.
-    pub(super) fn on_paper(gpu: Option<Gpu>, allocator: &AllocatorArgs, seed: u64) -> Result<Self> {
+    pub(super) fn on_paper(paper: &PaperArgs, seed: u64) -> Result<Self> {
+        let PaperArgs { gpu, allocator, least_context, .. } = paper;
         let mut card = DeviceProfile::default();
-        match gpu {
+        match *gpu {
             Some(Gpu::Named(named)) => {
                 card.name = named.title.into();
-                (card.total_bytes, card.context_bytes) = (named.total_bytes(), CONTEXT_BYTES);
+                card.total_bytes = named.total_bytes();
+                card.context_bytes = match least_context {
+                    true => named.context.least_bytes(),
+                    false => named.context.most_bytes(),
+                };
             }
             Some(Gpu::Bytes(bytes)) => card.total_bytes = bytes,
             None => {}
@@ -156,6 +160,30 @@ impl Opening {
         let fraction = self.memory_fraction.unwrap_or(own);
         let memory = self.open()?.memory_info();
         Ok(memory.map(|memory| memory.free_bytes.min((memory.total_bytes as f64 * fraction) as u64)))
+    }
+
+    /// The same on paper, with memory enough: what it says is needed, whatever the device has.
+    ///
+    /// # Errors
+    /// When the backend whose workspaces are counted does not open.
+    pub(super) fn endless(&self) -> Result<Self> {
+        let workspaces_of = match &self.source {
+            Source::Backend(entry, index) => Some(entry.device(*index)?),
+            Source::Card(_) => self.workspaces_of.clone(),
+        };
+        Ok(Self {
+            source: Source::Card(DeviceProfile::default()),
+            memory_limit: None,
+            memory_fraction: None,
+            caching: self.caching.clone(),
+            profile: self.profile.clone(),
+            seed: self.seed,
+            history: false,
+            limited: false,
+            workspaces_of,
+            graphs: false,
+            tf32: None,
+        })
     }
 
     /// The backend's name, as typed.

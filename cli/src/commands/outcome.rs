@@ -13,8 +13,10 @@ use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, Scope
 use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
+use super::needs::judged;
+use super::plan::Plan;
 use super::premises::{self, Premise};
-use super::{events, plan::Plan, warnings, weights};
+use super::{events, warnings, weights};
 use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
@@ -152,7 +154,9 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     plan.check_size(&device)?;
     let info = plan.opening.describe(&device);
     let mut seen = Seen::new(plan, &device, &info);
+    let mut finished = 0;
     let on_step = &mut |step: Step| -> ControlFlow<()> {
+        finished = step.done;
         if let Some(progress) = progress {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
         }
@@ -170,7 +174,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
                 return Err(failure);
             }
             let peak = failed_peak(&device, &partial.rows);
-            (Err(failure), *partial, peak)
+            (Err(judged(failure, plan, finished)), *partial, peak)
         }
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
@@ -444,13 +448,22 @@ fn overheads(result: &RunResult) -> Value {
     })
 }
 
-fn out_of_memory(failure: &Failure) -> Value {
-    let Some(report) = failure.out_of_memory() else { return json!({ "message": failure.error.to_string() }) };
+/// Why a run ended for lack of memory, and what is missing.
+pub(super) fn out_of_memory(failure: &Failure) -> Value {
+    let missing_bytes = failure.missing_bytes();
+    let Some(report) = failure.out_of_memory() else {
+        return json!({ "message": failure.error.to_string(), "missing_bytes": missing_bytes });
+    };
     let OutOfMemory { requested_bytes, block_bytes, segment_bytes, free_bytes, total_bytes, allowed_bytes, .. } =
         report;
     json!({
         "message": render::oom::text(report),
         "verdict": report.verdict.to_string(),
+        "needs": report.needs.map(|needs| json!({
+            "allocated_bytes": needs.allocated_bytes,
+            "reserved_bytes": needs.reserved_bytes,
+        })),
+        "missing_bytes": missing_bytes,
         "requested_bytes": requested_bytes,
         "block_bytes": block_bytes,
         "segment_bytes": segment_bytes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lab::data::{DataSpec, Split, Synthetic};
 use lab::huggingface::{self, Head, MAX_GRAD_NORM};
 use lab::model_file::{self, FileModel};
-use lab::models::{Defaults, Input, Loss, Task};
+use lab::models::{Defaults, Input};
 use lab::pipeline;
 use lab::record::RowsKept;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
@@ -26,8 +26,7 @@ use crate::args::{
     TrainingArgs, WeightsArgs, ZeroGrad,
 };
 use crate::destination::Destination;
-use crate::exit::{Code, Failure, Result, TooLarge};
-use crate::render::bytes;
+use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 
 /// Steps, unless said.
@@ -145,7 +144,7 @@ impl Plan {
             record,
         };
         common.plan(|seed| {
-            let opening = Opening::on_paper(args.gpu, &args.allocator, seed)?;
+            let opening = Opening::on_paper(args, seed)?;
             Ok((opening, json!({ "gpu": args.gpu.map(Gpu::setting) })))
         })
     }
@@ -195,31 +194,6 @@ impl Plan {
         self.run.steps = self.run.steps.min(steps);
         self
     }
-
-    /// Refuses a batch that no device of this size can hold, before the host tries to make it.
-    ///
-    /// # Errors
-    /// Sizes beyond 64 bits; more than the device's (or, for a device that is the host, the host's) memory.
-    pub(super) fn check_size(&self, device: &Device) -> Result<()> {
-        let batch = self.run.batch;
-        let absurd =
-            || Failure::usage(format!("--batch: {batch} examples of this model are beyond what 64 bits count"));
-        let bytes = batch_bytes(&self.subject.task(), batch).ok_or_else(absurd)?;
-        let Some(memory) = device.memory_info() else { return Ok(()) };
-        // The host makes the batch before the device has it.
-        let copies = if device.name() == "cpu" { 2 } else { 1 };
-        if bytes > memory.total_bytes || (copies == 2 && bytes > memory.free_bytes / copies) {
-            let report = format!(
-                "a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",
-                bytes::both(bytes),
-                bytes::short(memory.free_bytes),
-                bytes::short(memory.total_bytes)
-            );
-            let code = if self.opening.limited() { Code::Check } else { Code::Device };
-            return Err(Failure::new(code, TooLarge(report)));
-        }
-        Ok(())
-    }
 }
 
 /// What a file says of training its network.
@@ -238,21 +212,6 @@ struct FileSays {
 
 fn at_least_1(what: &str, value: usize) -> Result<usize> {
     if value == 0 { Err(Failure::usage(format!("{what}: must be at least 1"))) } else { Ok(value) }
-}
-
-/// Bytes of inputs and targets on the host; `None` beyond 63 bits.
-fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
-    let product = |dims: &[usize]| dims.iter().try_fold(batch as u64, |n, d| n.checked_mul(*d as u64));
-    let inputs = match &task.input {
-        Input::Values(dims) => product(dims)?.checked_mul(4)?,
-        Input::Tokens { length, .. } => product(&[*length])?.checked_mul(8)?,
-    };
-    let targets = match (&task.loss, &task.input) {
-        (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
-        (_, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
-        (_, Input::Values(_)) => (batch as u64).checked_mul(8)?,
-    };
-    inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
 }
 
 impl Common<'_> {

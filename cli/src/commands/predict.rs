@@ -3,10 +3,12 @@
 use lab::experiments::Table;
 use serde_json::{Value, json};
 
+use super::cards;
+use super::outcome::Report;
 use super::plan::Plan;
-use super::techniques::{self, Figures, Technique};
+use super::techniques::{self, AS_IT_IS, Figures, Technique};
 use super::train::{self, Extra};
-use crate::args::{Gpu, PredictArgs};
+use crate::args::PredictArgs;
 use crate::exit::Result;
 use crate::render::prediction as render;
 use crate::render::prediction::Prediction;
@@ -31,22 +33,25 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     };
     let (report, techniques) =
         beside(|| train::measured(&plan, &args.output, ui), || techniques::all(&args.paper, &plan));
-    let (report, techniques) = (report?, techniques?);
-    let needs = match &report.outcome {
-        Ok(outcome) => Figures {
-            allocated_bytes: outcome.result.peak.allocated_bytes,
-            reserved_bytes: outcome.max_reserved(),
-            fits: plan.opening.limited().then_some(true),
-            departures: report.departures,
-        },
-        Err(_) => techniques::figures(&args.paper)?,
+    let (report, mut techniques) = (report?, techniques?);
+    let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
+    let needs = match rows.next() {
+        // One run, one line: the table says of it what the verdict says.
+        Some(Ok(row)) => {
+            *row = of_run(*row, &report);
+            *row
+        }
+        _ => of_run(techniques::figures(&args.paper)?, &report),
     };
-    let prediction = Prediction { gpu: args.paper.gpu, budget_bytes: plan.opening.budget_bytes()?, needs, techniques };
+    let expandable = match needs.is_fragmented() {
+        true => techniques::with_expandable_segments(&args.paper)?,
+        false => None,
+    };
+    let notes = render::notes_on(&args.paper);
+    let prediction = Prediction { gpu: args.paper.gpu, needs, expandable, techniques, notes };
     let table: Table = render::techniques(&prediction);
-    let text = render::text(&prediction, report.outcome.as_ref().ok(), &report.premises, ui.style);
-    let departures = prediction.techniques.iter().filter_map(|technique| technique.figures.as_ref().ok());
-    let departures = departures.fold(prediction.needs.departures, |all, figures| all.union(figures.departures));
-    let extra = Extra { departures, json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
+    let text = render::text(&prediction, report.outcome.as_ref().ok(), &report.premises, report.departures, ui.style);
+    let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
     train::deliver(&plan, report, extra, &args.output, ui)
 }
 
@@ -63,16 +68,47 @@ fn is_short(plan: &Plan) -> bool {
     plan.run.steps.saturating_mul(plan.run.accumulate) <= MAX_STEPS
 }
 
+/// What the run takes with memory enough, and how it went in what there is: as it did go, not as the shorter one of the table.
+fn of_run(mut figures: Figures, report: &Report) -> Figures {
+    match &report.outcome {
+        Ok(outcome) => {
+            let reserved_bytes = outcome.max_reserved();
+            figures.allocated_bytes = figures.allocated_bytes.max(outcome.result.peak.allocated_bytes);
+            figures.reserved_bytes = figures.reserved_bytes.max(reserved_bytes);
+            if let Some(room) = &mut figures.room {
+                (room.reserved_bytes, room.with_least_context) = (Some(reserved_bytes), true);
+            }
+        }
+        Err(failure) => {
+            if let Some(known) = failure.out_of_memory().and_then(|report| report.needs) {
+                (figures.allocated_bytes, figures.reserved_bytes) = (known.allocated_bytes, known.reserved_bytes);
+            }
+            figures.room.iter_mut().for_each(|room| room.reserved_bytes = None);
+        }
+    }
+    figures
+}
+
 /// Further keys of `vramlab-train-1`.
 fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
-    let Prediction { gpu, budget_bytes, needs, techniques } = prediction;
+    let Prediction { gpu, needs, techniques, notes, .. } = prediction;
     let keys = [
-        ("card", json!(gpu.map(Gpu::card))),
-        ("budget_bytes", json!(budget_bytes)),
-        ("fits", json!(needs.fits)),
-        ("needs", json!({ "allocated_bytes": needs.allocated_bytes, "reserved_bytes": needs.reserved_bytes })),
+        ("card", cards::of_gpu(*gpu)),
+        ("budget_bytes", json!(needs.room.map(|room| room.budget_bytes))),
+        ("fits", json!(needs.fits())),
+        ("needs", needs_json(needs)),
+        ("notes", json!(notes)),
         ("summits", json!(outcome.map(|outcome| &outcome.summits))),
         ("techniques", techniques.iter().map(Technique::json).collect()),
     ];
     keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+fn needs_json(needs: &Figures) -> Value {
+    json!({
+        "allocated_bytes": needs.allocated_bytes,
+        "reserved_bytes": needs.reserved_bytes,
+        "missing_bytes": needs.missing_bytes(),
+        "fits_with_least_context": needs.room.map(|room| room.with_least_context),
+    })
 }

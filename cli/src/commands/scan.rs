@@ -6,7 +6,8 @@ use lab::experiments::{Cell, Table};
 use lab::report::Part;
 use serde_json::{Map, Value, json};
 
-use super::outcome::{blank, execute};
+use super::needs::SETTLED;
+use super::outcome::{blank, execute, out_of_memory};
 use super::plan::Plan;
 use super::premises::Premise;
 use super::{profile, report};
@@ -17,9 +18,6 @@ use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::{bytes, premises, table};
 use crate::ui::Ui;
-
-/// Steps after which nothing grows any more.
-const SETTLED: usize = 3;
 
 /// What results of scans call themselves.
 const SCHEMA: &str = "vramlab-scan-1";
@@ -123,7 +121,7 @@ fn one(plan: &Plan, ui: &Ui) -> Result<Point> {
         Err(failure) if failure.error.is::<TooLarge>() => {
             let mut run = blank();
             run["settings"] = Value::Object(plan.settings.clone());
-            run["out_of_memory"] = json!({ "message": failure.error.to_string() });
+            run["out_of_memory"] = out_of_memory(&failure);
             run["reason"] = "nothing was run".into();
             Ok(Point { run, failed: Some(failure.code) })
         }
@@ -241,6 +239,7 @@ fn on_paper(cli: &Cli, backend: &str) -> Option<(u64, u64)> {
         gpu: None,
         allocator: args.allocator.clone(),
         profile: args.profile.clone(),
+        least_context: false,
     };
     // On paper a backend's own workspaces are asked for by its name.
     if paper.profile.like.as_deref() == Some("native") && backend != "meta" {
@@ -274,7 +273,7 @@ fn end(done: &[Point], ui: &Ui, points: usize) -> Result<Code> {
 
 fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Point]) -> Table {
     let mut columns: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
-    let figures = ["parameters", "allocated", "reserved", "ms/step", "last loss"];
+    let figures = ["parameters", "allocated", "reserved", "fits", "ms/step", "last loss"];
     columns.extend(figures.map(String::from));
     let rows = points.iter().zip(done).map(|(point, done)| {
         let values = point.iter().map(|(_, value)| Cell::Text(value.clone()));
@@ -302,19 +301,23 @@ fn none() -> Cell {
     Cell::Text("–".into())
 }
 
-fn figures_of(run: &Value) -> [Cell; 5] {
+fn figures_of(run: &Value) -> [Cell; 6] {
     let count = |value: &Value, cell: fn(u64) -> Cell| value.as_u64().map_or_else(none, cell);
     let number = |value: Option<f64>| value.map_or_else(none, Cell::Number);
     if !run["out_of_memory"].is_null() {
-        let wanted = run["out_of_memory"]["requested_bytes"].as_u64();
-        let wanted = wanted.map(|more| format!("no: {} more", bytes::short(more)));
-        return [none(), Cell::Text(wanted.unwrap_or("no".into())), none(), none(), none()];
+        let missing = bytes::lacking(run["out_of_memory"]["missing_bytes"].as_u64());
+        return [none(), none(), none(), Cell::Text(missing), none(), none()];
     }
+    // Without a limit there is nothing to fit into.
+    let limits = ["gpu", "memory-limit", "memory-fraction"];
+    let limited = limits.iter().any(|name| run["settings"].get(name).is_some_and(|value| !value.is_null()));
+    let fits = if limited { Cell::Text("yes".into()) } else { none() };
     let last_loss = run["losses"].as_array().and_then(|losses| losses.last()?.as_f64());
     [
         count(&run["parameters"], Cell::Count),
         count(&run["peak"]["bytes"], Cell::Bytes),
         count(&run["peak"]["reserved_bytes"], Cell::Bytes),
+        fits,
         number(run["ms_per_step_median"].as_f64()),
         number(last_loss),
     ]

@@ -5,17 +5,17 @@ use std::sync::{Mutex, PoisonError};
 
 use lab::models::Recompute;
 use lab::training::Precision;
+use memcore::memory::Needs;
 use memcore::optim::Implementation;
 use memcore::{Departures, Profile};
 use serde_json::{Value, json};
 
+use super::needs::{SETTLED, taken};
 use super::plan::Plan;
-use crate::args::{AttentionName, ImplementationName, PaperArgs};
+use super::warnings;
+use crate::args::{AllocatorName, AttentionName, ImplementationName, PaperArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-
-/// Steps of each run: after the second nothing changes any more, and the peak of a first one may be the highest.
-const STEPS: usize = 3;
 
 /// The name of the run without any change.
 pub(crate) const AS_IT_IS: &str = "as it is";
@@ -30,10 +30,39 @@ pub(crate) struct Figures {
     pub allocated_bytes: u64,
     /// The most that is reserved, with memory enough.
     pub reserved_bytes: u64,
-    /// Whether it goes through in the memory that there is; `None` where nothing was said about that.
-    pub fits: Option<bool>,
+    /// How it goes in the memory that there is; `None` where nothing was said about that.
+    pub room: Option<Room>,
     /// What was done otherwise than the program that the run stands for would.
     pub departures: Departures,
+}
+
+/// A run in the memory that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// What a process may take.
+    pub budget_bytes: u64,
+    /// The most that it reserves there, if it goes through: no more than there is, since PyTorch gives its cache back before it runs out.
+    pub reserved_bytes: Option<u64>,
+    /// Whether it would go through with the smallest context that the card may have.
+    pub with_least_context: bool,
+}
+
+impl Figures {
+    /// Whether it goes through in the memory that there is.
+    pub(crate) fn fits(&self) -> Option<bool> {
+        self.room.map(|room| room.reserved_bytes.is_some())
+    }
+
+    /// Bytes that are needed beyond what there is, where it does not go through.
+    pub(crate) fn missing_bytes(&self) -> Option<u64> {
+        let room = self.room.filter(|room| room.reserved_bytes.is_none())?;
+        Some(self.reserved_bytes.saturating_sub(room.budget_bytes))
+    }
+
+    /// Whether its tensors alone would go in, so that only the way in which memory is cut prevents it.
+    pub(crate) fn is_fragmented(&self) -> bool {
+        self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
+    }
 }
 
 /// A technique, and what the run takes with it.
@@ -52,12 +81,22 @@ impl Technique {
                 "name": self.name,
                 "peak_bytes": figures.allocated_bytes,
                 "reserved_bytes": figures.reserved_bytes,
-                "fits": figures.fits,
+                "reserved_here_bytes": figures.room.and_then(|room| room.reserved_bytes),
+                "fits": figures.fits(),
+                "missing_bytes": figures.missing_bytes(),
                 "reason": null,
+                "warnings": warnings::all(&[], figures.departures),
             }),
-            Err(reason) => {
-                json!({ "name": self.name, "peak_bytes": null, "reserved_bytes": null, "fits": null, "reason": reason })
-            }
+            Err(reason) => json!({
+                "name": self.name,
+                "peak_bytes": null,
+                "reserved_bytes": null,
+                "reserved_here_bytes": null,
+                "fits": null,
+                "missing_bytes": null,
+                "reason": reason,
+                "warnings": [],
+            }),
         }
     }
 }
@@ -70,24 +109,53 @@ pub(super) fn figures(paper: &PaperArgs) -> Result<Figures> {
     let plan = plan(&paper.endless())?;
     let device = plan.opening.open()?;
     plan.train_on(&device)?;
-    let (allocated_bytes, reserved_bytes) = (device.usage().peak_bytes(), device.stats().reserved_bytes.all.peak);
-    let limited = self::plan(paper)?;
-    let fits = match limited.opening.budget_bytes()? {
+    let needs = taken(&device);
+    let room = match self::plan(paper)?.opening.budget_bytes()? {
         None => None,
-        Some(budget) if reserved_bytes <= budget => Some(true),
-        Some(budget) if allocated_bytes > budget => Some(false),
-        // What is reserved beyond need is given back before memory runs out: the run itself tells.
-        Some(_) => match limited.train_on(&limited.opening.open()?).map_err(Failure::from) {
-            Ok(()) => Some(true),
-            Err(failure) if failure.is_out_of_memory() => Some(false),
-            Err(failure) => return Err(failure),
-        },
+        Some(budget_bytes) => {
+            let reserved_bytes = in_room(paper, needs)?;
+            let with_least_context = reserved_bytes.is_some() || in_room(&paper.with_least_context(), needs)?.is_some();
+            Some(Room { budget_bytes, reserved_bytes, with_least_context })
+        }
     };
-    Ok(Figures { allocated_bytes, reserved_bytes, fits, departures: device.departures() })
+    let Needs { allocated_bytes, reserved_bytes } = needs;
+    Ok(Figures { allocated_bytes, reserved_bytes, room, departures: device.departures() })
+}
+
+/// The most that a run reserves in the memory that there is; `None` where it runs out.
+fn in_room(paper: &PaperArgs, needs: Needs) -> Result<Option<u64>> {
+    let plan = self::plan(paper)?;
+    match plan.opening.budget_bytes()? {
+        Some(budget) if needs.allocated_bytes > budget => return Ok(None),
+        Some(budget) if needs.reserved_bytes > budget => {}
+        _ => return Ok(Some(needs.reserved_bytes)),
+    }
+    // What is reserved beyond need is given back before memory runs out: the run itself tells.
+    let device = plan.opening.open()?;
+    match plan.train_on(&device).map_err(Failure::from) {
+        Ok(()) => Ok(Some(device.stats().reserved_bytes.all.peak)),
+        Err(failure) if failure.is_out_of_memory() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The same with segments that grow, where the run has a cache and not these already.
+///
+/// # Errors
+/// As [`figures`].
+pub(super) fn with_expandable_segments(paper: &PaperArgs) -> Result<Option<Figures>> {
+    let mut variant = paper.clone();
+    let settings = variant.allocator.alloc_conf.take().unwrap_or_default();
+    if variant.allocator.allocator != AllocatorName::Caching || settings.contains("expandable_segments") {
+        return Ok(None);
+    }
+    let comma = if settings.is_empty() { "" } else { "," };
+    variant.allocator.alloc_conf = Some(format!("{settings}{comma}expandable_segments:True"));
+    figures(&variant).map(Some)
 }
 
 fn plan(paper: &PaperArgs) -> Result<Plan> {
-    Ok(Plan::predict(paper, &crate::args::RecordArgs::default())?.at_most(STEPS))
+    Ok(Plan::predict(paper, &crate::args::RecordArgs::default())?.at_most(SETTLED))
 }
 
 /// The run as it is, every technique that is not in force, alone, and those that this network can have in the pairs that matter, each predicted; in the order of the
@@ -235,10 +303,13 @@ fn optimizers(kind: &'static str) -> Vec<Change> {
     others.filter(|name| *name != kind).map(to).collect()
 }
 
+/// The compute capability from which on there are instructions for bfloat16.
+const BF16_SM: u32 = 80;
+
 /// bfloat16 where the card computes it, float16 with a loss scaler where not.
 fn amp(paper: &PaperArgs) -> Change {
-    let profile = Profile::named(&paper.profile.like(paper.default_like()));
-    let old = profile.and_then(|profile| profile.compute_capability).is_some_and(|sm| sm < 80);
+    let sm = Profile::named(&paper.like()).and_then(|profile| profile.compute_capability);
+    let old = sm.is_some_and(|sm| sm < BF16_SM);
     let precision = if old { "autocast-fp16" } else { "autocast-bf16" };
     change(format!("AMP ({precision})"), move |args| args.training.precision = Some(precision.into()))
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use lab::experiments::Table;
 use lab::report::Part;
-use memcore::Departures;
 use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};
@@ -28,8 +27,6 @@ pub(super) struct Extra {
     pub json: Map<String, Value>,
     /// Further tables.
     pub tables: Vec<Table>,
-    /// What other runs did otherwise than the program that they stand for would.
-    pub departures: Departures,
     /// For people: stands between the header and the tables.
     pub text: String,
 }
@@ -62,8 +59,7 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn deliver(plan: &Plan, mut report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-    report.departures = report.departures.union(extra.departures);
+pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     warnings::tell(report.departures, ui);
     let mut json = report.json();
     if let Value::Object(json) = &mut json {

@@ -58,6 +58,11 @@ pub(crate) fn both(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
 }
 
+/// Why something does not fit: `no: 1.5 GiB more`, `no` where it is not known what lacks.
+pub(crate) fn lacking(missing_bytes: Option<u64>) -> String {
+    missing_bytes.map_or("no".into(), |missing| format!("no: {} more", short(missing)))
+}
+
 /// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
 pub(crate) fn signed(bytes: i64) -> String {
     let sign = match bytes {

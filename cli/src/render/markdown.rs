@@ -33,6 +33,8 @@ pub(crate) fn csv(table: &Table) -> Result<Vec<u8>, csv::Error> {
     writer.write_record(&table.columns)?;
     for row in &table.rows {
         writer.write_record(row.iter().map(|cell| match cell {
+            // What is not known is nothing.
+            Cell::Text(text) if text == "–" => String::new(),
             Cell::Text(text) => visible(text).into_owned(),
             Cell::Bytes(n) | Cell::Count(n) => n.to_string(),
             Cell::Difference(d) => d.to_string(),
@@ -63,6 +65,9 @@ mod tests {
     fn csv_has_plain_numbers() {
         let text = String::from_utf8(csv(&table()).unwrap()).unwrap();
         assert_eq!(text, "phase,allocated,change\na|b,1048576,-1536\n\"c, \"\"d\"\"\",5,-1536\n");
+        let gap =
+            Table { rows: vec![vec![Cell::Text("a".into()), Cell::Text("–".into()), Cell::Count(1)]], ..table() };
+        assert_eq!(String::from_utf8(csv(&gap).unwrap()).unwrap(), "phase,allocated,change\na,,1\n");
     }
 
     #[test]

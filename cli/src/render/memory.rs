@@ -21,7 +21,7 @@ pub(crate) fn text(report: &Report, outcome: &Outcome, style: Style) -> String {
     out += &format!(
         "\n{}\n{}",
         style.bold("From what was asked for to what the device gave, after the last step"),
-        bridge(outcome)
+        bridge(outcome, report.device.backend == "cpu")
     );
     if let Some(leak) = &report.leak {
         out += &format!("\n{}", super::leak::text(leak, style));
@@ -155,7 +155,9 @@ fn made_by(outcome: &Outcome) -> String {
 }
 
 /// The five rings and the gaps between them. Each line is the one above plus what stands there.
-fn bridge(outcome: &Outcome) -> String {
+///
+/// `on_host`: the device is the host, whose memory is everybody's: what is in use there says nothing about the run.
+fn bridge(outcome: &Outcome, on_host: bool) -> String {
     let rings = &outcome.result.rings;
     let last = outcome.result.rows.iter().rev().find(|row| row.label != "end");
     let cached = rings.reserved_bytes.saturating_sub(rings.active_bytes);
@@ -176,6 +178,7 @@ fn bridge(outcome: &Outcome) -> String {
     out += &gap("cached segments", rings.active_bytes + split, rings.reserved_bytes);
     out += &total("reserved", rings.reserved_bytes);
     match rings.driver_bytes {
+        _ if on_host => out,
         Some(driver) => {
             let mut below = rings.reserved_bytes;
             for part in outcome.result.overheads.iter().filter(|part| part.bytes > 0) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod bytes;
+pub(crate) mod card;
 pub(crate) mod chart;
 pub(crate) mod check;
 pub(crate) mod claims;

@@ -2,31 +2,52 @@
 
 use lab::experiments::{Cell, Table};
 use lab::summits::Summit;
+use memcore::Departures;
 
 use super::style::Style;
-use super::{WIDTH, bytes, premises, table, wrapped};
-use crate::args::Gpu;
+use super::{WIDTH, bytes, card, premises, table, wrapped};
+use crate::args::{Gpu, PaperArgs};
 use crate::commands::outcome::Outcome;
 use crate::commands::premises::Premise;
-use crate::commands::techniques::{AS_IT_IS, Figures, Technique};
+use crate::commands::techniques::{AS_IT_IS, Figures, Room, Technique};
+use crate::commands::warnings;
 
 /// What was found out beside the run itself.
 pub(crate) struct Prediction {
     /// The card, where one was named.
     pub gpu: Option<Gpu>,
-    /// What a process may take of it, where there is a limit.
-    pub budget_bytes: Option<u64>,
-    /// What the run takes with memory enough.
+    /// What the run takes.
     pub needs: Figures,
+    /// What it would take with segments that grow, where memory is fragmented.
+    pub expandable: Option<Figures>,
     /// What it would take with each technique.
     pub techniques: Vec<Technique>,
+    /// What the figures stand for, and what not.
+    pub notes: Vec<&'static str>,
+}
+
+/// What is not represented, and by how much it may differ: nanoGPT of 124 million parameters on the real PyTorch 2.11, compiled, allocated 9298 MiB where it
+/// allocates 12757 MiB otherwise.
+const EAGER: &str = "This is eager PyTorch. With torch.compile memory is another: nanoGPT (124M) takes 27 % less; it is not represented.";
+
+/// What the figures of a run on paper stand for, and what not.
+pub(crate) fn notes_on(paper: &PaperArgs) -> Vec<&'static str> {
+    if paper.is_torch() { vec![EAGER] } else { Vec::new() }
 }
 
 /// With less of the budget left than this, "it fits" deserves a warning.
 const TIGHT: f64 = 0.05;
 
 /// Everything that stands before the run's own tables.
-pub(crate) fn text(prediction: &Prediction, outcome: Option<&Outcome>, premises: &[Premise], style: Style) -> String {
+///
+/// `said`: what the run did otherwise than PyTorch would, and is warned of already.
+pub(crate) fn text(
+    prediction: &Prediction,
+    outcome: Option<&Outcome>,
+    premises: &[Premise],
+    said: Departures,
+    style: Style,
+) -> String {
     let mut out = String::from("\n");
     if let Some(outcome) = outcome {
         out += &format!("{}\n", wrapped(&peak(outcome), WIDTH, 0));
@@ -35,10 +56,14 @@ pub(crate) fn text(prediction: &Prediction, outcome: Option<&Outcome>, premises:
         out += &format!("{}\n", wrapped(&verdict, WIDTH, 0));
     }
     out += &format!("{}\n", premises::line(premises));
+    prediction.notes.iter().for_each(|note| out += &format!("{}\n", wrapped(note, WIDTH, 0)));
     if let Some(outcome) = outcome.filter(|outcome| outcome.summits.len() > 1) {
         out += &format!("\n{}", table::titled(&summits(&outcome.summits), style));
     }
     out += &format!("\n{}", table::titled(&techniques(prediction), style));
+    for (note, names) in notes(&prediction.techniques, said) {
+        out += &format!("{}\n", wrapped(&format!("{}: {note}", names.join("; ")), WIDTH, 2));
+    }
     for (reason, names) in refused(&prediction.techniques) {
         out += &format!("{}\n", wrapped(&format!("not here: {} ({reason})", names.join("; ")), WIDTH, 2));
     }
@@ -66,36 +91,61 @@ fn peak(outcome: &Outcome) -> String {
 
 /// Whether it fits, with what is left or missing; `None` where no memory was named.
 fn verdict(prediction: &Prediction) -> Option<String> {
-    let (budget, needs) = (prediction.budget_bytes?, &prediction.needs);
-    let room = match prediction.gpu {
-        Some(Gpu::Named(card)) => format!(
-            "{} ({}, of which {} are left for tensors: a CUDA context takes some {})",
-            card.title,
-            bytes::short(card.total_bytes()),
-            bytes::short(budget),
-            bytes::short(lab::cards::CONTEXT_BYTES)
-        ),
-        _ => format!(
-            "{} (all of it for tensors; on a card, a CUDA context takes some 0.5 GiB more)",
-            bytes::short(budget)
-        ),
-    };
-    if needs.fits != Some(true) {
-        let missing = needs.allocated_bytes.max(needs.reserved_bytes).saturating_sub(budget);
-        return Some(format!(
-            "It does not fit into {room}: with memory enough, {} are allocated and {} reserved, {} more than there is.",
-            bytes::short(needs.allocated_bytes),
-            bytes::short(needs.reserved_bytes),
-            bytes::short(missing)
-        ));
-    }
-    let left = budget.saturating_sub(needs.reserved_bytes);
+    let needs = &prediction.needs;
+    let here = needs.room?;
+    let room = card::room(prediction.gpu, here.budget_bytes);
+    Some(match here.reserved_bytes {
+        Some(reserved) => fits(needs, here.budget_bytes, reserved, &room),
+        None => does_not_fit(prediction, here, &room),
+    })
+}
+
+fn fits(needs: &Figures, budget: u64, reserved: u64, room: &str) -> String {
+    let left = budget.saturating_sub(reserved);
     let share = left as f64 / budget.max(1) as f64;
-    let mut text = format!("It fits into {room}; {} ({:.1} %) stay free.", bytes::short(left), 100.0 * share);
+    let mut text = format!(
+        "It fits into {room}: PyTorch reserves {} there, {} ({:.1} %) stay free.",
+        bytes::short(reserved),
+        bytes::short(left),
+        100.0 * share
+    );
+    if needs.reserved_bytes > reserved {
+        let more = bytes::short(needs.reserved_bytes);
+        text += &format!(
+            " With memory enough it would keep {more}; the difference is cache, given back when memory runs short."
+        );
+    }
     if share < TIGHT {
         text += " That is little: a display, NCCL's buffers or another driver may take as much.";
     }
-    Some(text)
+    text
+}
+
+fn does_not_fit(prediction: &Prediction, here: Room, room: &str) -> String {
+    let needs = &prediction.needs;
+    let missing = needs.missing_bytes().unwrap_or(0);
+    let mut text = format!(
+        "It does not fit into {room}: with memory enough, {} are allocated and {} reserved, {} more than there is.",
+        bytes::short(needs.allocated_bytes),
+        bytes::short(needs.reserved_bytes),
+        bytes::short(missing)
+    );
+    if !needs.is_fragmented() {
+        text += " Its tensors alone are more than that: no setting of the allocator helps.";
+    } else if let Some(other) = &prediction.expandable {
+        let outcome = match other.room.and_then(|room| room.reserved_bytes) {
+            Some(reserved) => format!("it fits, with {} reserved", bytes::short(reserved)),
+            None => format!("{} are still missing", bytes::short(other.missing_bytes().unwrap_or(0))),
+        };
+        text +=
+            &format!(" Its tensors alone would fit: memory is fragmented. With expandable_segments:True {outcome}.");
+    } else {
+        text += " Its tensors alone would fit: memory is fragmented.";
+    }
+    if here.with_least_context {
+        text += " With the smallest context that is known it would fit: which it is, only the card tells.";
+    }
+    text
 }
 
 /// The highest moments.
@@ -115,36 +165,68 @@ fn summits(summits: &[Summit]) -> Table {
 
 /// What each technique would change.
 pub(crate) fn techniques(prediction: &Prediction) -> Table {
-    let limited = prediction.budget_bytes.is_some();
-    let mut columns = ["technique", "peak", "change", "", "reserved"].map(String::from).to_vec();
-    columns.extend(limited.then(|| "fits".to_string()));
+    let limited = prediction.needs.room.is_some();
     let known = || prediction.techniques.iter().filter_map(|t| Some((&t.name, t.figures.as_ref().ok()?)));
+    let here = |figures: &Figures| figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
+    // Apart from what a card has room for, where the two differ.
+    let apart = known().any(|(_, figures)| here(figures) != figures.reserved_bytes);
+    // What a change is in bytes is left out where the table has to say what fits.
+    let mut columns = vec!["technique".to_string(), "peak".into()];
+    columns.extend((!limited).then(|| "change".to_string()));
+    columns.extend(["".to_string(), "reserved".into()]);
+    columns.extend(limited.then(|| "fits".to_string()));
+    columns.extend(apart.then(|| "reserved, with memory enough".to_string()));
     let base = known().find(|(name, _)| *name == AS_IT_IS).map_or(0, |(_, figures)| figures.allocated_bytes);
     let row = |(name, figures): (&String, &Figures)| {
         let change = figures.allocated_bytes as i64 - base as i64;
         let percent = 100.0 * change as f64 / base.max(1) as f64;
-        let mut row = vec![
-            Cell::Text(name.clone()),
-            Cell::Bytes(figures.allocated_bytes),
-            Cell::Difference(change),
-            Cell::Text(format!("{percent:+.1} %")),
-            Cell::Bytes(figures.reserved_bytes),
-        ];
-        row.extend(limited.then(|| Cell::Text(if figures.fits == Some(true) { "yes" } else { "no" }.into())));
+        let mut row = vec![Cell::Text(name.clone()), Cell::Bytes(figures.allocated_bytes)];
+        row.extend((!limited).then_some(Cell::Difference(change)));
+        row.extend([Cell::Text(format!("{percent:+.1} %")), Cell::Bytes(here(figures))]);
+        row.extend(limited.then(|| Cell::Text(fits_in_short(figures))));
+        row.extend(apart.then_some(Cell::Bytes(figures.reserved_bytes)));
         row
     };
     Table { title: "What each technique would change".into(), columns, rows: known().map(row).collect() }
 }
 
+fn fits_in_short(figures: &Figures) -> String {
+    match figures.missing_bytes() {
+        None => "yes".into(),
+        Some(missing) if figures.room.is_some_and(|room| room.with_least_context) => {
+            format!("perhaps: {} more, or a smaller context", bytes::short(missing))
+        }
+        Some(missing) => bytes::lacking(Some(missing)),
+    }
+}
+
+/// What techniques do otherwise than PyTorch would and the run itself does not, by what it is.
+fn notes(techniques: &[Technique], said: Departures) -> Vec<(String, Vec<&str>)> {
+    let known = techniques.iter().filter_map(|technique| Some((technique, technique.figures.as_ref().ok()?)));
+    let notes = known.flat_map(|(technique, figures)| {
+        let new = figures.departures.iter().filter(|departure| !said.contains(*departure));
+        new.map(|departure| (warnings::of_one(departure), technique.name.as_str())).collect::<Vec<_>>()
+    });
+    grouped(notes)
+}
+
 /// Techniques that this network cannot have, by the reason.
-fn refused(techniques: &[Technique]) -> Vec<(&str, Vec<&str>)> {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for technique in techniques {
-        let Err(reason) = &technique.figures else { continue };
-        match reasons.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, names)) => names.push(&technique.name),
-            None => reasons.push((reason, vec![&technique.name])),
+fn refused(techniques: &[Technique]) -> Vec<(String, Vec<&str>)> {
+    let reasons = techniques.iter().filter_map(|technique| {
+        let reason = technique.figures.as_ref().err()?;
+        Some((reason.clone(), technique.name.as_str()))
+    });
+    grouped(reasons)
+}
+
+/// The names that share a text, in the order of their first.
+fn grouped<'a>(pairs: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, Vec<&'a str>)> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (text, name) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((text, vec![name])),
         }
     }
-    reasons
+    groups
 }

@@ -12,6 +12,9 @@ use super::text::{bytes, element, escaped, grouped};
 /// Points of the law's line.
 const POINTS: u64 = 160;
 
+/// Rows that a table has before it is folded away.
+const MANY: usize = 12;
+
 /// Writes the part.
 pub(super) fn show(out: &mut String, result: &Value) {
     let of = result["of"].as_str().unwrap_or("batch");
@@ -84,14 +87,35 @@ fn law(out: &mut String, result: &Value, of: &str, budget: u64) {
             Cell::text(&who.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(" · ")),
         ]
     };
+    outline(out, list(&result["law"]["outline"]), of);
     let columns = [of, "constant", "per one more", "by its square", "highest when"].map(String::from);
+    let _ = writeln!(out, "<details><summary>Exactly: its pieces</summary>");
     table(out, "Its pieces", &columns, &pieces.iter().map(row).collect::<Vec<_>>());
-    out.push_str("</section>\n");
+    out.push_str("</details>\n</section>\n");
+}
+
+/// The law in few lines, where it has such.
+fn outline(out: &mut String, stretches: &[Value], of: &str) {
+    if stretches.is_empty() {
+        return;
+    }
+    let row = |stretch: &Value| {
+        let (from, to) = (stretch["from"].as_u64().unwrap_or(0), stretch["to"].as_u64().unwrap_or(0));
+        let alone = from == to;
+        vec![
+            Cell::text(&if alone { from.to_string() } else { format!("{from}–{to}") }),
+            Cell::bytes_of(&stretch["bytes"]),
+            if alone { Cell::text("–") } else { Cell::bytes_of(&stretch["slope"]) },
+            Cell::bytes_of(&stretch["off_bytes"]),
+        ]
+    };
+    let columns = [of, "at the first", "each one more", "to within"].map(String::from);
+    table(out, "In few lines", &columns, &stretches.iter().map(row).collect::<Vec<_>>());
 }
 
 fn runs(out: &mut String, result: &Value, of: &str) {
     let row = |run: &Value| {
-        let fits = match (run["fits"].as_bool(), run["out_of_memory_bytes"].as_u64()) {
+        let fits = match (run["fits"].as_bool(), run["missing_bytes"].as_u64()) {
             (Some(true), _) => "fits".to_string(),
             (_, Some(more)) => format!("no: {} more", crate::figures::short(more)),
             _ => "no".to_string(),
@@ -105,7 +129,7 @@ fn runs(out: &mut String, result: &Value, of: &str) {
         ]
     };
     let rows: Vec<Vec<Cell>> = list(&result["runs"]).iter().map(row).collect();
-    let many = rows.len() > 12;
+    let many = rows.len() > MANY;
     out.push_str("<section>\n");
     if many {
         let _ = writeln!(out, "<details><summary>Verified by {} runs on a device of that size</summary>", rows.len());

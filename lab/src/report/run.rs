@@ -43,15 +43,24 @@ pub(super) fn header(out: &mut String, result: &Value) {
 }
 
 fn key_figures(out: &mut String, result: &Value) {
-    let peak = &result["peak"];
+    let (peak, failed) = (&result["peak"], &result["out_of_memory"]);
     let mut figures: Vec<(&str, String, String)> = Vec::new();
+    if let Some(needed) = failed["needs"]["reserved_bytes"].as_u64() {
+        let missing = failed["missing_bytes"]
+            .as_u64()
+            .map_or(String::new(), |more| format!("{} more than there is", bytes(more)));
+        figures.push(("needs, with memory enough", bytes(needed), missing));
+    }
     if let Some(height) = peak["bytes"].as_u64() {
-        figures.push(("peak allocated", bytes(height), maker(peak)));
+        let name = if failed.is_null() { "peak allocated" } else { "allocated when memory ran out" };
+        figures.push((name, bytes(height), maker(peak)));
         if let Some(reserved) = peak["reserved_bytes"].as_u64() {
             figures.push(("most reserved", bytes(reserved), "what the allocator took from the driver".into()));
         }
     }
-    if let Some(held) = result["rings"]["allocated"].as_u64() {
+    // A run that failed may have finished no step.
+    let rings = if failed.is_null() { &result["rings"] } else { &Value::Null };
+    if let Some(held) = rings["allocated"].as_u64() {
         figures.push(("after the last step", bytes(held), "parameters, optimizer state and what else stays".into()));
     }
     if let Some(parameters) = result["parameters"].as_u64() {
@@ -122,7 +131,9 @@ fn bridge(out: &mut String, result: &Value) {
     else {
         return;
     };
-    let driver = ring("driver");
+    // On the host it is everybody's memory: what is in use there says nothing about the run.
+    let on_host = result["device"]["backend"] == "cpu";
+    let driver = ring("driver").filter(|_| !on_host);
     let split = inactive_split(result).min(reserved.saturating_sub(active));
     let full = driver.unwrap_or(0).max(reserved).max(requested).max(1);
     out.push_str(
@@ -168,6 +179,7 @@ fn bridge(out: &mut String, result: &Value) {
             line("ring", "in use, says the driver", 0, driver);
             out.push_str("</div>\n</section>\n");
         }
+        None if on_host => out.push_str("</div>\n</section>\n"),
         None => out.push_str("</div>\n<p class=\"note\">The driver does not say what is in use.</p>\n</section>\n"),
     }
 }
@@ -220,11 +232,27 @@ fn summits(out: &mut String, summits: &Value) {
 
 fn techniques(out: &mut String, result: &Value) {
     let all = list(&result["techniques"]);
-    let Some(first) = all.first().and_then(Value::as_object) else { return };
-    let columns: Vec<String> = first.keys().map(|key| key.replace("_bytes", "").replace('_', " ")).collect();
-    let row = |technique: &Value| -> Vec<Cell> {
-        let kind = |key: &str| if key.ends_with("_bytes") { "bytes" } else { "" };
-        first.keys().map(|key| Cell::value(&technique[key], kind(key))).collect()
+    let limited = all.iter().any(|technique| technique["fits"].is_boolean());
+    let mut columns = ["name", "peak", "reserved"].map(String::from).to_vec();
+    columns.extend(limited.then(|| ["reserved here", "fits"].map(String::from)).into_iter().flatten());
+    columns.push("reason".into());
+    let row = |technique: &Value| {
+        let text = |value: &Value| Cell::text(value.as_str().unwrap_or_default());
+        let mut row = vec![text(&technique["name"])];
+        row.extend(["peak_bytes", "reserved_bytes"].map(|key| Cell::bytes_of(&technique[key])));
+        if limited {
+            row.push(Cell::bytes_of(&technique["reserved_here_bytes"]));
+            let missing = technique["missing_bytes"].as_u64();
+            let missing = missing.map_or("no".into(), |more| format!("no: {} more", crate::figures::short(more)));
+            row.push(Cell::text(match technique["fits"].as_bool() {
+                Some(true) => "yes",
+                Some(false) => &missing,
+                None => "",
+            }));
+        }
+        let notes = list(&technique["warnings"]).iter().chain([&technique["reason"]]).filter_map(Value::as_str);
+        row.push(Cell::text(&notes.collect::<Vec<_>>().join("; ")));
+        row
     };
     let rows: Vec<Vec<Cell>> = all.iter().map(row).collect();
     table(out, "What each technique would change", &columns, &rows);

@@ -113,20 +113,33 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
 }
 
+/// Why a run ended for lack of memory, and what is missing; empty where it did not.
+fn failure(out_of_memory: &Value) -> String {
+    if out_of_memory.is_null() {
+        return String::new();
+    }
+    let why = out_of_memory["verdict"].as_str().map_or(String::new(), |why| format!(" ({why})"));
+    let missing = out_of_memory["missing_bytes"].as_u64();
+    let missing = missing.map_or(String::new(), |bytes| format!(": {} more", crate::figures::short(bytes)));
+    format!("no{missing}{why}")
+}
+
 fn rows(out: &mut String, names: &[String], results: &[Value]) {
     let predicted = results.iter().any(|result| result["predicted"]["peak_bytes"].is_u64());
     let row = |result: &Value| {
         let run = &result["run"];
         let mut cells: Vec<Cell> = names.iter().map(|name| Cell::text(&plain(&result["parameters"][name]))).collect();
-        cells.push(Cell::bytes_of(&run["peak"]["bytes"]));
+        // The peak of a run that failed is where it stopped, not what it needs.
+        let finished = |key: &str| if run["out_of_memory"].is_null() { &run["peak"][key] } else { &Value::Null };
+        cells.push(Cell::bytes_of(finished("bytes")));
         if predicted {
             cells.push(Cell::bytes_of(&result["predicted"]["peak_bytes"]));
         }
-        cells.push(Cell::bytes_of(&run["peak"]["reserved_bytes"]));
+        cells.push(Cell::bytes_of(finished("reserved_bytes")));
         cells.push(Cell::value(&run["ms_per_step_median"], ""));
-        let failed =
-            run["out_of_memory"]["verdict"].as_str().map_or(String::new(), |why| format!("out of memory: {why}"));
-        let who = || [&run["peak"]["phase"], &run["peak"]["op"], &run["peak"]["scope"]].map(plain).join(" · ");
+        let failed = failure(&run["out_of_memory"]);
+        let who = || [&run["peak"]["phase"], &run["peak"]["op"], &run["peak"]["scope"]].map(plain);
+        let who = || who().into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
         cells.push(Cell::text(&if failed.is_empty() { who() } else { failed }));
         cells
     };

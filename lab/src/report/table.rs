@@ -129,9 +129,10 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// Where the figures, or the results, may not be what was asked for.
+/// Where the figures, or the results, may not be what was asked for; then what they stand for.
 pub(super) fn warnings(out: &mut String, result: &Value) {
-    for warning in list(&result["warnings"]).iter().filter_map(Value::as_str) {
+    let notes = ["warnings", "notes"].into_iter().flat_map(|key| list(&result[key]));
+    for warning in notes.filter_map(Value::as_str) {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escaped(warning));
     }
 }

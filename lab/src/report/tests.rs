@@ -208,9 +208,10 @@ fn hostile_results() -> Vec<Value> {
 #[test]
 fn warnings_are_shown() {
     for schema in ["vramlab-train-1", "vramlab-fit-1"] {
-        let result = json!({ "schema": schema, "settings": {}, "warnings": ["warning: counted without <that>"] });
+        let result = json!({ "schema": schema, "settings": {}, "warnings": ["warning: counted without <that>"], "notes": ["eager"] });
         let page = html(&[Part::Result(&result)]).unwrap();
         assert!(page.contains("<p class=\"note\">warning: counted without &lt;that&gt;</p>"), "{schema}");
+        assert!(page.contains("<p class=\"note\">eager</p>"), "{schema}");
     }
 }
 

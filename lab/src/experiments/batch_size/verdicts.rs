@@ -112,7 +112,7 @@ fn linear(found: &Found) -> (Verdict, String) {
     let batch = |run: &Run| run.steps().map(|step| step.batch).max().unwrap_or(1) as f64;
     let mut condition = format!(
         "{} times the batch ({} instead of {}) takes {:.3} times the peak",
-        batch(large) / batch(small),
+        (100.0 * batch(large) / batch(small)).round() / 100.0,
         large.name,
         small.name,
         large.peak() as f64 / small.peak().max(1) as f64

@@ -1,7 +1,7 @@
 //! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
 
 use super::ground::{Batches, Ground};
-use crate::cards::CONTEXT_BYTES;
+use crate::cards::CONTEXT;
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::bytes;
@@ -49,9 +49,10 @@ pub(super) fn measure(
     let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, "0 processes".into())) };
     let verdict = if after.reserved > after.needed { Verdict::Fails } else { Verdict::Holds };
     let condition = format!(
-        "it shows what the process has reserved, and besides its context (about {} on a card): {} where a step needs {} at most, and {} for the \
+        "it shows what the process has reserved, and besides its context ({} to {} on a card): {} where a step needs {} at most, and {} for the \
          same step where a larger batch came before it; what is needed is the peak of what is allocated",
-        bytes(CONTEXT_BYTES),
+        bytes(CONTEXT.least_bytes()),
+        bytes(CONTEXT.most_bytes()),
         bytes(alone.reserved),
         bytes(alone.needed),
         bytes(after.reserved)
