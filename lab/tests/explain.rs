@@ -311,6 +311,13 @@ fn messages_of_this_program_are_known() {
             64 << 20,
         ),
         (
+            "out of memory: tried to allocate 32.00 MiB (33554432 bytes) with 20.76 GiB (22289477632 bytes) of 23.54 GiB \
+             (25276510208 bytes) free on the device; refused though it is free: something else ran short, such as the host's \
+             memory. 13.37 MiB (14019072 bytes) are allocated; 8.63 MiB (9049600 bytes) are cached.",
+            Verdict::Refused,
+            32 << 20,
+        ),
+        (
             "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 30.00 MiB (31457280 bytes) of 256.00 MiB \
              (268435456 bytes) free on the device, 250.00 MiB (262144000 bytes) allowed; fragmented: enough is free, but \
              not in one piece. 100.00 MiB (104857600 bytes) are allocated; 120.00 MiB (125829120 bytes) are cached.",

@@ -326,6 +326,18 @@ fn out_of_memory_tells_hopeless_full_and_fragmented_apart() {
 }
 
 #[test]
+fn what_is_free_and_not_given_is_refused_not_fragmented() {
+    let device = Arc::new(Faulty::new(Meta::default(), FaultyCall::AllocSegment, 0, 9));
+    let mut allocator = Caching::with_defaults(device.clone());
+    allocator.allocate(30 * MIB, Stream::DEFAULT, &mut |_| {}).unwrap_err();
+    let report = OutOfMemory::new(30 * MIB, &allocator, &Ledger::new(), &*device);
+    assert_eq!(report.verdict, Verdict::Refused, "{report}");
+    assert!(report.to_string().contains("refused though it is free"), "{report}");
+    let judged = report.judged_by(Needs { allocated_bytes: 30 * MIB, reserved_bytes: 30 * MIB });
+    assert_eq!((judged.verdict, judged.missing_bytes()), (Verdict::Refused, None));
+}
+
+#[test]
 fn a_faulty_device_is_asked_again_after_the_cache_was_given_back() {
     for settings in ["", "expandable_segments:True"] {
         for (times, served) in [(1, true), (2, false)] {

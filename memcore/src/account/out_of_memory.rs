@@ -14,6 +14,8 @@ pub enum Verdict {
     Full,
     /// Enough bytes are free, in the cache and on the device, but not in one piece.
     Fragmented,
+    /// The device says that it has what it was asked for, and did not give it: something else ran short, such as the host's memory.
+    Refused,
 }
 
 impl fmt::Display for Verdict {
@@ -22,6 +24,7 @@ impl fmt::Display for Verdict {
             Verdict::Hopeless => "hopeless",
             Verdict::Full => "full",
             Verdict::Fragmented => "fragmented",
+            Verdict::Refused => "refused",
         })
     }
 }
@@ -77,7 +80,7 @@ impl OutOfMemory {
     pub fn judged_by(mut self, needs: Needs) -> Self {
         self.needs = Some(needs);
         self.verdict = match self.room_bytes() {
-            _ if self.verdict == Verdict::Hopeless => Verdict::Hopeless,
+            _ if matches!(self.verdict, Verdict::Hopeless | Verdict::Refused) => self.verdict,
             Some(room) if needs.allocated_bytes > room => Verdict::Full,
             _ if self.missing_bytes().is_some() => Verdict::Fragmented,
             // The run would fit: something else took the memory, of which only the moment knows.
@@ -103,6 +106,9 @@ impl OutOfMemory {
         let known = self.needs.zip(self.missing_bytes());
         match (self.verdict, known) {
             (Verdict::Hopeless, _) => f.write_str("; hopeless: the device can never give that much")?,
+            (Verdict::Refused, _) => {
+                f.write_str("; refused though it is free: something else ran short, such as the host's memory")?
+            }
             (Verdict::Full, Some(_)) => f.write_str("; full, however it is cut")?,
             (Verdict::Full, None) => f.write_str("; the device is full")?,
             (Verdict::Fragmented, Some(_)) => {

@@ -118,6 +118,9 @@ fn verdict(failure: &AllocationFailure, rings: &Rings, memory: &dyn DeviceMemory
     }
     let cached = rings.reserved_bytes.saturating_sub(rings.active_bytes);
     let obtainable = info.map_or(0, |info| info.free_bytes).min(allowed.saturating_sub(rings.reserved_bytes));
+    if obtainable >= failure.segment_bytes {
+        return Verdict::Refused;
+    }
     // In the cache a block would do; the device is only ever asked for a whole segment.
     let enough = cached >= failure.block_bytes || cached + obtainable >= failure.segment_bytes;
     if enough { Verdict::Fragmented } else { Verdict::Full }
