@@ -12,6 +12,7 @@ mod cases {
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -27,8 +28,12 @@ const FEW: usize = 250;
 const MANY: usize = 2000;
 /// For one case: CPU seconds, seconds until it is taken for hanging (on a loaded machine), and KiB of addresses.
 const CPU_SECONDS: u32 = 30;
+/// The same for a run that takes as long as its flag says: that it is ended is no failure.
+const CPU_SECONDS_OF_LONG: u32 = 1;
 const WAIT: Duration = Duration::from_secs(180);
 const ADDRESSES_KIB: u32 = 6 << 20;
+/// What the system ends a process with that has used up its CPU seconds.
+const SIGKILL: i32 = 9;
 
 #[test]
 fn a_few_bad_inputs() {
@@ -62,7 +67,7 @@ fn what_is_not_damaged_is_taken() {
         kind.readers.iter().for_each(|reader| try_one(&|| reading(kind, &kind.whole, reader, &own)));
     }
     for command in seeds.commands.iter().filter(|command| command.words != ["bench"]) {
-        try_one(&|| Case { words: seeds.base(&command.words, &own), file: false, output: None });
+        try_one(&|| Case { words: seeds.base(&command.words, &own), file: false, long: false, output: None });
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
@@ -72,6 +77,8 @@ struct Case {
     words: Vec<String>,
     /// What is wrong is a small file, which is no reason to take all memory.
     file: bool,
+    /// It may be asked for more steps than anybody waits for.
+    long: bool,
     /// What it may not leave when it fails.
     output: Option<PathBuf>,
 }
@@ -124,8 +131,10 @@ fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
 fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     let Subcommand { words, flags } = random.of(&seeds.commands);
     let mut words = seeds.base(words, own);
+    let mut long = false;
     if let Some(Flag { name, values }) = (!flags.is_empty()).then(|| random.of(flags)) {
         let value = random.of(&HOSTILE).to_string();
+        long = ["--steps", "--accumulate"].contains(&name.as_str());
         match values {
             0 => words.push(name.clone()),
             1 => words.push(format!("{name}={value}")),
@@ -134,7 +143,7 @@ fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
             }
         }
     }
-    Case { words, file: false, output: None }
+    Case { words, file: false, long, output: None }
 }
 
 /// A damaged file of any kind that is read.
@@ -154,7 +163,7 @@ fn reading(kind: &Kind, contents: &[u8], reader: &[&str], own: &Path) -> Case {
     fs::write(&path, contents).unwrap();
     let (path, out) = (path.display().to_string(), own.join("out").display().to_string());
     let words = reader.iter().map(|word| word.replace("FILE", &path).replace("OUT", &out)).collect();
-    Case { words, file: true, output: Some(own.join("out.html")) }
+    Case { words, file: true, long: false, output: Some(own.join("out.html")) }
 }
 
 /// A place that cannot be written.
@@ -165,13 +174,14 @@ fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     let folder = own.display().to_string();
     let below = format!("{folder}/absent/x.json");
     words.extend([flag.to_string(), random.of(&["/dev/full", &folder, &below, "", "/proc/x.json"]).to_string()]);
-    Case { words, file: false, output: None }
+    Case { words, file: false, long: false, output: None }
 }
 
 /// The exit code, if the program did as it must.
 fn tried(case: &Case, own: &Path) -> Result<i32, String> {
     let (stdout, stderr) = (own.join("stdout"), own.join("stderr"));
-    let limits = format!("ulimit -v {ADDRESSES_KIB}; ulimit -t {CPU_SECONDS}; exec \"$0\" \"$@\"");
+    let seconds = if case.long { CPU_SECONDS_OF_LONG } else { CPU_SECONDS };
+    let limits = format!("ulimit -v {ADDRESSES_KIB}; ulimit -t {seconds}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
         .args(["-c", &limits, env!("CARGO_BIN_EXE_vramlab")])
         .args(&case.words)
@@ -205,6 +215,7 @@ fn tried(case: &Case, own: &Path) -> Result<i32, String> {
     }
     let code = match status.code() {
         Some(code @ (0 | 1 | 2 | 3 | 130)) => code,
+        None if case.long && status.signal() == Some(SIGKILL) => return Ok(128 + SIGKILL),
         _ => return Err(format!("{status}: {short}")),
     };
     if code != 0 && said.trim().is_empty() {

@@ -90,3 +90,28 @@ fn what_cannot_be_is_refused_and_writes_nothing() {
     assert_eq!(left.len(), 2, "{left:?}");
     assert_eq!(fs::read(&state).unwrap(), bytes);
 }
+
+/// The file with another value of one of its metadata.
+fn edited(bytes: &[u8], key: &str, value: &str) -> Vec<u8> {
+    let (len, rest) = bytes.split_at(8);
+    let (header, data) = rest.split_at(u64::from_le_bytes(len.try_into().unwrap()) as usize);
+    let mut header: serde_json::Value = serde_json::from_slice(header).unwrap();
+    assert!(header["__metadata__"][key].is_string(), "{header}");
+    header["__metadata__"][key] = value.into();
+    let header = header.to_string().into_bytes();
+    [&(header.len() as u64).to_le_bytes(), &header[..], data].concat()
+}
+
+#[test]
+fn a_state_after_more_steps_than_can_be_counted_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (state, late) = (path("state.safetensors"), path("late.safetensors"));
+    done(&with("1", &["--save", &state]));
+    fs::write(&late, edited(&fs::read(&state).unwrap(), "step", &usize::MAX.to_string())).unwrap();
+    let error = refused(2, &with("1", &["--resume", &late]));
+    assert!(error.contains("--steps: 1 after 18446744073709551615"), "{error}");
+    let steps = usize::MAX.to_string();
+    let error = refused(2, &["train", "--model", "linear", "--steps", &steps, "--accumulate", "3"]);
+    assert!(error.contains("each of 3 micro-batches, are too many to count"), "{error}");
+}

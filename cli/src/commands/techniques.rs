@@ -336,10 +336,23 @@ fn tensors(paper: &PaperArgs) -> Result<u64> {
 
 /// The same examples per step in `parts` parts.
 fn micro_batches(batch: usize, accumulate: usize, parts: usize) -> Option<Change> {
-    (parts > 1 && batch.is_multiple_of(parts)).then(|| {
-        let (size, times) = (batch / parts, accumulate * parts);
-        change(format!("accumulation, {times} × {size}"), move |args| {
-            (args.training.batch, args.training.accumulate) = (Some(size), Some(times));
-        })
-    })
+    if parts <= 1 || !batch.is_multiple_of(parts) {
+        return None;
+    }
+    let (size, times) = (batch / parts, accumulate.checked_mul(parts)?);
+    Some(change(format!("accumulation, {times} × {size}"), move |args| {
+        (args.training.batch, args.training.accumulate) = (Some(size), Some(times));
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_parts_are_counted_or_left_out() {
+        assert_eq!(micro_batches(8, 3, 2).map(|(name, _)| name).as_deref(), Some("accumulation, 6 × 4"));
+        assert!(micro_batches(8, usize::MAX, 2).is_none());
+        assert!(micro_batches(8, 1, 3).is_none() && micro_batches(8, 1, 1).is_none());
+    }
 }

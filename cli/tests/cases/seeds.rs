@@ -107,13 +107,17 @@ impl Seeds {
                 scan,
                 &["train --backend meta --model linear --steps 1 -L batch 1,2 --continue FILE", report],
             ),
-            kind("m.toml", MODEL.into(), &["predict --model-file FILE", "train --backend meta --model-file FILE"]),
+            kind(
+                "m.toml",
+                MODEL.into(),
+                &["predict --model-file FILE --steps 1", "train --backend meta --model-file FILE --steps 1"],
+            ),
             kind("config.json", CONFIG.into(), &["predict --model-file FILE --steps 1"]),
             kind("llama.json", LLAMA.into(), &["predict --model-file FILE --steps 1 --batch 1"]),
             kind(
                 "c.toml",
                 b"model = \"mlp\"\nbatch = 4\nlr = 0.5\nsteps = 1\n".to_vec(),
-                &["train --backend meta --config FILE"],
+                &["train --backend meta --config FILE --steps 1"],
             ),
             kind(
                 "w.safetensors",
@@ -215,7 +219,7 @@ fn listed(path: &[&str]) -> Vec<String> {
     entries.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(String::from).collect()
 }
 
-/// The flags of a command. `--interval` and `--seconds` say for how long; what is slow is not wrong.
+/// The flags of a command. `--interval` and `--seconds` say for how long to wait.
 fn flags(path: &[String]) -> Vec<Flag> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let text = help(&path);
@@ -225,8 +229,8 @@ fn flags(path: &[String]) -> Vec<Flag> {
         let is_flag = before.trim().is_empty() || before.trim_end().ends_with(',');
         let rest = line[start..].split("  ").next()?;
         let name = rest.split_whitespace().next()?;
-        let long = ["--interval", "--seconds", "--steps", "--accumulate", "--help", "--version"].contains(&name);
-        (is_flag && !long).then(|| Flag { name: name.to_string(), values: rest.matches('<').count() })
+        let left_out = ["--interval", "--seconds", "--help", "--version"].contains(&name);
+        (is_flag && !left_out).then(|| Flag { name: name.to_string(), values: rest.matches('<').count() })
     };
     text.lines().filter_map(flag).collect()
 }

@@ -243,8 +243,8 @@ impl PipelineTrainer {
 
     fn loss(&self, output: &Tensor, micro: usize) -> Result<Tensor> {
         let loss = training::loss(&self.task.loss, output, &self.share(&self.target, micro)?)?;
-        let parts = self.settings.micro_batches * self.settings.run.accumulate;
-        Ok(if parts > 1 { ops::div_scalar(&loss, parts as f64)? } else { loss })
+        let parts = self.settings.micro_batches as f64 * self.settings.run.accumulate as f64;
+        Ok(if parts > 1.0 { ops::div_scalar(&loss, parts)? } else { loss })
     }
 
     /// How many test examples are classified right, where there are some.
@@ -336,7 +336,7 @@ pub fn train_from(
 ) -> Result<PipelineResult, Failed> {
     devices.iter().try_for_each(|device| continuation.check(device))?;
     let mut trainer = PipelineTrainer::new(architecture, devices, settings, source)?;
-    let first = continuation.first_step(&mut trainer.parts())?;
+    let first = continuation.first_step(&mut trainer.parts(), &settings.run)?;
     if continuation.resumes() {
         trainer.row("resume");
     }

@@ -225,7 +225,7 @@ pub(crate) fn run<T: Training>(
     continuation: &mut Continuation<'_>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
-    let first = continuation.first_step(&mut trainer.parts())?;
+    let first = continuation.first_step(&mut trainer.parts(), settings)?;
     if continuation.resumes() {
         trainer.row("resume");
     }

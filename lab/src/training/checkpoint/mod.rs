@@ -18,6 +18,7 @@ pub(crate) use state::{Parts, data_name};
 
 use memcore::Device;
 
+use super::RunSettings;
 use crate::error::{Error, Result};
 
 /// What a run begins with.
@@ -63,16 +64,22 @@ impl Continuation<'_> {
     /// Gives a run its beginning. Returns the number of its first step.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a file that does not fit, naming what in it; those of the device.
-    pub(crate) fn first_step(&self, parts: &mut Parts<'_>) -> Result<usize> {
-        match self.begin {
-            Begin::Fresh => Ok(0),
-            Begin::Weights(file) => parts.load(file).map(|()| 0),
+    /// [`Error::Usage`] for a file that does not fit, naming what in it, and for more micro-batches than can be numbered; those of the device.
+    pub(crate) fn first_step(&self, parts: &mut Parts<'_>, settings: &RunSettings) -> Result<usize> {
+        let first = match self.begin {
+            Begin::Fresh => 0,
+            Begin::Weights(file) => parts.load(file).map(|()| 0)?,
             Begin::Resume(file) => {
                 parts.devices.iter().for_each(|device| device.phase("resume"));
-                parts.resume(file)
+                parts.resume(file)?
             }
+        };
+        let RunSettings { steps, accumulate, .. } = settings;
+        if first.checked_add(*steps).and_then(|steps| steps.checked_mul(*accumulate)).is_none() {
+            let problem = format!("{steps} after {first}, each of {accumulate} micro-batches, are too many to count");
+            return Err(Error::usage("--steps", problem));
         }
+        Ok(first)
     }
 
     /// Takes the state at the end, after `steps` steps in all.
