@@ -5,13 +5,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use lab::experiments::Table;
+use lab::report::{Part, html};
+use lab::results::Findings;
+use lab::section::Table;
 use serde_json::Value;
 
-use crate::args::OutputArgs;
+use crate::args::{HtmlArgs, OutputArgs};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
-use crate::render::markdown;
+use crate::render::{markdown, sections};
 use crate::ui::Ui;
 use crate::visible;
 use crate::whole_file::WholeFile;
@@ -139,6 +141,49 @@ pub(crate) fn deliver(ui: &Ui, args: &OutputArgs, results: &Results<'_>) -> Resu
         destination.write(ui, text.join("\n").as_bytes())?;
     }
     if args.takes_stdout() { Ok(()) } else { ui.print(results.text) }
+}
+
+/// Writes what a command found where it was asked for, in every form.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn deliver_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &HtmlArgs, found: &F) -> Result<()> {
+    write_findings(ui, args, page, found)?;
+    if args.takes_stdout() { Ok(()) } else { print_findings(ui, found) }
+}
+
+/// What a command found, for people.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn print_findings<F: Findings>(ui: &Ui, found: &F) -> Result<()> {
+    ui.print(&sections::text(&found.title(), &found.sections(), ui.verbose, ui.style))
+}
+
+/// Writes what a command found to the files that were asked for.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn write_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &HtmlArgs, found: &F) -> Result<()> {
+    let (title, sections) = (found.title(), found.sections());
+    if let Some(destination) = &page.html {
+        let part = Part::Sections { title: &title, sections: &sections };
+        destination.write(ui, html(&[part])?.as_bytes())?;
+    }
+    if let Some(destination) = &args.json {
+        let json = found.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
+        destination.write(ui, &json_line(&json)?)?;
+    }
+    if let Some(destination) = &args.export_csv {
+        let exported = found.exported();
+        let text = exported.first().map(markdown::csv).transpose();
+        let text = text.map_err(|error| Failure::new(Code::Usage, error))?.unwrap_or_default();
+        destination.write(ui, &text)?;
+    }
+    if let Some(destination) = &args.export_markdown {
+        destination.write(ui, sections::as_markdown(&title, &sections).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// JSON in one line.

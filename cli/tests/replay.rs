@@ -126,7 +126,7 @@ fn flags_win_over_the_recording() {
     let text = done(&["replay", &trace]);
     fits(&text);
     assert!(
-        text.contains("Memory over the operations") && text.contains("Fragmentation over the operations"),
+        text.contains("Reserved over the operations") && text.contains("Fragmentation over the operations"),
         "{text}"
     );
 }
@@ -232,7 +232,8 @@ fn policies_side_by_side_are_a_page_at_once_or_later() {
     let trace = golden("default_pressure_train");
     done(&["replay", &trace, "--compare", "caching,direct,planned", "--json", &result, "--html", &page]);
     let shown = std::fs::read_to_string(&page).unwrap();
-    for part in ["under 3 policies", "Reserved over time", "lower bound", "planned", "vramlab replay", "<svg"] {
+    for part in ["under 3 policies", "Reserved over the operations", "lower bound", "planned", "vramlab replay", "<svg"]
+    {
         assert!(shown.contains(part), "{part}");
     }
     // Four lines: what was allocated, and what each policy reserved.

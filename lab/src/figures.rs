@@ -16,6 +16,36 @@ pub fn short(bytes: u64) -> String {
     format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
 }
 
+/// With the exact number beside: `1.5 GiB (1610612736)`; small numbers are exact already.
+pub fn both(bytes: u64) -> String {
+    if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
+}
+
+/// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
+pub fn signed(bytes: i64) -> String {
+    let sign = match bytes {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{}", short(bytes.unsigned_abs()))
+}
+
+/// Why something does not fit: `no: 1.5 GiB more`, `no` where it is not known what lacks.
+pub fn lacking(missing_bytes: Option<u64>) -> String {
+    missing_bytes.map_or("no".into(), |missing| format!("no: {} more", short(missing)))
+}
+
+/// `n thing` or `n things`, the number in groups of three digits.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(n, ' '), if n == 1 { "" } else { "s" })
+}
+
+/// A share in percent, to a tenth.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// A number in groups of three digits: `124 439 808`.
 pub fn grouped(number: u64, separator: char) -> String {
     let digits = number.to_string();
@@ -67,6 +97,17 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(short(bytes), text);
         }
+    }
+
+    #[test]
+    fn exact_numbers_stand_beside_rounded_ones() {
+        let cases = [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB (1024)"), (68_887_040, "65.7 MiB (68887040)")];
+        for (bytes, text) in cases {
+            assert_eq!(both(bytes), text);
+        }
+        assert_eq!([0, 512, -1_610_612_736, i64::MIN].map(signed), ["0 B", "+512 B", "-1.5 GiB", "-8 EiB"]);
+        assert_eq!([None, Some(3 << 29)].map(lacking), ["no", "no: 1.5 GiB more"]);
+        assert_eq!([1, 2000].map(|n| counted(n, "step")), ["1 step", "2 000 steps"]);
     }
 
     #[test]

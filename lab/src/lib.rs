@@ -3,7 +3,8 @@
 //! ```text
 //! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! experiments → pipeline, data_parallel → training: a network split over devices, and one step divided among many
-//! report: pages and exports, from results as JSON and from histories of events
+//! results: what a command found, as data; section: what a result consists of, for people
+//! report: pages and exports, from results and from histories of events
 //! lock: a run's memory, written down and compared
 //! snapshot → replay
 //! bench: workloads and a clock, on devices and allocators
@@ -32,6 +33,8 @@ pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod results;
+pub mod section;
 pub mod snapshot;
 pub mod summits;
 pub mod training;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    BenchArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, MonitorArgs, PredictArgs,
+    BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, MonitorArgs, PredictArgs,
     ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
 };
 
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     List(ListArgs),
     /// List the cards that --gpu knows: what the driver says of each, what a process takes at once, and where each figure is from.
     #[command(after_help = "Example: the cards, with the sources\n  vramlab cards -v")]
-    Cards(ListArgs),
+    Cards(CardsArgs),
     /// Run experiments: a question, a prediction, a measurement, a verdict.
     #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
             vramlab run batch-size --backend meta --set batch=32,64,128\n\n\

@@ -44,7 +44,7 @@ pub(crate) use paper::{DEFAULT_PROFILE, FitArgs, Gpu, PaperArgs, PredictArgs, Qu
 pub(crate) use parallel::{DeviceList, DeviceName, ParallelArgs};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
-pub(crate) use run::{DevicesArgs, ListArgs, RunArgs};
+pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};
 pub(crate) use scan::ScanArgs;
 pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,

@@ -14,9 +14,18 @@ pub(crate) struct DevicesArgs {
     pub output: OutputArgs,
 }
 
-/// `vramlab list`, `vramlab cards`
+/// `vramlab list`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `vramlab cards`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CardsArgs {
+    #[command(flatten)]
+    pub page: HtmlArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

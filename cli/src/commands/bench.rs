@@ -1,18 +1,15 @@
 //! `vramlab bench`: every device beside its own roofs, in less than a minute.
 
-use lab::bench::{Allocator, Short};
-use lab::report::Part;
-use serde_json::{Value, json};
+use lab::bench::Short;
+use lab::results::{BenchResult, BenchedAllocator, BenchedDevice, DeviceFigures};
+use serde_json::json;
 
-use super::report;
 use crate::args::BenchArgs;
 use crate::backends::{self, Entry};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::bench as render;
-use crate::render::bench::{Benched, Benches};
 use crate::ui::Ui;
 
 /// The part of the time that the allocators get.
@@ -43,7 +40,17 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
     let short = Short { seconds: args.seconds * OF_ALLOCATORS, stop: &stop, tell: &tell };
     let allocators = if stop() { Vec::new() } else { short.allocators()? };
     drop(progress);
-    deliver(&Benches { devices, allocators, interrupted: stop() }, args, ui)
+    let found = BenchResult {
+        version: env!("CARGO_PKG_VERSION").into(),
+        settings: [("backend", json!(args.backend)), ("seconds", json!(args.seconds))]
+            .map(|(name, value)| (name.to_string(), value))
+            .into_iter()
+            .collect(),
+        interrupted: stop(),
+        devices,
+        allocators: allocators.iter().map(BenchedAllocator::from).collect(),
+    };
+    deliver(&found, args, ui)
 }
 
 /// Those that compute, or the one that was named.
@@ -77,78 +84,33 @@ impl Place {
         self.index.as_ref().map_or_else(|_| self.entry.name.to_string(), |index| format!("{}:{index}", self.entry.name))
     }
 
-    fn measure(self, short: &Short<'_>) -> Benched {
-        let backend = self.entry.name;
-        let index = match self.index {
-            Ok(index) => index,
-            Err(reason) => return Benched { backend, index: None, name: String::new(), kind: "", found: Err(reason) },
-        };
-        let kind = (self.entry.about)(index).kind;
-        (short.tell)("opening");
-        let (name, found) = match (self.entry.open)(index) {
-            Ok(device) => (device.device_name(), Ok(short.device(&device))),
-            Err(error) => (String::new(), Err(error.to_string())),
-        };
-        Benched { backend, index: Some(index), name, kind, found }
-    }
-}
-
-impl Benched {
-    /// `cpu:0`; what only pretends to be a device of its own says so.
-    pub(crate) fn label(&self) -> String {
-        let software = if self.is_software() { " (software)" } else { "" };
-        self.index.map_or_else(|| self.backend.to_string(), |index| format!("{}:{index}{software}", self.backend))
-    }
-
-    /// Whether it computes on the host's processor although it is no backend for that.
-    fn is_software(&self) -> bool {
-        self.kind == "software"
-    }
-
-    fn json(&self) -> Value {
-        let mut json = json!({
-            "backend": self.backend,
-            "index": self.index,
-            "name": self.name,
-            "kind": self.kind,
-            "software": self.is_software(),
-            "available": self.found.is_ok(),
-            "reason": self.found.as_ref().err(),
+    fn measure(self, short: &Short<'_>) -> BenchedDevice {
+        let kind = self.index.as_ref().map_or("", |index| (self.entry.about)(*index).kind);
+        let opened = self.index.clone().and_then(|index| {
+            (short.tell)("opening");
+            (self.entry.open)(index).map_err(|error| error.to_string())
         });
-        if let (Ok(found), Value::Object(json)) = (&self.found, &mut json)
-            && let Value::Object(figures) = found.json()
-        {
-            json.extend(figures);
+        let found = opened.as_ref().ok().map(|device| DeviceFigures::from(&short.device(device)));
+        BenchedDevice {
+            backend: self.entry.name.into(),
+            index: self.index.ok(),
+            name: opened.as_ref().map_or_else(|_| String::new(), |device| device.device_name()),
+            kind: kind.into(),
+            software: kind == "software",
+            available: found.is_some(),
+            reason: opened.err(),
+            found,
         }
-        json
     }
 }
 
-fn as_json(benches: &Benches, args: &BenchArgs) -> Value {
-    json!({
-        "schema": "vramlab-bench-1",
-        "version": env!("CARGO_PKG_VERSION"),
-        "settings": { "backend": args.backend, "seconds": args.seconds },
-        "interrupted": benches.interrupted,
-        "devices": benches.devices.iter().map(Benched::json).collect::<Vec<_>>(),
-        "allocators": benches.allocators.iter().map(Allocator::json).collect::<Vec<_>>(),
-    })
-}
-
-fn deliver(benches: &Benches, args: &BenchArgs, ui: &Ui) -> Result<Code> {
-    let json = as_json(benches, args);
-    let tables = [render::every(benches)];
-    let text = render::text(benches, ui.style);
-    if let Some(destination) = &args.page.html {
-        report::page(destination, &[Part::Result(&json)], ui)?;
-    }
-    output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
-    if benches.interrupted {
+fn deliver(found: &BenchResult, args: &BenchArgs, ui: &Ui) -> Result<Code> {
+    output::deliver_findings(ui, &args.output, &args.page, found)?;
+    if found.interrupted {
         return Ok(Code::Interrupted);
     }
-    let reasons: Vec<&str> =
-        benches.devices.iter().filter_map(|device| device.found.as_ref().err()).map(String::as_str).collect();
-    if reasons.len() == benches.devices.len() {
+    let reasons: Vec<&str> = found.devices.iter().filter_map(|device| device.reason.as_deref()).collect();
+    if reasons.len() == found.devices.len() {
         return Err(Failure::new(Code::Device, anyhow::Error::msg(format!("no device: {}", reasons.join("; ")))));
     }
     Ok(Code::Done)

@@ -10,7 +10,7 @@ use lab::record::RowsKept;
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
-use super::{premises, profile, warnings};
+use super::{profile, warnings};
 use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -233,7 +233,7 @@ fn as_json(args: &CheckArgs, checked: &[Checked]) -> Value {
             json!({
                 "name": run.name,
                 "model": run.model,
-                "premises": premises::json(&run.premises),
+                "premises": run.premises,
                 "verdict": verdict(run),
                 "failure": failure(args, run),
                 "comparison": run.comparison,

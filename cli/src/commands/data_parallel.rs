@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
-use lab::experiments::Table;
+use lab::section::Table;
 use lab::training::{Failed, Progress as Step, Schedule};
 use memcore::{DType, Device};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use super::outcome::{blank, with_account};
 use super::parallel::{keeps_no_output, one_device_only};
 use super::plan::Plan;
-use super::premises;
 use super::subject::Subject;
 use super::warnings;
 use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
@@ -95,7 +94,7 @@ fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> R
         [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
     let mut json = report.json();
     json["settings"] = Value::Object(in_force);
-    json["premises"] = premises::json(&plan.premises);
+    json["premises"] = json!(plan.premises);
     let departures = warnings::of_all(&devices);
     warnings::tell(departures, ui);
     json["warnings"] = json!(warnings::all(plan.subject.warnings(), departures));

@@ -1,6 +1,6 @@
 //! `vramlab devices`
 
-use lab::experiments::{Cell, Table};
+use lab::section::{Cell, Table};
 use memcore::DType;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use lab::Error;
 use memcore::Profile;
 
-use super::premises::Premise;
 use crate::exit::{Failure, Result};
+use lab::results::Premise;
 
 /// What PyTorch and its libraries read about workspaces.
 const VARIABLES: [&str; 4] = [
@@ -42,7 +42,7 @@ pub(super) fn written(env: &[(String, String)]) -> Vec<String> {
 
 /// What was given, and what is set where this program runs and was not taken.
 pub(super) fn premises(env: &[(String, String)]) -> Vec<Premise> {
-    let premise = |value: String, source: String| Premise { name: "environment", value, source };
+    let premise = |value: String, source: String| Premise { name: "environment".into(), value, source };
     let given = written(env).into_iter().map(|value| premise(value, "--env".into()));
     let here = |name: &&&str| std::env::var_os(**name).is_some() && !env.iter().any(|(given, _)| given == **name);
     let not_taken = VARIABLES.iter().filter(here);

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use lab::experiments::{Cell, Table};
 use lab::explain::{Explanation, explain};
+use lab::section::{Cell, Table};
 use serde_json::{Value, json};
 
 use crate::args::ExplainArgs;

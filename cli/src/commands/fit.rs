@@ -2,24 +2,19 @@
 
 use std::cell::Cell;
 
-use lab::experiments::Table;
-use lab::fit::{Fit, Law, Piece, Room, Stretch, Tried, largest, outline};
+use lab::figures::short;
+use lab::fit::{Fit, Law, Room, largest};
 use lab::models::Input;
-use lab::report::Part;
+use lab::results::FitResult;
 use memcore::{Departures, Device};
-use serde_json::{Value, json};
 
 use super::cards;
 use super::plan::Plan;
-use super::premises;
-use super::{report, warnings};
+use super::warnings;
 use crate::args::{FitArgs, Gpu, PaperArgs, Quantity, RecordArgs, config_text};
 use crate::exit::{Code, Failure, Result};
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::bytes::short;
-use crate::render::fit as render;
-use crate::render::fit::Found;
 use crate::render::prediction::notes_on;
 use crate::ui::Ui;
 
@@ -53,18 +48,15 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
     let perhaps = perhaps(args.of, &paper, &fit, maximum, ui)?;
     warnings::tell(departures, ui);
     let model = format!("{}: {}", plan.subject.name(), plan.subject.description());
-    let found = Found {
-        of: args.of,
-        model,
-        gpu: paper.gpu,
-        budget_bytes,
-        fit,
-        perhaps,
-        law,
-        premises: plan.premises.into_iter().filter(|premise| premise.name != args.of.premise()).collect(),
-        notes: notes_on(&paper),
-        warnings: warnings::all(plan.subject.warnings(), departures),
+    let found = FitResult {
         settings,
+        premises: plan.premises.into_iter().filter(|premise| premise.name != args.of.premise()).collect(),
+        model,
+        card: cards::of_gpu(paper.gpu),
+        largest_with_least_context: perhaps.or(fit.largest),
+        notes: notes_on(&paper).into_iter().map(String::from).collect(),
+        warnings: warnings::all(plan.subject.warnings(), departures),
+        ..FitResult::of(args.of.name(), budget_bytes, &fit, &law)
     };
     deliver(&found, args, ui)
 }
@@ -157,85 +149,12 @@ fn perhaps(of: Quantity, paper: &PaperArgs, fit: &Fit, maximum: usize, ui: &Ui) 
     Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
 }
 
-fn deliver(found: &Found, args: &FitArgs, ui: &Ui) -> Result<Code> {
-    let tables: Vec<Table> = vec![render::pieces(found), render::runs(found)];
-    let text = render::text(found, ui.style);
-    let json = as_json(found);
-    if let Some(destination) = &args.page.html {
-        report::page(destination, &[Part::Result(&json)], ui)?;
+fn deliver(found: &FitResult, args: &FitArgs, ui: &Ui) -> Result<Code> {
+    output::deliver_findings(ui, &args.output, &args.page, found)?;
+    if found.largest.is_some() {
+        return Ok(Code::Done);
     }
-    output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
-    match found.fit.largest {
-        Some(_) => Ok(Code::Done),
-        None => {
-            let missing = found.fit.run(1).and_then(Tried::missing_bytes);
-            let missing = missing.map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
-            let message = format!("{} 1 does not fit into {} bytes{missing}", found.of.name(), found.budget_bytes);
-            Err(Failure::new(Code::Check, anyhow::Error::msg(message)))
-        }
-    }
-}
-
-fn as_json(found: &Found) -> Value {
-    let Found { of, model, gpu, budget_bytes, fit, perhaps, law, premises, notes, warnings, settings } = found;
-    let outline = outline(law).map(|stretches| stretches.iter().map(stretch).collect::<Vec<_>>());
-    json!({
-        "schema": "vramlab-fit-1",
-        "settings": settings,
-        "premises": premises::json(premises),
-        "model": model,
-        "of": of.name(),
-        "card": cards::of_gpu(*gpu),
-        "budget_bytes": budget_bytes,
-        "largest": fit.largest,
-        "largest_with_least_context": perhaps.or(fit.largest),
-        "at_maximum": fit.at_maximum,
-        "gaps": fit.gaps(),
-        "notes": notes,
-        "warnings": warnings,
-        "law": {
-            "complete": law.complete,
-            "runs": law.runs,
-            "outline": outline,
-            "pieces": law.pieces.iter().map(piece).collect::<Vec<_>>(),
-        },
-        "runs": fit.tried.iter().map(|tried| tried_json(tried, law)).collect::<Vec<_>>(),
-    })
-}
-
-fn piece(piece: &Piece) -> Value {
-    json!({
-        "from": piece.from,
-        "to": piece.to,
-        "constant": piece.constant,
-        "slope": piece.slope,
-        "square": piece.square,
-        "phase": piece.phase,
-        "op": piece.op,
-        "scope": piece.scope,
-    })
-}
-
-fn stretch(stretch: &Stretch) -> Value {
-    json!({
-        "from": stretch.from,
-        "to": stretch.to,
-        "bytes": stretch.bytes,
-        "slope": stretch.slope,
-        "off_bytes": stretch.off_bytes,
-    })
-}
-
-fn tried_json(tried: &Tried, law: &Law) -> Value {
-    json!({
-        "size": tried.size,
-        "fits": tried.fits(),
-        "peak_allocated_bytes": tried.allocated_bytes,
-        "peak_reserved_bytes": tried.reserved_bytes,
-        "retries": tried.retries,
-        "law_requested_bytes": law.at(tried.size),
-        "needs_reserved_bytes": tried.out_of_memory.as_ref().and_then(|report| report.needs).map(|needs| needs.reserved_bytes),
-        "missing_bytes": tried.missing_bytes(),
-        "out_of_memory_bytes": tried.out_of_memory.as_ref().map(|report| report.requested_bytes),
-    })
+    let missing = found.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
+    let message = format!("{} 1 does not fit into {} bytes{missing}", found.of, found.budget_bytes);
+    Err(Failure::new(Code::Check, anyhow::Error::msg(message)))
 }

@@ -1,6 +1,7 @@
 //! `vramlab list`
 
-use lab::experiments::{ALL, Cell, Experiment, Size, Table};
+use lab::experiments::{ALL, Experiment, Size};
+use lab::section::{Cell, Table};
 use serde_json::{Value, json};
 
 use crate::args::ListArgs;

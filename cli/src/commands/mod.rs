@@ -1,7 +1,7 @@
 //! One file per command.
 
-pub(crate) mod bench;
-mod cards;
+mod bench;
+pub(crate) mod cards;
 pub(crate) mod check;
 pub(crate) mod data_parallel;
 mod devices;
@@ -9,7 +9,7 @@ mod docs;
 mod environment;
 mod events;
 mod explain;
-pub(crate) mod fit;
+mod fit;
 mod list;
 mod monitor;
 mod needs;
@@ -21,7 +21,7 @@ pub(crate) mod predict;
 pub(crate) mod premises;
 mod profile;
 mod recording;
-pub(crate) mod replay;
+mod replay;
 mod report;
 mod run;
 mod run_scan;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
-use lab::experiments::{Cell, Table};
+use lab::section::{Cell, Table};
 use memcore::memory::Category;
 use serde_json::{Value, json};
 

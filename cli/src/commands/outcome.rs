@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::needs::judged;
 use super::plan::Plan;
-use super::premises::{self, Premise};
 use super::{events, warnings, weights};
 use crate::account::{by_category, rings};
 use crate::backends::DeviceInfo;
@@ -24,6 +23,7 @@ use crate::progress::Progress;
 use crate::status::Publisher;
 use crate::ui::Ui;
 use crate::{interrupt, render};
+use lab::results::Premise;
 
 /// Who made an allocation.
 #[derive(Clone, Debug, Default)]
@@ -324,7 +324,7 @@ impl Report {
         json["settings"] = Value::Object(self.settings.clone());
         json["description"] = json!(self.description);
         json["device"] = self.device.json();
-        json["premises"] = premises::json(&self.premises);
+        json["premises"] = json!(self.premises);
         json["leak"] = json!(self.leak);
         json["warnings"] = json!(warnings::all(&self.of_file, self.departures));
         if let Some(stats) = &self.stats {

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use lab::experiments::Table;
 use lab::pipeline::{self, PipelineSettings, Schedule};
+use lab::section::Table;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use serde_json::{Value, json};
@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::opening::Opening;
 use super::outcome::{accuracy, blank, with_account};
 use super::plan::Plan;
-use super::premises;
 use super::{warnings, weights};
 use crate::args::{
     DeviceList, DeviceName, HtmlArgs, KeepName, MaskName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
@@ -155,7 +154,7 @@ impl Split<'_> {
         let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
         let mut json = report.json();
         json["settings"] = Value::Object(in_force);
-        json["premises"] = premises::json(&first.premises);
+        json["premises"] = json!(first.premises);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
         json["warnings"] = json!(warnings::all(&first.warnings(), departures));

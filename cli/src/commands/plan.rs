@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::environment;
 use super::opening::Opening;
-use super::premises::{self, OfFile, Premise};
+use lab::results::Premise;
+
+use super::premises::{self, OfFile};
 use super::profile;
 use super::snapshot::format_of;
 use super::subject::Subject;

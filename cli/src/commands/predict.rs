@@ -1,6 +1,6 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
-use lab::experiments::Table;
+use lab::section::Table;
 use serde_json::{Value, json};
 
 use super::cards;
@@ -93,7 +93,7 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
 fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
     let Prediction { gpu, needs, techniques, notes, .. } = prediction;
     let keys = [
-        ("card", cards::of_gpu(*gpu)),
+        ("card", json!(cards::of_gpu(*gpu))),
         ("budget_bytes", json!(needs.room.map(|room| room.budget_bytes))),
         ("fits", json!(needs.fits())),
         ("needs", needs_json(needs)),

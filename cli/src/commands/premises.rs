@@ -2,36 +2,13 @@
 
 use lab::huggingface::{LoadAs, Release, SavedType};
 use lab::models::Input;
+use lab::results::Premise;
 use lab::training::{Precision, RunSettings};
-use serde_json::{Value, json};
 
 use super::subject::Subject;
 use crate::args::{ModelArgs, TrainingArgs};
 use crate::exit::Result;
 use crate::render::{counted, grouped};
-
-/// One of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Premise {
-    /// What it is: `precision`, `tokens`, `batch`.
-    pub name: &'static str,
-    /// What was taken.
-    pub value: String,
-    /// Where that came from, and the flag that takes another.
-    pub source: String,
-}
-
-impl Premise {
-    /// For other programs.
-    pub(crate) fn json(&self) -> Value {
-        json!({ "name": self.name, "value": self.value, "source": self.source })
-    }
-}
-
-/// All of them, for other programs.
-pub(crate) fn json(premises: &[Premise]) -> Value {
-    premises.iter().map(Premise::json).collect()
-}
 
 /// The precision that a run has unless a flag says another: the model file's, or the type that a checkpoint is loaded in.
 ///
@@ -85,17 +62,22 @@ pub(super) fn of(
         }
         Subject::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };
-    let mut premises = vec![Premise { name: "precision", value: words(run.precision).into(), source: precision }];
+    let mut premises =
+        vec![Premise { name: "precision".into(), value: words(run.precision).into(), source: precision }];
     if let Input::Tokens { length, .. } = subject.task().input {
         let source = match (model.sequence, subject) {
             (Some(_), _) => "--sequence".into(),
             (None, Subject::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
             (None, Subject::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
         };
-        premises.push(Premise { name: "tokens", value: counted(length as u64, "token"), source });
+        premises.push(Premise { name: "tokens".into(), value: counted(length as u64, "token"), source });
     }
     let batch = or_default(training.batch.is_some(), of_file.batch, "--batch", "N");
-    premises.push(Premise { name: "batch", value: format!("batch {}", grouped(run.batch as u64)), source: batch });
+    premises.push(Premise {
+        name: "batch".into(),
+        value: format!("batch {}", grouped(run.batch as u64)),
+        source: batch,
+    });
     premises
 }
 

@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use lab::claims;
-use lab::experiments::{self, Experiment, Outcome, Setup, Table};
+use lab::experiments::{self, Experiment, Outcome, Setup};
 use lab::report::Part;
+use lab::section::Table;
 use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 

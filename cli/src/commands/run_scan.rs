@@ -1,8 +1,8 @@
 //! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
 
 use lab::claims::{self, CheckedClaim};
-use lab::experiments::{Cell, Table};
 use lab::report::Part;
+use lab::section::{Cell, Table};
 use serde_json::{Value, json};
 
 use super::report;

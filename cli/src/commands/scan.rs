@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use lab::experiments::{Cell, Table};
 use lab::report::Part;
+use lab::section::{Cell, Table};
 use serde_json::{Map, Value, json};
 
 use super::needs::SETTLED;
 use super::outcome::{blank, execute, out_of_memory};
 use super::plan::Plan;
-use super::premises::Premise;
 use super::{profile, report};
 use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
 use crate::exit::{Code, Failure, Result, TooLarge};
@@ -18,6 +17,7 @@ use crate::output::{self, Results};
 use crate::progress::Progress;
 use crate::render::{bytes, premises, table};
 use crate::ui::Ui;
+use lab::results::Premise;
 
 /// What results of scans call themselves.
 const SCHEMA: &str = "vramlab-scan-1";

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lab::experiments::Table;
 use lab::report::Part;
+use lab::section::Table;
 use serde_json::{Map, Value};
 
 use super::outcome::{Report, execute};

@@ -1,7 +1,8 @@
 //! `vramlab tune`: the best settings of the allocator for a recorded run.
 
-use lab::experiments::{Cell, Table};
 use lab::replay::Machine;
+use lab::results::SelfCheck;
+use lab::section::{Cell, Table};
 use lab::snapshot::{Agreement, Candidate, Cost, Releases, Tuned, tune};
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::args::TuneArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
-use crate::render::{WIDTH, bytes, counted, grouped, snapshot as render, table, wrapped};
+use crate::render::{WIDTH, bytes, counted, grouped, table, wrapped};
 use crate::ui::Ui;
 
 /// Choices that are listed.
@@ -38,10 +39,10 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     let tables = vec![tried(&tuned)];
     let mut text = for_people(&tuned, releases, &file, &tables, ui);
     if let Some(check) = &check {
-        text += &format!("{}\n", wrapped(&render::agreement(check), WIDTH, 2));
+        text += &format!("{}\n", wrapped(&SelfCheck::from(check).in_words(), WIDTH, 2));
     }
     let mut json = as_json(&tuned);
-    json["self_check"] = json!(check.as_ref().map(super::replay::agreement_json));
+    json["self_check"] = json!(check.as_ref().map(SelfCheck::from));
     output::deliver(ui, &args.output, &Results { json: &json, tables: &tables, text: &text })?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }
@@ -49,7 +50,7 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
 /// Nothing is proposed on the ground of a replay that is not what was recorded.
 fn not_reproduced(args: &TuneArgs, recording: &Recording, check: &Agreement, file: &str, ui: &Ui) -> Result<Code> {
     let line = format!("{file}: nothing is proposed, as the replay does not reproduce this recording");
-    let found = wrapped(&render::agreement(check), WIDTH, 2);
+    let found = wrapped(&SelfCheck::from(check).in_words(), WIDTH, 2);
     let text = format!("{}\n{found}\n", ui.style.bold(&wrapped(&line, WIDTH, 2)));
     let json = json!({
         "schema": "vramlab-tune-1",
@@ -60,7 +61,7 @@ fn not_reproduced(args: &TuneArgs, recording: &Recording, check: &Agreement, fil
         "tried": [],
         "operations": null,
         "lower_bound_bytes": recording.trace.lower_bound().bytes,
-        "self_check": super::replay::agreement_json(check),
+        "self_check": json!(SelfCheck::from(check)),
     });
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[], text: &text })?;
     Err(Failure::new(Code::Check, anyhow::anyhow!("{file}: the recorded settings do not reproduce the recording")))

@@ -1,6 +1,6 @@
 //! Bytes, read and written.
 
-pub(crate) use lab::figures::short;
+pub(crate) use lab::figures::{both, lacking, short, signed};
 
 /// Names of units and their sizes. Binary ones first: they are what is written.
 const UNITS: [(&str, u64); 11] = [
@@ -53,26 +53,6 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes > MAX { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// With the exact number beside: `1.5 GiB (1610612736)`; small numbers are exact already.
-pub(crate) fn both(bytes: u64) -> String {
-    if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
-}
-
-/// Why something does not fit: `no: 1.5 GiB more`, `no` where it is not known what lacks.
-pub(crate) fn lacking(missing_bytes: Option<u64>) -> String {
-    missing_bytes.map_or("no".into(), |missing| format!("no: {} more", short(missing)))
-}
-
-/// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
-pub(crate) fn signed(bytes: i64) -> String {
-    let sign = match bytes {
-        0 => "",
-        1.. => "+",
-        _ => "-",
-    };
-    format!("{sign}{}", short(bytes.unsigned_abs()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,23 +83,6 @@ mod tests {
         for text in ["99999999999999999999", "1025PiB", "18446744073709551615", "99999999999.5GiB", "16777217TiB"] {
             assert!(parse_bytes(text).unwrap_err().contains("more than 1 EiB"), "{text}");
         }
-    }
-
-    #[test]
-    fn sizes_are_written_in_the_largest_unit() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1 KiB (1024)"),
-            (1_610_612_736, "1.5 GiB (1610612736)"),
-            (68_887_040, "65.7 MiB (68887040)"),
-            ((1 << 20) - 1, "1 MiB (1048575)"),
-            (u64::MAX, "16 EiB (18446744073709551615)"),
-        ] {
-            assert_eq!(both(bytes), text);
-        }
-        assert_eq!([0, 512, -1_610_612_736].map(signed), ["0 B", "+512 B", "-1.5 GiB"]);
-        assert_eq!(signed(i64::MIN), "-8 EiB");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Curves drawn with characters.
 
+use lab::section::{Chart, Series, Shape};
+
 use super::{WIDTH, bytes, style::Style};
 
 /// Characters before the plot: a figure and the axis.
@@ -30,7 +32,7 @@ pub(crate) fn memory(points: &[Point], first: &str, last: &str) -> String {
     let row_of = |value: u64| (eighths(value, max).div_ceil(8)).checked_sub(1);
     let mut out = String::new();
     for row in (0..ROWS).rev() {
-        out.push_str(&margin(row, max));
+        out.push_str(&margin(row, &bytes::short(max), &bytes::short(max / 2)));
         for column in &columns {
             let filled = eighths(column.allocated, max).saturating_sub(row * 8).min(8);
             out.push(match filled {
@@ -41,7 +43,7 @@ pub(crate) fn memory(points: &[Point], first: &str, last: &str) -> String {
         }
         trim_line(&mut out);
     }
-    out + &axis(first, last) + &format!("{:MARGIN$}█ allocated   · peak since the row before   ─ reserved\n", "")
+    out + &axis("0 B", first, last) + &format!("{:MARGIN$}█ allocated   · peak since the row before   ─ reserved\n", "")
 }
 
 /// Several series of bytes over the same labels, each with its own mark; the first stays on top where they meet.
@@ -61,12 +63,12 @@ pub(crate) fn lines(series: &[(String, Vec<u64>)], labels: &[String], style: Sty
     }
     let mut out = String::new();
     for row in (0..ROWS).rev() {
-        out.push_str(&margin(row, max));
+        out.push_str(&margin(row, &bytes::short(max), &bytes::short(max / 2)));
         out.extend(grid[row].iter());
         trim_line(&mut out);
     }
     let end = |label: Option<&String>| label.map_or("", String::as_str).to_string();
-    out.push_str(&axis(&end(labels.first()), &end(labels.get(length - 1))));
+    out.push_str(&axis("0 B", &end(labels.first()), &end(labels.get(length - 1))));
     for (index, (name, values)) in series.iter().enumerate() {
         let marker = style.bold(&MARKERS[index % MARKERS.len()].to_string());
         let (last, highest) = (values.get(length - 1).copied().unwrap_or(0), values.iter().copied().max().unwrap_or(0));
@@ -74,6 +76,93 @@ pub(crate) fn lines(series: &[(String, Vec<u64>)], labels: &[String], style: Sty
         out.push_str(&format!("{:MARGIN$}{marker} {name}: {figures}\n", ""));
     }
     out
+}
+
+/// A chart of a result: areas filled, other series with a mark each. Nothing where nothing can be drawn.
+pub(crate) fn text(chart: &Chart, style: Style) -> String {
+    let Some((low, high)) = chart.ends() else { return String::new() };
+    let max = chart.finite().map(|(_, y)| y).chain(chart.limit.iter().map(|(_, y)| *y)).fold(0.0, f64::max);
+    if max <= 0.0 {
+        return String::new();
+    }
+    let height = |value: f64| {
+        ((value / max * (ROWS * 8) as f64).round().max(0.0) as usize).clamp(usize::from(value > 0.0), ROWS * 8)
+    };
+    let row_of = |value: f64| height(value).div_ceil(8).saturating_sub(1);
+    let mut grid = vec![[' '; COLUMNS]; ROWS];
+    if let Some((_, limit)) = &chart.limit {
+        grid[row_of(*limit)] = ['┄'; COLUMNS];
+    }
+    let width = (high - low) / COLUMNS as f64;
+    for (index, series) in chart.series.iter().enumerate().rev() {
+        for column in 0..COLUMNS {
+            let from = low + width * column as f64;
+            let Some(value) = value_in(series, from, if column + 1 == COLUMNS { f64::INFINITY } else { from + width })
+            else {
+                continue;
+            };
+            if series.shape == Shape::Area {
+                for (row, cells) in grid.iter_mut().enumerate() {
+                    let filled = height(value).saturating_sub(row * 8).min(8);
+                    if filled > 0 {
+                        cells[column] = EIGHTHS[filled];
+                    }
+                }
+            } else {
+                grid[row_of(value)][column] = MARKERS[index % MARKERS.len()];
+            }
+        }
+    }
+    let mut out = String::new();
+    for row in (0..ROWS).rev() {
+        out.push_str(&margin(row, &chart.value(max), &chart.value(max / 2.0)));
+        out.extend(grid[row].iter());
+        trim_line(&mut out);
+    }
+    out.push_str(&axis(&chart.value(0.0), &chart.label(low.ceil()), &chart.label(high.floor())));
+    out + &legend(chart, style)
+}
+
+/// What each mark stands for.
+fn legend(chart: &Chart, style: Style) -> String {
+    let mut out = String::new();
+    for (index, series) in chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
+        let mark = if series.shape == Shape::Area { '█' } else { MARKERS[index % MARKERS.len()] };
+        let highest = series.points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+        let last = series.points.last().map_or(0.0, |(_, y)| *y);
+        let figures = format!("{} at most, {} at the end", chart.value(highest), chart.value(last));
+        let line = format!("{} {}: {figures}", style.bold(&mark.to_string()), series.name);
+        out += &format!("{:MARGIN$}{}\n", "", super::wrapped(&line, WIDTH - MARGIN, MARGIN + 2));
+    }
+    if let Some((name, limit)) = &chart.limit {
+        out += &format!("{:MARGIN$}┄ {name}: {}\n", "", chart.value(*limit));
+    }
+    out
+}
+
+/// The highest of a series in a stretch of the axis; between its points, what its shape says.
+fn value_in(series: &Series, from: f64, to: f64) -> Option<f64> {
+    let points = &series.points;
+    let inside = points.iter().filter(|(x, _)| (from..to).contains(x)).map(|(_, y)| *y).reduce(f64::max);
+    let after = points.partition_point(|(x, _)| *x < from);
+    let between = || {
+        let before = points.get(after.checked_sub(1)?)?;
+        match (series.shape, points.get(after)) {
+            (Shape::Dots, _) => None,
+            (Shape::Steps | Shape::Area, _) => Some(before.1),
+            (Shape::Line | Shape::Predicted, next) => {
+                let next = next?;
+                Some(before.1 + (next.1 - before.1) * (from - before.0) / (next.0 - before.0))
+            }
+        }
+    };
+    let level = || {
+        points
+            .get(after.checked_sub(1)?)
+            .filter(|_| matches!(series.shape, Shape::Steps | Shape::Area))
+            .map(|(_, y)| *y)
+    };
+    inside.map(|inside| level().map_or(inside, |level| inside.max(level))).or_else(between)
 }
 
 /// Which points each column stands for: several where there are more points than columns, a point over several columns where there are fewer.
@@ -98,17 +187,17 @@ fn eighths(value: u64, max: u64) -> usize {
     height.clamp(usize::from(value > 0), ROWS * 8)
 }
 
-fn margin(row: usize, max: u64) -> String {
+fn margin(row: usize, max: &str, half: &str) -> String {
     let width = MARGIN - 2;
     match row {
-        _ if row == ROWS - 1 => format!("{:>width$} ┤", bytes::short(max)),
-        _ if row == ROWS / 2 - 1 => format!("{:>width$} ┤", bytes::short(max / 2)),
+        _ if row == ROWS - 1 => format!("{max:>width$} ┤"),
+        _ if row == ROWS / 2 - 1 => format!("{half:>width$} ┤"),
         _ => format!("{:>width$} │", ""),
     }
 }
 
-fn axis(first: &str, last: &str) -> String {
-    let line = format!("{:>width$} └{}\n", "0 B", "─".repeat(COLUMNS), width = MARGIN - 2);
+fn axis(zero: &str, first: &str, last: &str) -> String {
+    let line = format!("{zero:>width$} └{}\n", "─".repeat(COLUMNS), width = MARGIN - 2);
     let gap = COLUMNS.saturating_sub(first.chars().count() + last.chars().count());
     format!("{line}{:MARGIN$}{first}{}{last}\n", "", " ".repeat(gap))
 }

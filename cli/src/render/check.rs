@@ -1,13 +1,13 @@
 //! What a memory lock comes to, for people.
 
-use lab::experiments::{Cell, Table};
 use lab::lock::{Change, Comparison, Locked, Part, Verdict};
+use lab::section::{Cell, Table};
 use serde_json::Value;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, premises, table as tables, wrapped};
 use crate::args::CheckArgs;
-use crate::commands::premises::Premise;
+use lab::results::Premise;
 
 /// A run of the file, and what it takes now.
 pub(crate) struct Checked {

@@ -1,7 +1,8 @@
 //! Claims with their verdicts, as one table.
 
 use lab::claims::CheckedClaim;
-use lab::experiments::{Cell, Table, Verdict};
+use lab::experiments::Verdict;
+use lab::section::{Cell, Table};
 
 use super::style::Style;
 use super::{WIDTH, counted, table, wrapped};

@@ -1,13 +1,13 @@
 //! A divided run for people: what a rank held and sent.
 
 use lab::data_parallel::{DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
-use lab::experiments::{Cell, Table};
+use lab::section::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, premises, table, wrapped};
 use crate::backends::DeviceInfo;
-use crate::commands::premises::Premise;
+use lab::results::Premise;
 
 /// A divided run, done.
 pub(crate) struct Report {

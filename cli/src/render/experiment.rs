@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lab::experiments::{Cell, Experiment, Measurement, Outcome, Table, Verdict};
+use lab::experiments::{Experiment, Measurement, Outcome, Verdict};
+use lab::section::{Cell, Table};
 use serde_json::Value;
 
 use super::style::Style;

@@ -1,15 +1,14 @@
 //! Tables as Markdown and CSV.
 
-use lab::experiments::{Cell, Table};
+use lab::section::{Cell, Table};
 
 use super::bytes;
 use crate::visible::visible;
 
 /// The table with its title, as Markdown. Bytes have both forms.
 pub(crate) fn markdown(table: &Table) -> String {
-    let escaped = |text: &str| visible(text).replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ");
     let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
-    let mut out = format!("**{}**\n\n", escaped(&table.title));
+    let mut out = if table.title.is_empty() { String::new() } else { format!("**{}**\n\n", escaped(&table.title)) };
     out += &line(&mut table.columns.iter().map(|name| escaped(name)));
     out += &line(&mut (0..table.columns.len()).map(|i| {
         let numeric = table.rows.iter().any(|row| row.get(i).is_some_and(|cell| !matches!(cell, Cell::Text(_))));
@@ -25,6 +24,11 @@ pub(crate) fn markdown(table: &Table) -> String {
         }));
     }
     out
+}
+
+/// Text in which nothing ends a cell or a line.
+pub(crate) fn escaped(text: &str) -> String {
+    visible(text).replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ")
 }
 
 /// The table as CSV, with the names of the columns; bytes are plain numbers.

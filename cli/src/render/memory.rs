@@ -1,7 +1,7 @@
 //! A run's memory for people: what, when, who, and how the figures hang together.
 
-use lab::experiments::{Cell, Table};
 use lab::record::Row;
+use lab::section::{Cell, Table};
 use lab::training::Accuracy;
 use memcore::memory::Category;
 

@@ -1,14 +1,11 @@
 //! Results for people: everything fits 80 columns.
 
-pub(crate) mod bench;
 pub(crate) mod bytes;
-pub(crate) mod card;
 pub(crate) mod chart;
 pub(crate) mod check;
 pub(crate) mod claims;
 pub(crate) mod data_parallel;
 pub(crate) mod experiment;
-pub(crate) mod fit;
 pub(crate) mod leak;
 pub(crate) mod markdown;
 pub(crate) mod memory;
@@ -17,10 +14,12 @@ pub(crate) mod parallel;
 pub(crate) mod picture;
 pub(crate) mod prediction;
 pub(crate) mod premises;
-pub(crate) mod replay;
+pub(crate) mod sections;
 pub(crate) mod snapshot;
 pub(crate) mod style;
 pub(crate) mod table;
+
+pub(crate) use lab::figures::counted;
 
 /// Columns of a terminal that everything fits in.
 pub(crate) const WIDTH: usize = 80;
@@ -45,11 +44,6 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// `n thing` or `n things`, the number in groups of three digits.
-pub(crate) fn counted(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
 /// A number in groups of three digits: `124 439 808`.
 pub(crate) fn grouped(n: u64) -> String {
     lab::figures::grouped(n, ' ')
@@ -69,6 +63,5 @@ mod tests {
     #[test]
     fn numbers_are_grouped() {
         assert_eq!([0, 999, 1000, 124_439_808].map(grouped), ["0", "999", "1 000", "124 439 808"]);
-        assert_eq!((counted(1, "step"), counted(2, "step")), ("1 step".into(), "2 steps".into()));
     }
 }

@@ -1,14 +1,14 @@
 //! A split run for people: what each device held.
 
-use lab::experiments::{Cell, Table};
+use lab::section::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, memory, premises, table, wrapped};
 use crate::args::DeviceName;
 use crate::backends::DeviceInfo;
-use crate::commands::premises::Premise;
 use lab::pipeline::{PipelineResult, PipelineSettings};
+use lab::results::Premise;
 
 /// A split run, done.
 pub(crate) struct Report {

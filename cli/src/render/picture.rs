@@ -2,6 +2,7 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
+use super::sections::shortened;
 use super::style::Style;
 use super::{WIDTH, bytes, chart};
 use crate::commands::outcome::Outcome;
@@ -91,16 +92,6 @@ fn holders(scopes: &[(String, CategoryBytes)], style: Style) -> String {
         out += &format!("{:<NAME$} {bar_colored}{rest} {:>width$}\n", shortened(name), bytes::both(bytes));
     }
     out
-}
-
-/// A path that fits: of a long one, its end says more than its beginning.
-fn shortened(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= NAME {
-        name.into()
-    } else {
-        format!("…{}", name.chars().skip(length + 1 - NAME).collect::<String>())
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! A prediction in words: the peak, what comes below it, whether it fits, what would change it.
 
-use lab::experiments::{Cell, Table};
+use lab::results::{Premise, room};
+use lab::section::{Cell, Table};
 use lab::summits::Summit;
 use memcore::Departures;
 
 use super::style::Style;
-use super::{WIDTH, bytes, card, premises, table, wrapped};
+use super::{WIDTH, bytes, premises, table, wrapped};
 use crate::args::{Gpu, PaperArgs};
+use crate::commands::cards;
 use crate::commands::outcome::Outcome;
-use crate::commands::premises::Premise;
 use crate::commands::techniques::{AS_IT_IS, Figures, Room, Technique};
 use crate::commands::warnings;
 
@@ -93,7 +94,8 @@ fn peak(outcome: &Outcome) -> String {
 fn verdict(prediction: &Prediction) -> Option<String> {
     let needs = &prediction.needs;
     let here = needs.room?;
-    let room = card::room(prediction.gpu, here.budget_bytes);
+    let card = cards::of_gpu(prediction.gpu);
+    let room = room(card.as_ref(), here.budget_bytes);
     Some(match here.reserved_bytes {
         Some(reserved) => fits(needs, here.budget_bytes, reserved, &room),
         None => does_not_fit(prediction, here, &room),

@@ -1,7 +1,7 @@
 //! Snapshots for people.
 
-use lab::experiments::{Cell, Table};
-use lab::snapshot::{Agreement, Comparison, Held, Leftovers, MIN_STEPS, Peak, Snapshot, StackId, Totals, total};
+use lab::section::{Cell, Table};
+use lab::snapshot::{Comparison, Held, Leftovers, MIN_STEPS, Peak, Snapshot, StackId, Totals, total};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, table, wrapped};
@@ -224,30 +224,6 @@ fn left(shown: &Shown) -> String {
                 text += &format!(" A leak is told from {MIN_STEPS} steps on.");
             }
         }
-    }
-    text
-}
-
-/// Whether a replay repeats a recording, in a sentence.
-pub(crate) fn agreement(found: &Agreement) -> String {
-    let mut text = format!(
-        "Self-check under the recorded settings: {} of {} segments are equal block by block, {} of {} allocations are \
-         where they were; peak reserved {} recorded, {} here; reserved at the end {} recorded, {} here",
-        found.equal_segments,
-        found.segments,
-        grouped(found.placed as u64),
-        grouped(found.allocations as u64),
-        bytes::both(found.peak_reserved.0),
-        bytes::both(found.peak_reserved.1),
-        bytes::both(found.final_reserved.0),
-        bytes::both(found.final_reserved.1),
-    );
-    text += if found.is_exact() { ": exact." } else { ": not exact." };
-    if found.before > 0 {
-        text += &format!(
-            " The trace begins in the middle of the run: {} lived before and were placed anew.",
-            counted(found.before as u64, "allocation")
-        );
     }
     text
 }

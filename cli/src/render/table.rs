@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
-use lab::experiments::{Cell, Table};
 use lab::figures::number;
+use lab::section::{Cell, Table};
 
 use super::{WIDTH, bytes, grouped, wrapped};
 use crate::visible::visible;
@@ -38,7 +38,7 @@ fn arranged(table: &Table, rows: &[Vec<String>], at_least: &[u16]) -> String {
         .set_header(&table.columns)
         .add_rows(rows);
     for (i, column) in out.column_iter_mut().enumerate() {
-        if is_numeric(table, i) {
+        if table.is_figures(i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         if let Some(width) = at_least.get(i) {
@@ -71,8 +71,13 @@ fn cells(table: &Table, exact: Exact) -> Vec<Vec<String>> {
     table.rows.iter().map(|row| row.iter().enumerate().map(|(i, cell)| shown(i, cell)).collect()).collect()
 }
 
+/// A cell for people, with the exact number where it is rounded.
+pub(super) fn exact(cell: &Cell) -> String {
+    if let Cell::Bytes(n) = cell { bytes::both(*n) } else { cell_text(cell) }
+}
+
 /// A cell for people, in short.
-fn cell_text(cell: &Cell) -> String {
+pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => visible(text).into_owned(),
         Cell::Bytes(b) => bytes::short(*b),
@@ -102,15 +107,6 @@ fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
         rows.iter().filter_map(|row| row.get(i)).map(|cell| len(cell)).fold(len(name), usize::max) + 3
     };
     table.columns.iter().enumerate().map(column).sum::<usize>() + 1
-}
-
-fn is_numeric(table: &Table, column: usize) -> bool {
-    let mut cells = table.rows.iter().filter_map(|row| row.get(column)).peekable();
-    let is_gap = |cell: &Cell| match cell {
-        Cell::Text(text) => matches!(text.as_str(), "" | "-" | "–" | "⋮") || text.ends_with(" %"),
-        _ => true,
-    };
-    cells.peek().is_some() && cells.all(is_gap)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use memcore::backend::Backend;
 use memcore::backend::kernel::{Binary, BinaryOp, Unary, UnaryOp};
 use memcore::{DType, Device};
-use serde_json::{Value, json};
 
 use super::clock::{Limits, Timing};
 use super::roofs::Roofs;
@@ -227,61 +226,12 @@ impl Measured {
     pub fn gflop_per_s(&self) -> f64 {
         self.demand.flops as f64 / self.timing.median_ns
     }
-
-    /// As results store it.
-    pub fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "size": self.size,
-            "dtype": self.dtype.name(),
-            "us": self.timing.median_ns / 1e3,
-            "us_min": self.timing.min_ns / 1e3,
-            "us_max": self.timing.max_ns / 1e3,
-            "samples": self.timing.samples,
-            "runs_per_sample": self.timing.runs,
-            "bytes": self.demand.bytes,
-            "flops": self.demand.flops,
-            "launches": self.demand.launches,
-            "gb_per_s": self.gb_per_s(),
-            "gflop_per_s": self.gflop_per_s(),
-            "of_roof": self.of_roof,
-            "bound": if self.by_arithmetic { "arithmetic" } else { "memory" },
-        })
-    }
-}
-
-impl OfDevice {
-    /// As results store it.
-    pub fn json(&self) -> Value {
-        let training = self.training.iter().map(|trained| {
-            let mut json = trained.step.json();
-            json["batch"] = trained.batch.into();
-            json["peak_reserved_bytes"] = trained.peak_reserved_bytes.into();
-            json
-        });
-        let gemm = self.roofs.flops_per_s(DType::F32).map(|rate| rate / 1e9);
-        json!({
-            "roofs": { "copy_gb_per_s": self.roofs.copy_bytes_per_s / 1e9, "gemm_gflop_per_s": gemm },
-            "kernels": self.kernels.iter().map(Measured::json).collect::<Vec<_>>(),
-            "training": training.collect::<Vec<_>>(),
-            "skipped": self.skipped.iter().map(|s| json!({ "name": s.name, "reason": s.reason })).collect::<Vec<_>>(),
-        })
-    }
 }
 
 impl Allocator {
     /// Nanoseconds of one operation.
     pub fn ns_per_operation(&self) -> f64 {
         self.timing.median_ns / self.operations as f64
-    }
-
-    /// As results store it.
-    pub fn json(&self) -> Value {
-        json!({
-            "policy": self.policy,
-            "operations": self.operations,
-            "ns_per_operation": self.ns_per_operation(),
-        })
     }
 }
 
@@ -302,10 +252,9 @@ mod tests {
         let found = short(&|| false).device(&backend);
         assert!(found.skipped.is_empty(), "{:?}", found.skipped);
         assert_eq!((found.kernels.len(), found.training.len()), (KERNELS.len(), TRAINED.len()));
-        let json = found.json();
-        let add_relu = &json["kernels"][2];
-        assert_eq!((&add_relu["launches"], &add_relu["bytes"]), (&2.into(), &(20 * ELEMENTS).into()));
-        assert_eq!(json["kernels"][5]["flops"], 2u64 << 30);
+        let demand = |kernel: usize| found.kernels[kernel].demand;
+        assert_eq!((demand(2).launches, demand(2).bytes), (2, 20 * ELEMENTS as u64));
+        assert_eq!(demand(5).flops, 2 << 30);
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::timing::Times;
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::replay::{Machine, Operation, Policy, Settings, Trace, measure};
+use crate::section::Cell;
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// The experiment.

@@ -4,9 +4,10 @@ use memcore::Device;
 use memcore::memory::AllocatorConfig;
 
 use super::show::{table, text};
-use super::{Cell, Measurement, Setup, Table};
+use super::{Measurement, Setup};
 use crate::error::Result;
 use crate::replay::{Figures, LowerBound, Machine, Operation, Policy, Trace, measure};
+use crate::section::{Cell, Table};
 
 /// A policy as an experiment names it.
 pub(super) struct Contender {

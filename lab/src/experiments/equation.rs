@@ -5,10 +5,11 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Table, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// The experiment.

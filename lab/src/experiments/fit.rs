@@ -9,10 +9,11 @@ use memcore::{Departures, Device, Profile};
 
 use super::pace::Pace;
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::fit::{self, Law, Room};
 use crate::models::{ModelOptions, architecture};
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, train};
 
 /// The experiment.
@@ -145,7 +146,7 @@ fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
     m
 }
 
-fn pieces(law: &Law) -> super::Table {
+fn pieces(law: &Law) -> Table {
     let row = |piece: &fit::Piece| {
         vec![
             text(format!("{}–{}", piece.from, piece.to)),

@@ -31,7 +31,7 @@ mod steady_state;
 mod timing;
 
 pub use experiment::{Experiment, Setup, Size};
-pub use outcome::{Cell, Claim, Curve, JudgedClaim, Measurement, Outcome, Table, Verdict};
+pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome, Verdict};
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

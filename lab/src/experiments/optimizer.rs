@@ -6,10 +6,11 @@ use memcore::optim::Implementation;
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, some_bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// The experiment.
@@ -190,7 +191,7 @@ impl Trial {
     }
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         vec![
             text(t.kind.name()),

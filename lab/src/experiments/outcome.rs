@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::section::Table;
+
 /// A statement that somebody made, and who.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Claim {
@@ -94,69 +96,6 @@ impl Measurement {
             (self.measured.get(quantity), self.predicted.get(quantity))
         {
             self.residual.insert(quantity.into(), measured - predicted);
-        }
-    }
-}
-
-/// A table for people: what cannot be said by one row per setting.
-#[derive(Clone, Debug)]
-pub struct Table {
-    /// What it shows.
-    pub title: String,
-    /// Names of the columns.
-    pub columns: Vec<String>,
-    /// Cells; bytes are marked as such, so that each output can show them its way.
-    pub rows: Vec<Vec<Cell>>,
-}
-
-impl Table {
-    /// What the cells of each column are: `bytes`, `difference`, `count`, `number`, or `text` where there is nothing but words.
-    /// Numbers alone do not say.
-    pub fn kinds(&self) -> Vec<&'static str> {
-        let kind = |column: usize| {
-            let mut cells = self.rows.iter().filter_map(|row| row.get(column)).map(Cell::kind);
-            cells.find(|kind| *kind != "text").unwrap_or("text")
-        };
-        (0..self.columns.len()).map(kind).collect()
-    }
-}
-
-impl Serialize for Table {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let mut table = serializer.serialize_struct("Table", 4)?;
-        table.serialize_field("title", &self.title)?;
-        table.serialize_field("columns", &self.columns)?;
-        table.serialize_field("kinds", &self.kinds())?;
-        table.serialize_field("rows", &self.rows)?;
-        table.end()
-    }
-}
-
-/// A cell of a [`Table`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Cell {
-    /// Words.
-    Text(String),
-    /// Bytes.
-    Bytes(u64),
-    /// Bytes with a sign: a difference.
-    Difference(i64),
-    /// A count.
-    Count(u64),
-    /// Anything else with digits.
-    Number(f64),
-}
-
-impl Cell {
-    fn kind(&self) -> &'static str {
-        match self {
-            Cell::Text(_) => "text",
-            Cell::Bytes(_) => "bytes",
-            Cell::Difference(_) => "difference",
-            Cell::Count(_) => "count",
-            Cell::Number(_) => "number",
         }
     }
 }

@@ -8,9 +8,10 @@ use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{bytes, curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
+use crate::section::Cell;
 
 /// The experiment.
 pub(super) struct Release;

@@ -2,8 +2,9 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
+use super::Curve;
 use super::rig::Moment;
-use super::{Cell, Curve, Table};
+use crate::section::{Cell, Table};
 
 /// A table.
 pub(super) fn table(title: impl Into<String>, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {

@@ -5,9 +5,10 @@ use memcore::memory::{Category, CategoryBytes};
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{curve, some_bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, Rules};
+use crate::section::Cell;
 
 /// The experiment.
 pub(super) struct SteadyState;

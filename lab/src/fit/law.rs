@@ -15,7 +15,7 @@ use super::{Room, Run};
 use crate::error::Result;
 
 /// Sizes from `from` to `to`, whose peak is one formula.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Piece {
     /// The first size.
     pub from: usize,

@@ -3,45 +3,7 @@
 use std::fmt::Write;
 
 use super::text::{escaped, grouped};
-use crate::figures::{number, short};
-
-/// How points are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Joined by lines.
-    Line,
-    /// A level until the next point.
-    Steps,
-    /// Alone: what was measured.
-    Dots,
-    /// Joined by a dashed line: what was predicted.
-    Predicted,
-}
-
-/// A series of points.
-#[derive(Clone, Debug)]
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
-    /// Which of the page's colours.
-    pub(super) color: usize,
-    pub(super) shape: Shape,
-}
-
-/// A chart.
-#[derive(Clone, Debug)]
-pub(super) struct Chart {
-    pub(super) title: String,
-    /// What lies along the axis.
-    pub(super) x: String,
-    /// Names of the points 0, 1, …; empty: the axis has numbers.
-    pub(super) labels: Vec<String>,
-    pub(super) series: Vec<Series>,
-    /// Whether values are bytes.
-    pub(super) bytes: bool,
-    /// A level that must not be passed, with its name.
-    pub(super) limit: Option<(String, f64)>,
-}
+use crate::section::{Chart, Series, Shape};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 280.0;
@@ -70,22 +32,11 @@ impl Scale {
 }
 
 impl Chart {
-    fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
-        let all = self.series.iter().flat_map(|series| series.points.iter().copied());
-        all.filter(|(x, y)| x.is_finite() && y.is_finite())
-    }
-
     fn scale(&self) -> Scale {
-        let low = self.finite().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
-        let high = self.finite().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
-        let (low, high) = if low < high { (low, high) } else { (low - 0.5, low + 0.5) };
+        let (low, high) = self.ends().unwrap_or((-0.5, 0.5));
         let highest = self.finite().map(|(_, y)| y).fold(0.0, f64::max);
         let top = highest.max(self.limit.as_ref().map_or(0.0, |(_, limit)| *limit));
         Scale { x: (low, high), top: if top > 0.0 { top * 1.04 } else { 1.0 } }
-    }
-
-    fn value(&self, value: f64) -> String {
-        if self.bytes { short(value.max(0.0) as u64) } else { number(value) }
     }
 
     /// Writes the figure. A chart without a point is nothing.
@@ -147,7 +98,7 @@ impl Chart {
         }
         let (base, mut end) = (HEIGHT - BOTTOM, f64::NEG_INFINITY);
         for x in self.marks(scale) {
-            let text = self.labels.get(x as usize).cloned().unwrap_or_else(|| number_of(x));
+            let text = self.label(x);
             let half = text.chars().count() as f64 * 3.4;
             let place = scale.x(x);
             if place - half < end + 10.0 {
@@ -198,7 +149,7 @@ impl Chart {
                 let (x, y) = (scale.x(*x), scale.y(*y));
                 let _ = match (i, series.shape) {
                     (0, _) => write!(path, "M{x:.1} {y:.1}"),
-                    (_, Shape::Steps) => write!(path, "H{x:.1}V{y:.1}"),
+                    (_, Shape::Steps | Shape::Area) => write!(path, "H{x:.1}V{y:.1}"),
                     _ => write!(path, "L{x:.1} {y:.1}"),
                 };
             }
@@ -207,8 +158,8 @@ impl Chart {
         }
         if series.shape == Shape::Dots || (series.shape == Shape::Line && points.len() <= 40) {
             for (x, y) in &points {
-                let at =
-                    self.labels.get(*x as usize).cloned().unwrap_or_else(|| format!("{} {}", self.x, number_of(*x)));
+                let at = self.label(*x);
+                let at = if self.labels.is_empty() { format!("{} {at}", self.x) } else { at };
                 let exact = if self.bytes { format!(" ({} bytes)", grouped(y.max(0.0) as u64)) } else { String::new() };
                 let title = format!("{}: {}{exact} at {at}", series.name, self.value(*y));
                 let _ = writeln!(
@@ -282,10 +233,6 @@ fn ticks(top: f64, bytes: bool) -> Vec<f64> {
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|nice| *nice >= step).unwrap_or(step)
-}
-
-fn number_of(x: f64) -> String {
-    if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { number(x) }
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::chart::{Chart, Series, Shape};
-use super::command;
 use super::table::{Cell, list, of_result, plain, settings, table};
 use super::text::{element, escaped};
+use crate::results::command;
+use crate::section::{Chart, Series, Shape};
 
 /// Rows of predictions that a page shows.
 const MOST_ROWS: usize = 1500;

@@ -3,28 +3,25 @@
 //! ```text
 //! ledger, events file (read), snapshot ─► Recording ─ timeline ─► moments, phases, blocks, segments ─┐
 //!                                             │                                                    page ─► one HTML file
-//! results of commands (JSON) ─────────────────┼─ run, experiment, fit, scan, bench: tables, charts ─┘
+//! results of commands ────────────────────────┼─ sections; as JSON yet: run, experiment, scan ──────┘
 //!                                             └─ export: Chrome trace, folded stacks, MiniMalloc
 //! ```
 //!
 //! The page loads nothing: style and scripts are in it, and so are the data, as JSON. Whatever comes from a file or is a
 //! name is escaped on its way in (`text`, `payload`), and the scripts make text of it, never markup.
 
-mod bench;
 mod blocks;
 mod chart;
-mod command;
 mod experiment;
 pub mod export;
-mod fit;
 mod from_snapshot;
 mod page;
 mod payload;
 pub mod read;
 mod recording;
-mod replay;
 mod run;
 mod scan;
+mod sections;
 mod segments;
 mod table;
 mod text;

@@ -8,9 +8,11 @@ use super::payload::Payload;
 use super::recording::Recording;
 use super::text::{bytes, counted, element, escaped};
 use super::timeline::Timeline;
-use super::{bench, experiment, fit, replay, run, scan};
+use super::{experiment, run, scan, sections};
 use crate::error::{Error, Result};
 use crate::figures::short;
+use crate::results;
+use crate::section::Section;
 
 const STYLE: &str = include_str!("report.css");
 /// In this order they are one script.
@@ -27,8 +29,15 @@ pub enum Part<'a> {
         /// The history.
         recording: Option<&'a Recording>,
     },
-    /// Any other result: `vramlab-experiment-1`, `vramlab-fit-1`, `vramlab-scan-1`, `vramlab-bench-1`, `vramlab-replay-1`.
+    /// Any other result, as it was written.
     Result(&'a Value),
+    /// Any other result, as what it consists of.
+    Sections {
+        /// What it is called.
+        title: &'a str,
+        /// What it consists of.
+        sections: &'a [Section],
+    },
 }
 
 /// One self-contained HTML file.
@@ -41,37 +50,41 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
         let _ = writeln!(body, "<article id=\"part-{index}\">");
         match *part {
             Part::Run { result, recording } => run_part(&mut body, index, result, recording)?,
+            Part::Sections { title, sections } => sections::show(&mut body, title, sections),
             Part::Result(result) => match result["schema"].as_str() {
                 Some("vramlab-experiment-1") => experiment::show(&mut body, result),
-                Some("vramlab-fit-1") => fit::show(&mut body, result),
                 Some("vramlab-scan-1") => scan::show(&mut body, result),
-                Some("vramlab-bench-1") => bench::show(&mut body, result),
-                Some("vramlab-replay-1") => replay::show(&mut body, result),
                 Some("vramlab-train-1") => run_part(&mut body, index, Some(result), None)?,
+                Some(schema) if results::is_known(schema) => {
+                    let (title, sections) = results::read(result)?;
+                    sections::show(&mut body, &title, &sections);
+                }
                 other => return Err(Error::usage("report", format!("a result of kind {other:?} is not shown"))),
             },
         }
         body.push_str("</article>\n");
     }
-    let title = parts.first().map_or_else(String::new, title);
+    let title = parts.first().map(title).transpose()?.unwrap_or_default();
     Ok(frame(&title, &body))
 }
 
-fn title(part: &Part<'_>) -> String {
+fn title(part: &Part<'_>) -> Result<String> {
     let result = match *part {
+        Part::Sections { title, .. } => return Ok(title.into()),
         Part::Run { result: Some(result), .. } | Part::Result(result) => result,
-        Part::Run { recording, .. } => return recording.map_or_else(String::new, |recording| recording.name.clone()),
+        Part::Run { recording, .. } => {
+            return Ok(recording.map_or_else(String::new, |recording| recording.name.clone()));
+        }
     };
     match result["schema"].as_str() {
-        Some("vramlab-bench-1") => return "How fast the devices are".into(),
-        Some("vramlab-replay-1") => return replay::title(result),
+        Some(schema) if results::is_known(schema) => return Ok(results::read(result)?.0),
         _ => {}
     }
-    match (result["experiment"].as_str(), result["model"].as_str()) {
+    Ok(match (result["experiment"].as_str(), result["model"].as_str()) {
         (Some(experiment), _) => experiment.to_string(),
         (None, Some(model)) => model.to_string(),
         _ => run::name(result),
-    }
+    })
 }
 
 fn frame(title: &str, body: &str) -> String {

@@ -19,13 +19,14 @@ use crate::snapshot::Snapshot;
 /// Recordings that can be read: of this program, of recorded scripts of PyTorch.
 const RECORDINGS: [&str; 2] = ["vramlab-events-1", "oracle-script-1"];
 /// Results that can be read.
-pub const RESULTS: [&str; 6] = [
+pub const RESULTS: [&str; 7] = [
     "vramlab-train-1",
     "vramlab-experiment-1",
     "vramlab-fit-1",
     "vramlab-scan-1",
     "vramlab-bench-1",
     "vramlab-replay-1",
+    "vramlab-cards-1",
 ];
 
 /// What a file holds.

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::chart::{Chart, Series, Shape};
-use super::command;
 use super::table::{Cell, list, plain, premises, settings, table, warnings};
 use super::text::{bytes, counted, element, escaped, grouped, signed};
 use crate::figures::number;
+use crate::results::command;
+use crate::section::{Chart, Series, Shape};
 
 /// What the run is called: its model, batch and optimizer.
 pub(super) fn name(result: &Value) -> String {

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::chart::{Chart, Series, Shape};
-use super::command;
 use super::table::{Cell, list, plain, settings, table};
 use super::text::{element, escaped};
+use crate::results::command;
+use crate::section::{Chart, Series, Shape};
 
 /// Writes the part.
 pub(super) fn show(out: &mut String, result: &Value) {

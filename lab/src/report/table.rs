@@ -35,6 +35,16 @@ impl Cell {
         Self { markup: format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64), figure: true }
     }
 
+    /// A figure that is words already.
+    pub(super) fn figure(text: &str) -> Self {
+        Self { markup: escaped(text), figure: true }
+    }
+
+    /// As it stands in the page.
+    pub(super) fn markup(&self) -> &str {
+        &self.markup
+    }
+
     /// What is not known.
     pub(super) fn none() -> Self {
         Self { markup: "–".into(), figure: true }

@@ -190,25 +190,35 @@ fn hostile_results() -> Vec<Value> {
         "rows": [measurement(1), measurement(2), measurement(3)], "tables": [table], "notes": [HOSTILE],
         "curves": [{ "title": HOSTILE, "series": [[HOSTILE, [1, 2, 3]]], "labels": [HOSTILE, "b", "c"] }] });
     let piece = json!({ "from": 1, "to": 9, "constant": 5, "slope": 2, "square": 0, "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE });
-    let fit = json!({ "schema": "vramlab-fit-1", "of": HOSTILE, "model": HOSTILE, "card": { "title": HOSTILE }, "budget_bytes": 100,
-        "warnings": [HOSTILE], "largest": 4, "law": { "pieces": [piece] }, "runs": [{ "size": 1, "fits": true, "peak_allocated_bytes": 5 }], "settings": settings });
+    let card = json!({ "name": HOSTILE, "title": HOSTILE, "total_bytes": 9, "total_source": HOSTILE, "least_context_bytes": 1,
+        "context_bytes": 2, "context_source": HOSTILE, "compute_capability": 90, "multiprocessors": 1, "profile": HOSTILE });
+    let run = json!({ "size": 1, "fits": true, "peak_allocated_bytes": 5, "peak_reserved_bytes": 6, "retries": 0 });
+    let fit = json!({ "schema": "vramlab-fit-1", "of": HOSTILE, "model": HOSTILE, "card": card, "budget_bytes": 100, "at_maximum": false,
+        "gaps": [1], "warnings": [HOSTILE], "largest": 4, "law": { "complete": true, "runs": 3, "pieces": [piece] }, "runs": [run],
+        "settings": settings });
     let point = |n: u64| json!({ "parameters": { HOSTILE: n, "other": HOSTILE }, "run": train });
     let scan = json!({ "schema": "vramlab-scan-1", "parameters": [HOSTILE, "other"], "results": [point(1), point(2)] });
-    let measured = json!({ "name": HOSTILE, "size": HOSTILE, "us": 1.5, "us_min": 1.0, "gb_per_s": 2.0, "gflop_per_s": HOSTILE,
-        "of_roof": 0.5, "bound": HOSTILE });
-    let benched = json!({ "backend": HOSTILE, "index": 0, "name": HOSTILE, "software": true, "available": true,
+    let measured = json!({ "name": HOSTILE, "size": HOSTILE, "dtype": HOSTILE, "us": 1.5, "us_min": 1.0, "us_max": 2.0, "samples": 1,
+        "runs_per_sample": 1, "bytes": 1, "flops": 1, "launches": 1, "gb_per_s": 2.0, "gflop_per_s": 3.0, "of_roof": 0.5, "bound": HOSTILE });
+    let benched = json!({ "backend": HOSTILE, "index": 0, "name": HOSTILE, "kind": HOSTILE, "software": true, "available": true,
         "roofs": { "copy_gb_per_s": 20.0 }, "kernels": [measured, measured], "training": [measured],
         "skipped": [{ "name": HOSTILE, "reason": HOSTILE }] });
-    let absent = json!({ "backend": HOSTILE, "available": false, "reason": HOSTILE });
-    let bench = json!({ "schema": "vramlab-bench-1", "settings": settings, "devices": [benched, absent], "interrupted": true,
-        "allocators": [{ "policy": HOSTILE, "ns_per_operation": 50.0, "operations": 9 }] });
+    let absent =
+        json!({ "backend": HOSTILE, "name": "", "kind": "", "software": false, "available": false, "reason": HOSTILE });
+    let bench = json!({ "schema": "vramlab-bench-1", "version": HOSTILE, "settings": settings, "devices": [benched, absent],
+        "interrupted": true, "allocators": [{ "policy": HOSTILE, "ns_per_operation": 50.0, "operations": 9 }] });
     vec![train, experiment, fit, scan, bench]
 }
 
 #[test]
 fn warnings_are_shown() {
-    for schema in ["vramlab-train-1", "vramlab-fit-1"] {
-        let result = json!({ "schema": schema, "settings": {}, "warnings": ["warning: counted without <that>"], "notes": ["eager"] });
+    for mut result in hostile_results() {
+        let schema = result["schema"].as_str().unwrap_or_default().to_string();
+        if !["vramlab-train-1", "vramlab-fit-1"].contains(&schema.as_str()) {
+            continue;
+        }
+        result["warnings"] = json!(["warning: counted without <that>"]);
+        result["notes"] = json!(["eager"]);
         let page = html(&[Part::Result(&result)]).unwrap();
         assert!(page.contains("<p class=\"note\">warning: counted without &lt;that&gt;</p>"), "{schema}");
         assert!(page.contains("<p class=\"note\">eager</p>"), "{schema}");

@@ -8,10 +8,11 @@ use memcore::{Tensor, ops};
 use super::pace::Pace;
 use super::rig::{Rig, even_perceptron, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::Architecture;
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, loss};
 
 /// The experiment.
@@ -192,7 +193,7 @@ impl Trial {
     }
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         vec![
             text(format!("{} × {}", t.pieces, t.micro)),

@@ -4,7 +4,8 @@ use super::found::Found;
 use super::law::Law;
 use super::runs::{Run, by_step, summary};
 use crate::experiments::show::{by_category, bytes, curve, table, text};
-use crate::experiments::{Cell, Measurement, Outcome};
+use crate::experiments::{Measurement, Outcome};
+use crate::section::Cell;
 
 /// Fills in everything but the verdicts.
 pub(super) fn fill(found: &Found, outcome: &mut Outcome) {

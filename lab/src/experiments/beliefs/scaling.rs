@@ -4,9 +4,10 @@ use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{bytes, table};
-use crate::experiments::{Cell, Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
+use crate::section::Cell;
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// Neurons of each of two hidden layers.

@@ -6,8 +6,9 @@ use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{bytes, table, text};
-use crate::experiments::{Cell, Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict};
 use crate::predict::{Forecast, Network, Rules, Variable};
+use crate::section::Cell;
 
 /// Blocks of 10 MiB and more come in segments of multiples of this.
 const SEGMENT: u64 = 2 << 20;

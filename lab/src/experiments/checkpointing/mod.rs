@@ -11,10 +11,11 @@ use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::Recompute;
 use crate::predict::Rules;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 use networks::{Kind, Network};
 
@@ -282,7 +283,7 @@ fn plain_of<'a>(trials: &'a [Trial], trial: &Trial) -> Option<&'a Trial> {
     trials.iter().find(|t| t.network == trial.network && t.recompute == Recompute::None)
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         let again = plain_of(trials, t).map_or(Work::default(), |plain| t.again(plain));
         vec![

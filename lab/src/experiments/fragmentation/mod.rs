@@ -8,9 +8,10 @@ use super::contest::{CACHING, Contest, EXPANDABLE, MAX_SPLIT, PLANNED, recorded,
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::replay::{Machine, Policy, measure};
+use crate::section::Cell;
 use orders::Orders;
 use programs::STAGED_BYTES;
 use steps::Steps;

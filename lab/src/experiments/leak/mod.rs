@@ -10,9 +10,10 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::rules;
 use super::show::{table, text};
-use super::{Cell, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
+use crate::section::Cell;
 use cases::{CASES, Case, Habit};
 
 /// The experiment.

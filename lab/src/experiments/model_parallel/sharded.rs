@@ -10,13 +10,14 @@ use memcore::memory::Direct;
 use super::super::show::{bytes, table, text};
 use super::claims::CLAIMS;
 use super::network::{CLASSES, LAYERS, WIDTH, network};
-use super::{Cell, JudgedClaim, Measurement, Setup, Table, Verdict};
+use super::{JudgedClaim, Measurement, Setup, Verdict};
 use crate::data_parallel::{
     Accounting, DataParallelResult, DataParallelSettings, RankFigures, Sent, Stage, TABLE_1, printed, train,
 };
 use crate::error::Result;
 use crate::models::{Architecture, ModelOptions, architecture};
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use crate::training::{Failed, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 
 /// Sizes of a decoder of 7.5 billion parameters. Each of its tensors fills whole blocks, so that nothing is rounded but shards.

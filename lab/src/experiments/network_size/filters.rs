@@ -5,8 +5,9 @@ use memcore::memory::Category;
 use crate::error::{Error, Result};
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{bytes, table, text};
-use crate::experiments::{Cell, Claim, JudgedClaim, Measurement, Setup, Table, Verdict};
+use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict};
 use crate::model_file;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// Sides of a filter; odd, so that a padding can keep the picture's size.

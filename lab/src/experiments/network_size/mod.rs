@@ -8,9 +8,10 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::section::{Cell, Table};
 use crate::training::OptimizerKind;
 use filters::SIDES;
 use shares::Share;
@@ -229,7 +230,7 @@ impl Trial {
     }
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         vec![
             text(t.name),

@@ -10,9 +10,10 @@ use super::pace::Pace;
 use super::rig::{rules, undisturbed};
 use super::show::{bytes, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use program::{Arrangement, Program, Sizes, Traffic};
 
 /// The experiment.
@@ -204,7 +205,7 @@ fn foreseen(arrangement: Arrangement, sizes: Sizes, category: Category) -> u64 {
     }
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         let down = if t.computes { Cell::Bytes(t.step.down) } else { text("-") };
         vec![

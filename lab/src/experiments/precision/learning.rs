@@ -8,10 +8,11 @@ use memcore::optim::{Adam, AdamOptions};
 
 use super::super::rig::Rig;
 use super::super::show::{table, text};
-use super::super::{Cell, Measurement, Setup, Table};
+use super::super::{Measurement, Setup};
 use crate::data::{Dataset, Split};
 use crate::error::Result;
 use crate::models::{ModelOptions, architecture};
+use crate::section::{Cell, Table};
 use crate::training::{Accuracy, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, evaluate};
 
 /// Examples per step.

@@ -4,9 +4,10 @@ use memcore::memory::{Category, CategoryBytes};
 
 use super::super::rig::{Rig, StepRecord, even_perceptron, undisturbed};
 use super::super::show::table;
-use super::super::{Cell, Measurement, Setup, Table, show::text};
+use super::super::{Measurement, Setup, show::text};
 use crate::error::Result;
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, Precision};
 
 /// Hidden layers.

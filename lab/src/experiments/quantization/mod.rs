@@ -9,10 +9,11 @@ use std::sync::Arc;
 use super::pace::Pace;
 use super::rig::{Rig, rules};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, Source};
 use forms::{Form, Trial};
 use subject::{Exam, HostLayer};
@@ -110,7 +111,7 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
         .collect()
 }
 
-fn shown(trials: &[Trial], exam: &Exam) -> super::Table {
+fn shown(trials: &[Trial], exam: &Exam) -> Table {
     let row = |t: &Trial| {
         vec![
             text(t.form.name()),

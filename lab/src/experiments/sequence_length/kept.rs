@@ -3,9 +3,10 @@
 use crate::error::Result;
 use crate::experiments::rig::{Rig, rules, undisturbed};
 use crate::experiments::show::{table, text};
-use crate::experiments::{Cell, Measurement, Setup, Table};
+use crate::experiments::{Measurement, Setup};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// Steps; what the last one adds is measured.

@@ -7,9 +7,10 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{bytes, table, text};
-use super::{Cell, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
 use crate::models::{ModelOptions, architecture};
+use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// The experiment.
@@ -171,7 +172,7 @@ fn curvature(trials: &[Trial], batch: usize, exact: bool) -> Measurement {
     m
 }
 
-fn shown(trials: &[Trial]) -> super::Table {
+fn shown(trials: &[Trial]) -> Table {
     let row = |t: &Trial| {
         vec![
             text(form(t.fused)),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// The words of a command, each quoted for a shell where it must be.
-pub(super) fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
+pub fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
     let mut words: Vec<String> = std::iter::once("vramlab").chain(subcommand.iter().copied()).map(quoted).collect();
     for (name, value) in settings {
         match value {
@@ -17,7 +17,7 @@ pub(super) fn again(subcommand: &[&str], settings: &Map<String, Value>) -> Strin
 }
 
 /// Which of the commands gave a run: only one on paper has a card.
-pub(super) fn of_run(settings: &Map<String, Value>) -> String {
+pub fn of_run(settings: &Map<String, Value>) -> String {
     let subcommand = if settings.contains_key("gpu") { "predict" } else { "train" };
     again(&[subcommand], settings)
 }

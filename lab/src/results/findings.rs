@@ -1,0 +1,60 @@
+//! What every result has in common.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::command;
+use crate::section::{Cell, Section, Table, tables};
+
+/// Settings in force, by the names of the flags.
+pub type Settings = Map<String, Value>;
+
+/// What a command found.
+pub trait Findings: Serialize + DeserializeOwned {
+    /// What its JSON calls itself: `vramlab-…-1`. Another number once a program that reads it would be misled.
+    const SCHEMA: &'static str;
+
+    /// What it is, in a few words.
+    fn title(&self) -> String;
+
+    /// What it consists of, in the order in which it is read.
+    fn sections(&self) -> Vec<Section>;
+
+    /// The tables for CSV (the first) and Markdown (all).
+    fn exported(&self) -> Vec<Table> {
+        tables(&self.sections()).into_iter().cloned().collect()
+    }
+
+    /// As it is written: the schema, then the fields.
+    ///
+    /// # Errors
+    /// A figure that JSON cannot say.
+    fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+        serde_json::to_value(Written { schema: Self::SCHEMA, fields: self })
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a, F> {
+    schema: &'static str,
+    #[serde(flatten)]
+    fields: &'a F,
+}
+
+/// The command that gives a result again, and every setting in force.
+pub(super) fn again(command: &[&str], settings: &Settings) -> Section {
+    let in_force = settings.iter().filter(|(_, value)| !value.is_null());
+    let rows = in_force.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(plain(value))]).collect();
+    let command = Section::Command(command::again(command, settings));
+    let table = Section::Table(Table::new("All settings in force", &["setting", "value"], rows));
+    Section::Details { title: "Do it again".into(), sections: vec![command, table] }
+}
+
+/// A value in words: text as it is, the rest as JSON.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

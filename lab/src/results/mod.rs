@@ -1,0 +1,55 @@
+//! What the commands found, as data: a struct for each schema, which says once what it consists of.
+//!
+//! Its JSON is the struct's fields with the schema before them.
+
+mod bench;
+mod cards;
+pub mod command;
+mod findings;
+mod fit;
+mod premise;
+mod replay;
+
+pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
+pub use cards::{CardResult, Cards, room};
+pub use findings::{Findings, Settings};
+pub use fit::FitResult;
+pub use premise::{Premise, line as premise_line};
+pub use replay::{PolicyResult, ReplayResult, SelfCheck};
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::section::Section;
+
+/// Reads a result and gives its title and sections.
+type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
+
+/// Every kind of result that is read back.
+const READERS: &[(&str, Reader)] = &[
+    (BenchResult::SCHEMA, shown::<BenchResult>),
+    (Cards::SCHEMA, shown::<Cards>),
+    (FitResult::SCHEMA, shown::<FitResult>),
+    (ReplayResult::SCHEMA, shown::<ReplayResult>),
+];
+
+fn shown<F: Findings>(value: &Value) -> serde_json::Result<(String, Vec<Section>)> {
+    let found = F::deserialize(value)?;
+    Ok((found.title(), found.sections()))
+}
+
+/// Whether results of this schema are read back.
+pub fn is_known(schema: &str) -> bool {
+    READERS.iter().any(|(known, _)| *known == schema)
+}
+
+/// Title and sections of a result that was written before.
+///
+/// # Errors
+/// [`Error::Usage`] naming what it lacks, or its unknown schema.
+pub fn read(value: &Value) -> Result<(String, Vec<Section>)> {
+    let schema = value["schema"].as_str().unwrap_or_default();
+    let reader = READERS.iter().find(|(known, _)| *known == schema).map(|(_, reader)| reader);
+    let reader = reader.ok_or_else(|| Error::usage("report", format!("results of kind {schema:?} are not shown")))?;
+    reader(value).map_err(|error| Error::usage(schema, error.to_string()))
+}

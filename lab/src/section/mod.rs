@@ -1,0 +1,67 @@
+//! What a result consists of, said once: terminals, pages, Markdown and CSV render the same sections.
+//!
+//! ```text
+//! results (structs, JSON) ─► sections ─┬─ terminal, Markdown, CSV: cli
+//!                                      └─ page: report
+//! ```
+
+mod chart;
+mod table;
+
+pub use chart::{Bars, Chart, Series, Shape};
+pub use table::{Cell, Table};
+
+/// A part of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Section {
+    /// The answer, in a sentence or two.
+    Answer(String),
+    /// Names what follows.
+    Heading(String),
+    /// A sentence, or a paragraph.
+    Note(String),
+    /// Where the result may not be what was asked for. Terminals have it before the result, on standard error.
+    Warning(String),
+    /// What went wrong.
+    Failure(String),
+    /// Single figures.
+    Figures(Vec<Figure>),
+    /// Rows and columns.
+    Table(Table),
+    /// Curves.
+    Chart(Chart),
+    /// Curves that say nothing new: drawn on a page, and on a terminal with `-v`.
+    Drawing(Chart),
+    /// A bar for each of several things.
+    Bars(Bars),
+    /// What few readers want: folded on a page, shown on a terminal with `-v`.
+    Details {
+        /// What is folded away.
+        title: String,
+        /// Its parts.
+        sections: Vec<Section>,
+    },
+    /// A command to type next.
+    Command(String),
+}
+
+/// A single figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is of.
+    pub name: String,
+    /// The figure.
+    pub value: Cell,
+    /// What to know about it; may be empty.
+    pub note: String,
+}
+
+/// All tables of these sections, those of details too, in their order.
+pub fn tables(sections: &[Section]) -> Vec<&Table> {
+    let of = |section| match section {
+        &Section::Table(ref table) => vec![table],
+        Section::Details { sections, .. } => tables(sections),
+        _ => Vec::new(),
+    };
+    sections.iter().flat_map(of).collect()
+}
