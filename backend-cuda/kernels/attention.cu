@@ -4,6 +4,7 @@
 // some rows, a warp ROWS of them, and goes over tiles of 32 of the other side in shared memory. In the scores a lane has
 // one of the 32; in the sums it has columns lane, lane + 32, … Every sum has one owner: nothing is added atomically.
 // Shared memory decides how fast that is, so all but the sums' columns is read from it in fours.
+#include "arguments.cuh"
 #include "attention.cuh"
 
 #define TILE 32
@@ -325,19 +326,6 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
 }
 
 // ---- rotary embedding ----
-
-struct RopeArgs {
-    void* out;
-    const void* x;
-    const float* cos;
-    const float* sin;
-    // Batch, position, head, element.
-    i64 out_strides[4];
-    i64 x_strides[4];
-    u64 pairs;
-    u32 positions, heads, half;
-    float sign;
-};
 
 template <typename T>
 DEVICE void rope(const RopeArgs& a) {

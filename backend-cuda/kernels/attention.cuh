@@ -1,35 +1,12 @@
 // What the attention kernels share: their argument, where a block works, what a row's sum means.
 #pragma once
+#include "arguments.cuh"
 #include "common.cuh"
 
-// A matrix per batch and head; its columns lie next to each other.
-struct Heads {
-    void* base;
-    i64 batch, head, row;
-};
 template <typename T>
 DEVICE T* row_of(const Heads& m, u32 b, u32 h, u32 i) {
     return static_cast<T*>(m.base) + b * m.batch + h * m.head + i * m.row;
 }
-
-struct AttentionArgs {
-    Heads q, k, v, out;
-    // Gradients: of the result, and what is wanted.
-    Heads grad, dq, dk, dv;
-    const void* mask;
-    i64 mask_strides[4];
-    // The gradient of what is added to each score, where it is not null.
-    void* dmask;
-    i64 dmask_strides[4];
-    // [batch, head, query]; forward writes it where it is not null
-    float* logsumexp;
-    float* delta;
-    u32 batches, heads, key_heads;
-    u32 queries, keys, depth, value_depth;
-    u32 causal;
-    float scale;
-    u32 unused;
-};
 
 // What is added to the score of query i and key j; there is a mask.
 template <typename T>

@@ -1,23 +1,7 @@
 // Two-dimensional convolution and its gradients as implicit matrix products: nothing is unfolded in memory.
+#include "arguments.cuh"
 #include "gemm_tensor.cuh"
 #include "walk.cuh"
-
-struct ConvArgs {
-    Sizes sizes;
-    // The input, the weight and the result, or their gradients.
-    const void* x;
-    const void* weight;
-    const void* y;
-    const void* bias;
-    void* out;
-    // Of input and result: all channels, channels of a group, planes.
-    u32 channels, group_channels, height, width;
-    u32 outputs, group_outputs, out_height, out_width;
-    u32 window[2], stride[2], padding[2], dilation[2];
-    // Pixels of a plane and of a line of what the columns (or the inner dimension) run over; of a window, and its width.
-    Divider by_plane, by_line, by_window, by_window_width;
-    Divider by_stride[2], by_dilation[2];
-};
 
 // Where something lies: elements from where a tensor begins, and its line and place in a plane. What is read lies at the
 // sum of two: of a pixel, and of a channel with a place in the window. In the padding the parts may be below zero, and wrap.

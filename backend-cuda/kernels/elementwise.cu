@@ -1,14 +1,10 @@
 // Fill, copy, arithmetic, selection. The function is chosen at run time, outside the loop over a pack: a uniform branch
 // costs nothing beside a memory access, and keeps the number of instances small.
+#include "arguments.cuh"
 #include "walk.cuh"
 
 // ---- fill, copy, select: the bits of elements ----
 
-struct FillArgs {
-    Walk<1> walk;
-    void* out;
-    u64 bits;
-};
 template <typename T>
 struct FillBody {
     template <int V>
@@ -23,15 +19,6 @@ DEVICE void fill(const FillArgs& a) {
     each_pack<V, 1, FillBody<T>>(a.walk, a);
 }
 
-// Operand 0 is the result, everywhere.
-struct CopyArgs {
-    Walk<2> walk;
-    void* out;
-    const void* src;
-    // The source's type, for casts.
-    u32 from;
-    u32 unused;
-};
 template <typename T>
 struct CopyBody {
     template <int V>
@@ -72,13 +59,6 @@ DEVICE void cast(const CopyArgs& a) {
     each_pack<V, 2, CastBody<T>>(a.walk, a);
 }
 
-struct SelectArgs {
-    Walk<4> walk;
-    void* out;
-    const u8* mask;
-    const void* on_true;
-    const void* on_false;
-};
 template <typename T>
 struct SelectBody {
     template <int V>
@@ -95,13 +75,6 @@ DEVICE void select(const SelectArgs& a) {
     each_pack<V, 4, SelectBody<T>>(a.walk, a);
 }
 
-struct MaskedFillArgs {
-    Walk<3> walk;
-    void* out;
-    const void* x;
-    const u8* mask;
-    u64 bits;
-};
 template <typename T>
 struct MaskedFillBody {
     template <int V>
@@ -117,15 +90,6 @@ DEVICE void masked_fill(const MaskedFillArgs& a) {
     each_pack<V, 3, MaskedFillBody<T>>(a.walk, a);
 }
 
-// The last two dimensions are the walk's first two, never merged.
-struct TriangleArgs {
-    Walk<2> walk;
-    void* out;
-    const void* x;
-    i64 diagonal;
-    u32 upper;
-    u32 unused;
-};
 template <typename T>
 DEVICE void triangle(const TriangleArgs& a) {
     for (u64 i = thread_index(); i < a.walk.packs; i += thread_count()) {
@@ -150,15 +114,6 @@ DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float normal_cdf(float x) { return 0.5f * erfcf(x * -0.70710678118654752f); }
 // √(2/π)·(x + 0.044715·x³): the argument of GELU's tanh approximation.
 DEVICE float gelu_inner(float x) { return 0.79788456080286536f * (x + 0.044715f * x * x * x); }
-
-struct UnaryArgs {
-    Walk<2> walk;
-    void* out;
-    const void* x;
-    u32 op;
-    u32 unused;
-    double scalars[2];
-};
 
 #define EACH(expression)                                          \
     UNROLL for (int j = 0; j < V; j++) {                          \
@@ -270,17 +225,6 @@ DEVICE float mish_slope(float s) {
 DEVICE float hardswish_slope(float s) {
     return s > -3.0f ? (s < 3.0f ? s / 3.0f + 0.5f : 1.0f) : 0.0f;
 }
-
-struct BinaryArgs {
-    Walk<3> walk;
-    void* out;
-    const void* lhs;
-    const void* rhs;
-    u32 op;
-    u32 unused;
-    double scalar;
-    double second;
-};
 
 #define EACH_PAIR(expression)                                     \
     UNROLL for (int j = 0; j < V; j++) {                          \
@@ -404,15 +348,6 @@ DEVICE void compare(const BinaryArgs& a) {
 
 enum Ternary { LERP, ADDCMUL, ADDCDIV, MSE_GRAD };
 
-struct TernaryArgs {
-    Walk<4> walk;
-    void* out;
-    const void* a;
-    const void* b;
-    const void* c;
-    u32 op;
-    float scalar;
-};
 DEVICE float ternary_value(u32 op, float s, float a, float b, float c) {
     switch (op) {
         case LERP: return a + s * (b - a);

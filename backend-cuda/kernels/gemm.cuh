@@ -6,17 +6,8 @@
 // or across it. `Sizes` has the rest. Where TABLES is set, columns and steps cost so much that a block computes each once, into
 // shared memory; steps may then be asked for beyond the last k, and `hide(step)` is told of those that nobody wants.
 #pragma once
+#include "arguments.cuh"
 #include "common.cuh"
-
-struct Sizes {
-    u32 m, n, k;
-    u32 batches;
-    // The inner dimension is cut into so many parts of so many elements, each with sums of its own.
-    u32 splits;
-    u32 split_k;
-    // [splits, batches, m, n]; null with one part.
-    float* partial;
-};
 
 // One result, or one partial sum.
 template <typename P>

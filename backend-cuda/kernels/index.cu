@@ -1,20 +1,6 @@
 // Rows of a table by index, and back.
+#include "arguments.cuh"
 #include "common.cuh"
-
-struct GatherArgs {
-    void* out;
-    const void* table;
-    const i64* indices;
-    u64 rows;
-    // From row to row, and from element to element; packs have elements side by side.
-    u64 row_step;
-    u64 step;
-    // Packs of a row; all packs of the result.
-    u64 row_packs;
-    u64 packs;
-    // What an index outside the table reads as.
-    u64 missing;
-};
 
 template <typename T, int V>
 DEVICE void gather(const GatherArgs& a) {
@@ -30,23 +16,6 @@ DEVICE void gather(const GatherArgs& a) {
         store_pack(static_cast<T*>(a.out) + i * V, pack);
     }
 }
-
-struct ScatterArgs {
-    void* out;
-    const void* src;
-    const i64* indices;
-    // One byte per row of the table: whether an index names it. Null where every row is looked for.
-    u8* named;
-    u64 rows;
-    u64 n;
-    // From row to row of the source, and from element to element.
-    u64 row_step;
-    u64 step;
-    u64 count;
-    i64 padding_index;
-    u32 has_padding;
-    u32 accumulate;
-};
 
 DEVICE void clear_names(const ScatterArgs& a) {
     for (u64 r = thread_index(); r < a.rows; r += thread_count()) a.named[r] = 0;

@@ -1,23 +1,11 @@
 // Negative log-likelihood of class indices, and its gradient.
+#include "arguments.cuh"
 #include "common.cuh"
 
 enum Reduction { NONE, MEAN, SUM };
 
 // Threads of the one block that adds the losses up, always in the same order.
 #define LOSS_THREADS 1024
-
-struct NllLossArgs {
-    void* out;
-    void* total_weight;
-    const void* log_probs;
-    const i64* target;
-    u64 rows;
-    u64 classes;
-    u64 inner;
-    i64 ignore_index;
-    u32 reduction;
-    u32 unused;
-};
 
 template <typename T>
 DEVICE void nll_loss(const NllLossArgs& a) {
@@ -41,22 +29,6 @@ DEVICE void nll_loss(const NllLossArgs& a) {
     if (a.reduction != NONE) *static_cast<T*>(a.out) = narrow<T>(a.reduction == MEAN ? sum / counted : sum);
     *static_cast<T*>(a.total_weight) = narrow<T>(counted);
 }
-
-struct NllLossGradArgs {
-    void* out;
-    const void* grad;
-    const void* total_weight;
-    const i64* target;
-    u64 rows;
-    u64 classes;
-    u64 inner;
-    // Strides of the gradient; 0 where it is a scalar.
-    u64 example;
-    u64 position;
-    i64 ignore_index;
-    u32 reduction;
-    u32 unused;
-};
 
 // What the class of target i gets.
 template <typename T>

@@ -1,21 +1,6 @@
 // Batched matrix products of strided matrices, and products with an int8 weight.
+#include "arguments.cuh"
 #include "gemm_tensor.cuh"
-
-struct MatmulArgs {
-    Sizes sizes;
-    const void* a;
-    const void* b;
-    const void* bias;
-    void* out;
-    // Batch, row, column.
-    i64 a_strides[3];
-    i64 b_strides[3];
-    i64 out_strides[2];
-    // Of the columns of an int8 weight.
-    const float* scale;
-    float alpha;
-    float beta;
-};
 
 template <typename T>
 struct Matmul {

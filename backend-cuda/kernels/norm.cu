@@ -1,22 +1,9 @@
 // Layer, root-mean-square and batch normalisation, and their gradients. Statistics are f32.
+#include "arguments.cuh"
 #include "rows.cuh"
 #include "walk.cuh"
 
 // ---- rows ----
-
-struct RowNormArgs {
-    void* out;
-    const void* x;
-    const void* weight;
-    const void* bias;
-    // Null for root-mean-square.
-    float* mean;
-    float* rstd;
-    u64 rows;
-    u64 n;
-    float eps;
-    u32 unused;
-};
 
 template <int V, typename T>
 DEVICE void load_parameter(const void* parameter, u64 i, float missing, float* v) {
@@ -58,17 +45,6 @@ DEVICE void row_norm(const RowNormArgs& a) {
     }
 }
 
-struct RowNormGradArgs {
-    void* out;
-    const void* grad;
-    const void* x;
-    const void* weight;
-    const float* mean;
-    const float* rstd;
-    u64 rows;
-    u64 n;
-};
-
 template <typename T, int Group, int V>
 DEVICE void row_norm_grad(const RowNormGradArgs& a) {
     SHARED(float, scratch, WARP);
@@ -107,19 +83,6 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
 
 // Gradients of the parameters: sums over rows. A block has 32 columns and 8 rows at a time of one chunk of rows; chunks
 // leave partial sums, which `column_sums` adds up in order.
-struct ParameterGradArgs {
-    const void* grad;
-    const void* x;
-    const float* mean;
-    const float* rstd;
-    // [chunks, n] each.
-    float* weight_sums;
-    float* bias_sums;
-    u64 rows;
-    u64 n;
-    u64 chunk_rows;
-};
-
 #define STRIPES (THREADS / WARP)
 
 template <typename T>
@@ -150,12 +113,6 @@ DEVICE void parameter_grad(const ParameterGradArgs& a) {
     if (a.bias_sums != nullptr) a.bias_sums[at] = bias;
 }
 
-struct ColumnSumsArgs {
-    void* out;
-    const float* partial;
-    u64 n;
-    u64 chunks;
-};
 template <typename T>
 DEVICE void column_sums(const ColumnSumsArgs& a) {
     for (u64 i = thread_index(); i < a.n; i += thread_count()) {
@@ -167,36 +124,10 @@ DEVICE void column_sums(const ColumnSumsArgs& a) {
 
 // ---- channels ----
 
-// Strides of a tensor [images, channels, places].
-struct ChannelSteps {
-    u64 image;
-    u64 channel;
-    u64 place;
-};
-
-// What a chunk of a channel holds: count, mean and sum of squares beside it; or the sums of a gradient.
-struct ChannelArgs {
-    const void* x;
-    const void* grad;
-    const float* mean;
-    const float* invstd;
-    // [channels, chunks, 3]
-    float* partial;
-    u64 channels;
-    // Images, and elements of one image's channel.
-    u64 images;
-    u64 length;
-    u64 chunks;
-    ChannelSteps x_steps;
-    ChannelSteps grad_steps;
-    Divider by_length;
-    u32 unused;
-};
-
 // Element i of a channel, in its images.
-DEVICE u64 channel_place(const ChannelArgs& a, const ChannelSteps& steps, u64 channel, u64 i) {
+DEVICE u64 channel_place(const ChannelArgs& a, const u64* steps, u64 channel, u64 i) {
     const u64 image = divide(static_cast<u32>(i), a.by_length);
-    return image * steps.image + channel * steps.channel + (i - image * a.length) * steps.place;
+    return image * steps[0] + channel * steps[1] + (i - image * a.length) * steps[2];
 }
 
 // The elements of a chunk, of which V lie together and belong to one image.
@@ -269,31 +200,6 @@ DEVICE void channel_sums(const ChannelArgs& a) {
     }
 }
 
-// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds. The parameters and the running
-// statistics have a type of their own.
-struct ChannelFinishArgs {
-    const float* partial;
-    const void* weight;
-    const void* bias;
-    void* running_mean;
-    void* running_var;
-    float* save_mean;
-    float* save_invstd;
-    // Gradients: what forward used, and what is wanted.
-    const float* mean;
-    const float* invstd;
-    void* out_weight;
-    void* out_bias;
-    // [channels, 3]
-    float* factors;
-    u64 channels;
-    u64 chunks;
-    float count;
-    float momentum;
-    float eps;
-    u32 training;
-};
-
 template <typename T>
 DEVICE float parameter(const void* p, u64 i, float missing) {
     return p != nullptr ? widen(static_cast<const T*>(p)[i]) : missing;
@@ -355,21 +261,6 @@ DEVICE void channel_finish_grad(const ChannelFinishArgs& a) {
     }
 }
 
-struct ChannelApplyArgs {
-    void* out;
-    const void* x;
-    const void* grad;
-    const float* factors;
-    const float* mean;
-    const float* invstd;
-    u64 packs;
-    u64 channels;
-    ChannelSteps x_steps;
-    ChannelSteps grad_steps;
-    Divider by_length;
-    Divider by_channels;
-};
-
 // The channel of a pack.
 DEVICE u32 channel_of(const ChannelApplyArgs& a, u64 pack) {
     const u32 plane = divide(static_cast<u32>(pack), a.by_length);
@@ -378,12 +269,12 @@ DEVICE u32 channel_of(const ChannelApplyArgs& a, u64 pack) {
 
 // Where a pack of V elements of one plane of the result lies in another tensor.
 template <int V>
-DEVICE u64 pack_place(const ChannelApplyArgs& a, const ChannelSteps& steps, u64 pack) {
+DEVICE u64 pack_place(const ChannelApplyArgs& a, const u64* steps, u64 pack) {
     const u32 plane = divide(static_cast<u32>(pack), a.by_length);
     const u32 image = divide(plane, a.by_channels);
     const u64 channel = plane - image * a.by_channels.divisor;
     const u64 place = (static_cast<u32>(pack) - plane * a.by_length.divisor) * V;
-    return image * steps.image + channel * steps.channel + place * steps.place;
+    return image * steps[0] + channel * steps[1] + place * steps[2];
 }
 
 template <typename T, int V>

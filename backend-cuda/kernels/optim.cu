@@ -1,19 +1,10 @@
 // Fused optimizer steps over many parameters in one launch, and the loss scaler's kernels. The list of tensors travels in
 // the argument; each block has one chunk of one tensor.
+#include "arguments.cuh"
 #include "common.cuh"
 
 // Elements of a block's chunk.
 #define CHUNK 4096
-// Tensors of a launch: what an argument of 4 KiB holds.
-#define MOST_TENSORS 48
-
-// The list: `tensors[i]` has the blocks from `first_block[i]` on.
-template <typename Tensor>
-struct List {
-    u32 first_block[MOST_TENSORS + 1];
-    u32 count;
-    Tensor tensors[MOST_TENSORS];
-};
 
 // The tensor of this block, and its chunk's first element.
 template <typename Tensor>
@@ -35,27 +26,6 @@ DEVICE void each_of_chunk(u64 begin, u64 elements, bool aligned, Step step) {
     }
     for (u64 i = whole + threadIdx.x; i < end; i += blockDim.x) step.template run<1>(i);
 }
-
-struct SgdTensor {
-    void* param;
-    const void* grad;
-    void* momentum;
-    u64 elements;
-    // Whether 16 bytes can be moved at a time.
-    u64 aligned;
-};
-struct SgdArgs {
-    List<SgdTensor> list;
-    const float* found_inf;
-    float lr;
-    float momentum;
-    float undamped;
-    float weight_decay;
-    u32 nesterov;
-    u32 maximize;
-    u32 first_step;
-    u32 unused2;
-};
 
 template <typename T>
 struct SgdBody {
@@ -99,30 +69,6 @@ DEVICE void sgd_step(const SgdArgs& a) {
     const SgdTensor& t = a.list.tensors[tensor_of_block(a.list, begin)];
     each_of_chunk<4>(begin, t.elements, t.aligned != 0, SgdBody<T>{a, t});
 }
-
-struct AdamTensor {
-    void* param;
-    const void* grad;
-    void* exp_avg;
-    void* exp_avg_sq;
-    void* max_exp_avg_sq;
-    const float* step;
-    // The highest bit: whether 16 bytes can be moved at a time.
-    u64 elements;
-};
-struct AdamArgs {
-    List<AdamTensor> list;
-    const float* found_inf;
-    double beta1;
-    double beta2;
-    float lr;
-    float eps;
-    float weight_decay;
-    // 1 - lr·weight_decay
-    float decay;
-    u32 decoupled;
-    u32 maximize;
-};
 
 template <typename T>
 struct AdamBody {
@@ -181,17 +127,6 @@ DEVICE void adam_step(const AdamArgs& a) {
     each_of_chunk<4>(begin, t.elements << 1 >> 1, t.elements >> 63 != 0, body);
 }
 
-struct UnscaleTensor {
-    void* grad;
-    u64 elements;
-    u64 aligned;
-};
-struct UnscaleArgs {
-    List<UnscaleTensor> list;
-    const float* inv_scale;
-    float* found_inf;
-};
-
 template <typename T>
 struct UnscaleBody {
     const UnscaleArgs& a;
@@ -217,15 +152,6 @@ DEVICE void unscale(const UnscaleArgs& a) {
     each_of_chunk<4>(begin, t.elements, t.aligned != 0, UnscaleBody<T>{a, t, *a.inv_scale});
 }
 
-struct UpdateScaleArgs {
-    float* scale;
-    i32* growth_tracker;
-    const float* found_inf;
-    float growth_factor;
-    float backoff_factor;
-    i32 growth_interval;
-    u32 unused;
-};
 DEVICE void adapt_scale(const UpdateScaleArgs& a) {
     if (thread_index() != 0) return;
     if (*a.found_inf != 0.0f) {

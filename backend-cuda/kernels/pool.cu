@@ -1,19 +1,6 @@
 // Max and average pooling and their gradient, which gathers: each input element looks at the windows that cover it.
+#include "arguments.cuh"
 #include "walk.cuh"
-
-struct PoolArgs {
-    void* out;
-    // The input; the gradient of the result.
-    const void* x;
-    i64* indices;
-    // Elements of the result of the launch; fewer than 2^31.
-    u32 elements;
-    // Input plane and output plane.
-    u32 height, width, out_height, out_width;
-    u32 window[2], stride[2], padding[2];
-    Divider by_width, by_height;
-    u32 max;
-};
 
 template <typename T>
 DEVICE void pool2d(const PoolArgs& a) {

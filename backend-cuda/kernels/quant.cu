@@ -1,13 +1,6 @@
 // int8 with one scale per row: there and back. The product with an int8 weight is in matmul.cu.
+#include "arguments.cuh"
 #include "rows.cuh"
-
-struct QuantizeArgs {
-    i8* out;
-    float* scale;
-    const void* x;
-    u64 rows;
-    u64 n;
-};
 
 template <typename T, int Group, int V>
 DEVICE void quantize_int8(const QuantizeArgs& a) {
@@ -28,14 +21,6 @@ DEVICE void quantize_int8(const QuantizeArgs& a) {
         if (Team<Group>::rank() == 0) a.scale[r] = scale;
     }
 }
-
-struct DequantizeArgs {
-    void* out;
-    const float* scale;
-    const i8* x;
-    u64 packs;
-    u64 row_packs;
-};
 
 template <typename T, int V>
 DEVICE void dequantize_int8(const DequantizeArgs& a) {

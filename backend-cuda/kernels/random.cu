@@ -1,4 +1,5 @@
 // Philox words, uniforms and dropout: the same bits as every backend's.
+#include "arguments.cuh"
 #include "walk.cuh"
 
 struct Words {
@@ -27,15 +28,6 @@ DEVICE Words philox(u64 seed, u64 counter) {
 // Exact in f32.
 DEVICE float uniform(u32 word) { return static_cast<float>(word >> 8) * 5.9604644775390625e-8f; }
 
-struct RandomArgs {
-    void* out;
-    u64 seed;
-    u64 offset;
-    u64 elements;
-    float low;
-    float span;
-};
-
 // A thread per counter: four elements.
 DEVICE void draw_words(const RandomArgs& a) {
     for (u64 i = thread_index(); i * 4 < a.elements; i += thread_count()) {
@@ -57,18 +49,6 @@ DEVICE void random_uniform(const RandomArgs& a) {
         }
     }
 }
-
-struct DropoutArgs {
-    void* out;
-    const void* x;
-    u8* mask;
-    u64 seed;
-    u64 offset;
-    u64 elements;
-    float p;
-    // 1/(1 - p); 0 where everything is dropped.
-    float scale;
-};
 
 template <typename T, bool Whole>
 DEVICE void drop(const DropoutArgs& a, u64 i, u64 count) {
@@ -105,14 +85,6 @@ DEVICE void dropout(const DropoutArgs& a) {
     }
 }
 
-struct DropoutGradArgs {
-    Walk<3> walk;
-    void* out;
-    const void* grad;
-    const u8* mask;
-    float scale;
-    u32 unused;
-};
 template <typename T>
 struct DropoutGradBody {
     template <int V>

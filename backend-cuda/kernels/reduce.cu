@@ -1,4 +1,5 @@
 // Reductions over any axes: a thread, a warp or a block per result; long groups in chunks, merged in order.
+#include "arguments.cuh"
 #include "walk.cuh"
 
 enum Reduction { SUM, MEAN, SUM_SQUARES, MAX, MIN };
@@ -15,23 +16,7 @@ struct Partial {
     i64 place;
 };
 
-struct ReduceArgs {
-    void* out;
-    const void* x;
-    i64* indices;
-    // [chunks, results]; null where there is one chunk.
-    Partial* partial;
-    // Result, then the first element of its group.
-    Walk<2> results;
-    // Elements of a group.
-    Walk<1> group;
-    u64 chunks;
-    u64 chunk_length;
-    u32 op;
-    // Whether the results of 16-bit elements are f32.
-    u32 unrounded;
-};
-
+DEVICE Partial* partials(const ReduceArgs& a) { return static_cast<Partial*>(a.partial); }
 DEVICE void put(Partial& p, float x) { p.real = x; }
 DEVICE void put(Partial& p, i64 x) { p.integer = x; }
 DEVICE void get(const Partial& p, float& x) { x = p.real; }
@@ -188,8 +173,8 @@ DEVICE void reduce(const ReduceArgs& a) {
         if (a.partial == nullptr) {
             finish<T>(a, result, at, value, place);
         } else {
-            put(a.partial[i], value);
-            a.partial[i].place = place;
+            put(partials(a)[i], value);
+            partials(a)[i].place = place;
         }
     }
 }
@@ -204,7 +189,7 @@ DEVICE void reduce_chunks(const ReduceArgs& a) {
         C value = 0;
         i64 place = -1;
         for (u64 c = 0; c < a.chunks; c++) {
-            const Partial& p = a.partial[c * a.results.packs + result];
+            const Partial& p = partials(a)[c * a.results.packs + result];
             C part;
             get(p, part);
             merge(a.op, value, place, part, p.place);

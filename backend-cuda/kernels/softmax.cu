@@ -1,18 +1,6 @@
 // Softmax and log-softmax over rows or columns, and their gradient.
+#include "arguments.cuh"
 #include "rows.cuh"
-
-struct SoftmaxArgs {
-    void* out;
-    const void* x;
-    // Groups, and elements of a group.
-    u64 rows;
-    u64 n;
-    // Distance of neighbours in a group: 1 in a row, the number of columns of a slice otherwise.
-    u64 inner;
-    // The type of x; the kernel's is that of out.
-    u32 from;
-    u32 log;
-};
 
 // What a thread, and then a team, knows of a group: its largest element, and the sum of exponentials relative to that.
 struct Denominator {
@@ -99,17 +87,6 @@ DEVICE void softmax(const SoftmaxArgs& a) {
         }
     }
 }
-
-struct SoftmaxGradArgs {
-    void* out;
-    const void* y;
-    const void* grad;
-    u64 rows;
-    u64 n;
-    u64 inner;
-    u32 log;
-    u32 unused;
-};
 
 template <typename T, int Group, int V>
 DEVICE void softmax_grad(const SoftmaxGradArgs& a) {

@@ -1,32 +1,8 @@
 // How elementwise kernels find their elements: strided views of up to four operands, walked together.
 #pragma once
-#include "common.cuh"
+#include "arguments.cuh"
 
-#define MAX_RANK 6
-
-// Division by a number that the host knows: n / d = (umulhi(n, magic) + n) >> shift for n < 2^31
-// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).
-struct Divider {
-    u32 divisor;
-    u32 magic;
-    u32 shift;
-};
 DEVICE u32 divide(u32 n, const Divider& d) { return (__umulhi(n, d.magic) + n) >> d.shift; }
-
-// The dimensions of N operands, innermost first, merged where all of them allow it. The innermost one counts packs.
-// With more than one dimension there are fewer than 2^31 packs: the host splits larger launches.
-template <int N>
-struct Walk {
-    u64 packs;
-    // Elements; with one dimension the last pack may be incomplete.
-    u64 elements;
-    u32 rank;
-    // Bit k: operand k repeats one element along the innermost dimension.
-    u32 repeats;
-    Divider dims[MAX_RANK];
-    // In elements, per step of the dimension.
-    i64 strides[N][MAX_RANK];
-};
 
 template <int N>
 DEVICE void places(const Walk<N>& w, u64 pack, i64* at) {

@@ -1,67 +1,84 @@
 //! Fused attention, its gradients, and rotary embedding.
 
+use std::ffi::c_void;
+
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::{DType, Result};
 
+use crate::arguments::{Bits, arguments};
 use crate::gemm::has_tensor_cores;
-use crate::kernels::{Kernel, Tag};
-use crate::launch::{Bits, Context, Grid};
+use crate::kernel::{ONE_FORM, Tag, kernels};
+use crate::launch::{Context, Grid};
 
-/// `Heads` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Heads {
-    base: u64,
-    batch: i64,
-    head: i64,
-    row: i64,
+arguments! { ARGUMENTS:
+    /// A matrix per batch and head; its columns lie next to each other.
+    #[derive(Default)]
+    struct Heads {
+        base: *mut c_void,
+        batch: i64,
+        head: i64,
+        row: i64,
+    }
+
+    struct AttentionArgs {
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        out: Heads,
+        /// Gradients: of the result, and what is wanted.
+        grad: Heads,
+        dq: Heads,
+        dk: Heads,
+        dv: Heads,
+        mask: *const c_void,
+        mask_strides: [i64; 4],
+        /// The gradient of what is added to each score, where it is not null.
+        dmask: *mut c_void,
+        dmask_strides: [i64; 4],
+        /// [batch, head, query]; forward writes it where it is not null
+        logsumexp: *mut f32,
+        delta: *mut f32,
+        batches: u32,
+        heads: u32,
+        key_heads: u32,
+        queries: u32,
+        keys: u32,
+        depth: u32,
+        value_depth: u32,
+        causal: u32,
+        scale: f32,
+        unused: u32,
+    }
+
+    struct RopeArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        cos: *const f32,
+        sin: *const f32,
+        /// Batch, position, head, element.
+        out_strides: [i64; 4],
+        x_strides: [i64; 4],
+        pairs: u64,
+        positions: u32,
+        heads: u32,
+        half: u32,
+        sign: f32,
+    }
 }
 
-/// `AttentionArgs` of the kernels, as the struct below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct AttentionArgs {
-    q: Heads,
-    k: Heads,
-    v: Heads,
-    out: Heads,
-    grad: Heads,
-    dq: Heads,
-    dk: Heads,
-    dv: Heads,
-    mask: u64,
-    mask_strides: [i64; 4],
-    dmask: u64,
-    dmask_strides: [i64; 4],
-    logsumexp: u64,
-    delta: u64,
-    batches: u32,
-    heads: u32,
-    key_heads: u32,
-    queries: u32,
-    keys: u32,
-    depth: u32,
-    value_depth: u32,
-    causal: u32,
-    scale: Bits<f32>,
-    unused: u32,
+kernels! { KERNELS in Attention:
+    ATTENTION: "attention" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
+    ATTENTION_DELTA: "attention_delta" FLOATS ONE_FORM => AttentionArgs;
+    ATTENTION_DQ: "attention_dq" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
+    ATTENTION_DKV: "attention_dkv" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
+    ROPE: "rope" FLOATS ONE_FORM => RopeArgs;
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct RopeArgs {
-    out: u64,
-    x: u64,
-    cos: u64,
-    sin: u64,
-    out_strides: [i64; 4],
-    x_strides: [i64; 4],
-    pairs: u64,
-    positions: u32,
-    heads: u32,
-    half: u32,
-    sign: Bits<f32>,
+kernels! { TENSOR_KERNELS in AttentionTensor:
+    ATTENTION_TENSOR: "attention_tensor" HALVES &["_64", "_128"] => AttentionArgs;
+    ATTENTION_DQ_TENSOR: "attention_dq_tensor" HALVES &["_64", "_128"] => AttentionArgs;
+    ATTENTION_DKV_TENSOR: "attention_dkv_tensor" HALVES &["_64", "_128"] => AttentionArgs;
 }
 
 /// The most columns of a head that the kernels have room for.
@@ -185,10 +202,10 @@ pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     let (tag, form, matrices) = (Tag::of(k.q.dtype), form(&args), args.batches * args.heads);
     if by_tensor_cores(ctx, k.q.dtype, &args) {
         let grid = tensor_grid(TENSOR_FORWARD[form], args.queries, matrices);
-        return ctx.launch(Kernel::AttentionTensor, tag, form, grid, &args);
+        return ctx.launch(ATTENTION_TENSOR, tag, form, grid, &args);
     }
     let grid = grid(&args, args.queries, matrices, FORWARD_ROWS[form], fours(args.depth));
-    ctx.launch(Kernel::Attention, tag, form, grid, &args)
+    ctx.launch(ATTENTION, tag, form, grid, &args)
 }
 
 /// The gradients of [`Attention`].
@@ -213,14 +230,10 @@ pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()>
             grid(&args, rows, matrices, warp_rows, floats)
         }
     };
-    let [dq, dkv] = if tensor {
-        [Kernel::AttentionDqTensor, Kernel::AttentionDkvTensor]
-    } else {
-        [Kernel::AttentionDq, Kernel::AttentionDkv]
-    };
+    let [dq, dkv] = if tensor { [ATTENTION_DQ_TENSOR, ATTENTION_DKV_TENSOR] } else { [ATTENTION_DQ, ATTENTION_DKV] };
     if k.logsumexp.numel() > 0 {
         let lanes = k.logsumexp.numel() as u64 * DELTA_LANES;
-        ctx.launch(Kernel::AttentionDelta, tag, 0, ctx.grid(lanes), &args)?;
+        ctx.launch(ATTENTION_DELTA, tag, 0, ctx.grid(lanes), &args)?;
         ctx.launch(dq, tag, form, grid(args.queries, args.batches * args.heads), &args)?;
     }
     if args.batches * args.keys > 0 {
@@ -248,5 +261,5 @@ pub(crate) fn rope(ctx: &Context<'_>, k: &Rope) -> Result<()> {
         half: (d[3] / 2) as u32,
         sign: Bits(if k.inverse { -1.0 } else { 1.0 }),
     };
-    ctx.launch(Kernel::Rope, Tag::of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
+    ctx.launch(ROPE, Tag::of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
 }

@@ -14,11 +14,13 @@ use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
 use crate::gemm::has_tensor_cores;
 use crate::graphs::Graphs;
-use crate::kernels::Modules;
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
+use crate::modules::Modules;
 use crate::queue::Queue;
-use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
+use crate::{
+    attention, conv, elementwise, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce, softmax,
+};
 
 /// Room for partial results between the launches of one call: taken once, when the device is opened.
 const SCRATCH_BYTES: u64 = 16 << 20;
@@ -102,7 +104,7 @@ impl Cuda {
         };
         Ok(Self {
             limits,
-            modules: Modules::new(driver, properties.capability, compiler),
+            modules: Modules::new(driver, properties.capability, compiler, kernels::TABLES, kernels::headers()),
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },

@@ -6,7 +6,6 @@
 
 mod library;
 mod plan;
-mod products;
 mod shape;
 
 use std::collections::HashMap;
@@ -18,15 +17,15 @@ use cudarc::cublaslt::sys;
 use memcore::backend::kernel::Matmul;
 use memcore::{Error, Result};
 
+use crate::arguments::Bits;
 use crate::driver::NAME;
 use crate::figures;
-use crate::launch::Bits;
 use crate::libraries::Version;
 use crate::queue::Queue;
 use library::{Functions, NOT_SUPPORTED, Status, library};
 use plan::Plan;
-pub(crate) use shape::Shape;
-use shape::{Places, shape};
+use shape::shape;
+pub(crate) use shape::{Places, Shape};
 
 /// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
@@ -89,7 +88,7 @@ impl BlasLt {
 
     /// The product with matrices in these places, and whether one like it was run before; `None` where the library does
     /// not take it.
-    fn product(&self, k: &Matmul, places: Places, tf32: bool) -> Option<(Product, bool)> {
+    pub(crate) fn product(&self, k: &Matmul, places: Places, tf32: bool) -> Option<(Product, bool)> {
         let shape = shape(k, &places, tf32)?;
         let mut plans = self.plans();
         let plan = plans.entry(shape).or_insert_with(|| Plan::new(self.library, self.handle, &shape, places.bias));
@@ -114,7 +113,7 @@ impl BlasLt {
     ///
     /// # Errors
     /// As [`BlasLt::run`].
-    fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
+    pub(crate) fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
         let mut plans = self.plans();
         let Some(Some(plan)) = plans.get_mut(&product.shape) else { return Ok(false) };
         match figures::measured(queue, || self.call(queue, plan, product)) {

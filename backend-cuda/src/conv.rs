@@ -1,40 +1,64 @@
 //! Two-dimensional convolution and its gradients, as implicit matrix products.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 use memcore::backend::{Operand, Tf32};
 
+use crate::arguments::arguments;
 use crate::gemm::{self, Kernels, Sizes};
-use crate::kernels::Kernel;
+use crate::kernel::{Kernel, PRODUCT, TENSOR_PRODUCT, kernels};
 use crate::launch::Context;
 use crate::walk::Divider;
 
-/// `ConvArgs` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ConvArgs {
-    sizes: Sizes,
-    x: u64,
-    weight: u64,
-    y: u64,
-    bias: u64,
-    out: u64,
-    channels: u32,
-    group_channels: u32,
-    plane: [u32; 2],
-    outputs: u32,
-    group_outputs: u32,
-    out_plane: [u32; 2],
-    window: [u32; 2],
-    stride: [u32; 2],
-    padding: [u32; 2],
-    dilation: [u32; 2],
-    by_plane: Divider,
-    by_line: Divider,
-    by_window: Divider,
-    by_window_width: Divider,
-    by_stride: [Divider; 2],
-    by_dilation: [Divider; 2],
+arguments! { ARGUMENTS:
+    struct ConvArgs {
+        sizes: Sizes,
+        /// The input, the weight and the result, or their gradients.
+        x: *const c_void,
+        weight: *const c_void,
+        y: *const c_void,
+        bias: *const c_void,
+        out: *mut c_void,
+        /// Of input and result: all channels, channels of a group, planes.
+        channels: u32,
+        group_channels: u32,
+        height: u32,
+        width: u32,
+        outputs: u32,
+        group_outputs: u32,
+        out_height: u32,
+        out_width: u32,
+        window: [u32; 2],
+        stride: [u32; 2],
+        padding: [u32; 2],
+        dilation: [u32; 2],
+        /// Pixels of a plane and of a line of what the columns (or the inner dimension) run over; of a window, and its width.
+        by_plane: Divider,
+        by_line: Divider,
+        by_window: Divider,
+        by_window_width: Divider,
+        by_stride: [Divider; 2],
+        by_dilation: [Divider; 2],
+    }
+}
+
+kernels! { KERNELS in Conv:
+    CONV2D: "conv2d" FLOATS PRODUCT => ConvArgs;
+    CONV2D_TENSOR: "conv2d" FLOATS TENSOR_PRODUCT => ConvArgs;
+    CONV2D_INPUT_GRAD: "conv2d_input_grad" FLOATS PRODUCT => ConvArgs;
+    CONV2D_INPUT_GRAD_TENSOR: "conv2d_input_grad" FLOATS TENSOR_PRODUCT => ConvArgs;
+    CONV2D_WEIGHT_GRAD: "conv2d_weight_grad" FLOATS PRODUCT => ConvArgs;
+    CONV2D_WEIGHT_GRAD_TENSOR: "conv2d_weight_grad" FLOATS TENSOR_PRODUCT => ConvArgs;
+}
+
+impl ConvArgs {
+    /// The same in other parts.
+    fn with(mut self, sizes: Sizes) -> Self {
+        self.sizes = sizes;
+        self
+    }
 }
 
 /// Which of the three products.
@@ -92,10 +116,12 @@ impl Problem<'_> {
             out,
             channels: x[1] as u32,
             group_channels: w[1] as u32,
-            plane: pair([x[2], x[3]]),
+            height: x[2] as u32,
+            width: x[3] as u32,
             outputs: y[1] as u32,
             group_outputs: (w[0] / g.groups.max(1)) as u32,
-            out_plane: pair([y[2], y[3]]),
+            out_height: y[2] as u32,
+            out_width: y[3] as u32,
             window: pair([w[2], w[3]]),
             stride: pair(g.stride),
             padding: pair(g.padding),
@@ -109,10 +135,16 @@ impl Problem<'_> {
         }
     }
 
-    fn run(&self, ctx: &Context<'_>, [ordinary, tensor]: [Kernel; 2], which: Which, addresses: [u64; 5]) -> Result<()> {
+    fn run(
+        &self,
+        ctx: &Context<'_>,
+        [ordinary, tensor]: [Kernel<ConvArgs>; 2],
+        which: Which,
+        addresses: [u64; 5],
+    ) -> Result<()> {
         let kernels = Kernels { ordinary, tensor: self.has_marks(which).then_some(tensor), tf32: Tf32::Convolutions };
         let args = self.args(which, addresses);
-        gemm::run(ctx, kernels, self.y.dtype, args.sizes, |sizes| ConvArgs { sizes, ..args })
+        gemm::run(ctx, kernels, self.y.dtype, args.sizes, |sizes| args.with(sizes))
     }
 }
 
@@ -146,17 +178,17 @@ pub(crate) fn supports_weight_grad(k: &Conv2dWeightGrad) -> bool {
 /// `out[n, o] = bias[o] + Σ_c weight[o, c] ⋆ x[n, c]`.
 pub(crate) fn conv2d(ctx: &Context<'_>, k: &Conv2d) -> Result<()> {
     let addresses = [ctx.at(&k.x)?, ctx.at(&k.weight)?, 0, ctx.at_optional(&k.bias)?, ctx.at(&k.out)?];
-    forward(k).run(ctx, [Kernel::Conv2d, Kernel::Conv2dTensor], Which::Forward, addresses)
+    forward(k).run(ctx, [CONV2D, CONV2D_TENSOR], Which::Forward, addresses)
 }
 
 /// The gradient for the input.
 pub(crate) fn conv2d_input_grad(ctx: &Context<'_>, k: &Conv2dInputGrad) -> Result<()> {
     let addresses = [0, ctx.at(&k.weight)?, ctx.at(&k.grad)?, 0, ctx.at(&k.out)?];
-    input_grad(k).run(ctx, [Kernel::Conv2dInputGrad, Kernel::Conv2dInputGradTensor], Which::InputGrad, addresses)
+    input_grad(k).run(ctx, [CONV2D_INPUT_GRAD, CONV2D_INPUT_GRAD_TENSOR], Which::InputGrad, addresses)
 }
 
 /// The gradient for the weight.
 pub(crate) fn conv2d_weight_grad(ctx: &Context<'_>, k: &Conv2dWeightGrad) -> Result<()> {
     let addresses = [ctx.at(&k.x)?, 0, ctx.at(&k.grad)?, 0, ctx.at(&k.out)?];
-    weight_grad(k).run(ctx, [Kernel::Conv2dWeightGrad, Kernel::Conv2dWeightGradTensor], Which::WeightGrad, addresses)
+    weight_grad(k).run(ctx, [CONV2D_WEIGHT_GRAD, CONV2D_WEIGHT_GRAD_TENSOR], Which::WeightGrad, addresses)
 }

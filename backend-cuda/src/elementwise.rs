@@ -1,5 +1,7 @@
 //! Fill, copy, arithmetic, selection.
 
+use std::ffi::c_void;
+
 use memcore::backend::Operand;
 use memcore::backend::kernel::{
     Binary, BinaryOp, Copy, Fill, MaskedFill, Select, Ternary, TernaryOp, Triangle, Unary, UnaryGrad, UnaryGradOp,
@@ -7,94 +9,97 @@ use memcore::backend::kernel::{
 };
 use memcore::{DType, Result};
 
-use crate::kernels::{Kernel, Tag};
-use crate::launch::{Bits, Context, ONE, WIDE};
+use crate::arguments::{Bits, arguments};
+use crate::kernel::{Kernel, ONE_FORM, ONE_WIDE, Tag, kernels};
+use crate::launch::{Context, ONE, WIDE};
 use crate::walk::{Dims, Walk};
 
-/// `FillArgs` of the kernels, as the structs below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct FillArgs {
-    walk: Walk<1>,
-    out: u64,
-    bits: u64,
+arguments! { ARGUMENTS:
+    struct FillArgs {
+        walk: Walk<1>,
+        out: *mut c_void,
+        bits: u64,
+    }
+
+    /// Operand 0 is the result, everywhere.
+    struct CopyArgs {
+        walk: Walk<2>,
+        out: *mut c_void,
+        src: *const c_void,
+        /// The source's type, for casts.
+        from: u32,
+        unused: u32,
+    }
+
+    struct SelectArgs {
+        walk: Walk<4>,
+        out: *mut c_void,
+        mask: *const u8,
+        on_true: *const c_void,
+        on_false: *const c_void,
+    }
+
+    struct MaskedFillArgs {
+        walk: Walk<3>,
+        out: *mut c_void,
+        x: *const c_void,
+        mask: *const u8,
+        bits: u64,
+    }
+
+    /// The last two dimensions are the walk's first two, never merged.
+    struct TriangleArgs {
+        walk: Walk<2>,
+        out: *mut c_void,
+        x: *const c_void,
+        diagonal: i64,
+        upper: u32,
+        unused: u32,
+    }
+
+    struct UnaryArgs {
+        walk: Walk<2>,
+        out: *mut c_void,
+        x: *const c_void,
+        op: u32,
+        unused: u32,
+        scalars: [f64; 2],
+    }
+
+    struct BinaryArgs {
+        walk: Walk<3>,
+        out: *mut c_void,
+        lhs: *const c_void,
+        rhs: *const c_void,
+        op: u32,
+        unused: u32,
+        scalar: f64,
+        second: f64,
+    }
+
+    struct TernaryArgs {
+        walk: Walk<4>,
+        out: *mut c_void,
+        a: *const c_void,
+        b: *const c_void,
+        c: *const c_void,
+        op: u32,
+        scalar: f32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct CopyArgs {
-    walk: Walk<2>,
-    out: u64,
-    src: u64,
-    from: u32,
-    unused: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct SelectArgs {
-    walk: Walk<4>,
-    out: u64,
-    mask: u64,
-    on_true: u64,
-    on_false: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct MaskedFillArgs {
-    walk: Walk<3>,
-    out: u64,
-    x: u64,
-    mask: u64,
-    bits: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct TriangleArgs {
-    walk: Walk<2>,
-    out: u64,
-    x: u64,
-    diagonal: i64,
-    upper: u32,
-    unused: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct UnaryArgs {
-    walk: Walk<2>,
-    out: u64,
-    x: u64,
-    op: u32,
-    unused: u32,
-    scalars: [Bits<f64>; 2],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct BinaryArgs {
-    walk: Walk<3>,
-    out: u64,
-    lhs: u64,
-    rhs: u64,
-    op: u32,
-    unused: u32,
-    scalar: Bits<f64>,
-    second: Bits<f64>,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct TernaryArgs {
-    walk: Walk<4>,
-    out: u64,
-    a: u64,
-    b: u64,
-    c: u64,
-    op: u32,
-    scalar: Bits<f32>,
+kernels! { KERNELS in Elementwise:
+    FILL: "fill" BITS ONE_WIDE => FillArgs;
+    COPY: "copy" BITS ONE_WIDE => CopyArgs;
+    CAST: "cast" ALL ONE_WIDE => CopyArgs;
+    SELECT: "select" BITS ONE_WIDE => SelectArgs;
+    MASKED_FILL: "masked_fill" BITS ONE_WIDE => MaskedFillArgs;
+    TRIANGLE: "triangle" BITS ONE_FORM => TriangleArgs;
+    UNARY: "unary" NUMBERS ONE_WIDE => UnaryArgs;
+    BINARY: "binary" NUMBERS ONE_WIDE => BinaryArgs;
+    COMPARE: "compare" ALL ONE_WIDE => BinaryArgs;
+    UNARY_GRAD: "unary_grad" FLOATS ONE_WIDE => BinaryArgs;
+    TERNARY: "ternary" FLOATS ONE_WIDE => TernaryArgs;
 }
 
 /// Goes over `operands`, the result first, in the widest form that they allow: `launch` gets the walk, the addresses
@@ -130,15 +135,14 @@ pub(crate) fn fill(ctx: &Context<'_>, k: &Fill) -> Result<()> {
     let bits = scalar_bits(k.out.dtype, k.value);
     walk(ctx, [&k.out], wide(k.out.dtype), |walk, [out], form| {
         let args = FillArgs { walk, out, bits };
-        ctx.launch(Kernel::Fill, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(FILL, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
 /// `out = src`.
 pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     let (from, to) = (k.src.dtype, k.out.dtype);
-    let (kernel, tag, pack) =
-        if from == to { (Kernel::Copy, Tag::bits(to), wide(to)) } else { (Kernel::Cast, Tag::of(to), 4) };
+    let (kernel, tag, pack) = if from == to { (COPY, Tag::bits(to), wide(to)) } else { (CAST, Tag::of(to), 4) };
     walk(ctx, [&k.out, &k.src], pack, |walk, [out, src], form| {
         let args = CopyArgs { walk, out, src, from: type_number(from), unused: 0 };
         ctx.launch(kernel, tag, form, ctx.grid(walk.packs), &args)
@@ -164,7 +168,7 @@ pub(crate) fn select(ctx: &Context<'_>, k: &Select) -> Result<()> {
     let operands = [&k.out, &k.mask, &k.on_true, &k.on_false];
     walk(ctx, operands, wide(k.out.dtype), |walk, [out, mask, on_true, on_false], form| {
         let args = SelectArgs { walk, out, mask, on_true, on_false };
-        ctx.launch(Kernel::Select, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(SELECT, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -173,7 +177,7 @@ pub(crate) fn masked_fill(ctx: &Context<'_>, k: &MaskedFill) -> Result<()> {
     let bits = scalar_bits(k.out.dtype, k.value);
     walk(ctx, [&k.out, &k.x, &k.mask], wide(k.out.dtype), |walk, [out, x, mask], form| {
         let args = MaskedFillArgs { walk, out, x, mask, bits };
-        ctx.launch(Kernel::MaskedFill, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(MASKED_FILL, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -188,7 +192,7 @@ pub(crate) fn triangle(ctx: &Context<'_>, k: &Triangle) -> Result<()> {
     Dims::plain([&k.out.layout, &k.x.layout]).each_walk(1, &mut |walk, [to, from]| {
         let (out, x) = (out + to * size, x + from * size);
         let args = TriangleArgs { walk: *walk, out, x, diagonal: k.diagonal, upper: k.upper.into(), unused: 0 };
-        ctx.launch(Kernel::Triangle, Tag::bits(k.out.dtype), 0, ctx.grid(walk.packs), &args)
+        ctx.launch(TRIANGLE, Tag::bits(k.out.dtype), 0, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -208,12 +212,12 @@ pub(crate) fn supports_unary(k: &Unary) -> bool {
 pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
     if k.op == UnaryOp::IsZero {
         const IS_ZERO: u32 = 6;
-        return binary_kernel(ctx, Kernel::Compare, [&k.out, &k.x, &k.x], IS_ZERO, 0.0);
+        return binary_kernel(ctx, COMPARE, [&k.out, &k.x, &k.x], IS_ZERO, 0.0);
     }
     let (op, scalars) = unary_number(k.op);
     walk(ctx, [&k.out, &k.x], wide(k.x.dtype), |walk, [out, x], form| {
         let args = UnaryArgs { walk, out, x, op, unused: 0, scalars: scalars.map(Bits) };
-        ctx.launch(Kernel::Unary, Tag::of(k.x.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(UNARY, Tag::of(k.x.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -271,7 +275,7 @@ pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
         UnaryGradOp::Hardswish => (12, [0.0; 2]),
         UnaryGradOp::Hardtanh { min, max } => (13, [min, max]),
     };
-    pair_kernel(ctx, Kernel::UnaryGrad, [&k.out, &k.saved, &k.grad], op, scalars)
+    pair_kernel(ctx, UNARY_GRAD, [&k.out, &k.saved, &k.grad], op, scalars)
 }
 
 /// Integers are not divided or raised to powers.
@@ -283,29 +287,41 @@ pub(crate) fn supports_binary(k: &Binary) -> bool {
 /// `out = op(lhs, rhs)`.
 pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
     let (kernel, op, scalar) = match k.op {
-        BinaryOp::Add { alpha } => (Kernel::Binary, 0, alpha),
-        BinaryOp::Sub => (Kernel::Binary, 1, 0.0),
-        BinaryOp::Mul => (Kernel::Binary, 2, 0.0),
-        BinaryOp::Div => (Kernel::Binary, 3, 0.0),
-        BinaryOp::Maximum => (Kernel::Binary, 4, 0.0),
-        BinaryOp::Minimum => (Kernel::Binary, 5, 0.0),
-        BinaryOp::Pow => (Kernel::Binary, 6, 0.0),
-        BinaryOp::SquaredDifference => (Kernel::Binary, 7, 0.0),
-        BinaryOp::Eq => (Kernel::Compare, 0, 0.0),
-        BinaryOp::Ne => (Kernel::Compare, 1, 0.0),
-        BinaryOp::Lt => (Kernel::Compare, 2, 0.0),
-        BinaryOp::Le => (Kernel::Compare, 3, 0.0),
-        BinaryOp::Gt => (Kernel::Compare, 4, 0.0),
-        BinaryOp::Ge => (Kernel::Compare, 5, 0.0),
+        BinaryOp::Add { alpha } => (BINARY, 0, alpha),
+        BinaryOp::Sub => (BINARY, 1, 0.0),
+        BinaryOp::Mul => (BINARY, 2, 0.0),
+        BinaryOp::Div => (BINARY, 3, 0.0),
+        BinaryOp::Maximum => (BINARY, 4, 0.0),
+        BinaryOp::Minimum => (BINARY, 5, 0.0),
+        BinaryOp::Pow => (BINARY, 6, 0.0),
+        BinaryOp::SquaredDifference => (BINARY, 7, 0.0),
+        BinaryOp::Eq => (COMPARE, 0, 0.0),
+        BinaryOp::Ne => (COMPARE, 1, 0.0),
+        BinaryOp::Lt => (COMPARE, 2, 0.0),
+        BinaryOp::Le => (COMPARE, 3, 0.0),
+        BinaryOp::Gt => (COMPARE, 4, 0.0),
+        BinaryOp::Ge => (COMPARE, 5, 0.0),
     };
     binary_kernel(ctx, kernel, [&k.out, &k.lhs, &k.rhs], op, scalar)
 }
 
-fn binary_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op: u32, scalar: f64) -> Result<()> {
+fn binary_kernel(
+    ctx: &Context<'_>,
+    kernel: Kernel<BinaryArgs>,
+    operands: [&Operand; 3],
+    op: u32,
+    scalar: f64,
+) -> Result<()> {
     pair_kernel(ctx, kernel, operands, op, [scalar, 0.0])
 }
 
-fn pair_kernel(ctx: &Context<'_>, kernel: Kernel, operands: [&Operand; 3], op: u32, scalars: [f64; 2]) -> Result<()> {
+fn pair_kernel(
+    ctx: &Context<'_>,
+    kernel: Kernel<BinaryArgs>,
+    operands: [&Operand; 3],
+    op: u32,
+    scalars: [f64; 2],
+) -> Result<()> {
     let dtype = operands[1].dtype;
     walk(ctx, operands, wide(dtype), |walk, [out, lhs, rhs], form| {
         let [scalar, second] = scalars.map(Bits);
@@ -324,7 +340,7 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
     };
     walk(ctx, [&k.out, &k.a, &k.b, &k.c], wide(k.out.dtype), |walk, [out, a, b, c], form| {
         let args = TernaryArgs { walk, out, a, b, c, op, scalar: Bits(scalar as f32) };
-        ctx.launch(Kernel::Ternary, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(TERNARY, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 

@@ -3,20 +3,22 @@
 use memcore::backend::Tf32;
 use memcore::{DType, Result};
 
-use crate::kernels::{Kernel, Tag};
+use crate::arguments::arguments;
+use crate::kernel::{Kernel, Tag};
 use crate::launch::{Argument, Context, Grid, THREADS};
 
-/// `Sizes` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Sizes {
-    pub(crate) m: u32,
-    pub(crate) n: u32,
-    pub(crate) k: u32,
-    pub(crate) batches: u32,
-    splits: u32,
-    split_k: u32,
-    partial: u64,
+arguments! { ARGUMENTS:
+    pub(crate) struct Sizes {
+        pub(crate) m: u32,
+        pub(crate) n: u32,
+        pub(crate) k: u32,
+        pub(crate) batches: u32,
+        /// The inner dimension is cut into so many parts of so many elements, each with sums of its own.
+        splits: u32,
+        split_k: u32,
+        /// [splits, batches, m, n]; null with one part.
+        partial: *mut f32,
+    }
 }
 
 impl Sizes {
@@ -41,21 +43,21 @@ pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
 
 /// The kernels of a product.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernels {
+pub(crate) struct Kernels<A: 'static> {
     /// With the forms on ordinary cores.
-    pub(crate) ordinary: Kernel,
+    pub(crate) ordinary: Kernel<A>,
     /// On tensor cores, where it can be taken.
-    pub(crate) tensor: Option<Kernel>,
+    pub(crate) tensor: Option<Kernel<A>>,
     /// What has to be allowed before that one takes float32.
     pub(crate) tf32: Tf32,
 }
 
-impl Kernels {
+impl<A> Kernels<A> {
     /// The one on tensor cores, if it takes the type here.
-    fn tensor(&self, ctx: &Context<'_>, dtype: DType) -> Option<Kernel> {
+    fn tensor(&self, ctx: &Context<'_>, dtype: DType) -> Option<Kernel<A>> {
         let wanted = dtype.is_half() || ctx.tf32.is_some_and(|allowed| allowed >= self.tf32);
         let takes =
-            |kernel: &Kernel| kernel.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype);
+            |kernel: &Kernel<A>| kernel.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype);
         self.tensor.filter(takes).filter(|_| wanted)
     }
 }
@@ -127,7 +129,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
 /// Runs a product whose argument begins with its sizes: `args` makes it.
 pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
-    kernels: Kernels,
+    kernels: Kernels<A>,
     dtype: DType,
     mut sizes: Sizes,
     args: impl Fn(Sizes) -> A,

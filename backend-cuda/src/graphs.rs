@@ -17,9 +17,9 @@ use cudarc::driver::sys;
 use memcore::{Error, Result};
 
 use crate::blaslt::{BlasLt, Product, Shape};
+use crate::call::{Function, Grid, Launch};
 use crate::driver::{Driven, NAME, driven, has_symbol};
 use crate::figures;
-use crate::launch::{Function, Grid, Launch};
 use crate::queue::Queue;
 
 /// Every symbol that is called here beside those of a launch.

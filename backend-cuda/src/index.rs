@@ -1,42 +1,54 @@
 //! Rows of a table by index, and back.
 
+use std::ffi::c_void;
+
 use memcore::backend::kernel::{Gather, ScatterAdd};
 use memcore::{DType, Result};
 
+use crate::arguments::arguments;
 use crate::elementwise::{scalar_bits, wide};
-use crate::kernels::{Kernel, Tag};
+use crate::kernel::{ONE_FORM, ONE_WIDE, Tag, kernels};
 use crate::launch::{Context, Grid, ONE, WIDE};
 
-/// `GatherArgs` of the kernels, as the struct below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct GatherArgs {
-    out: u64,
-    table: u64,
-    indices: u64,
-    rows: u64,
-    row_step: u64,
-    step: u64,
-    row_packs: u64,
-    packs: u64,
-    missing: u64,
+arguments! { ARGUMENTS:
+    struct GatherArgs {
+        out: *mut c_void,
+        table: *const c_void,
+        indices: *const i64,
+        rows: u64,
+        /// From row to row, and from element to element; packs have elements side by side.
+        row_step: u64,
+        step: u64,
+        /// Packs of a row; all packs of the result.
+        row_packs: u64,
+        packs: u64,
+        /// What an index outside the table reads as.
+        missing: u64,
+    }
+
+    struct ScatterArgs {
+        out: *mut c_void,
+        src: *const c_void,
+        indices: *const i64,
+        /// One byte per row of the table: whether an index names it. Null where every row is looked for.
+        named: *mut u8,
+        rows: u64,
+        n: u64,
+        /// From row to row of the source, and from element to element.
+        row_step: u64,
+        step: u64,
+        count: u64,
+        padding_index: i64,
+        has_padding: u32,
+        accumulate: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ScatterArgs {
-    out: u64,
-    src: u64,
-    indices: u64,
-    named: u64,
-    rows: u64,
-    n: u64,
-    row_step: u64,
-    step: u64,
-    count: u64,
-    padding_index: i64,
-    has_padding: u32,
-    accumulate: u32,
+kernels! { KERNELS in Index:
+    GATHER: "gather" BITS ONE_WIDE => GatherArgs;
+    CLEAR_NAMED: "clear_named" ONLY ONE_FORM => ScatterArgs;
+    MARK_NAMED: "mark_named" ONLY ONE_FORM => ScatterArgs;
+    SCATTER_ADD: "scatter_add" FLOATS ONE_FORM => ScatterArgs;
 }
 
 /// `out[i] = table[indices[i]]`.
@@ -61,7 +73,7 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
         packs: k.out.numel() as u64 / pack,
         missing: if dtype.is_float() { scalar_bits(dtype, f64::NAN) } else { scalar_bits(DType::I64, 0.0) },
     };
-    ctx.launch(Kernel::Gather, Tag::bits(dtype), form, ctx.grid(args.packs), &args)
+    ctx.launch(GATHER, Tag::bits(dtype), form, ctx.grid(args.packs), &args)
 }
 
 /// Columns that a warp adds up at a time.
@@ -90,15 +102,15 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
         accumulate: k.accumulate.into(),
     };
     if args.named != 0 {
-        ctx.launch(Kernel::ClearNamed, Tag::Only, 0, ctx.grid(rows), &args)?;
+        ctx.launch(CLEAR_NAMED, Tag::Only, 0, ctx.grid(rows), &args)?;
         if count > 0 {
-            ctx.launch(Kernel::MarkNamed, Tag::Only, 0, ctx.grid(count), &args)?;
+            ctx.launch(MARK_NAMED, Tag::Only, 0, ctx.grid(count), &args)?;
         }
     }
     let columns = n.div_ceil(WARP_COLUMNS) as u32;
     let along = ctx.grid(rows * 32);
     let grid = Grid { blocks: [along.blocks[0], columns, 1], ..along };
-    ctx.launch(Kernel::ScatterAdd, Tag::of(k.out.dtype), 0, grid, &args)
+    ctx.launch(SCATTER_ADD, Tag::of(k.out.dtype), 0, grid, &args)
 }
 
 /// Blocks of columns are the grid's second dimension.

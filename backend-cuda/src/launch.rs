@@ -1,20 +1,19 @@
 //! What a family has at hand: addresses of operands, the size of the grid, the queue that takes a launch.
 
-mod call;
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::Result;
 use memcore::backend::{Operand, Tf32};
 
 use crate::blaslt::BlasLt;
+use crate::call::start;
+pub(crate) use crate::call::{Argument, Function, Grid, Launch, Scratch, THREADS};
 use crate::driver::Properties;
 use crate::graphs::{Graphs, Work};
-use crate::kernels::{Kernel, Modules, Tag};
+use crate::kernel::{Kernel, Tag};
 use crate::memory::Table;
+use crate::modules::Modules;
 use crate::queue::Queue;
-use call::start;
-pub(crate) use call::{Argument, Bits, Function, Grid, Launch, Scratch, THREADS};
 
 /// Forms of an elementwise kernel: any strides, or 16 bytes at a time.
 pub(crate) const ONE: usize = 0;
@@ -59,7 +58,7 @@ impl Context<'_> {
     /// Queues a kernel. `args` is the struct that the kernel takes, by value.
     pub(crate) fn launch<A: Argument>(
         &self,
-        kernel: Kernel,
+        kernel: Kernel<A>,
         tag: Tag,
         form: usize,
         grid: Grid,
@@ -68,9 +67,9 @@ impl Context<'_> {
         let function = Function(self.modules.function(self.queue, kernel, tag, form)?);
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *graphs {
-            None => start(self.queue, kernel, function, grid, std::ptr::from_ref(args).cast_mut().cast()),
+            None => start(self.queue, kernel.spec.name, function, grid, std::ptr::from_ref(args).cast_mut().cast()),
             Some(graphs) => {
-                let launch = Launch { kernel, function, grid, args: Box::new(*args) };
+                let launch = Launch { kernel: kernel.spec.name, function, grid, args: Box::new(*args) };
                 graphs.collect(Work::Kernel(launch), self.queue, self.blas)
             }
         }

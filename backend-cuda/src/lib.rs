@@ -12,19 +12,22 @@
 //! | `driver.rs`, `queue.rs` | the driver behind safe calls, and what its errors mean; context and stream |
 //! | `memory.rs`, `staging.rs` | segments and reservations; copies to the device |
 //! | `libraries.rs` | where NVRTC and cuBLASLt lie, and their functions |
-//! | `compile.rs`, `cache.rs`, `kernels.rs` | compiler, disk cache, the table of kernels |
+//! | `compile.rs`, `cache.rs`, `modules.rs` | compiler, disk cache, what they make of a family |
+//! | `arguments.rs`, `kernel.rs`, `kernels.rs` | the structs that kernels take, in Rust and in C; a kernel; all kernels |
 //! | `figures.rs` | memory outside of segments, and what NVML says |
 //! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, where it is |
-//! | `launch.rs`, `walk.rs` | a launch; how elementwise kernels go over strided operands |
+//! | `call.rs`, `launch.rs`, `walk.rs` | a launch; what a family has at hand for one; how elementwise kernels go over strided operands |
 //! | `graphs.rs` | launches collected and launched as one, for those who ask for it |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
 //!
 //! `tests/emulator` runs the very kernel files on the host, behind a stand-in driver.
 
+mod arguments;
 mod attention;
 mod backend;
 mod blaslt;
 mod cache;
+mod call;
 mod compile;
 mod conv;
 mod driver;
@@ -33,12 +36,14 @@ mod figures;
 mod gemm;
 mod graphs;
 mod index;
+mod kernel;
 mod kernels;
 mod launch;
 mod libraries;
 mod loss;
 mod matmul;
 mod memory;
+mod modules;
 mod norm;
 mod optim;
 mod pool;
@@ -60,6 +65,18 @@ pub use figures::{MemorySteps, NvmlFigures, nvml_devices};
 #[doc(hidden)]
 pub fn kernel_names() -> Vec<String> {
     kernels::names()
+}
+
+/// The text of the generated header, `arguments.cuh`, for the tests.
+#[doc(hidden)]
+pub fn kernel_arguments() -> &'static str {
+    kernels::arguments()
+}
+
+/// A sum over everything that the compiler is given, for checks that are made once per change.
+#[doc(hidden)]
+pub fn kernel_fingerprint() -> String {
+    kernels::fingerprint()
 }
 
 /// Compiles every kernel file for compute capability `major.minor`, without a GPU, and says what the assembler says.

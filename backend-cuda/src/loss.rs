@@ -1,42 +1,48 @@
 //! Negative log-likelihood of class indices.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::kernel::{NllLoss, NllLossGrad, Reduction};
 
-use crate::kernels::{Kernel, Tag};
+use crate::arguments::arguments;
+use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 
-/// `NllLossArgs` of the kernels, as the struct below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct NllLossArgs {
-    out: u64,
-    total_weight: u64,
-    log_probs: u64,
-    target: u64,
-    rows: u64,
-    classes: u64,
-    inner: u64,
-    ignore_index: i64,
-    reduction: u32,
-    unused: u32,
+arguments! { ARGUMENTS:
+    struct NllLossArgs {
+        out: *mut c_void,
+        total_weight: *mut c_void,
+        log_probs: *const c_void,
+        target: *const i64,
+        rows: u64,
+        classes: u64,
+        inner: u64,
+        ignore_index: i64,
+        reduction: u32,
+        unused: u32,
+    }
+
+    struct NllLossGradArgs {
+        out: *mut c_void,
+        grad: *const c_void,
+        total_weight: *const c_void,
+        target: *const i64,
+        rows: u64,
+        classes: u64,
+        inner: u64,
+        /// Strides of the gradient; 0 where it is a scalar.
+        example: u64,
+        position: u64,
+        ignore_index: i64,
+        reduction: u32,
+        unused: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct NllLossGradArgs {
-    out: u64,
-    grad: u64,
-    total_weight: u64,
-    target: u64,
-    rows: u64,
-    classes: u64,
-    inner: u64,
-    example: u64,
-    position: u64,
-    ignore_index: i64,
-    reduction: u32,
-    unused: u32,
+kernels! { KERNELS in Loss:
+    NLL_LOSS: "nll_loss" FLOATS ONE_FORM => NllLossArgs;
+    NLL_LOSS_GRAD: "nll_loss_grad" FLOATS ONE_FORM => NllLossGradArgs;
 }
 
 /// Threads of the one block that adds the losses up.
@@ -65,7 +71,7 @@ pub(crate) fn nll_loss(ctx: &Context<'_>, k: &NllLoss) -> Result<()> {
         unused: 0,
     };
     let grid = Grid { threads: LOSS_THREADS, ..Grid::of(1) };
-    ctx.launch(Kernel::NllLoss, Tag::of(k.log_probs.dtype), 0, grid, &args)
+    ctx.launch(NLL_LOSS, Tag::of(k.log_probs.dtype), 0, grid, &args)
 }
 
 /// The gradient of [`NllLoss`].
@@ -90,5 +96,5 @@ pub(crate) fn nll_loss_grad(ctx: &Context<'_>, k: &NllLossGrad) -> Result<()> {
     };
     // A warp for each row, or for each class of one.
     let warps = if args.inner == 1 { args.rows } else { args.rows * args.classes };
-    ctx.launch(Kernel::NllLossGrad, Tag::of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
+    ctx.launch(NLL_LOSS_GRAD, Tag::of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
 }

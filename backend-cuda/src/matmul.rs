@@ -1,34 +1,47 @@
 //! Batched matrix products: cuBLASLt's where it is there and takes them, else our own.
 
+use std::ffi::c_void;
+
 use memcore::backend::Tf32;
 use memcore::backend::kernel::{Matmul, MatmulInt8};
 use memcore::{Layout, Result};
 
+use crate::arguments::{Bits, arguments};
+use crate::blaslt::{BlasLt, Places};
 use crate::gemm::{self, Kernels, Sizes};
-use crate::kernels::Kernel;
-use crate::launch::{Bits, Context};
+use crate::graphs::Work;
+use crate::kernel::{PRODUCT, TENSOR_PRODUCT, kernels};
+use crate::launch::{Context, Scratch};
 
-/// `MatmulArgs` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct MatmulArgs {
-    sizes: Sizes,
-    a: u64,
-    b: u64,
-    bias: u64,
-    out: u64,
-    a_strides: [i64; 3],
-    b_strides: [i64; 3],
-    out_strides: [i64; 2],
-    scale: u64,
-    alpha: Bits<f32>,
-    beta: Bits<f32>,
+arguments! { ARGUMENTS:
+    struct MatmulArgs {
+        sizes: Sizes,
+        a: *const c_void,
+        b: *const c_void,
+        bias: *const c_void,
+        out: *mut c_void,
+        /// Batch, row, column.
+        a_strides: [i64; 3],
+        b_strides: [i64; 3],
+        out_strides: [i64; 2],
+        /// Of the columns of an int8 weight.
+        scale: *const f32,
+        alpha: f32,
+        beta: f32,
+    }
 }
 
-const MATMUL: Kernels = Kernels { ordinary: Kernel::Matmul, tensor: Some(Kernel::MatmulTensor), tf32: Tf32::All };
+kernels! { KERNELS in Matmul:
+    MATMUL: "matmul" FLOATS PRODUCT => MatmulArgs;
+    MATMUL_TENSOR: "matmul" FLOATS TENSOR_PRODUCT => MatmulArgs;
+    MATMUL_INT8: "matmul_int8" FLOATS PRODUCT => MatmulArgs;
+    MATMUL_INT8_TENSOR: "matmul_int8" HALVES TENSOR_PRODUCT => MatmulArgs;
+}
+
+const PRODUCTS: Kernels<MatmulArgs> = Kernels { ordinary: MATMUL, tensor: Some(MATMUL_TENSOR), tf32: Tf32::All };
 /// Tensor cores' one is for 16-bit types alone.
-const MATMUL_INT8: Kernels =
-    Kernels { ordinary: Kernel::MatmulInt8, tensor: Some(Kernel::MatmulInt8Tensor), tf32: Tf32::All };
+const PRODUCTS_INT8: Kernels<MatmulArgs> =
+    Kernels { ordinary: MATMUL_INT8, tensor: Some(MATMUL_INT8_TENSOR), tf32: Tf32::All };
 
 fn sizes(k: &Matmul) -> [usize; 4] {
     let (batch, m, n, inner) = k.sizes();
@@ -49,18 +62,41 @@ fn strides(layout: &Layout) -> [i64; 3] {
     std::array::from_fn(|axis| layout.strides()[axis] as i64)
 }
 
+/// Queues the product. False where the library does not take it; nothing was queued then.
+///
+/// # Errors
+/// [`Error::Backend`](memcore::Error::Backend) when the library fails at what it had promised.
+fn by_library(ctx: &Context<'_>, blas: &BlasLt, k: &Matmul) -> Result<bool> {
+    let workspace = match &k.workspace {
+        Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
+        None => ctx.scratch,
+    };
+    let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
+    let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
+    let Some((product, ran)) = blas.product(k, places, ctx.tf32 == Some(Tf32::All)) else { return Ok(false) };
+    if !ran {
+        // Whether the library takes it shows only when it runs: now, behind what is collected, not with it.
+        ctx.hand_over()?;
+        return blas.try_first(ctx.queue, &product);
+    }
+    if !ctx.collected(Work::Product(product))? {
+        blas.run(ctx.queue, &product)?;
+    }
+    Ok(true)
+}
+
 /// `out = alpha·(a @ b) + beta·out + bias`.
 pub(crate) fn matmul(ctx: &Context<'_>, k: &Matmul) -> Result<()> {
     if let Some(blas) = ctx.blas
         && k.out.numel() > 0
-        && blas.matmul(ctx, k)?
+        && by_library(ctx, blas, k)?
     {
         return Ok(());
     }
     let (a, b, out) = (ctx.at(&k.a)?, ctx.at(&k.b)?, ctx.at(&k.out)?);
     let bias = ctx.at_optional(&k.bias)?;
     let to = strides(&k.out.layout);
-    gemm::run(ctx, MATMUL, k.out.dtype, Sizes::new(sizes(k)), |sizes| MatmulArgs {
+    gemm::run(ctx, PRODUCTS, k.out.dtype, Sizes::new(sizes(k)), |sizes| MatmulArgs {
         sizes,
         a,
         b,
@@ -80,7 +116,7 @@ pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     let (m, inner, n) = (k.x.dims()[0], k.x.dims()[1], k.weight.dims()[0]);
     let (x, weight, out) = (ctx.at(&k.x)?, ctx.at(&k.weight)?, ctx.at(&k.out)?);
     let (bias, scale) = (ctx.at_optional(&k.bias)?, ctx.at(&k.scale)?);
-    gemm::run(ctx, MATMUL_INT8, k.out.dtype, Sizes::new([m, n, inner, 1]), |sizes| MatmulArgs {
+    gemm::run(ctx, PRODUCTS_INT8, k.out.dtype, Sizes::new([m, n, inner, 1]), |sizes| MatmulArgs {
         sizes,
         a: x,
         b: weight,

@@ -1,122 +1,137 @@
 //! Layer, root-mean-square and batch normalisation.
 
+use std::ffi::c_void;
+
 use memcore::backend::Operand;
 use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 use memcore::{DType, Result};
 
-use crate::kernels::{Kernel, Tag};
-use crate::launch::{Bits, Context, Grid, ONE, THREADS, WIDE};
+use crate::arguments::{Bits, arguments};
+use crate::kernel::{Kernel, ONE_FORM, ONE_WIDE, ROWS, Tag, kernels};
+use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
 use crate::rows::{self, PACK_BYTES};
 use crate::walk::Divider;
 
-/// `RowNormArgs` of the kernels, as the structs below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct RowNormArgs {
-    out: u64,
-    x: u64,
-    weight: u64,
-    bias: u64,
-    mean: u64,
-    rstd: u64,
-    rows: u64,
-    n: u64,
-    eps: Bits<f32>,
-    unused: u32,
+arguments! { ARGUMENTS:
+    struct RowNormArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        weight: *const c_void,
+        bias: *const c_void,
+        /// Null for root-mean-square.
+        mean: *mut f32,
+        rstd: *mut f32,
+        rows: u64,
+        n: u64,
+        eps: f32,
+        unused: u32,
+    }
+
+    struct RowNormGradArgs {
+        out: *mut c_void,
+        grad: *const c_void,
+        x: *const c_void,
+        weight: *const c_void,
+        mean: *const f32,
+        rstd: *const f32,
+        rows: u64,
+        n: u64,
+    }
+
+    /// Gradients of the parameters: sums over rows. A block has 32 columns and 8 rows at a time of one chunk of rows; chunks
+    /// leave partial sums, which `column_sums` adds up in order.
+    struct ParameterGradArgs {
+        grad: *const c_void,
+        x: *const c_void,
+        mean: *const f32,
+        rstd: *const f32,
+        /// [chunks, n] each.
+        weight_sums: *mut f32,
+        bias_sums: *mut f32,
+        rows: u64,
+        n: u64,
+        chunk_rows: u64,
+    }
+
+    struct ColumnSumsArgs {
+        out: *mut c_void,
+        partial: *const f32,
+        n: u64,
+        chunks: u64,
+    }
+
+    /// What a chunk of a channel holds: count, mean and sum of squares beside it; or the sums of a gradient.
+    struct ChannelArgs {
+        x: *const c_void,
+        grad: *const c_void,
+        mean: *const f32,
+        invstd: *const f32,
+        /// [channels, chunks, 3]
+        partial: *mut f32,
+        channels: u64,
+        /// Images, and elements of one image's channel.
+        images: u64,
+        length: u64,
+        chunks: u64,
+        /// From image to image, from channel to channel, from place to place.
+        x_steps: [u64; 3],
+        grad_steps: [u64; 3],
+        by_length: Divider,
+        unused: u32,
+    }
+
+    /// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds. The parameters and the running
+    /// statistics have a type of their own.
+    struct ChannelFinishArgs {
+        partial: *const f32,
+        weight: *const c_void,
+        bias: *const c_void,
+        running_mean: *mut c_void,
+        running_var: *mut c_void,
+        save_mean: *mut f32,
+        save_invstd: *mut f32,
+        /// Gradients: what forward used, and what is wanted.
+        mean: *const f32,
+        invstd: *const f32,
+        out_weight: *mut c_void,
+        out_bias: *mut c_void,
+        /// [channels, 3]
+        factors: *mut f32,
+        channels: u64,
+        chunks: u64,
+        count: f32,
+        momentum: f32,
+        eps: f32,
+        training: u32,
+    }
+
+    struct ChannelApplyArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        grad: *const c_void,
+        factors: *const f32,
+        mean: *const f32,
+        invstd: *const f32,
+        packs: u64,
+        channels: u64,
+        x_steps: [u64; 3],
+        grad_steps: [u64; 3],
+        by_length: Divider,
+        by_channels: Divider,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct RowNormGradArgs {
-    out: u64,
-    grad: u64,
-    x: u64,
-    weight: u64,
-    mean: u64,
-    rstd: u64,
-    rows: u64,
-    n: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ParameterGradArgs {
-    grad: u64,
-    x: u64,
-    mean: u64,
-    rstd: u64,
-    weight_sums: u64,
-    bias_sums: u64,
-    rows: u64,
-    n: u64,
-    chunk_rows: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ColumnSumsArgs {
-    out: u64,
-    partial: u64,
-    n: u64,
-    chunks: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ChannelArgs {
-    x: u64,
-    grad: u64,
-    mean: u64,
-    invstd: u64,
-    partial: u64,
-    channels: u64,
-    images: u64,
-    length: u64,
-    chunks: u64,
-    x_steps: [u64; 3],
-    grad_steps: [u64; 3],
-    by_length: Divider,
-    unused: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ChannelFinishArgs {
-    partial: u64,
-    weight: u64,
-    bias: u64,
-    running_mean: u64,
-    running_var: u64,
-    save_mean: u64,
-    save_invstd: u64,
-    mean: u64,
-    invstd: u64,
-    out_weight: u64,
-    out_bias: u64,
-    factors: u64,
-    channels: u64,
-    chunks: u64,
-    count: Bits<f32>,
-    momentum: Bits<f32>,
-    eps: Bits<f32>,
-    training: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ChannelApplyArgs {
-    out: u64,
-    x: u64,
-    grad: u64,
-    factors: u64,
-    mean: u64,
-    invstd: u64,
-    packs: u64,
-    channels: u64,
-    x_steps: [u64; 3],
-    grad_steps: [u64; 3],
-    by_length: Divider,
-    by_channels: Divider,
+kernels! { KERNELS in Norm:
+    ROW_NORM: "row_norm" FLOATS ROWS => RowNormArgs;
+    ROW_NORM_GRAD: "row_norm_grad" FLOATS ROWS => RowNormGradArgs;
+    PARAMETER_GRAD: "parameter_grad" FLOATS ONE_FORM => ParameterGradArgs;
+    COLUMN_SUMS: "column_sums" FLOATS ONE_FORM => ColumnSumsArgs;
+    CHANNEL_MOMENTS: "channel_moments" FLOATS &["_thread", "_warp", "_block", "_block_wide"] => ChannelArgs;
+    CHANNEL_SUMS: "channel_sums" FLOATS &["_thread", "_warp", "_block", "_block_wide"] => ChannelArgs;
+    CHANNEL_FINISH: "channel_finish" FLOATS ONE_FORM => ChannelFinishArgs;
+    CHANNEL_FINISH_GRAD: "channel_finish_grad" FLOATS ONE_FORM => ChannelFinishArgs;
+    CHANNEL_APPLY: "channel_apply" FLOATS ONE_WIDE => ChannelApplyArgs;
+    CHANNEL_APPLY_GRAD: "channel_apply_grad" FLOATS ONE_WIDE => ChannelApplyArgs;
 }
 
 // ---- rows ----
@@ -162,7 +177,7 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     let size = dtype.size();
     let bases = [(a.out, size), (a.x, size), (a.weight, size), (a.bias, size)];
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
-    ctx.launch(Kernel::RowNorm, Tag::of(dtype), form, grid, a)
+    ctx.launch(ROW_NORM, Tag::of(dtype), form, grid, a)
 }
 
 /// The gradients of [`LayerNorm`] that are present.
@@ -204,7 +219,7 @@ fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result
     let size = dtype.size();
     let bases = [(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)];
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
-    ctx.launch(Kernel::RowNormGrad, Tag::of(dtype), form, grid, a)
+    ctx.launch(ROW_NORM_GRAD, Tag::of(dtype), form, grid, a)
 }
 
 /// Rows that a block of the parameters' gradients takes at least, and chunks that it is worth having.
@@ -238,11 +253,11 @@ fn parameter_grads(
         chunk_rows: a.rows.div_ceil(chunks),
     };
     let grid = Grid { blocks: [a.n.div_ceil(32) as u32, chunks as u32, 1], ..Grid::of(1) };
-    ctx.launch(Kernel::ParameterGrad, Tag::of(dtype), 0, grid, &args)?;
+    ctx.launch(PARAMETER_GRAD, Tag::of(dtype), 0, grid, &args)?;
     for (out, partial) in [out_weight, out_bias].into_iter().zip(partial) {
         if let Some(out) = out {
             let args = ColumnSumsArgs { out: ctx.at(out)?, partial, n: a.n, chunks };
-            ctx.launch(Kernel::ColumnSums, Tag::of(dtype), 0, ctx.grid(a.n), &args)?;
+            ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, ctx.grid(a.n), &args)?;
         }
     }
     Ok(())
@@ -300,7 +315,13 @@ impl Channels {
     }
 
     /// A pass over every element of every channel.
-    fn pass(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, [x, grad, mean, invstd]: [u64; 4]) -> Result<()> {
+    fn pass(
+        &self,
+        ctx: &Context<'_>,
+        kernel: Kernel<ChannelArgs>,
+        dtype: DType,
+        [x, grad, mean, invstd]: [u64; 4],
+    ) -> Result<()> {
         let args = ChannelArgs {
             x,
             grad,
@@ -339,7 +360,13 @@ impl Channels {
     }
 
     /// The last pass: one element or 16 bytes of one plane at a time.
-    fn apply(&self, ctx: &Context<'_>, kernel: Kernel, dtype: DType, mut args: ChannelApplyArgs) -> Result<()> {
+    fn apply(
+        &self,
+        ctx: &Context<'_>,
+        kernel: Kernel<ChannelApplyArgs>,
+        dtype: DType,
+        mut args: ChannelApplyArgs,
+    ) -> Result<()> {
         let all = self.images * self.channels * self.length;
         let wide = self.in_packs(&[args.out, args.x, args.grad], dtype);
         let pack = if wide { pack(dtype) } else { 1 };
@@ -359,7 +386,7 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let dtype = k.x.dtype;
     let (x, out) = (ctx.at(&k.x)?, ctx.at(&k.out)?);
     if k.training {
-        c.pass(ctx, Kernel::ChannelMoments, dtype, [x, 0, 0, 0])?;
+        c.pass(ctx, CHANNEL_MOMENTS, dtype, [x, 0, 0, 0])?;
     }
     let finish = ChannelFinishArgs {
         partial: c.partial,
@@ -381,12 +408,12 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
         eps: Bits(k.eps as f32),
         training: k.training.into(),
     };
-    ctx.launch(Kernel::ChannelFinish, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(CHANNEL_FINISH, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     if k.x.numel() == 0 {
         return Ok(());
     }
     let apply = c.apply_args([out, x, 0], [0, 0]);
-    c.apply(ctx, Kernel::ChannelApply, dtype, apply)
+    c.apply(ctx, CHANNEL_APPLY, dtype, apply)
 }
 
 /// The gradients of [`BatchNorm`] that are present.
@@ -397,7 +424,7 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
     }
     let dtype = k.x.dtype;
     let (x, grad, mean, invstd) = (ctx.at(&k.x)?, ctx.at(&k.grad)?, ctx.at(&k.mean)?, ctx.at(&k.invstd)?);
-    c.pass(ctx, Kernel::ChannelSums, dtype, [x, grad, mean, invstd])?;
+    c.pass(ctx, CHANNEL_SUMS, dtype, [x, grad, mean, invstd])?;
     let finish = ChannelFinishArgs {
         partial: c.partial,
         weight: ctx.at_optional(&k.weight)?,
@@ -418,11 +445,11 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
         eps: Bits(0.0),
         training: k.training.into(),
     };
-    ctx.launch(Kernel::ChannelFinishGrad, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(CHANNEL_FINISH_GRAD, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     match &k.out_x {
         Some(out) if out.numel() > 0 => {
             let apply = c.apply_args([ctx.at(out)?, x, grad], [mean, invstd]);
-            c.apply(ctx, Kernel::ChannelApplyGrad, dtype, apply)
+            c.apply(ctx, CHANNEL_APPLY_GRAD, dtype, apply)
         }
         _ => Ok(()),
     }

@@ -1,11 +1,14 @@
 //! Fused optimizer steps over many parameters, and the loss scaler's kernels.
 
+use std::ffi::c_void;
+
 use memcore::backend::Operand;
 use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
 use memcore::{DType, Result};
 
-use crate::kernels::{Kernel, Tag};
-use crate::launch::{Bits, Context, Grid};
+use crate::arguments::{Bits, Definition, Field, argument, arguments};
+use crate::kernel::{ONE_FORM, Tag, kernels};
+use crate::launch::{Context, Grid};
 
 /// Tensors of a launch: what an argument of 4 KiB holds.
 const MOST_TENSORS: usize = 48;
@@ -13,96 +16,107 @@ const MOST_TENSORS: usize = 48;
 /// Elements of a block.
 const CHUNK: u64 = 4096;
 
-/// `List<Tensor>` of the kernels, as the structs below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-struct List<T: Copy> {
-    first_block: [u32; MOST_TENSORS + 1],
-    count: u32,
-    tensors: [T; MOST_TENSORS],
+arguments! { TENSORS:
+    #[derive(Default)]
+    struct SgdTensor {
+        param: *mut c_void,
+        grad: *const c_void,
+        momentum: *mut c_void,
+        elements: u64,
+        /// Whether 16 bytes can be moved at a time.
+        aligned: u64,
+    }
+
+    #[derive(Default)]
+    struct AdamTensor {
+        param: *mut c_void,
+        grad: *const c_void,
+        exp_avg: *mut c_void,
+        exp_avg_sq: *mut c_void,
+        max_exp_avg_sq: *mut c_void,
+        step: *const f32,
+        /// The highest bit: whether 16 bytes can be moved at a time.
+        elements: u64,
+    }
+
+    #[derive(Default)]
+    struct UnscaleTensor {
+        grad: *mut c_void,
+        elements: u64,
+        aligned: u64,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct SgdTensor {
-    param: u64,
-    grad: u64,
-    momentum: u64,
-    elements: u64,
-    aligned: u64,
+argument! { [T: Field<Host = T> + Copy + PartialEq] [format!("List<{}>", T::declare("").trim_end())]
+    /// `tensors[i]` has the blocks from `first_block[i]` on.
+    struct List<T> {
+        first_block: [u32; MOST_TENSORS + 1],
+        count: u32,
+        tensors: [T; MOST_TENSORS],
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct SgdArgs {
-    list: List<SgdTensor>,
-    found_inf: u64,
-    lr: Bits<f32>,
-    momentum: Bits<f32>,
-    undamped: Bits<f32>,
-    weight_decay: Bits<f32>,
-    nesterov: u32,
-    maximize: u32,
-    first_step: u32,
-    unused: u32,
+/// A list of each kind of tensors.
+pub(crate) const LISTS: &[Definition] = &[
+    || "template <typename Tensor> struct List;\n".to_string(),
+    || format!("template <> {}", List::<SgdTensor>::definition()),
+    || format!("template <> {}", List::<AdamTensor>::definition()),
+    || format!("template <> {}", List::<UnscaleTensor>::definition()),
+];
+
+arguments! { ARGUMENTS:
+    struct SgdArgs {
+        list: List<SgdTensor>,
+        found_inf: *const f32,
+        lr: f32,
+        momentum: f32,
+        undamped: f32,
+        weight_decay: f32,
+        nesterov: u32,
+        maximize: u32,
+        first_step: u32,
+        unused: u32,
+    }
+
+    struct AdamArgs {
+        list: List<AdamTensor>,
+        found_inf: *const f32,
+        beta1: f64,
+        beta2: f64,
+        lr: f32,
+        eps: f32,
+        weight_decay: f32,
+        /// 1 - lr·weight_decay
+        decay: f32,
+        decoupled: u32,
+        maximize: u32,
+    }
+
+    struct UnscaleArgs {
+        list: List<UnscaleTensor>,
+        inv_scale: *const f32,
+        found_inf: *mut f32,
+    }
+
+    struct UpdateScaleArgs {
+        scale: *mut f32,
+        growth_tracker: *mut i32,
+        found_inf: *const f32,
+        growth_factor: f32,
+        backoff_factor: f32,
+        growth_interval: i32,
+        unused: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct AdamTensor {
-    param: u64,
-    grad: u64,
-    exp_avg: u64,
-    exp_avg_sq: u64,
-    max_exp_avg_sq: u64,
-    step: u64,
-    elements: u64,
+kernels! { KERNELS in Optim:
+    SGD_STEP: "sgd_step" FLOATS ONE_FORM => SgdArgs;
+    ADAM_STEP: "adam_step" FLOATS ONE_FORM => AdamArgs;
+    UNSCALE: "unscale" FLOATS ONE_FORM => UnscaleArgs;
+    UPDATE_SCALE: "update_scale" ONLY ONE_FORM => UpdateScaleArgs;
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct AdamArgs {
-    list: List<AdamTensor>,
-    found_inf: u64,
-    beta1: f64,
-    beta2: f64,
-    lr: Bits<f32>,
-    eps: Bits<f32>,
-    weight_decay: Bits<f32>,
-    decay: Bits<f32>,
-    decoupled: u32,
-    maximize: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct UnscaleTensor {
-    grad: u64,
-    elements: u64,
-    aligned: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct UnscaleArgs {
-    list: List<UnscaleTensor>,
-    inv_scale: u64,
-    found_inf: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct UpdateScaleArgs {
-    scale: u64,
-    growth_tracker: u64,
-    found_inf: u64,
-    growth_factor: Bits<f32>,
-    backoff_factor: Bits<f32>,
-    growth_interval: i32,
-    unused: u32,
-}
-
-impl<T: Copy + Default> List<T> {
+impl<T: Field<Host = T> + Copy + Default + PartialEq> List<T> {
     fn new() -> Self {
         Self { first_block: [0; MOST_TENSORS + 1], count: 0, tensors: [T::default(); MOST_TENSORS] }
     }
@@ -121,7 +135,7 @@ impl<T: Copy + Default> List<T> {
 
 /// Goes over a list in launches of one type, as many tensors as an argument holds. `tensor` makes the entry of an item;
 /// `launch` runs a list.
-fn each_list<I, T: Copy + Default>(
+fn each_list<I, T: Field<Host = T> + Copy + Default + PartialEq>(
     items: &[I],
     operand: impl Fn(&I) -> &Operand,
     mut tensor: impl FnMut(&I) -> Result<T>,
@@ -182,7 +196,7 @@ pub(crate) fn sgd_step(ctx: &Context<'_>, k: &SgdStep) -> Result<()> {
                 first_step: k.first_step.into(),
                 unused: 0,
             };
-            ctx.launch(Kernel::SgdStep, tag, 0, grid, &args)
+            ctx.launch(SGD_STEP, tag, 0, grid, &args)
         },
     )
 }
@@ -206,8 +220,8 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
             let args = AdamArgs {
                 list: *list,
                 found_inf,
-                beta1: k.betas[0],
-                beta2: k.betas[1],
+                beta1: Bits(k.betas[0]),
+                beta2: Bits(k.betas[1]),
                 lr: Bits(k.lr as f32),
                 eps: Bits(k.eps as f32),
                 weight_decay: Bits(k.weight_decay as f32),
@@ -215,7 +229,7 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
                 decoupled: k.decoupled.into(),
                 maximize: k.maximize.into(),
             };
-            ctx.launch(Kernel::AdamStep, tag, 0, grid, &args)
+            ctx.launch(ADAM_STEP, tag, 0, grid, &args)
         },
     )
 }
@@ -232,7 +246,7 @@ pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
         &k.grads,
         |grad| grad,
         entry,
-        |list, tag, grid| ctx.launch(Kernel::Unscale, tag, 0, grid, &UnscaleArgs { list: *list, inv_scale, found_inf }),
+        |list, tag, grid| ctx.launch(UNSCALE, tag, 0, grid, &UnscaleArgs { list: *list, inv_scale, found_inf }),
     )
 }
 
@@ -247,5 +261,5 @@ pub(crate) fn update_scale(ctx: &Context<'_>, k: &UpdateScale) -> Result<()> {
         growth_interval: k.growth_interval,
         unused: 0,
     };
-    ctx.launch(Kernel::UpdateScale, Tag::Only, 0, ctx.grid(1), &args)
+    ctx.launch(UPDATE_SCALE, Tag::Only, 0, ctx.grid(1), &args)
 }

@@ -1,28 +1,41 @@
 //! Max and average pooling.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 
-use crate::kernels::{Kernel, Tag};
+use crate::arguments::arguments;
+use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::Context;
 use crate::walk::Divider;
 
-/// `PoolArgs` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct PoolArgs {
-    out: u64,
-    x: u64,
-    indices: u64,
-    elements: u32,
-    planes: [[u32; 2]; 2],
-    window: [u32; 2],
-    stride: [u32; 2],
-    padding: [u32; 2],
-    by_width: Divider,
-    by_height: Divider,
-    max: u32,
+arguments! { ARGUMENTS:
+    struct PoolArgs {
+        out: *mut c_void,
+        /// The input; the gradient of the result.
+        x: *const c_void,
+        indices: *mut i64,
+        /// Elements of the result of the launch; fewer than 2^31.
+        elements: u32,
+        /// Input plane and output plane.
+        height: u32,
+        width: u32,
+        out_height: u32,
+        out_width: u32,
+        window: [u32; 2],
+        stride: [u32; 2],
+        padding: [u32; 2],
+        by_width: Divider,
+        by_height: Divider,
+        max: u32,
+    }
+}
+
+kernels! { KERNELS in Pool:
+    POOL2D: "pool2d" FLOATS ONE_FORM => PoolArgs;
+    POOL2D_GRAD: "pool2d_grad" FLOATS ONE_FORM => PoolArgs;
 }
 
 /// Positions have 31 bits.
@@ -40,7 +53,10 @@ impl PoolArgs {
             x: 0,
             indices: 0,
             elements: over.numel() as u32,
-            planes: [plane(x), plane(y)],
+            height: plane(x)[0],
+            width: plane(x)[1],
+            out_height: plane(y)[0],
+            out_width: plane(y)[1],
             window: pair(g.window),
             stride: pair(g.stride),
             padding: pair(g.padding),
@@ -62,7 +78,7 @@ pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
         indices: ctx.at_optional(&k.indices)?,
         ..PoolArgs::new(&k.geometry, k.op, &k.x, &k.out, &k.out)
     };
-    ctx.launch(Kernel::Pool2d, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    ctx.launch(POOL2D, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
 }
 
 /// The gradient of [`Pool2d`].
@@ -76,5 +92,5 @@ pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
         indices: ctx.at_optional(&k.indices)?,
         ..PoolArgs::new(&k.geometry, k.op, &k.out, &k.grad, &k.out)
     };
-    ctx.launch(Kernel::Pool2dGrad, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    ctx.launch(POOL2D_GRAD, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
 }

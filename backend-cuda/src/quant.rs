@@ -1,31 +1,36 @@
 //! int8 with one scale per row.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::kernel::{DequantizeInt8, QuantizeInt8};
 
-use crate::kernels::{Kernel, Tag};
+use crate::arguments::arguments;
+use crate::kernel::{ONE_WIDE, ROWS, Tag, kernels};
 use crate::launch::{Context, ONE, WIDE};
 use crate::rows;
 
-/// `QuantizeArgs` of the kernels, as the struct below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct QuantizeArgs {
-    out: u64,
-    scale: u64,
-    x: u64,
-    rows: u64,
-    n: u64,
+arguments! { ARGUMENTS:
+    struct QuantizeArgs {
+        out: *mut i8,
+        scale: *mut f32,
+        x: *const c_void,
+        rows: u64,
+        n: u64,
+    }
+
+    struct DequantizeArgs {
+        out: *mut c_void,
+        scale: *const f32,
+        x: *const i8,
+        packs: u64,
+        row_packs: u64,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct DequantizeArgs {
-    out: u64,
-    scale: u64,
-    x: u64,
-    packs: u64,
-    row_packs: u64,
+kernels! { KERNELS in Quant:
+    QUANTIZE_INT8: "quantize_int8" FLOATS ROWS => QuantizeArgs;
+    DEQUANTIZE_INT8: "dequantize_int8" FLOATS ONE_WIDE => DequantizeArgs;
 }
 
 /// Each row to int8, by its largest magnitude.
@@ -36,7 +41,7 @@ pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
     }
     let args = QuantizeArgs { out: ctx.at(&k.out)?, scale: ctx.at(&k.scale)?, x: ctx.at(&k.x)?, rows, n };
     let (form, grid) = rows::form(ctx, rows, n, k.x.dtype, &[(args.out, 1), (args.x, k.x.dtype.size())]);
-    ctx.launch(Kernel::QuantizeInt8, Tag::of(k.x.dtype), form, grid, &args)
+    ctx.launch(QUANTIZE_INT8, Tag::of(k.x.dtype), form, grid, &args)
 }
 
 /// `out = x·scale[row]`.
@@ -50,5 +55,5 @@ pub(crate) fn dequantize_int8(ctx: &Context<'_>, k: &DequantizeInt8) -> Result<(
     let (form, pack) = if wide { (WIDE, 4) } else { (ONE, 1) };
     let packs = k.x.numel() as u64 / pack;
     let args = DequantizeArgs { out, scale: ctx.at(&k.scale)?, x, packs, row_packs: n / pack };
-    ctx.launch(Kernel::DequantizeInt8, Tag::of(k.out.dtype), form, ctx.grid(packs), &args)
+    ctx.launch(DEQUANTIZE_INT8, Tag::of(k.out.dtype), form, ctx.grid(packs), &args)
 }

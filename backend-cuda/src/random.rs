@@ -1,47 +1,53 @@
 //! Philox words, uniforms and dropout.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 
+use crate::arguments::{Bits, arguments};
 use crate::elementwise::{walk, wide};
-use crate::kernels::{Kernel, Tag};
-use crate::launch::{Bits, Context, ONE, WIDE};
+use crate::kernel::{ONE_FORM, ONE_WIDE, Tag, kernels};
+use crate::launch::{Context, ONE, WIDE};
 use crate::walk::Walk;
 
-/// `RandomArgs` of the kernels, as the structs below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct RandomArgs {
-    out: u64,
-    seed: u64,
-    offset: u64,
-    elements: u64,
-    low: Bits<f32>,
-    span: Bits<f32>,
+arguments! { ARGUMENTS:
+    struct RandomArgs {
+        out: *mut c_void,
+        seed: u64,
+        offset: u64,
+        elements: u64,
+        low: f32,
+        span: f32,
+    }
+
+    struct DropoutArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        mask: *mut u8,
+        seed: u64,
+        offset: u64,
+        elements: u64,
+        p: f32,
+        /// 1/(1 - p); 0 where everything is dropped.
+        scale: f32,
+    }
+
+    struct DropoutGradArgs {
+        walk: Walk<3>,
+        out: *mut c_void,
+        grad: *const c_void,
+        mask: *const u8,
+        scale: f32,
+        unused: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct DropoutArgs {
-    out: u64,
-    x: u64,
-    mask: u64,
-    seed: u64,
-    offset: u64,
-    elements: u64,
-    p: Bits<f32>,
-    scale: Bits<f32>,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct DropoutGradArgs {
-    walk: Walk<3>,
-    out: u64,
-    grad: u64,
-    mask: u64,
-    scale: Bits<f32>,
-    unused: u32,
+kernels! { KERNELS in Random:
+    RANDOM_WORDS: "random_words" ONLY ONE_FORM => RandomArgs;
+    RANDOM_UNIFORM: "random_uniform" FLOATS ONE_FORM => RandomArgs;
+    DROPOUT: "dropout" FLOATS ONE_WIDE => DropoutArgs;
+    DROPOUT_GRAD: "dropout_grad" FLOATS ONE_WIDE => DropoutGradArgs;
 }
 
 /// Elements of one counter of the generator.
@@ -54,8 +60,8 @@ pub(crate) fn random(ctx: &Context<'_>, k: &Random) -> Result<()> {
         return Ok(());
     }
     let (kernel, tag, low, high) = match k.kind {
-        RandomKind::Words => (Kernel::RandomWords, Tag::Only, 0.0, 0.0),
-        RandomKind::Uniform { low, high } => (Kernel::RandomUniform, Tag::of(k.out.dtype), low as f32, high as f32),
+        RandomKind::Words => (RANDOM_WORDS, Tag::Only, 0.0, 0.0),
+        RandomKind::Uniform { low, high } => (RANDOM_UNIFORM, Tag::of(k.out.dtype), low as f32, high as f32),
     };
     let args = RandomArgs {
         out: ctx.at(&k.out)?,
@@ -88,13 +94,13 @@ pub(crate) fn dropout(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
     let aligned = [(args.out, size), (args.x, size), (args.mask, 1)];
     let aligned = aligned.iter().all(|(base, size)| base.is_multiple_of(WORDS * size));
     let form = if aligned { WIDE } else { ONE };
-    ctx.launch(Kernel::Dropout, Tag::of(k.out.dtype), form, ctx.grid(elements.div_ceil(WORDS)), &args)
+    ctx.launch(DROPOUT, Tag::of(k.out.dtype), form, ctx.grid(elements.div_ceil(WORDS)), &args)
 }
 
 /// `out = mask ? scale·grad : 0`.
 pub(crate) fn dropout_grad(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
     walk(ctx, [&k.out, &k.grad, &k.mask], wide(k.out.dtype), |walk, [out, grad, mask], form| {
         let args = DropoutGradArgs { walk, out, grad, mask, scale: Bits(k.scale as f32), unused: 0 };
-        ctx.launch(Kernel::DropoutGrad, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(DROPOUT_GRAD, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }

@@ -1,26 +1,36 @@
 //! Reductions over any axes.
 
+use std::ffi::c_void;
+
 use memcore::backend::kernel::{Reduce, ReduceOp};
 use memcore::{Layout, MAX_RANK, Result};
 
-use crate::kernels::{Kernel, Tag};
+use crate::arguments::arguments;
+use crate::kernel::{Tag, kernels};
 use crate::launch::{Context, Grid, THREADS};
 use crate::walk::{Dims, Walk};
 
-/// `ReduceArgs` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct ReduceArgs {
-    out: u64,
-    x: u64,
-    indices: u64,
-    partial: u64,
-    results: Walk<2>,
-    group: Walk<1>,
-    chunks: u64,
-    chunk_length: u64,
-    op: u32,
-    unrounded: u32,
+arguments! { ARGUMENTS:
+    struct ReduceArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        indices: *mut i64,
+        /// [chunks, results]; null where there is one chunk.
+        partial: *mut c_void,
+        /// Result, then the first element of its group.
+        results: Walk<2>,
+        /// Elements of a group.
+        group: Walk<1>,
+        chunks: u64,
+        chunk_length: u64,
+        op: u32,
+        /// Whether the results of 16-bit elements are f32.
+        unrounded: u32,
+    }
+}
+
+kernels! { KERNELS in Reduce:
+    REDUCE: "reduce" SUMMED &["_thread", "_warp", "_block", "_chunks"] => ReduceArgs;
 }
 
 /// Bytes of a chunk's result in the scratch: a value and a place.
@@ -69,10 +79,10 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     };
     let tag = Tag::of(k.x.dtype);
     // A mean of chunks is taken when they are merged.
-    ctx.launch(Kernel::Reduce, tag, plan.form, plan.grid(ctx, count), &args)?;
+    ctx.launch(REDUCE, tag, plan.form, plan.grid(ctx, count), &args)?;
     if plan.chunks > 1 {
         args.chunk_length = 0;
-        ctx.launch(Kernel::Reduce, tag, CHUNKS, ctx.grid(count), &args)?;
+        ctx.launch(REDUCE, tag, CHUNKS, ctx.grid(count), &args)?;
     }
     Ok(())
 }

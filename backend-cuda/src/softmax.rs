@@ -1,38 +1,48 @@
 //! Softmax and log-softmax over rows or columns.
 
+use std::ffi::c_void;
+
 use memcore::Result;
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
+use crate::arguments::arguments;
 use crate::elementwise::type_number;
-use crate::kernels::{Kernel, Tag};
+use crate::kernel::{ROWS, Tag, kernels};
 use crate::launch::{Context, Grid, THREADS};
 use crate::rows;
 
-/// `SoftmaxArgs` of the kernels, as the struct below.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct SoftmaxArgs {
-    out: u64,
-    x: u64,
-    rows: u64,
-    n: u64,
-    inner: u64,
-    from: u32,
-    log: u32,
+arguments! { ARGUMENTS:
+    struct SoftmaxArgs {
+        out: *mut c_void,
+        x: *const c_void,
+        /// Groups, and elements of a group.
+        rows: u64,
+        n: u64,
+        /// Distance of neighbours in a group: 1 in a row, the number of columns of a slice otherwise.
+        inner: u64,
+        /// The type of x; the kernel's is that of out.
+        from: u32,
+        log: u32,
+    }
+
+    struct SoftmaxGradArgs {
+        out: *mut c_void,
+        y: *const c_void,
+        grad: *const c_void,
+        rows: u64,
+        n: u64,
+        inner: u64,
+        log: u32,
+        unused: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct SoftmaxGradArgs {
-    out: u64,
-    y: u64,
-    grad: u64,
-    rows: u64,
-    n: u64,
-    inner: u64,
-    log: u32,
-    unused: u32,
+kernels! { KERNELS in Softmax:
+    SOFTMAX: "softmax" FLOATS ROWS => SoftmaxArgs;
+    SOFTMAX_GRAD: "softmax_grad" FLOATS ROWS => SoftmaxGradArgs;
+    SOFTMAX_COLUMNS: "softmax_columns" FLOATS &["_thread", "_tile"] => SoftmaxArgs;
+    SOFTMAX_GRAD_COLUMNS: "softmax_grad_columns" FLOATS &["_thread", "_tile"] => SoftmaxGradArgs;
 }
 
 /// `out = eˣ⁻ᵐ / Σ eˣ⁻ᵐ` over the middle dimension, or its logarithm.
@@ -45,10 +55,10 @@ pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     let args = SoftmaxArgs { out, x, rows, n, inner, from: type_number(k.x.dtype), log: k.log.into() };
     if inner == 1 {
         let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
-        return ctx.launch(Kernel::Softmax, Tag::of(k.out.dtype), form, grid, &args);
+        return ctx.launch(SOFTMAX, Tag::of(k.out.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);
-    ctx.launch(Kernel::SoftmaxColumns, Tag::of(k.out.dtype), form, grid, &args)
+    ctx.launch(SOFTMAX_COLUMNS, Tag::of(k.out.dtype), form, grid, &args)
 }
 
 /// `y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
@@ -62,10 +72,10 @@ pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     if inner == 1 {
         let size = k.y.dtype.size();
         let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, size), (y, size), (grad, size)]);
-        return ctx.launch(Kernel::SoftmaxGrad, Tag::of(k.y.dtype), form, grid, &args);
+        return ctx.launch(SOFTMAX_GRAD, Tag::of(k.y.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);
-    ctx.launch(Kernel::SoftmaxGradColumns, Tag::of(k.y.dtype), form, grid, &args)
+    ctx.launch(SOFTMAX_GRAD_COLUMNS, Tag::of(k.y.dtype), form, grid, &args)
 }
 
 /// Number of groups of an operand `[outer, n, inner]`, elements of a group, their distance.

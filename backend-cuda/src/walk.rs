@@ -3,16 +3,20 @@
 use memcore::Layout;
 use memcore::layout::MAX_RANK;
 
+use crate::arguments::{Definition, argument, arguments};
+
 /// Launches of more than one dimension stay below this many packs, so that kernels divide 32-bit numbers.
 const MOST_PACKS: u64 = 1 << 31;
 
-/// Division by a known number, as `walk.cuh` does it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Divider {
-    divisor: u32,
-    magic: u32,
-    shift: u32,
+arguments! { DIVIDER:
+    /// Division by a number that the host knows: `n / d = (umulhi(n, magic) + n) >> shift` for n < 2³¹ (Granlund and
+    /// Montgomery, "Division by invariant integers using multiplication", 1994).
+    #[derive(Debug, Default)]
+    pub(crate) struct Divider {
+        divisor: u32,
+        magic: u32,
+        shift: u32,
+    }
 }
 
 impl Divider {
@@ -25,17 +29,31 @@ impl Divider {
     }
 }
 
-/// `Walk<N>` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Walk<const N: usize> {
-    pub(crate) packs: u64,
-    elements: u64,
-    rank: u32,
-    repeats: u32,
-    dims: [Divider; MAX_RANK],
-    strides: [[i64; MAX_RANK]; N],
+argument! { [const N: usize] [format!("Walk<{N}>")]
+    /// The dimensions of N operands, innermost first, merged where all of them allow it. The innermost one counts packs.
+    /// With more than one dimension there are fewer than 2³¹ packs: larger launches are split.
+    #[derive(Debug)]
+    pub(crate) struct Walk<N> {
+        pub(crate) packs: u64,
+        /// With one dimension the last pack may be incomplete.
+        elements: u64,
+        rank: u32,
+        /// Bit k: operand k repeats one element along the innermost dimension.
+        repeats: u32,
+        dims: [Divider; MAX_RANK],
+        /// In elements, per step of the dimension.
+        strides: [[i64; MAX_RANK]; N],
+    }
 }
+
+/// What the kernels have of walks: the greatest rank, and a struct for each number of operands.
+pub(crate) const WALKS: &[Definition] = &[
+    || format!("#define MAX_RANK {MAX_RANK}\ntemplate <int N> struct Walk;\n"),
+    || format!("template <> {}", Walk::<1>::definition()),
+    || format!("template <> {}", Walk::<2>::definition()),
+    || format!("template <> {}", Walk::<3>::definition()),
+    || format!("template <> {}", Walk::<4>::definition()),
+];
 
 /// The dimensions of N operands, outermost first, as they are merged.
 #[derive(Clone, Copy, Debug, PartialEq)]

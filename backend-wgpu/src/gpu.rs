@@ -11,7 +11,7 @@ use wgpu::{
 
 use crate::NAME;
 use crate::adapter::AdapterInfo;
-use crate::gemm::{Class, Tile};
+use crate::choice::{Class, Tile};
 
 /// Lanes of a subgroup on software adapters, and of a workgroup there.
 pub(crate) const LANES: usize = 8;

@@ -27,6 +27,7 @@
 //! |---|---|
 //! | `adapter.rs`, `gpu.rs`, `driver.rs` | adapters, an opened one and its errors, what the driver says of memory |
 //! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that fill no word |
+//! | `choice.rs` | products that are alike, and the tile that was chosen for them |
 //! | `key.rs`, `pipelines.rs`, `job.rs` | how kernels are named; pipelines and bind groups, kept; one launch being put together |
 //! | `held.rs` | the launch that waits, and what may become a part of it |
 //! | `element.rs`, `common.wgsl` | how WGSL gets at elements of each type, generated |
@@ -36,6 +37,7 @@
 mod adapter;
 mod attention;
 mod backend;
+mod choice;
 mod conv;
 mod driver;
 mod element;

@@ -4,8 +4,9 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 use memcore::error::Result;
 
+use crate::choice::Sizes;
 use crate::element::{Elem, Slot, Width};
-use crate::gemm::{Gemm, Sizes};
+use crate::gemm::Gemm;
 use crate::job::{Context, Job};
 use crate::key::Variant;
 

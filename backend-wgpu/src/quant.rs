@@ -3,8 +3,9 @@
 use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 use memcore::error::Result;
 
+use crate::choice::Sizes;
 use crate::element::{Elem, Slot, declare};
-use crate::gemm::{Gemm, Sizes};
+use crate::gemm::Gemm;
 use crate::job::Context;
 use crate::key::Variant;
 use crate::rows::Lanes;

@@ -1,13 +1,14 @@
 //! A device as the rest of the core sees it: a backend, the allocator above its memory, and the ledger of both.
 
 mod kept;
+mod work;
 mod workspaces;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Overhead, Region, validate};
+use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Meta, Overhead, Region, validate};
 use crate::context;
 use crate::departure::{Departure, Departures, Noted};
 use crate::error::{Error, Result};
@@ -19,8 +20,27 @@ use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
 use kept::KeptWorkspace;
 pub(crate) use kept::WorkspaceKind;
+pub use work::Counters;
+use work::Work;
 
 /// A device. Cloning shares it; it lives until the last tensor on it is gone.
+///
+/// It is a backend, an allocator above its memory, and a ledger of what both did:
+///
+/// ```
+/// use memcore::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let device = Device::meta("torch-2.11-sm90")?;
+/// let x = Array::empty(&device, &[1000], DType::F32)?;
+/// // PyTorch rounds a block up to 512 bytes and takes a segment of 2 MiB for small ones.
+/// assert_eq!((x.nbytes(), device.usage().allocated_bytes()), (4000, 4096));
+/// assert_eq!(device.usage().reserved_bytes(), 2 << 20);
+/// drop(x);
+/// assert_eq!((device.usage().allocated_bytes(), device.usage().peak_bytes()), (0, 4096));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -42,36 +62,6 @@ struct State {
     next_alloc: u64,
     /// Workspaces that a library keeps for the life of the process, by who uses them.
     workspaces: Vec<KeptWorkspace>,
-}
-
-#[derive(Default)]
-struct Work {
-    launches: AtomicU64,
-    bytes: AtomicU64,
-    flops: AtomicU64,
-    uploaded_bytes: AtomicU64,
-    downloaded_bytes: AtomicU64,
-    sent_bytes: AtomicU64,
-    received_bytes: AtomicU64,
-}
-
-/// What a device was asked to do so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Kernels launched.
-    pub launches: u64,
-    /// Bytes that those kernels had to move at least.
-    pub bytes: u64,
-    /// Floating-point operations that they had to do at least.
-    pub flops: u64,
-    /// Bytes copied from the host.
-    pub uploaded_bytes: u64,
-    /// Bytes copied to the host.
-    pub downloaded_bytes: u64,
-    /// Bytes moved to other devices; through the host or not, and where there are no values as well.
-    pub sent_bytes: u64,
-    /// Bytes moved here from other devices.
-    pub received_bytes: u64,
 }
 
 /// How a [`Device`] is set up.
@@ -138,6 +128,21 @@ impl Device {
     /// A device with PyTorch's caching allocator and the `native` profile.
     pub fn new(backend: impl Backend + 'static) -> Self {
         Self::builder(Arc::new(backend)).build()
+    }
+
+    /// A device that computes nothing and is never full, with PyTorch's caching allocator: what it counts is what the profile's release
+    /// takes, `torch-2.11-sm90` for one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is not one of [`Profile::NAMES`].
+    pub fn meta(profile: &str) -> Result<Self> {
+        let unknown = || match Profile::nearest(profile) {
+            Some(nearest) => {
+                Error::invalid("profile", format!("{profile} is not recorded; {} is nearest", nearest.name))
+            }
+            None => Error::invalid("profile", format!("{profile} is none; torch-2.11-sm90 is one")),
+        };
+        Ok(Self::builder(Arc::new(Meta::default())).profile(Profile::named(profile).ok_or_else(unknown)?).build())
     }
 
     /// Sets up a device above `backend`.

@@ -6,6 +6,11 @@
 //! nn, optim → ops → autograd → array → storage → device → memory → backend → layout, dtype, error
 //! ```
 //!
+//! Five types say what there is: a [`Device`] gives memory, a [`storage::Storage`] owns a block of it, a [`Tensor`] is a
+//! value with the [`autograd::Node`] it came from, a [`memory::Event`] is what happened to memory, and a
+//! [`backend::KernelCall`] is what a backend is asked to run. Each has an example; whole programs are in `examples/`: an experiment, an
+//! allocation policy, a backend. `use memcore::prelude::*` brings what most programs need.
+//!
 //! Beside `error` lie the words that errors carry (`account`, `segment`). There is no GPU interface here, no file and no terminal.
 
 mod account;
@@ -23,6 +28,7 @@ pub mod memory;
 pub mod nn;
 pub mod ops;
 pub mod optim;
+pub mod prelude;
 pub mod profile;
 mod segment;
 pub mod storage;

@@ -10,6 +10,23 @@ use crate::memory::{AllocId, Block, Category};
 
 /// Memory of one tensor and its views.
 ///
+/// ```
+/// use memcore::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let device = Device::meta("native")?;
+/// let matrix = Array::empty(&device, &[64, 64], DType::F32)?;
+/// let row = matrix.narrow(0, 3, 1)?;
+/// assert_eq!(row.storage().alloc_id(), matrix.storage().alloc_id());
+/// drop(matrix);
+/// // One row keeps the whole block.
+/// assert_eq!(device.usage().allocated_bytes(), 64 * 64 * 4);
+/// drop(row);
+/// assert_eq!(device.usage().allocated_bytes(), 0);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Dropping it takes the device's lock: never drop one while holding it.
 pub struct Storage {
     device: Device,

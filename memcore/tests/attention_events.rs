@@ -3,10 +3,8 @@
 //! The expectations are `golden/attention_events.json` and `golden/card_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
 mod common;
-#[path = "common/labelled.rs"]
-mod labelled;
 
-use labelled::{Row, against_recordings, assert_same, data, leaf};
+use common::labelled::{Row, against_recordings, data, leaf};
 use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
 /// Batch, heads of queries, heads of keys, queries, keys, width of a head.

@@ -4,10 +4,8 @@
 //! The expectation is `golden/cudnn_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
 mod common;
-#[path = "common/labelled.rs"]
-mod labelled;
 
-use labelled::{Row, against_recordings, assert_same, data, leaf};
+use common::labelled::{Row, against_other_releases, against_recordings, data, leaf};
 use memcore::profile::Convolution;
 use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
@@ -107,20 +105,7 @@ against_recordings! {
     as_pytorch_2_15: "2.15-sm90", with_cudnn(Profile::torch_2_15(90), 0);
 }
 
-mod other_releases {
-    use super::*;
-
-    against_recordings! {
-        "golden/releases/cudnn_attention_events.json", rows(&[]);
-        as_pytorch_2_7: "2.7", with_cudnn(Profile::named("torch-2.7-sm90").unwrap(), 4096);
-        as_pytorch_2_8: "2.8", with_cudnn(Profile::named("torch-2.8-sm90").unwrap(), 4096);
-        as_pytorch_2_9: "2.9", with_cudnn(Profile::named("torch-2.9-sm90").unwrap(), 4096);
-        as_pytorch_2_10: "2.10", with_cudnn(Profile::named("torch-2.10-sm90").unwrap(), 4096);
-        as_pytorch_2_12: "2.12", with_cudnn(Profile::named("torch-2.12-sm90").unwrap(), 4096);
-        as_pytorch_2_13: "2.13", with_cudnn(Profile::named("torch-2.13-sm90").unwrap(), 4096);
-        as_pytorch_2_14: "2.14", with_cudnn(Profile::named("torch-2.14-sm90").unwrap(), 4096);
-    }
-}
+against_other_releases! { "golden/releases/cudnn_attention_events.json", rows(&[]), |profile| with_cudnn(profile, 4096) }
 
 /// Wider heads than 128 are another matter there.
 mod on_10_0 {

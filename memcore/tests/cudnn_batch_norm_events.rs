@@ -2,14 +2,10 @@
 //!
 //! The expectation is `golden/cudnn_batch_norm_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
-#[path = "common/batch_norms.rs"]
-mod batch_norms;
 mod common;
-#[path = "common/labelled.rs"]
-mod labelled;
 
-use batch_norms::{One, row};
-use labelled::{Row, against_recordings, assert_same};
+use common::batch_norms::{self, One, row};
+use common::labelled::{Row, against_recordings};
 use memcore::profile::Convolution;
 use memcore::{DType, Profile, ops};
 

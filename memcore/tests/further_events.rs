@@ -3,13 +3,11 @@
 //!
 //! The expectation is `golden/further_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
-#[path = "common/batch_norms.rs"]
-mod batch_norms;
 mod common;
-#[path = "common/labelled.rs"]
-mod labelled;
 
-use labelled::{Row, against_recordings, assert_same, data, leaf};
+use common::batch_norms;
+use common::labelled::{Row, against_other_releases, against_recordings, data, leaf, row, row_with, turned_back};
+use common::operators::{call, operator};
 use memcore::backend::kernel::Reduction;
 use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
@@ -21,32 +19,8 @@ const REDUCTIONS: [(&str, Reduction); 3] =
 type One = fn(&Tensor) -> Result<Tensor>;
 type Two = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// Under autocast, or without a tape, where the name says so.
-fn row(
-    name: impl Into<String>,
-    dtype: DType,
-    inputs: impl Fn(&Device, DType) -> Vec<Tensor> + 'static,
-    run: impl Fn(&[Tensor]) -> Result<Tensor> + 'static,
-) -> Row {
-    let name = name.into();
-    Row {
-        autocast: name.contains("autocast"),
-        records: !name.ends_with("no_grad"),
-        name,
-        dtype,
-        parameters: Box::new(|_, _| Vec::new()),
-        inputs: Box::new(inputs),
-        run: Box::new(move |_, t| run(t)),
-    }
-}
-
 fn of(dims: &'static [usize]) -> impl Fn(&Device, DType) -> Vec<Tensor> {
     move |d, t| vec![leaf(d, dims, t)]
-}
-
-/// What a function makes of it lies the other way round: the gradient arrives transposed.
-fn turned_back(x: &Tensor) -> Result<Tensor> {
-    ops::contiguous(&ops::t(x)?)
 }
 
 fn dropout_and_index_select(rows: &mut Vec<Row>) {
@@ -172,44 +146,29 @@ fn in_a_type(rows: &mut Vec<Row>) {
 }
 
 fn of_two_types(rows: &mut Vec<Row>) {
-    let all: [(&str, Two); 7] = [
-        ("add", ops::add),
-        ("sub", ops::sub),
-        ("mul", ops::mul),
-        ("div", ops::div),
-        ("maximum", ops::maximum),
-        ("minimum", ops::minimum),
-        ("l1", |a, b| ops::l1_loss(a, b, Reduction::Mean)),
-    ];
     for (n, dtype) in HALVES {
-        for (name, f) in all {
+        for name in ["add", "sub", "mul", "div", "maximum", "minimum", "l1"] {
             let first = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[64, 256], F32)];
             let second = |d: &Device, t| vec![leaf(d, &[64, 256], F32), leaf(d, &[64, 256], t)];
             let scalar = |d: &Device, t| vec![leaf(d, &[64, 256], t), leaf(d, &[], F32)];
-            rows.push(row(format!("{name}_{n}_f32"), dtype, first, move |t| f(&t[0], &t[1])));
-            rows.push(row(format!("{name}_f32_{n}"), dtype, second, move |t| f(&t[0], &t[1])));
+            rows.push(row(format!("{name}_{n}_f32"), dtype, first, call(name)));
+            rows.push(row(format!("{name}_f32_{n}"), dtype, second, call(name)));
             // The absolute error of two sizes is refused.
             if name != "l1" {
-                rows.push(row(format!("{name}_{n}_f32_scalar"), dtype, scalar, move |t| f(&t[0], &t[1])));
+                rows.push(row(format!("{name}_{n}_f32_scalar"), dtype, scalar, call(name)));
             }
         }
     }
-    let whole: [(&str, Two); 4] = [("mul", ops::mul), ("add", ops::add), ("div", ops::div), ("sub", ops::sub)];
     let beside =
         |dims: &'static [usize], other| move |d: &Device, t| vec![leaf(d, &[64, 256], t), data(d, dims, other)];
-    for (name, f) in whole {
-        rows.push(row(format!("{name}_f32_i64"), F32, beside(&[64, 256], DType::I64), move |t| f(&t[0], &t[1])));
+    for name in ["mul", "add", "div", "sub"] {
+        rows.push(row(format!("{name}_f32_i64"), F32, beside(&[64, 256], DType::I64), call(name)));
     }
     rows.extend([
-        row("mul_f32_bool", F32, beside(&[64, 256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
-        row("mul_f16_bool", DType::F16, beside(&[64, 256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
-        row("mul_f32_bool_bcast", F32, beside(&[256], DType::Bool), |t| ops::mul(&t[0], &t[1])),
-        row(
-            "mul_bool_f32",
-            F32,
-            |d, t| vec![data(d, &[64, 256], DType::Bool), leaf(d, &[64, 256], t)],
-            |t| ops::mul(&t[0], &t[1]),
-        ),
+        row("mul_f32_bool", F32, beside(&[64, 256], DType::Bool), call("mul")),
+        row("mul_f16_bool", DType::F16, beside(&[64, 256], DType::Bool), call("mul")),
+        row("mul_f32_bool_bcast", F32, beside(&[256], DType::Bool), call("mul")),
+        row("mul_bool_f32", F32, |d, t| vec![data(d, &[64, 256], DType::Bool), leaf(d, &[64, 256], t)], call("mul")),
     ]);
 }
 
@@ -286,14 +245,12 @@ fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
         let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
         // What is turned has its channels in front.
         let count = if name.ends_with("_turned") { dims[0] } else { dims[1] };
-        let mut row = row(name, dtype, input, |_| unreachable!());
-        let parameter = if row.autocast { F32 } else { dtype };
-        row.parameters = Box::new(move |d, _| vec![leaf(d, &[count], parameter), leaf(d, &[count], parameter)]);
-        row.run = Box::new(move |p, t| {
+        let parameter = if name.contains("autocast") { F32 } else { dtype };
+        let parameters = move |d: &Device, _| vec![leaf(d, &[count], parameter), leaf(d, &[count], parameter)];
+        rows.push(row_with(name, dtype, parameters, input, move |p, t| {
             let (weight, bias) = (affine.then_some(&p[0]), affine.then_some(&p[1]));
             after(&ops::group_norm(&before(&t[0])?, groups, weight, bias, 1e-5)?)
-        });
-        rows.push(row);
+        }));
     };
     for (name, groups) in [("", 4), ("_plain", 4), ("_1", 1), ("_channels", 16)] {
         let name = format!("group_norm{name}");
@@ -331,7 +288,7 @@ fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
     }
     let border = |borders: &'static [[usize; 2]]| move |t: &[Tensor]| ops::pad(&t[0], borders, 1.0);
     rows.extend([
-        row("upsample_nearest", F32, of(PLANES), |t| ops::upsample_nearest2d(&t[0], [2, 2])),
+        operator("upsample_nearest").row(F32),
         row("pad", F32, of(&[64, 256]), border(&[[0, 0], [1, 2]])),
         row("pad_two", F32, of(&[64, 256]), border(&[[3, 4], [1, 2]])),
         row("pad_4d", F32, of(PLANES), border(&[[0, 0], [0, 0], [1, 1], [1, 1]])),
@@ -357,17 +314,4 @@ against_recordings! {
     every_row_is_as_pytorch_2_15_ran_it: "2.15", Profile::torch_2_15(90);
 }
 
-mod other_releases {
-    use super::*;
-
-    against_recordings! {
-        "golden/releases/further_events.json", rows();
-        as_pytorch_2_7: "2.7", Profile::named("torch-2.7-sm90").unwrap();
-        as_pytorch_2_8: "2.8", Profile::named("torch-2.8-sm90").unwrap();
-        as_pytorch_2_9: "2.9", Profile::named("torch-2.9-sm90").unwrap();
-        as_pytorch_2_10: "2.10", Profile::named("torch-2.10-sm90").unwrap();
-        as_pytorch_2_12: "2.12", Profile::named("torch-2.12-sm90").unwrap();
-        as_pytorch_2_13: "2.13", Profile::named("torch-2.13-sm90").unwrap();
-        as_pytorch_2_14: "2.14", Profile::named("torch-2.14-sm90").unwrap();
-    }
-}
+against_other_releases! { "golden/releases/further_events.json", rows(), |profile| profile }

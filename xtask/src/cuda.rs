@@ -32,7 +32,9 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         Err(error) => return Ok(Some(format!("the kernels' compiler ({WHEEL}) cannot be had: {error:#}"))),
     };
     let architectures = if full { ALL_ARCHITECTURES } else { ARCHITECTURES };
-    let stamp = folder.join(format!("checked-{:016x}", fingerprint(root, architectures)?));
+    let program =
+        artifact::build(root, &["build", "--example", "compile_kernels"], ("backend-cuda", "compile_kernels"))?;
+    let stamp = folder.join(format!("checked-{:016x}", fingerprint(&program, architectures)?));
     if stamp.exists() {
         println!("==> CUDA kernels: unchanged since they compiled for sm_{}", architectures.join(", sm_"));
         return Ok(None);
@@ -43,8 +45,6 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         path.push(":");
         path.push(rest);
     }
-    let program =
-        artifact::build(root, &["build", "--example", "compile_kernels"], ("backend-cuda", "compile_kernels"))?;
     // A process each: the compiler works for one caller at a time.
     let compile = |architecture: &&str| {
         let mut command = Command::new(&program);
@@ -60,17 +60,15 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
     Ok(None)
 }
 
-/// A sum over everything that the check depends on: minutes of compiling are spent once per change.
-fn fingerprint(root: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
-    let folder = root.join("backend-cuda/kernels");
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    (WHEEL, architectures).hash(&mut hasher);
-    for file in files {
-        (file.file_name(), std::fs::read(&file)?).hash(&mut hasher);
+/// A sum over everything that the check depends on: minutes of compiling are spent once per change. The program knows
+/// what it would compile.
+fn fingerprint(program: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
+    let output = Command::new(program).arg("fingerprint").output().with_context(|| format!("{}", program.display()))?;
+    if !output.status.success() {
+        bail!("{} fingerprint: {}", program.display(), output.status);
     }
+    let mut hasher = DefaultHasher::new();
+    (WHEEL, architectures, output.stdout).hash(&mut hasher);
     Ok(hasher.finish())
 }
 

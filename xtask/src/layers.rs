@@ -41,6 +41,7 @@ pub const LAYERS: &[CrateLayers] = &[
             &["nn"],
             &["optim"],
             &["amp"],
+            &["prelude"],
         ],
         complete: true,
     },

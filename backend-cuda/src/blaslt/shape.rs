@@ -4,49 +4,49 @@ use memcore::DType;
 use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 
-use crate::launch::Scratch;
+use crate::call::Scratch;
 
 /// A matrix of a batch, as the library sees it: stored column by column, `lead` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     /// Rows and columns as stored; the other way round for the product where it is transposed.
-    pub(super) rows: u64,
-    pub(super) columns: u64,
-    pub(super) lead: i64,
-    pub(super) batch_stride: i64,
-    pub(super) transposed: bool,
+    pub(crate) rows: u64,
+    pub(crate) columns: u64,
+    pub(crate) lead: i64,
+    pub(crate) batch_stride: i64,
+    pub(crate) transposed: bool,
     /// Bytes that its address is a multiple of, up to 256.
-    pub(super) alignment: u32,
+    pub(crate) alignment: u32,
 }
 
 /// Everything that the library's choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
     /// Whether factors of float32 may be rounded to TF32.
-    pub(super) tf32: bool,
-    pub(super) batch: i32,
-    pub(super) first: Matrix,
-    pub(super) second: Matrix,
-    pub(super) out: Matrix,
-    pub(super) bias: bool,
-    pub(super) reads_out: bool,
-    pub(super) workspace_bytes: u64,
+    pub(crate) tf32: bool,
+    pub(crate) batch: i32,
+    pub(crate) first: Matrix,
+    pub(crate) second: Matrix,
+    pub(crate) out: Matrix,
+    pub(crate) bias: bool,
+    pub(crate) reads_out: bool,
+    pub(crate) workspace_bytes: u64,
 }
 
 /// Where the matrices of a product lie, and its workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Places {
-    pub(super) a: u64,
-    pub(super) b: u64,
-    pub(super) bias: u64,
-    pub(super) out: u64,
-    pub(super) workspace: Scratch,
+pub(crate) struct Places {
+    pub(crate) a: u64,
+    pub(crate) b: u64,
+    pub(crate) bias: u64,
+    pub(crate) out: u64,
+    pub(crate) workspace: Scratch,
 }
 
 /// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
 /// are meant. `tf32`: factors of float32 may be rounded.
-pub(super) fn shape(k: &Matmul, places: &Places, tf32: bool) -> Option<Shape> {
+pub(crate) fn shape(k: &Matmul, places: &Places, tf32: bool) -> Option<Shape> {
     const NARROW: usize = 8;
     const FEW_PRODUCTS: usize = 1 << 12;
     // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.

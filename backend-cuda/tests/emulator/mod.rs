@@ -1,7 +1,7 @@
 //! Builds the emulator and starts the test again with it in front of the driver.
 //!
 //! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
-//! folder for integration tests. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
+//! folder for integration tests, where the header of the kernels' arguments is written first. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
 //! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=races` so
 //! that it finds threads that meet in memory with nothing between them, `CUDA_EMULATOR=blas` adds
 //! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
@@ -195,7 +195,8 @@ fn build() -> Result<PathBuf, String> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(mode);
     std::fs::create_dir_all(&out).map_err(|error| error.to_string())?;
     let _turn = Lock::take(&out)?;
-    let headers = newest(&[&kernels, &emulator], &["cuh", "h"])?;
+    write_changed(&out.join("arguments.cuh"), backend_cuda::kernel_arguments())?;
+    let headers = newest(&[&kernels, &emulator, &out], &["cuh", "h"])?;
     let mut sources = files(&kernels, "cu")?;
     sources.extend(files(&emulator, "cpp")?);
     let library = out.join("libcuda.so.1");
@@ -207,7 +208,7 @@ fn build() -> Result<PathBuf, String> {
         let object = out.join(format!("{name}.o"));
         if modified(&object) <= modified(source).max(headers) {
             changed = true;
-            running.push((name.to_string(), compile(source, &object, &[&kernels, &emulator])?));
+            running.push((name.to_string(), compile(source, &object, &[&kernels, &emulator, &out])?));
             if running.len() >= 2 {
                 finish(running.remove(0))?;
             }
@@ -259,6 +260,14 @@ fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::proc
 fn finish((name, mut child): (String, std::process::Child)) -> Result<(), String> {
     let status = child.wait().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{name} does not compile for the host")) }
+}
+
+/// Writes a file unless it has this text already: its time says when it changed.
+fn write_changed(file: &Path, text: &str) -> Result<(), String> {
+    if std::fs::read_to_string(file).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn modified(file: &Path) -> std::time::SystemTime {

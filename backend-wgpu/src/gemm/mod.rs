@@ -9,7 +9,6 @@
 //! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
 //! order.
 
-mod choice;
 mod lanes;
 mod product;
 mod tile;
@@ -17,10 +16,10 @@ mod tune;
 
 use memcore::error::Result;
 
+use crate::choice::{Sizes, Tile};
 use crate::element::{Elem, Slot, declare};
 use crate::job::{Context, Job, SCRATCH_BYTES};
 use crate::key::Variant;
-pub(crate) use choice::{Class, Sizes, Tile};
 use lanes::Block;
 pub(crate) use product::Gemm;
 use product::Stage;

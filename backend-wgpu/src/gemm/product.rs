@@ -1,6 +1,6 @@
 //! A product: what is multiplied, how its operands are read, and where its results go.
 
-use super::choice::Sizes;
+use crate::choice::Sizes;
 use crate::key::Variant;
 
 /// A product.

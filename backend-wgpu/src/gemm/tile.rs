@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use super::choice::{Sizes, Tile};
 use super::product::{Feed, Gemm, Stage};
+use crate::choice::{Sizes, Tile};
 
 /// Rounds of a loop that are written out.
 const UNROLL: usize = 2;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use memcore::error::Result;
 
-use super::choice::{Class, Sizes, Tile};
 use super::product::Gemm;
+use crate::choice::{Class, Sizes, Tile};
 use crate::job::Context;
 use crate::key::Variant;
 

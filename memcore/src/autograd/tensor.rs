@@ -10,7 +10,23 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// A value with its history. Cloning shares both.
+/// A value with its history, a [`Node`](super::Node). Cloning shares both.
+///
+/// ```
+/// use memcore::autograd::Edge;
+/// use memcore::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let device = Device::meta("torch-2.11-sm90")?;
+/// let x = Tensor::leaf(Array::empty(&device, &[64, 256], DType::F32)?);
+/// let y = x.gelu()?.sum()?;
+/// let Some(Edge::Node(node, _)) = y.edge() else { panic!("a result has a node") };
+/// assert_eq!(node.name(), "SumBackward0");
+/// y.backward(false)?;
+/// assert_eq!(x.grad().map(|grad| grad.dims().to_vec()), Some(vec![64, 256]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Tensor {
     // The history goes before the value, as in PyTorch.

@@ -29,6 +29,28 @@ pub struct Origin {
 }
 
 /// One event. The state of memory is a fold over these: [`Usage::apply`](super::Usage::apply).
+///
+/// ```
+/// use memcore::memory::Usage;
+/// use memcore::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let device = Device::meta("torch-2.11-sm90")?;
+/// device.set_history(true);
+/// let x = Tensor::leaf(Array::empty(&device, &[64, 256], DType::F32)?);
+/// let y = x.exp()?;
+/// drop(y);
+/// device.with_ledger(|ledger| {
+///     let made = ledger.history().iter().filter_map(|event| match event {
+///         Event::Alloc { origin, requested_bytes, .. } => Some((origin.op, *requested_bytes)),
+///         _ => None,
+///     });
+///     assert_eq!(made.last(), Some(("exp", 64 * 256 * 4)));
+///     assert_eq!(Usage::replay(ledger.history()).peak_bytes(), ledger.usage().peak_bytes());
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A block was given to a client.

@@ -1,8 +1,8 @@
 //! Multi-head self-attention.
 
-use super::Module;
-use super::init::{Init, Training};
+use super::init::{Init, Parameter, Training};
 use super::linear::Linear;
+use super::{Module, parameters_of};
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::{Error, Result};
@@ -54,6 +54,14 @@ impl MultiHeadAttention {
         let qkv = Linear::new(&init.at("qkv"), width, 3 * width, true)?;
         let proj = Linear::new(&init.at("proj"), width, width, true)?;
         Ok(Self { scope: init.scope(), heads, options, training: init.training(), qkv, proj })
+    }
+
+    /// Weights and biases, of queries, keys and values first.
+    ///
+    /// # Errors
+    /// None: as [`Module::parameters`].
+    pub fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters_of([&self.qkv as &dyn Module, &self.proj])
     }
 
     /// The result for `x`; `mask` hides what it covers from the written-out form.

@@ -49,6 +49,10 @@ impl Module for Conv2d {
         let _scope = context::scope(self.scope);
         ops::conv2d(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor), self.geometry)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().collect())
+    }
 }
 
 /// Max pooling.
@@ -69,6 +73,10 @@ impl Module for MaxPool2d {
         let _scope = context::scope(self.scope);
         ops::max_pool2d(x, self.geometry)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(Vec::new())
+    }
 }
 
 /// Average pooling.
@@ -88,5 +96,9 @@ impl Module for AvgPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         ops::avg_pool2d(x, self.geometry)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(Vec::new())
     }
 }

@@ -38,4 +38,8 @@ impl Module for Embedding {
         let _scope = context::scope(self.scope);
         ops::embedding(indices, self.weight.tensor(), None)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(vec![self.weight.clone()])
+    }
 }

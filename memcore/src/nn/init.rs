@@ -68,6 +68,11 @@ impl Parameter {
         self.tensor.array()
     }
 
+    /// Whether both are one: a clone, and not another view of the same memory.
+    pub fn is_same(&self, other: &Parameter) -> bool {
+        Arc::ptr_eq(&self.path, &other.path) && Arc::ptr_eq(self.array().storage(), other.array().storage())
+    }
+
     /// The gradient accumulated so far.
     pub fn grad(&self) -> Option<Array> {
         self.tensor.grad()

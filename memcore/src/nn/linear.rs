@@ -47,4 +47,8 @@ impl Module for Linear {
         let _scope = context::scope(self.scope);
         ops::linear(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor))
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().collect())
+    }
 }

@@ -20,7 +20,20 @@ pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};
 
 use crate::autograd::Tensor;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// Each of several modules' parameters once, though some be shared (tied weights).
+fn parameters_of<'a>(modules: impl IntoIterator<Item = &'a dyn Module>) -> Result<Vec<Parameter>> {
+    let mut all: Vec<Parameter> = Vec::new();
+    for module in modules {
+        for parameter in module.parameters()? {
+            if !all.iter().any(|known| known.is_same(&parameter)) {
+                all.push(parameter);
+            }
+        }
+    }
+    Ok(all)
+}
 
 /// Something that maps one tensor to another.
 pub trait Module: Send + Sync {
@@ -29,4 +42,12 @@ pub trait Module: Send + Sync {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) when `x` does not fit; those of the device.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
+
+    /// The parameters, each once, in the order of PyTorch's `parameters()`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where a module does not list them, as by default: [`Init::parameters`] has those of the whole model.
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Err(Error::invalid("parameters", "this module does not list its own: Init::parameters has those of the model"))
+    }
 }

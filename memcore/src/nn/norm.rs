@@ -36,6 +36,10 @@ impl Module for LayerNorm {
         let _scope = context::scope(self.scope);
         ops::layer_norm(x, self.weight.array().dims(), Some(self.weight.tensor()), Some(self.bias.tensor()), self.eps)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok([self.weight.clone(), self.bias.clone()].into())
+    }
 }
 
 /// Divides the last dimension by its root mean square; weight 1 at first.
@@ -60,6 +64,10 @@ impl Module for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         ops::rms_norm(x, self.weight.array().dims(), Some(self.weight.tensor()), self.eps)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(vec![self.weight.clone()])
     }
 }
 
@@ -90,6 +98,10 @@ impl Module for GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         ops::group_norm(x, self.groups, Some(self.weight.tensor()), Some(self.bias.tensor()), self.eps)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok([self.weight.clone(), self.bias.clone()].into())
     }
 }
 
@@ -142,5 +154,9 @@ impl Module for BatchNorm2d {
         let running = ops::RunningStats { mean: &self.running_mean, var: &self.running_var };
         let options = ops::BatchNormOptions { training, momentum: self.momentum, eps: self.eps };
         ops::batch_norm(x, weight, bias, Some(running), options)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok([self.weight.clone(), self.bias.clone()].into())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Module;
-use super::init::{Init, Training, VariableSlot};
+use super::init::{Init, Parameter, Training, VariableSlot};
+use super::{Module, parameters_of};
 use crate::autograd::{Tensor, checkpoint};
 use crate::context;
 use crate::error::Result;
@@ -51,6 +51,10 @@ impl Module for Sequential {
         }
         Ok(x)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters_of(self.modules.iter().map(|module| &**module))
+    }
 }
 
 /// A module whose inside is computed again in backward instead of being kept: activation checkpointing.
@@ -69,6 +73,10 @@ impl Module for Checkpoint {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let inner = self.inner.clone();
         checkpoint(std::slice::from_ref(x), move |inputs| inner.forward(&inputs[0]))
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        self.inner.parameters()
     }
 }
 
@@ -92,6 +100,10 @@ impl Module for Variable {
         self.value.set(Some(y.clone()));
         Ok(y)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        self.inner.parameters()
+    }
 }
 
 /// An activation function as a module.
@@ -112,6 +124,10 @@ impl Module for Activation {
         let _scope = context::scope(self.scope);
         (self.function)(x)
     }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(Vec::new())
+    }
 }
 
 /// All dimensions from the second on become one.
@@ -120,6 +136,10 @@ pub struct Flatten;
 impl Module for Flatten {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         ops::flatten(x, 1)
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(Vec::new())
     }
 }
 
@@ -147,5 +167,9 @@ impl Module for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         ops::dropout(x, self.p, self.training.is_on())
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        Ok(Vec::new())
     }
 }

@@ -17,6 +17,13 @@ pub struct BatchNormOptions {
     pub eps: f64,
 }
 
+impl Default for BatchNormOptions {
+    /// In training, with PyTorch's defaults.
+    fn default() -> Self {
+        Self { training: true, momentum: 0.1, eps: 1e-5 }
+    }
+}
+
 /// Statistics over all batches so far, updated in place; buffers of a module, in the type of its parameters.
 #[derive(Clone, Copy)]
 pub struct RunningStats<'a> {

@@ -1,7 +1,7 @@
 //! Operators: forward, what is saved, and backward, side by side.
 //!
 //! Each saves exactly what PyTorch's operator saves, and makes its temporaries in the same order (under a PyTorch profile; see
-//! [`Profile`](crate::profile::Profile)). Every function takes tensors by reference, returns a new one and names itself to the ledger.
+//! [`Profile`](crate::profile::Profile)). Those of one tensor are methods of [`Tensor`](crate::Tensor) as well. Every function takes tensors by reference, returns a new one and names itself to the ledger.
 //!
 //! A temporary of a Rust expression lives until the end of its *statement*: write one operator per statement where it matters
 //! when an intermediate value is freed, as in Python.
@@ -34,6 +34,7 @@ mod loss;
 mod mask;
 mod matmul;
 mod matmul_nd;
+mod methods;
 mod norm;
 mod pool;
 mod quant;
@@ -42,6 +43,7 @@ mod rope;
 mod shape;
 mod softmax;
 
+use crate::backend::kernel;
 pub use activation::{
     elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, relu6_,
     sigmoid, silu, softplus, tanh,
@@ -66,6 +68,7 @@ pub use group_norm::group_norm;
 pub use index::{embedding, index_select};
 pub use index_each::{MAX_EACH, index_each};
 pub use join::{cat, chunk, split, split_with_sizes, stack};
+pub use kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 pub use logsumexp::logsumexp;
 pub use loss::{IGNORE_INDEX, cross_entropy, cross_entropy_smooth, nll_loss};
 pub use mask::{masked_fill, tril, triu, where_};

@@ -37,6 +37,13 @@ pub struct AdamOptions {
     pub implementation: Implementation,
 }
 
+impl Default for AdamOptions {
+    /// PyTorch's defaults of `Adam`; those of `AdamW` are [`AdamOptions::adamw`].
+    fn default() -> Self {
+        Self::adam()
+    }
+}
+
 impl AdamOptions {
     /// PyTorch's defaults of `Adam`.
     pub fn adam() -> Self {

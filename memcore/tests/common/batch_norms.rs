@@ -2,26 +2,16 @@
 
 use memcore::{DType, Device, Result, Tensor, ops};
 
-use super::labelled::{Row, data, leaf};
+use super::labelled::{Row, data, leaf, row_with, turned_back};
+use super::operators::batch_norm;
 
 const F32: DType = DType::F32;
 
 pub(crate) type One = fn(&Tensor) -> Result<Tensor>;
 
-/// What a function makes of it lies the other way round: the gradient arrives transposed.
-fn turned_back(x: &Tensor) -> Result<Tensor> {
-    ops::contiguous(&ops::t(x)?)
-}
-
 /// Weight, bias, running mean and variance.
 fn channels(d: &Device, count: usize) -> Vec<Tensor> {
     vec![leaf(d, &[count], F32), leaf(d, &[count], F32), data(d, &[count], F32), data(d, &[count], F32)]
-}
-
-fn batch_norm(p: &[Tensor], x: &Tensor, training: bool, affine: bool) -> Result<Tensor> {
-    let running = ops::RunningStats { mean: p[2].array(), var: p[3].array() };
-    let options = ops::BatchNormOptions { training, momentum: 0.1, eps: 1e-5 };
-    ops::batch_norm(x, affine.then_some(&p[0]), affine.then_some(&p[1]), Some(running), options)
 }
 
 /// Of matrices and pictures whose dimensions lie in several orders: before and behind it.
@@ -79,13 +69,11 @@ pub(crate) fn row(
 ) -> Row {
     let count = if name.contains("_2d") || name.contains("_3d") { 256 } else { 16 };
     let training = !name.contains("eval");
-    Row {
-        autocast: false,
-        records: !name.ends_with("no_grad"),
+    row_with(
         name,
         dtype,
-        parameters: Box::new(move |d, _| channels(d, count)),
-        inputs: Box::new(move |d, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }]),
-        run: Box::new(move |p, t| after(&batch_norm(p, &before(&t[0])?, training, affine)?)),
-    }
+        move |d, _| channels(d, count),
+        move |d, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }],
+        move |p, t| after(&batch_norm(p, &before(&t[0])?, training, affine)?),
+    )
 }

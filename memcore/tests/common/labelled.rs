@@ -1,8 +1,5 @@
 //! Recorded operators with the names of who made and freed what, and the same operators here.
 
-#[path = "ones.rs"]
-mod ones;
-
 use std::sync::Arc;
 
 use memcore::autograd::{Autocast, NoGrad};
@@ -10,8 +7,8 @@ use memcore::backend::Meta;
 use memcore::{Array, DType, Device, Profile, Result, Tensor, ops};
 use serde_json::Value;
 
-use super::common::{Events, Watch};
-use ones::ones_like;
+use super::ones::ones_like;
+use super::{Events, Watch};
 
 const F32: DType = DType::F32;
 
@@ -28,8 +25,37 @@ pub(crate) struct Row {
     pub(crate) run: Run,
 }
 
-pub(crate) type Inputs = Box<dyn Fn(&Device, DType) -> Vec<Tensor>>;
-pub(crate) type Run = Box<dyn Fn(&[Tensor], &[Tensor]) -> Result<Tensor>>;
+type Inputs = Box<dyn Fn(&Device, DType) -> Vec<Tensor>>;
+type Run = Box<dyn Fn(&[Tensor], &[Tensor]) -> Result<Tensor>>;
+
+/// A row without parameters; under autocast, or without a tape, where the name says so.
+pub(crate) fn row(
+    name: impl Into<String>,
+    dtype: DType,
+    inputs: impl Fn(&Device, DType) -> Vec<Tensor> + 'static,
+    run: impl Fn(&[Tensor]) -> Result<Tensor> + 'static,
+) -> Row {
+    row_with(name, dtype, |_, _| Vec::new(), inputs, move |_, t| run(t))
+}
+
+/// The same with parameters.
+pub(crate) fn row_with(
+    name: impl Into<String>,
+    dtype: DType,
+    parameters: impl Fn(&Device, DType) -> Vec<Tensor> + 'static,
+    inputs: impl Fn(&Device, DType) -> Vec<Tensor> + 'static,
+    run: impl Fn(&[Tensor], &[Tensor]) -> Result<Tensor> + 'static,
+) -> Row {
+    let name = name.into();
+    let (autocast, records) = (name.contains("autocast"), !name.ends_with("no_grad"));
+    let (parameters, inputs, run) = (Box::new(parameters), Box::new(inputs), Box::new(run));
+    Row { name, dtype, autocast, records, parameters, inputs, run }
+}
+
+/// What a function makes of it lies the other way round: the gradient arrives transposed.
+pub(crate) fn turned_back(x: &Tensor) -> Result<Tensor> {
+    ops::contiguous(&ops::t(x)?)
+}
 
 pub(crate) fn leaf(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
     Tensor::leaf(Array::empty(device, dims, dtype).unwrap())
@@ -40,11 +66,11 @@ pub(crate) fn data(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
 }
 
 /// What happened in each phase: input, forward, gradient of the output, backward, teardown.
-type Phases = [Vec<(i64, String)>; 5];
+pub(crate) type Phases = [Vec<(i64, String)>; 5];
 
-const PHASES: [&str; 5] = ["input", "forward", "gradient of the output", "backward", "teardown"];
+pub(crate) const PHASES: [&str; 5] = ["input", "forward", "gradient of the output", "backward", "teardown"];
 
-fn observe(row: &Row, profile: Profile) -> Result<Phases> {
+pub(crate) fn observe(row: &Row, profile: Profile) -> Result<Phases> {
     let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
     warm_up(&device)?;
     let parameters = (row.parameters)(&device, row.dtype);
@@ -74,7 +100,7 @@ fn observe(row: &Row, profile: Profile) -> Result<Phases> {
 }
 
 /// The libraries' workspaces are there before the first row, as in the recordings.
-fn warm_up(device: &Device) -> Result<()> {
+pub(crate) fn warm_up(device: &Device) -> Result<()> {
     let (a, w, b) = (leaf(device, &[8, 8], F32), leaf(device, &[8, 8], F32), leaf(device, &[8], F32));
     let y = ops::linear(&a, &w, Some(&b))?;
     y.backward_with(Array::ones(device, &[8, 8], F32)?, false)
@@ -145,8 +171,29 @@ macro_rules! against_recordings {
 
         $(#[test]
         fn $name() {
-            assert_same(&$rows, RECORDED, $release, &$profile);
+            $crate::common::labelled::assert_same(&$rows, RECORDED, $release, &$profile);
         })+
     };
 }
 pub(crate) use against_recordings;
+
+/// A test for each release but the two that the other recordings are of.
+macro_rules! against_other_releases {
+    ($recording:literal, $rows:expr, |$profile:ident| $changed:expr) => {
+        mod other_releases {
+            use super::*;
+
+            $crate::common::labelled::against_recordings! {
+                $recording, $rows;
+                as_pytorch_2_7: "2.7", { let $profile = Profile::named("torch-2.7-sm90").unwrap(); $changed };
+                as_pytorch_2_8: "2.8", { let $profile = Profile::named("torch-2.8-sm90").unwrap(); $changed };
+                as_pytorch_2_9: "2.9", { let $profile = Profile::named("torch-2.9-sm90").unwrap(); $changed };
+                as_pytorch_2_10: "2.10", { let $profile = Profile::named("torch-2.10-sm90").unwrap(); $changed };
+                as_pytorch_2_12: "2.12", { let $profile = Profile::named("torch-2.12-sm90").unwrap(); $changed };
+                as_pytorch_2_13: "2.13", { let $profile = Profile::named("torch-2.13-sm90").unwrap(); $changed };
+                as_pytorch_2_14: "2.14", { let $profile = Profile::named("torch-2.14-sm90").unwrap(); $changed };
+            }
+        }
+    };
+}
+pub(crate) use against_other_releases;

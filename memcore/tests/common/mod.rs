@@ -1,4 +1,11 @@
-//! The allocator's events as the recordings write them.
+//! The allocator's events as the recordings write them; operators that they have, and how both are compared.
+
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test uses a part of it")]
+
+pub(crate) mod batch_norms;
+pub(crate) mod labelled;
+pub(crate) mod ones;
+pub(crate) mod operators;
 
 use std::collections::HashMap;
 

@@ -62,6 +62,25 @@ macro_rules! kernel_calls {
         /// Everything a backend must be able to run. A new variant makes every in-tree backend fail to
         /// compile until it decides.
         ///
+        /// A call is data: [`Device::launch`](crate::Device::launch) checks it before the backend sees it.
+        ///
+        /// ```
+        /// use memcore::backend::kernel::{Fill, KernelCall};
+        /// use memcore::prelude::*;
+        ///
+        /// # fn main() -> Result<()> {
+        /// let device = Device::meta("native")?;
+        /// let x = Array::empty(&device, &[4, 8], DType::F32)?;
+        /// let call = KernelCall::from(Fill { value: 1.0, out: x.operand() });
+        /// let mut operands = Vec::new();
+        /// call.each_operand(&mut |name, access, operand| operands.push((name, access.writes(), operand.numel())));
+        /// assert_eq!((call.name(), operands), ("fill", vec![("out", true, 32)]));
+        /// device.launch(call)?;
+        /// assert_eq!(device.counters().launches, 1);
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
         /// The largest variant is not boxed: that would allocate at each launch.
         #[derive(Clone, Debug)]
         #[allow(clippy::large_enum_variant)]

@@ -7,7 +7,6 @@ use cudarc::driver::sys::CUfunction;
 use memcore::Result;
 
 use crate::driver::driven;
-use crate::kernels::Kernel;
 use crate::queue::Queue;
 
 /// Threads of a block, wherever a kernel does not say otherwise.
@@ -41,25 +40,8 @@ pub(crate) trait Argument: Copy + PartialEq + Send + Sync + 'static {}
 
 impl<A: Copy + PartialEq + Send + Sync + 'static> Argument for A {}
 
-/// A float of an argument, equal where its bits are: a zero of another sign is another.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bits<F>(pub(crate) F);
-
-impl PartialEq for Bits<f32> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.to_bits() == other.0.to_bits()
-    }
-}
-
-impl PartialEq for Bits<f64> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.to_bits() == other.0.to_bits()
-    }
-}
-
 /// An [`Argument`] of any kernel.
-pub(super) trait Kept: Any + Send + Sync {
+pub(crate) trait Kept: Any + Send + Sync {
     fn equals(&self, other: &dyn Kept) -> bool;
 }
 
@@ -72,7 +54,7 @@ impl<A: Argument> Kept for A {
 
 /// A loaded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Function(pub(super) CUfunction);
+pub(crate) struct Function(pub(crate) CUfunction);
 
 // SAFETY: the driver lets any thread use it that has the context.
 unsafe impl Send for Function {}
@@ -85,10 +67,10 @@ impl Function {
 
 /// A launch for later.
 pub(crate) struct Launch {
-    pub(super) kernel: Kernel,
+    pub(crate) kernel: &'static str,
     pub(crate) function: Function,
     pub(crate) grid: Grid,
-    pub(super) args: Box<dyn Kept>,
+    pub(crate) args: Box<dyn Kept>,
 }
 
 impl Launch {
@@ -111,13 +93,7 @@ impl Launch {
 /// Gives a launch to the driver. The one argument has the size that the function takes, which was compared when it was
 /// loaded; the driver copies it before it returns. Addresses in it were made by [`Context::at`](crate::launch::Context::at), of operands whose bounds
 /// core has checked.
-pub(super) fn start(
-    queue: &Queue,
-    kernel: Kernel,
-    function: Function,
-    grid: Grid,
-    argument: *mut c_void,
-) -> Result<()> {
+pub(crate) fn start(queue: &Queue, kernel: &str, function: Function, grid: Grid, argument: *mut c_void) -> Result<()> {
     let [x, y, z] = grid.blocks;
     let mut parameters = [argument];
     driven!(cuLaunchKernel(
@@ -133,5 +109,5 @@ pub(super) fn start(
         parameters.as_mut_ptr(),
         std::ptr::null_mut(),
     ))
-    .map_err(|error| error.while_at(&format!("kernel {kernel:?}")))
+    .map_err(|error| error.while_at(&format!("kernel {kernel}")))
 }

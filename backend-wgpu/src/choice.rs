@@ -14,9 +14,9 @@ pub(crate) struct Sizes {
 /// Threads along each side of a tile, and the rows and columns that a thread makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
-    pub(super) side: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+    pub(crate) side: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 /// Products that one choice is made for: alike but for their sizes, and those between the same powers of two.
@@ -27,7 +27,7 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    pub(super) fn of(name: &'static str, variant: Variant, sizes: &Sizes) -> Self {
+    pub(crate) fn of(name: &'static str, variant: Variant, sizes: &Sizes) -> Self {
         let Sizes { batch, m, n, k } = *sizes;
         Self { key: variant.key(name), sizes: [batch, m, n, k].map(|size| size.max(1).ilog2()) }
     }

@@ -1,0 +1,34 @@
+//! What a device was asked to do.
+
+use std::sync::atomic::AtomicU64;
+
+/// What a device was asked to do so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Kernels launched.
+    pub launches: u64,
+    /// Bytes that those kernels had to move at least.
+    pub bytes: u64,
+    /// Floating-point operations that they had to do at least.
+    pub flops: u64,
+    /// Bytes copied from the host.
+    pub uploaded_bytes: u64,
+    /// Bytes copied to the host.
+    pub downloaded_bytes: u64,
+    /// Bytes moved to other devices; through the host or not, and where there are no values as well.
+    pub sent_bytes: u64,
+    /// Bytes moved here from other devices.
+    pub received_bytes: u64,
+}
+
+/// The same, counted by several threads.
+#[derive(Default)]
+pub(super) struct Work {
+    pub(super) launches: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) flops: AtomicU64,
+    pub(super) uploaded_bytes: AtomicU64,
+    pub(super) downloaded_bytes: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+}
