@@ -2,7 +2,7 @@
 //!
 //! A line of `names/<library>.txt` is a name, followed by marks:
 //! - `kernel`: its only results are in device memory, so nothing is missing when it does nothing;
-//! - `quiet`: it has no results;
+//! - `quiet`: it has no results, or the handle that it makes is all;
 //! - `i32@2=0`, `i64@2=0`: writes this number to where argument 2 points, counted from 0;
 //! - `handle@0`: writes a new handle to where argument 0 points;
 //! - `text`: returns an empty string;

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) cards: usize,
     /// `VRAMLAB_REHEARSAL_CONTEXT`: bytes that each process takes on a card that it uses, besides what it asks for.
     pub(crate) context_bytes: u64,
+    /// `VRAMLAB_REHEARSAL_CUDNN_WORKSPACE`: bytes that every execution plan of cuDNN asks for.
+    pub(crate) cudnn_workspace: i64,
     /// `VRAMLAB_REHEARSAL_LOG`: a file to which all processes append.
     pub(crate) log: Option<PathBuf>,
     /// `VRAMLAB_REHEARSAL_SHARED`: a file through which processes share the cards' memory; without it each has its own.
@@ -46,6 +48,7 @@ impl Settings {
             multiprocessors: number("MULTIPROCESSORS"),
             cards: number("CARDS").unwrap_or(1),
             context_bytes: number("CONTEXT").unwrap_or(0),
+            cudnn_workspace: number::<u32>("CUDNN_WORKSPACE").unwrap_or(0).into(),
             log: variable("LOG").map(PathBuf::from),
             shared: variable("SHARED").map(PathBuf::from),
             cuda: pair("CUDA").map(|(major, minor)| major * 1000 + minor * 10),

@@ -143,6 +143,7 @@ fn what_is_not_answered_is_logged_once() {
     let program = Program::compile();
     let log = program.file("log");
     run(&program, &["libraries"], &[("VRAMLAB_REHEARSAL_LOG", &log)]);
+    run(&program, &["libraries"], &[("VRAMLAB_REHEARSAL_CUDNN_WORKSPACE", "5000000")]);
     let lines = std::fs::read_to_string(log).expect("a log");
     let count = |name: &str| lines.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
     assert_eq!(count("cusolverDnSgetrf_bufferSize"), 1, "{lines}");

@@ -6,6 +6,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::{SUCCESS, status};
 use crate::argument::Out;
+use crate::settings::settings;
 use crate::work::work;
 use crate::{handles, log, values};
 
@@ -69,7 +70,7 @@ extern "C" fn cudnnBackendGetAttribute(
         attribute::HEURISTIC_RESULTS | attribute::CONFIGURATION_ENGINE | attribute::PLAN_CONFIGURATION => Ok(1),
         attribute::CONFIGURATION_WORKSPACE | attribute::PLAN_WORKSPACE => {
             log::once("unknown_size", "cudnn execution plan");
-            if has_room { Out::<i64>::at(values).set(0).map(|()| 1) } else { Ok(1) }
+            if has_room { Out::<i64>::at(values).set(settings().cudnn_workspace).map(|()| 1) } else { Ok(1) }
         }
         attribute::CONFIGURATION_SHARED if has_room => Out::<i32>::at(values).set(0).map(|()| 1),
         attribute::GRAPH_ENGINES if has_room => Out::<i64>::at(values).set(1).map(|()| 1),

@@ -1,4 +1,5 @@
-//! cuDNN. Everything succeeds; workspaces are 0 where they are not documented, which the log says once.
+//! cuDNN. Everything succeeds. Workspaces that are not documented are 0, those of execution plans as the settings say;
+//! the log says so once.
 
 mod graphs;
 mod handles;

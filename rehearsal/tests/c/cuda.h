@@ -46,6 +46,7 @@ int cuMemMap(uint64_t, size_t, size_t, uint64_t, unsigned long long), cuMemUnmap
 int cuMemSetAccess(uint64_t, size_t, const Access *, size_t), cuMemGetAddressRange_v2(uint64_t *, size_t *, uint64_t);
 int cuMemExportToShareableHandle(void *, uint64_t, int, unsigned long long), cuMemImportFromShareableHandle(uint64_t *, void *, int);
 int cusolverDnCreate(void **), cusolverDnSgetrf_bufferSize(void *, int, int, float *, int, int *), cublasSgemm_v2(void);
+int cudnnBackendGetAttribute(void *, int, int, int64_t, int64_t *, void *);
 int cudnnCreate(void **), cudnnSetRNNDescriptor_v8(void *, int, int, int, int, int, int, int, int, int, int, int, int, void *, unsigned);
 int cudnnCreateRNNDescriptor(void **), cudnnGetRNNWeightSpaceSize(void *, void *, size_t *);
 int nvmlInit_v2(void), nvmlDeviceGetHandleByIndex_v2(unsigned, void **), nvmlDeviceGetMemoryInfo(void *, uint64_t *);

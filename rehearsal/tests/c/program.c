@@ -217,6 +217,9 @@ static void libraries(void) {
     IS(0, cudnnSetRNNDescriptor_v8(lstm, 0, 2, 2, 1, 0, 0, 0, 0, 10, 20, 20, 2, NULL, 0));
     IS(0, cudnnGetRNNWeightSpaceSize(dnn, lstm, &weights));
     IS(4 * (2 * 80 * (10 + 20 + 2) + 2 * 80 * (40 + 20 + 2)), weights);
+    // The workspace of an execution plan is what the settings say.
+    int64_t count, bytes = -1; IS(0, cudnnBackendGetAttribute(dnn, 402, 3, 1, &count, &bytes));
+    IS(1, count); IS(getenv("VRAMLAB_REHEARSAL_CUDNN_WORKSPACE") ? 5000000 : 0, bytes);
 }
 
 static void forks(void) {
