@@ -4,7 +4,7 @@
 //! *Given*: environment variables (`settings.rs`) that say which card, and which CUDA; without them, one card of
 //! capability 9.0. *Gives*: memory, streams, events, captures and graphs that behave as on the card, figures of the
 //! card, and a log of what it could not answer (`log.rs`). Kernels do nothing; what they would have written is
-//! unknown, and reads of it are counted (`values.rs`).
+//! unknown, and reads of it are counted (`values.rs`), unless a layer inside the program computes it (`told.rs`).
 //!
 //! One library per file or folder: `runtime/` (cudart), `driver/` (libcuda), `blas.rs`, `blas_lt.rs`, `dnn/`,
 //! `nccl.rs`, `nvml.rs`; all other public names, from `names/`, are no-ops (`noops.rs`). The other files are what these
@@ -44,6 +44,7 @@ mod settings;
 mod shared;
 mod space;
 mod symbols;
+mod told;
 mod values;
 mod virtual_memory;
 mod wheel;

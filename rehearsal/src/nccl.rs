@@ -276,7 +276,7 @@ extern "C" fn ncclAllReduce(
     _handle: usize,
     stream: usize,
 ) -> c_int {
-    collective(stream, "ncclAllReduce", || values::forget(to, count.saturating_mul(element(kind))))
+    collective(stream, "ncclAllReduce", || values::overwritten(to, count.saturating_mul(element(kind))))
 }
 
 #[unsafe(no_mangle)]
@@ -290,7 +290,7 @@ extern "C" fn ncclReduce(
     _handle: usize,
     stream: usize,
 ) -> c_int {
-    collective(stream, "ncclReduce", || values::forget(to, count.saturating_mul(element(kind))))
+    collective(stream, "ncclReduce", || values::overwritten(to, count.saturating_mul(element(kind))))
 }
 
 #[unsafe(no_mangle)]
@@ -303,7 +303,7 @@ extern "C" fn ncclReduceScatter(
     _handle: usize,
     stream: usize,
 ) -> c_int {
-    collective(stream, "ncclReduceScatter", || values::forget(to, count.saturating_mul(element(kind))))
+    collective(stream, "ncclReduceScatter", || values::overwritten(to, count.saturating_mul(element(kind))))
 }
 
 #[unsafe(no_mangle)]
@@ -357,5 +357,5 @@ extern "C" fn ncclSend(
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclRecv(to: usize, count: usize, kind: c_int, _peer: c_int, _handle: usize, stream: usize) -> c_int {
-    collective(stream, "ncclRecv", || values::forget(to, count.saturating_mul(element(kind))))
+    collective(stream, "ncclRecv", || values::overwritten(to, count.saturating_mul(element(kind))))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::space;
+use crate::{space, told};
 
 /// The most bytes of one copy that are kept, and of all copies together.
 const MAX_KEPT: usize = 1 << 20;
@@ -42,10 +42,19 @@ pub(crate) fn forget(address: usize, bytes: usize) {
     known().clear(address, bytes);
 }
 
+/// Something wrote to these addresses what is not known.
+pub(crate) fn overwritten(address: usize, bytes: usize) {
+    forget(address, bytes);
+    told::written(address, bytes);
+}
+
 /// Copies between any two addresses, each the host's or a card's.
 pub(crate) fn copy(to: usize, from: usize, bytes: usize) {
     if bytes == 0 || to == from {
         return;
+    }
+    if space::card_of(to).is_some() {
+        told::written(to, bytes);
     }
     match (space::card_of(to).is_some(), space::card_of(from).is_some()) {
         // SAFETY: the caller of a copy vouches for both host ranges; `copy` lets them overlap.
@@ -68,7 +77,7 @@ pub(crate) fn copy(to: usize, from: usize, bytes: usize) {
 }
 
 fn read(to: usize, from: usize, bytes: usize) {
-    let found = known().read(from, bytes);
+    let found = told::contents(from, bytes).or_else(|| known().read(from, bytes));
     match found {
         Some(contents) => {
             READS_KNOWN.fetch_add(1, Ordering::Relaxed);
@@ -77,9 +86,11 @@ fn read(to: usize, from: usize, bytes: usize) {
         }
         None => {
             READS_UNKNOWN.fetch_add(1, Ordering::Relaxed);
-            crate::log::once("unknown_read", &bytes.to_string());
             // SAFETY: the caller of a copy vouches for the host range that it copies to.
             unsafe { std::ptr::write_bytes(to as *mut u8, 0, bytes) };
+            if !told::unknown_read(from, bytes) {
+                crate::log::once("unknown_read", &bytes.to_string());
+            }
         }
     }
 }
@@ -96,10 +107,13 @@ pub(crate) fn fill(address: usize, pattern: &[u8], count: usize) {
             // SAFETY: the caller vouches for the host range that it fills.
             unsafe { std::ptr::copy_nonoverlapping(pattern.as_ptr(), at, pattern.len()) };
         }
-    } else if bytes <= MAX_KEPT {
-        known().write(address, pattern.repeat(count));
     } else {
-        known().clear(address, bytes);
+        told::written(address, bytes);
+        if bytes <= MAX_KEPT {
+            known().write(address, pattern.repeat(count));
+        } else {
+            known().clear(address, bytes);
+        }
     }
 }
 

@@ -100,6 +100,11 @@ fn copies_are_true_until_a_kernel_runs() {
 }
 
 #[test]
+fn a_layer_inside_the_program_shows_what_it_knows_and_hears_what_nobody_does() {
+    promise("layer", &[]);
+}
+
+#[test]
 fn events_are_complete_at_once_or_late() {
     let program = Program::compile();
     run(&program, &["events"], &[]);

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use crate::answer::{Answer, driver};
 use crate::argument::Out;
 use crate::work::{capture, work};
-use crate::{context, pools, values};
+use crate::{context, pools, told, values};
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamCreate(stream: Out<usize>, flags: c_uint) -> c_int {
@@ -181,6 +181,7 @@ extern "C" fn cuGraphLaunch(executable: usize, stream: usize) -> c_int {
     let hosts = work().launch_graph(executable, stream);
     driver(hosts.map(|hosts| {
         values::launched();
+        told::anything_written();
         hosts.iter().for_each(|host| (host.function)(host.argument));
     }))
 }

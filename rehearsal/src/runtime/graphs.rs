@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::{In, Out, Text};
 use crate::work::{Graph, HostFunction, Node, kind, work};
-use crate::{handles, values, wheel};
+use crate::{handles, told, values, wheel};
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGraphCreate(graph: Out<usize>, _flags: c_uint) -> c_int {
@@ -304,6 +304,7 @@ extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
     let hosts = work().launch_graph(executable, stream);
     runtime(hosts.map(|hosts| {
         values::launched();
+        told::anything_written();
         hosts.iter().for_each(|host| (host.function)(host.argument));
     }))
 }

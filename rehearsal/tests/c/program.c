@@ -101,6 +101,34 @@ static void copies(void) {
     IS(21, cudaMemcpy(to, p, 1, 9)); IS(1, cudaMemcpy(NULL, p, 1, 2)); IS(0, cudaMemcpy(NULL, p, 0, 2));
 }
 
+static uint64_t heard[2]; static int times;
+static void hear(uint64_t address, uint64_t bytes) { heard[0] = address; heard[1] = bytes; times++; }
+
+// What a layer inside the program shows, queues and hears.
+static void layer(void) {
+    char *p, shown[16] = "fifteen letters", to[16]; int n = 1; uint64_t written[4][2];
+    IS(0, cudaMalloc((void **)&p, 100)); vramlab_rehearsal_listen(hear);
+    IS(0, cudaMemset(p, 1, 16)); IS(0, cudaMemcpy(p + 20, shown, 5, 1)); IS(2, vramlab_rehearsal_writes);
+    IS(2, vramlab_rehearsal_written(written, 4)); IS((uint64_t)p + 20, written[1][0]); IS(5, written[1][1]);
+    IS(0, vramlab_rehearsal_written(written, 4)); IS(0, cudaMemset(p, 1, 16)); IS(-1, vramlab_rehearsal_written(written, 0));
+    // After a kernel, only what is shown is known, to this thread, until it is withdrawn.
+    IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, NULL)); IS(0, vramlab_rehearsal_show(p, shown, 16));
+    IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(0, memcmp(to, "teen", 4)); IS(0, times);
+    IS(0, cudaMemcpy(to, p + 10, 8, 2)); IS(1, times); IS((uint64_t)p + 10, heard[0]); IS(8, heard[1]);
+    vramlab_rehearsal_withdraw(); IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(2, times); IS(0, to[0]);
+    // Numbers answer small reads in their order.
+    vramlab_rehearsal_queue(7); vramlab_rehearsal_queue(-1); vramlab_rehearsal_queue(9);
+    IS(0, cudaMemcpy(&n, p, 4, 2)); IS(7, n); IS(0, cudaMemcpy(to, p, 16, 2)); IS(3, times); IS(0, cudaMemcpy(&n, p, 4, 2)); IS(-1, n);
+    IS(1, vramlab_rehearsal_unqueue()); IS(0, cudaMemcpy(&n, p, 4, 2)); IS(0, n); IS(4, times);
+    // A graph, and a kernel that the driver launches, may have written anywhere.
+    void *stream, *graph, *run; IS(0, cudaStreamCreateWithFlags(&stream, 1)); IS(0, cudaStreamBeginCapture(stream, 0));
+    IS(0, cudaStreamEndCapture(stream, &graph)); IS(0, cudaGraphInstantiateWithFlags(&run, graph, 0)); IS(0, cudaGraphLaunch(run, stream));
+    IS(-1, vramlab_rehearsal_written(written, 4)); IS(0, vramlab_rehearsal_written(written, 4));
+    IS(0, cuLaunchKernel(run, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL)); IS(-1, vramlab_rehearsal_written(written, 4));
+    vramlab_rehearsal_listen(NULL); IS(0, cudaMemset(p, 1, 16)); IS(0, vramlab_rehearsal_written(written, 4));
+    IS(1, strstr(vramlab_rehearsal_python(), "def install(torch") != NULL);
+}
+
 static void events(void) {
     void *stream, *a, *b, *untimed; float ms;
     IS(0, cudaStreamCreateWithFlags(&stream, 1)); IS(0, cudaEventCreateWithFlags(&a, 0)); IS(0, cudaEventCreateWithFlags(&b, 0));
@@ -249,7 +277,7 @@ static void shares(void) {
 
 int main(int count, char **words) {
     static const struct { const char *name; void (*run)(void); } all[] = {{"memory", memory}, {"exhaustion", exhaustion}, {"pools", pools},
-        {"virtual_memory", virtual_memory}, {"copies", copies}, {"events", events}, {"capture", capture}, {"launches", launches},
+        {"virtual_memory", virtual_memory}, {"copies", copies}, {"layer", layer}, {"events", events}, {"capture", capture}, {"launches", launches},
         {"cards", cards}, {"libraries", libraries}, {"forks", forks}, {"shares", shares}};
     if (count == 3 && !strcmp(words[1], "release")) { release(words[2]); return 0; }
     if (count == 3 && !strcmp(words[1], "holds")) { holds(words[2]); return 0; }
