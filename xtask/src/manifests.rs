@@ -53,6 +53,8 @@ const RULES: &[Rule] = &[
     Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
+    // It is loaded into other people's processes: it brings nothing of ours, and nothing of ours brings it.
+    Rule { package: "rehearsal", normal: &[], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },
     // Outside the workspace, which changes nothing: it feeds files to their readers, and what these readers return to the core.
     Rule { package: "vramlab-fuzz", normal: &["memcore", "lab"], dev: &[] },

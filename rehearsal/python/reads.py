@@ -1,0 +1,99 @@
+"""What is told of reads of a card's contents that are not known: with the line of the script, once for each place."""
+
+import json
+import os
+import sys
+import threading
+
+# The most places that are told apart.
+MAX_PLACES = 1000
+
+# Their results are numbers, lists and tensors of the host.
+READS = frozenset(
+    "item tolist cpu numpy __bool__ __int__ __float__ __index__ __complex__ __contains__ __format__ __repr__ __array__ "
+    "equal allclose is_nonzero".split()
+)
+# How large their results are depends on contents.
+SIZED = frozenset(
+    "nonzero argwhere where masked_select unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot "
+    "__getitem__ to_sparse to_sparse_csr coalesce combinations".split()
+)
+
+
+class Doing(threading.local):
+    """What a thread is doing."""
+
+    busy = False
+    # Whether the library was shown something, or numbers were queued.
+    told = False
+    # Reads are not told of now; the bytes of the last one of these.
+    quiet = False
+    missed = 0
+    operator = ""
+
+
+class Reads:
+    def __init__(self, torch):
+        self.doing = Doing()
+        self.places = {}
+        # How often something was told of places that are too many to be told apart.
+        self.beyond = 0
+        self.own = os.path.dirname(torch.__file__) + os.sep
+        self.log = os.environ.get("VRAMLAB_REHEARSAL_LOG")
+
+    def where(self):
+        """The line of the script that is being run, and the innermost line outside PyTorch."""
+        frame = sys._getframe(1)
+        user, inside = self.lines(frame)
+        if inside is None and threading.current_thread() is not threading.main_thread():
+            # A thread of PyTorch's own, as those of the backward pass: the main thread waits for it.
+            frame = sys._current_frames().get(threading.main_thread().ident)
+            user, inside = self.lines(frame)
+        return user or inside or "?", inside or "?"
+
+    def lines(self, frame):
+        user = inside = None
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith((self.own, "<")):
+                line = f"{file}:{frame.f_lineno}"
+                inside = inside or line
+                if "site-packages" not in file and not file.startswith(sys.base_prefix + "/lib/"):
+                    user = line
+                    break
+            frame = frame.f_back
+        return user, inside
+
+    def tell(self, event, operator, kind, **more):
+        user, inside = self.where()
+        key = (event, user, inside, operator, kind)
+        found = self.places.get(key)
+        if found is not None:
+            found["count"] += 1
+            return
+        if len(self.places) >= MAX_PLACES:
+            self.beyond += 1
+            return
+        found = {"event": event, "where": user, "inside": inside, "operator": operator, "kind": kind, "count": 1, **more}
+        self.places[key] = found
+        if self.log:
+            line = json.dumps({"pid": os.getpid(), "name": f"{operator} at {user}"[:200], **found, "count": None})
+            try:
+                with open(self.log, "a") as log:
+                    log.write(line + "\n")
+            except OSError:
+                pass
+
+    def on_read(self, _address, size):
+        if self.doing.quiet:
+            self.doing.missed = size
+            return
+        operator = self.doing.operator
+        kind = "size" if operator in SIZED else "inside"
+        if not operator:
+            kind, operator = "outside", "none"
+        elif operator in ("__bool__", "is_nonzero", "equal", "allclose", "__contains__"):
+            kind = "branch"
+        elif operator in READS or operator in ("to", "copy_"):
+            kind = "number" if size <= 16 else "contents"
+        self.tell("unknown_read", operator, kind, bytes=size, answer="zeros")

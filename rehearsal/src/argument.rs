@@ -1,0 +1,99 @@
+//! Pointers that callers pass: the one place where they are read and written.
+
+use std::ffi::{CStr, c_char};
+
+use crate::answer::{Answer, Code};
+
+/// Where a caller wants a result: null, or room for as many as the interface says.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T: Copy> Out<T> {
+    /// Room at an address that another argument gave.
+    pub(crate) fn at(address: usize) -> Self {
+        Self(address as *mut T)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes a result that the caller must want.
+    pub(crate) fn set(self, value: T) -> Answer {
+        self.set_at(0, value)
+    }
+
+    /// Writes the result of this index.
+    pub(crate) fn set_at(self, index: usize, value: T) -> Answer {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of an exported function vouches for its pointers; this one is not null, and the index is one
+        // that the interface gives it room for. Some callers do not align.
+        unsafe { self.0.add(index).write_unaligned(value) };
+        Ok(())
+    }
+
+    /// Writes a result that the caller may not want.
+    pub(crate) fn offer(self, value: T) {
+        let _unwanted = self.set(value);
+    }
+
+    /// Reads what lies there: some arguments are both.
+    pub(crate) fn get(self) -> Answer<T> {
+        In(self.0.cast_const()).get()
+    }
+}
+
+/// What a caller hands over: null, or as many as the interface says.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    /// Values at an address that another argument gave.
+    pub(crate) fn at(address: usize) -> Self {
+        Self(address as *const T)
+    }
+
+    pub(crate) fn get(self) -> Answer<T> {
+        self.get_at(0)
+    }
+
+    pub(crate) fn get_at(self, index: usize) -> Answer<T> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of an exported function vouches for its pointers; this one is not null, and the index is one
+        // that the interface says there is. Every T used here is valid for all bits.
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+}
+
+/// A name that a caller hands over.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    pub(crate) fn get(self) -> Answer<String> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of an exported function vouches for its pointers: a text ends with a zero.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
+    }
+}
+
+/// Writes a text with its final zero into room of so many bytes, cut to fit.
+pub(crate) fn write_text(room: Out<u8>, capacity: usize, text: &str) -> Answer {
+    if capacity == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let length = text.len().min(capacity - 1);
+    for (index, byte) in text.bytes().take(length).chain([0]).enumerate() {
+        room.set_at(index, byte)?;
+    }
+    Ok(())
+}

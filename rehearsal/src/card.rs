@@ -1,0 +1,162 @@
+//! The card's figures: those of the settings, and those that follow from its compute capability.
+//!
+//! The latter are in the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+
+use std::ffi::c_int;
+
+use crate::settings::settings;
+
+/// Figures that follow from the compute capability.
+#[derive(Clone, Copy)]
+pub(crate) struct Architecture {
+    pub(crate) threads_per_multiprocessor: c_int,
+    pub(crate) blocks_per_multiprocessor: c_int,
+    pub(crate) shared_per_multiprocessor: c_int,
+    /// The most that a kernel may ask for, beyond what every kernel may.
+    pub(crate) shared_opt_in: c_int,
+    /// What the system takes of each block's.
+    pub(crate) shared_reserved: c_int,
+    pub(crate) l2_bytes: c_int,
+    /// Of a usual card, where the settings do not say.
+    usual_multiprocessors: c_int,
+}
+
+const KIB: c_int = 1024;
+const MIB: c_int = 1024 * KIB;
+
+/// Capability; threads and blocks per multiprocessor, KiB of shared memory per multiprocessor and by opt-in; then
+/// multiprocessors and MiB of cache of a usual card.
+const ARCHITECTURES: &[((c_int, c_int), [c_int; 6])] = &[
+    ((5, 0), [2048, 32, 64, 48, 5, 2]),
+    ((5, 2), [2048, 32, 96, 48, 24, 3]),
+    ((6, 0), [2048, 32, 64, 48, 56, 4]),
+    ((6, 1), [2048, 32, 96, 48, 28, 3]),
+    ((7, 0), [2048, 32, 96, 96, 80, 6]),
+    ((7, 5), [1024, 16, 64, 64, 40, 4]),
+    ((8, 0), [2048, 32, 164, 163, 108, 40]),
+    ((8, 6), [1536, 16, 100, 99, 82, 6]),
+    ((8, 7), [1536, 16, 164, 163, 16, 4]),
+    ((8, 9), [1536, 24, 100, 99, 128, 72]),
+    ((9, 0), [2048, 32, 228, 227, 132, 50]),
+    ((10, 0), [2048, 32, 228, 227, 148, 126]),
+    ((10, 3), [2048, 32, 228, 227, 148, 126]),
+    ((11, 0), [1536, 24, 228, 227, 20, 32]),
+    ((12, 0), [1536, 24, 100, 99, 170, 96]),
+    ((12, 1), [1536, 24, 100, 99, 48, 24]),
+];
+
+/// The figures of the card's capability, or of the next below.
+pub(crate) fn architecture() -> Architecture {
+    let capability = settings().capability;
+    let found = ARCHITECTURES.iter().rev().find(|(from, _)| *from <= capability).unwrap_or(&ARCHITECTURES[0]);
+    let [threads, blocks, shared, opt_in, multiprocessors, l2] = found.1;
+    Architecture {
+        threads_per_multiprocessor: threads,
+        blocks_per_multiprocessor: blocks,
+        shared_per_multiprocessor: shared * KIB,
+        shared_opt_in: opt_in * KIB,
+        shared_reserved: if capability.0 >= 8 { KIB } else { 0 },
+        l2_bytes: l2 * MIB,
+        usual_multiprocessors: multiprocessors,
+    }
+}
+
+/// How many multiprocessors the card has.
+pub(crate) fn multiprocessors() -> c_int {
+    settings().multiprocessors.unwrap_or(architecture().usual_multiprocessors)
+}
+
+/// Bytes of shared memory that every block may have.
+pub(crate) const SHARED_PER_BLOCK: c_int = 48 * KIB;
+
+/// The most threads of a block.
+pub(crate) const MAX_THREADS: c_int = 1024;
+
+/// The bus on which a card sits: the second card is not where the first is.
+pub(crate) fn bus(card: c_int) -> c_int {
+    4 + card
+}
+
+/// A card's place on the bus, as text.
+pub(crate) fn bus_text(card: c_int) -> String {
+    format!("0000:{:02X}:00.0", bus(card))
+}
+
+/// A card's unique number.
+pub(crate) fn uuid(card: c_int) -> [u8; 16] {
+    let mut bytes = *b"rehearsed card \0";
+    bytes[15] = card as u8;
+    bytes
+}
+
+/// A card's unique number as text.
+pub(crate) fn uuid_text(card: c_int) -> String {
+    let hex: Vec<String> = uuid(card).iter().map(|byte| format!("{byte:02x}")).collect();
+    let part = |range: std::ops::Range<usize>| hex[range].concat();
+    format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
+}
+
+/// An attribute by its number, which runtime and driver share; those that are not here are 0.
+pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
+    let architecture = architecture();
+    let (major, minor) = settings().capability;
+    match number {
+        // Threads per block; block in x and y, in z; grid in x, in y and z.
+        1..=3 => MAX_THREADS,
+        4 => 64,
+        5 => c_int::MAX,
+        6 | 7 => 65535,
+        8 => SHARED_PER_BLOCK,
+        // Constant memory, warp, pitch, registers of a block, clock in kHz, alignment of textures.
+        9 => 65536,
+        10 => 32,
+        11 => c_int::MAX,
+        12 => 65536,
+        13 => 1_785_000,
+        14 => 512,
+        // Copies overlap kernels; multiprocessors; host memory can be mapped; kernels run side by side; ECC.
+        15 | 19 | 31 => 1,
+        16 => multiprocessors(),
+        32 => 1,
+        33 => bus(card),
+        // Clock of memory in kHz, width of its bus, L2, threads, engines that copy, one space of addresses.
+        36 => 2_619_000,
+        37 => 5120,
+        38 => architecture.l2_bytes,
+        39 => architecture.threads_per_multiprocessor,
+        40 => 3,
+        41 => 1,
+        51 => 32,
+        75 => major,
+        76 => minor,
+        // Priorities of streams, L1 for global and local memory.
+        78..=80 => 1,
+        81 => architecture.shared_per_multiprocessor,
+        82 => 65536,
+        // Managed memory, from host and card at once; preemption; cooperative launches.
+        83 | 89 | 90 | 95 => 1,
+        97 => architecture.shared_opt_in,
+        // Registering host memory; virtual memory, and its handles as file descriptors.
+        99 | 102 | 103 => 1,
+        106 => architecture.blocks_per_multiprocessor,
+        111 => architecture.shared_reserved,
+        // Pools, and events between processes.
+        115 | 125 => 1,
+        // Clusters.
+        120 => c_int::from(major >= 9),
+        _ => 0,
+    }
+}
+
+/// How many blocks of a kernel fit on a multiprocessor at once, by threads and shared memory.
+pub(crate) fn resident_blocks(threads: c_int, shared: usize) -> c_int {
+    let architecture = architecture();
+    if threads <= 0 || threads > MAX_THREADS || shared > architecture.shared_opt_in as usize {
+        return 0;
+    }
+    // Threads come in warps.
+    let by_threads = architecture.threads_per_multiprocessor / ((threads + 31) / 32 * 32);
+    let taken = shared + architecture.shared_reserved as usize;
+    let by_shared = (architecture.shared_per_multiprocessor as usize).checked_div(taken).unwrap_or(usize::MAX);
+    by_threads.min(architecture.blocks_per_multiprocessor).min(c_int::try_from(by_shared).unwrap_or(c_int::MAX))
+}

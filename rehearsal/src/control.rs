@@ -1,0 +1,68 @@
+//! What a program that knows of this library may ask it, and tell it (`told.rs`).
+
+use std::ffi::{c_char, c_int};
+
+use crate::argument::{In, Out};
+use crate::{told, values};
+
+/// Writes how many things ran on the cards, and how many reads of device memory had known and unknown contents.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
+    crate::answer::driver(counters.set(values::counters()))
+}
+
+/// The layer for Python programs, as its source: `install(torch)` starts it.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_python() -> *const c_char {
+    const SOURCE: &str = concat!(include_str!("../python/reads.py"), include_str!("../python/values.py"), "\0");
+    SOURCE.as_ptr().cast()
+}
+
+/// Calls a function at each read of unknown contents, with address and bytes; null ends that.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_listen(on_read: Option<told::OnRead>) {
+    told::listen(on_read);
+}
+
+/// Says what device memory holds, for this thread's reads until `vramlab_rehearsal_withdraw`.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_show(address: usize, contents: In<u8>, bytes: usize) -> c_int {
+    let contents = (0..bytes).map(|index| contents.get_at(index)).collect();
+    crate::answer::driver(contents_shown(address, contents))
+}
+
+fn contents_shown(address: usize, contents: crate::answer::Answer<Vec<u8>>) -> crate::answer::Answer {
+    told::show(address, contents?);
+    Ok(())
+}
+
+/// Answers this thread's next read of 1, 4 or 8 bytes that nothing else answers; several are queued.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_queue(number: i64) {
+    told::queue(number);
+}
+
+/// Ends what was shown to this thread and queued for it.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_withdraw() {
+    told::withdraw();
+}
+
+/// Ends what was queued for this thread, and returns how many numbers nobody read.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_unqueue() -> usize {
+    told::unqueue()
+}
+
+/// Writes the ranges (address, bytes) that copies, fills and collectives wrote since the last call, and returns how many;
+/// -1 where anything may have been written, or where there is no room for all.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_written(room: Out<[u64; 2]>, capacity: usize) -> i64 {
+    match told::take_written() {
+        Some(ranges) if ranges.len() <= capacity => {
+            let written = ranges.iter().enumerate().try_for_each(|(index, range)| room.set_at(index, *range));
+            written.map_or(-1, |()| ranges.len() as i64)
+        }
+        _ => -1,
+    }
+}

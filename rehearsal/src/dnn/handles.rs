@@ -1,0 +1,125 @@
+//! Handles, versions, and sizes of the older functions.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::{SUCCESS, status};
+use crate::answer::Code;
+use crate::argument::{Out, write_text};
+use crate::card::{architecture, multiprocessors};
+use crate::{handles, log, wheel};
+
+/// Of each handle: its stream.
+static STREAMS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnCreate(handle: Out<usize>) -> c_int {
+    let made = handles::new();
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).insert(made, 0);
+    status(crate::context::used().and_then(|_| handle.set(made)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnDestroy(handle: usize) -> c_int {
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnSetStream(handle: usize, stream: usize) -> c_int {
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, stream);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetStream(handle: usize, stream: Out<usize>) -> c_int {
+    let found = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied();
+    status(found.ok_or(Code::INVALID_VALUE).and_then(|found| stream.set(found)))
+}
+
+/// The version of the wheel's own library, or one that PyTorch 2.11 comes with.
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetVersion() -> usize {
+    wheel::number("libcudnn.so.", c"cudnnGetVersion").unwrap_or(91900)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetCudartVersion() -> usize {
+    wheel::cuda() as usize
+}
+
+/// Major, minor and patch by their numbers.
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetProperty(kind: c_int, value: Out<c_int>) -> c_int {
+    let version = cudnnGetVersion() as c_int;
+    status(match kind {
+        0 => value.set(version / 10000),
+        1 => value.set(version / 100 % 100),
+        2 => value.set(version % 100),
+        _ => Err(Code::INVALID_VALUE),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetErrorString(code: c_int) -> *const c_char {
+    let text = if code == SUCCESS { c"CUDNN_STATUS_SUCCESS" } else { c"CUDNN_STATUS_BAD_PARAM" };
+    text.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetLastErrorString(text: Out<u8>, capacity: usize) {
+    // Without room there is nobody to tell.
+    let _no_room = write_text(text, capacity, "");
+}
+
+/// Defines version checks of parts of the library.
+macro_rules! checks {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> c_int {
+            SUCCESS
+        }
+    )*};
+}
+
+// For build.rs: exported_names!(cudnnGraphVersionCheck, cudnnOpsVersionCheck, cudnnCnnVersionCheck,
+// cudnnAdvVersionCheck, cudnnQueryRuntimeError)
+checks! { cudnnGraphVersionCheck cudnnOpsVersionCheck cudnnCnnVersionCheck cudnnAdvVersionCheck cudnnQueryRuntimeError }
+
+/// Defines functions that say how large a workspace must be: 0, which the log says once. Their last argument is where
+/// the size is to be written, after so many others.
+macro_rules! unknown_sizes {
+    ($($name:ident($($before:ident)*);)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($before: usize,)* bytes: Out<usize>) -> c_int {
+            let _unread = ($($before,)*);
+            log::once("unknown_size", stringify!($name));
+            status(bytes.set(0))
+        }
+    )*};
+}
+
+// For build.rs: exported_names!(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize,
+// cudnnGetBatchNormalizationBackwardExWorkspaceSize, cudnnGetBatchNormalizationTrainingExReserveSpaceSize,
+// cudnnGetCTCLossWorkspaceSize, cudnnGetCTCLossWorkspaceSize_v8, cudnnGetConvolutionForwardWorkspaceSize,
+// cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnGetConvolutionBackwardFilterWorkspaceSize)
+unknown_sizes! {
+    cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(a b c d e f g h);
+    cudnnGetBatchNormalizationBackwardExWorkspaceSize(a b c d e f g h i j);
+    cudnnGetBatchNormalizationTrainingExReserveSpaceSize(a b c d e);
+    cudnnGetCTCLossWorkspaceSize(a b c d e f g h);
+    cudnnGetCTCLossWorkspaceSize_v8(a b c d e);
+    cudnnGetConvolutionForwardWorkspaceSize(a b c d e f);
+    cudnnGetConvolutionBackwardDataWorkspaceSize(a b c d e f);
+    cudnnGetConvolutionBackwardFilterWorkspaceSize(a b c d e f);
+}
+
+/// States of a random generator for each thread that the card can hold: an estimate.
+#[unsafe(no_mangle)]
+extern "C" fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<usize>) -> c_int {
+    const STATE: usize = 16;
+    log::once("unknown_size", "cudnnDropoutGetStatesSize");
+    let threads = multiprocessors() * architecture().threads_per_multiprocessor;
+    status(bytes.set(threads as usize * STATE))
+}

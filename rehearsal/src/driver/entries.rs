@@ -1,0 +1,53 @@
+//! Functions by their names, and names of errors.
+
+use std::ffi::{c_char, c_int};
+
+use crate::answer::{Code, driver, driver_name, meaning};
+use crate::argument::{Out, Text};
+use crate::{entry, log};
+
+const FOUND: c_int = 0;
+const NO_SUCH_SYMBOL: c_int = 1;
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetProcAddress_v2(
+    name: Text,
+    function: Out<usize>,
+    version: c_int,
+    _flags: u64,
+    status: Out<c_int>,
+) -> c_int {
+    driver(name.get().and_then(|name| {
+        let found = entry::find(&name, version);
+        function.set(found.unwrap_or(0))?;
+        status.offer(if found.is_some() { FOUND } else { NO_SUCH_SYMBOL });
+        if found.is_none() {
+            log::once("no_such_function", &name);
+        }
+        found.map(|_| ()).ok_or(Code::NOT_FOUND)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetProcAddress(name: Text, function: Out<usize>, version: c_int, flags: u64) -> c_int {
+    cuGetProcAddress_v2(name, function, version, flags, Out::at(0))
+}
+
+/// Private tables, which only NVIDIA's own libraries know: there are none. A real CUDA runtime that asks fails here.
+#[unsafe(no_mangle)]
+extern "C" fn cuGetExportTable(_table: Out<usize>, _id: usize) -> c_int {
+    log::once("static_runtime", "a CUDA runtime that is not replaced asked the driver");
+    driver(Err(Code::NOT_SUPPORTED))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorName(code: c_int, name: Out<*const c_char>) -> c_int {
+    let found = driver_name(code);
+    name.offer(found.map_or(std::ptr::null(), std::ffi::CStr::as_ptr));
+    driver(found.map(|_| ()).ok_or(Code::INVALID_VALUE))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorString(code: c_int, text: Out<*const c_char>) -> c_int {
+    driver(text.set(meaning(code).as_ptr()))
+}

@@ -1,0 +1,55 @@
+//! Functions of the driver by their names, as programs ask for them that do not link it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::LazyLock;
+
+/// Names whose later versions take other arguments: from which release a suffix is meant.
+const VERSIONS: &[(&str, &[(c_int, &str)])] = &[
+    ("cuStreamGetCaptureInfo", &[(12030, "_v3"), (11030, "_v2"), (0, "")]),
+    ("cuStreamUpdateCaptureDependencies", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphAddNode", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphAddDependencies", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphRemoveDependencies", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphGetEdges", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphNodeGetDependencies", &[(12030, "_v2"), (0, "")]),
+    ("cuGraphNodeGetDependentNodes", &[(12030, "_v2"), (0, "")]),
+    ("cuMemAdvise", &[(12020, "_v2"), (0, "")]),
+    ("cuMemPrefetchAsync", &[(12020, "_v2"), (0, "")]),
+    ("cuGetProcAddress", &[(12000, "_v2"), (0, "")]),
+    ("cuCtxCreate", &[(12050, "_v4"), (11040, "_v3"), (3020, "_v2"), (0, "")]),
+    ("cuGraphInstantiate", &[(12000, "WithFlags"), (11000, "_v2"), (0, "")]),
+];
+
+/// The handle of this library, however it was loaded.
+static SELF: LazyLock<usize> = LazyLock::new(|| {
+    // SAFETY: all zeros are a good `Dl_info`, and `dladdr` fills it.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    let found = unsafe { libc::dladdr(find as *const c_void, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's name ends with a zero; nothing is loaded that is not loaded already.
+    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    handle as usize
+});
+
+/// The address of a function of the driver, in the version that programs of this release mean.
+pub(crate) fn find(name: &str, version: c_int) -> Option<usize> {
+    let by_release = VERSIONS.iter().find(|(known, _)| *known == name);
+    if let Some((_, suffixes)) = by_release {
+        let (_, suffix) = suffixes.iter().find(|(from, _)| version >= *from)?;
+        return symbol(&format!("{name}{suffix}"));
+    }
+    ["_v4", "_v3", "_v2", ""].iter().find_map(|suffix| symbol(&format!("{name}{suffix}")))
+}
+
+fn symbol(name: &str) -> Option<usize> {
+    if *SELF == 0 || !name.starts_with("cu") || name.starts_with("cuda") {
+        return None;
+    }
+    let text = CString::new(name).ok()?;
+    // SAFETY: the handle is good, and the name ends with a zero.
+    let address = unsafe { libc::dlsym(*SELF as *mut c_void, text.as_ptr()) };
+    (!address.is_null()).then_some(address as usize)
+}

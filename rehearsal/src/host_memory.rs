@@ -1,0 +1,91 @@
+//! Host memory that the card can reach: pinned, registered, managed. It is real memory of the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::answer::{Answer, Code};
+
+/// How host memory came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Made by `cudaHostAlloc` and the like.
+    Pinned,
+    /// The program's own, registered.
+    Registered,
+    /// Made by `cudaMallocManaged`.
+    Managed,
+}
+
+/// A range of host memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) bytes: usize,
+    pub(crate) kind: Kind,
+    pub(crate) flags: u32,
+    pub(crate) card: usize,
+}
+
+static RANGES: Mutex<BTreeMap<usize, Range>> = Mutex::new(BTreeMap::new());
+
+fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
+    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes host memory; nothing is at null. Managed memory takes no device memory until a kernel touches it.
+pub(crate) fn allocate(bytes: usize, kind: Kind, flags: u32, card: usize) -> Answer<usize> {
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let got =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    if got == libc::MAP_FAILED {
+        return Err(Code::OUT_OF_MEMORY);
+    }
+    ranges().insert(got as usize, Range { bytes, kind, flags, card });
+    Ok(got as usize)
+}
+
+/// Gives memory back that [`allocate`] made.
+pub(crate) fn free(address: usize, kind: Kind) -> Answer {
+    let mut ranges = ranges();
+    let range = ranges.get(&address).filter(|range| range.kind == kind).ok_or(Code::INVALID_VALUE)?;
+    // SAFETY: the mapping that `allocate` made, of the same size, which the program gives up.
+    unsafe { libc::munmap(address as *mut _, range.bytes) };
+    ranges.remove(&address);
+    Ok(())
+}
+
+/// Notes memory of the program's own.
+pub(crate) fn register(address: usize, bytes: usize, flags: u32, card: usize) -> Answer {
+    if address == 0 || bytes == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let mut ranges = ranges();
+    if overlapping(&ranges, address, bytes) {
+        return Err(Code::HOST_ALREADY_REGISTERED);
+    }
+    ranges.insert(address, Range { bytes, kind: Kind::Registered, flags, card });
+    Ok(())
+}
+
+fn overlapping(ranges: &BTreeMap<usize, Range>, address: usize, bytes: usize) -> bool {
+    let before = ranges.range(..address.saturating_add(bytes)).next_back();
+    before.is_some_and(|(start, range)| start + range.bytes > address)
+}
+
+/// Forgets memory of the program's own.
+pub(crate) fn unregister(address: usize) -> Answer {
+    let mut ranges = ranges();
+    ranges.get(&address).filter(|range| range.kind == Kind::Registered).ok_or(Code::HOST_NOT_REGISTERED)?;
+    ranges.remove(&address);
+    Ok(())
+}
+
+/// The range that an address lies in.
+pub(crate) fn find(address: usize) -> Option<Range> {
+    let ranges = ranges();
+    let (start, range) = ranges.range(..=address).next_back()?;
+    (address - start < range.bytes).then_some(*range)
+}

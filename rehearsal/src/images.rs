@@ -1,0 +1,129 @@
+//! The images of kernels that a program carries: whether there is one for the card.
+//!
+//! A program compiled by nvcc registers containers ("fat binaries") of images, and the kernels in each. A kernel that
+//! has no image for the card fails when it is launched. Containers and their entries are described by several public
+//! projects; only kind and architecture are read, and what is not as described counts as fitting. The suffixes `a` and
+//! `f` of architectures are not told apart from none.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::argument::In;
+use crate::handles;
+use crate::settings::settings;
+
+/// What a program registers: a wrapper around a container, as `__fatBinC_Wrapper_t` in `fatbinary_section.h`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Wrapper {
+    magic: u32,
+    version: u32,
+    data: usize,
+    more: usize,
+}
+
+const WRAPPER_MAGIC: u32 = 0x4662_43b1;
+const CONTAINER_MAGIC: u32 = 0xba55_ed50;
+/// Entries that hold PTX, which the driver compiles for later cards, and compiled code.
+const PTX: u16 = 1;
+const CODE: u16 = 2;
+
+#[derive(Default)]
+struct Images {
+    /// Of each registered container: where it lies, and whether it has an image for the card, once that is known.
+    containers: HashMap<usize, (usize, Option<bool>)>,
+    /// Of each kernel, by the address of its function on the host: its container and its name.
+    kernels: HashMap<usize, (usize, String)>,
+}
+
+static IMAGES: LazyLock<Mutex<Images>> = LazyLock::new(Mutex::default);
+
+fn images() -> MutexGuard<'static, Images> {
+    IMAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Registers a container under a new handle.
+pub(crate) fn register(wrapper: In<Wrapper>) -> usize {
+    let handle = handles::new();
+    let data = wrapper.get().ok().filter(|wrapper| wrapper.magic == WRAPPER_MAGIC).map_or(0, |wrapper| wrapper.data);
+    images().containers.insert(handle, (data, None));
+    handle
+}
+
+/// Forgets a container and its kernels.
+pub(crate) fn unregister(container: usize) {
+    let mut images = images();
+    images.containers.remove(&container);
+    images.kernels.retain(|_, kernel| kernel.0 != container);
+}
+
+/// Registers a kernel by the address of its function on the host.
+pub(crate) fn register_kernel(container: usize, function: usize, name: String) {
+    images().kernels.insert(function, (container, name));
+}
+
+/// Whether a kernel has an image for the card; kernels that nobody registered here have.
+pub(crate) fn has_image(function: usize) -> bool {
+    let mut images = images();
+    let Some((container, name)) = images.kernels.get(&function).cloned() else { return true };
+    let Some((data, known)) = images.containers.get_mut(&container) else { return true };
+    let has = *known.get_or_insert_with(|| container_fits(*data));
+    if !has {
+        crate::log::once("no_kernel_image", &name);
+    }
+    has
+}
+
+/// Whether a container has an image for the card, or cannot be read.
+fn container_fits(data: usize) -> bool {
+    match architectures(data) {
+        Some(images) => images.iter().any(|(kind, architecture)| fits(*kind, *architecture, settings().capability)),
+        None => true,
+    }
+}
+
+/// Compiled code runs on later cards of its generation, PTX on all later ones.
+fn fits(kind: u16, architecture: u32, (major, minor): (i32, i32)) -> bool {
+    let card = u32::try_from(major * 10 + minor).unwrap_or_default();
+    match kind {
+        PTX => architecture <= card,
+        CODE => architecture / 10 == card / 10 && architecture <= card,
+        _ => true,
+    }
+}
+
+/// Kind and architecture of a container's images; none if it is not as described.
+fn architectures(data: usize) -> Option<Vec<(u16, u32)>> {
+    let word = |at: usize| In::<u32>::at(at).get().ok();
+    let half = |at: usize| In::<u16>::at(at).get().ok();
+    let long = |at: usize| In::<u64>::at(at).get().ok();
+    if data == 0 || word(data)? != CONTAINER_MAGIC {
+        return None;
+    }
+    let mut at = data + usize::from(half(data + 6)?);
+    let end = at.checked_add(usize::try_from(long(data + 8)?).ok()?)?;
+    let mut found = Vec::new();
+    while at + 32 <= end {
+        let (kind, header, payload) = (half(at)?, word(at + 4)?, long(at + 8)?);
+        if header < 32 || !matches!(kind, PTX | CODE) {
+            return None;
+        }
+        found.push((kind, word(at + 28)?));
+        at = at.checked_add(usize::try_from(header).ok()?)?.checked_add(usize::try_from(payload).ok()?)?;
+    }
+    (at == end && !found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_run_on_later_cards_of_their_generation_and_ptx_on_all_later_ones() {
+        assert!(fits(CODE, 80, (8, 6)));
+        assert!(!fits(CODE, 86, (8, 0)));
+        assert!(!fits(CODE, 80, (9, 0)));
+        assert!(fits(PTX, 80, (12, 0)));
+        assert!(!fits(PTX, 120, (9, 0)));
+    }
+}

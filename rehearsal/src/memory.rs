@@ -1,0 +1,152 @@
+//! Device memory: what is taken, from which card, at which address.
+//!
+//! Up to 1 MiB is cut from slabs of 2 MiB, the rest comes in multiples of 2 MiB, as the driver hands it out.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::answer::{Answer, Code};
+use crate::space::{self, GRANULARITY};
+use crate::{shared, values};
+
+/// What is cut from a slab is a multiple of this.
+const SMALL_STEP: usize = 512;
+/// Smaller than this comes from a slab.
+const SMALL: usize = 1 << 20;
+
+/// What an address in use stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Addresses and memory of their own.
+    Own,
+    /// Cut from the slab at this address.
+    Slab(usize),
+    /// Of a pool: the pool's memory was taken before.
+    Pool(usize),
+    /// Another process's memory, or a host's: only the addresses are this process's.
+    Imported,
+}
+
+/// An allocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) card: usize,
+    /// Rounded up.
+    pub(crate) bytes: usize,
+    /// As asked for.
+    pub(crate) requested: usize,
+    pub(crate) origin: Origin,
+}
+
+#[derive(Default)]
+struct Memory {
+    blocks: BTreeMap<usize, Block>,
+    /// Of each slab: its card, and the offsets in use with their sizes.
+    slabs: BTreeMap<usize, (usize, BTreeMap<usize, usize>)>,
+}
+
+static MEMORY: Mutex<Memory> = Mutex::new(Memory { blocks: BTreeMap::new(), slabs: BTreeMap::new() });
+
+fn memory() -> MutexGuard<'static, Memory> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rounds up to what the driver hands out; too much is out of memory.
+pub(crate) fn rounded(bytes: usize, step: usize) -> Answer<usize> {
+    bytes.checked_next_multiple_of(step).ok_or(Code::OUT_OF_MEMORY)
+}
+
+/// Takes memory of a card; nothing is at null.
+pub(crate) fn allocate(card: usize, bytes: usize) -> Answer<usize> {
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let mut memory = memory();
+    if bytes < SMALL {
+        return memory.cut(card, bytes);
+    }
+    let size = rounded(bytes, GRANULARITY)?;
+    let address = take(card, size)?;
+    memory.blocks.insert(address, Block { card, bytes: size, requested: bytes, origin: Origin::Own });
+    Ok(address)
+}
+
+fn take(card: usize, size: usize) -> Answer<usize> {
+    if !shared::charge(card, size as u64) {
+        return Err(Code::OUT_OF_MEMORY);
+    }
+    space::take(card, size).ok_or_else(|| {
+        shared::release(card, size as u64);
+        Code::OUT_OF_MEMORY
+    })
+}
+
+/// Takes addresses for memory that is counted elsewhere.
+pub(crate) fn place(card: usize, bytes: usize, origin: Origin) -> Answer<usize> {
+    let size = rounded(bytes, GRANULARITY)?;
+    let address = space::take(card, size).ok_or(Code::OUT_OF_MEMORY)?;
+    memory().blocks.insert(address, Block { card, bytes: size, requested: bytes, origin });
+    Ok(address)
+}
+
+/// Gives an allocation back, and says what it was.
+pub(crate) fn free(address: usize) -> Answer<Block> {
+    let mut memory = memory();
+    let block = memory.blocks.remove(&address).ok_or(Code::INVALID_VALUE)?;
+    values::forget(address, block.bytes);
+    match block.origin {
+        Origin::Slab(slab) => memory.give(slab, address),
+        Origin::Own => {
+            shared::release(block.card, block.bytes as u64);
+            space::give(address, block.bytes);
+        }
+        Origin::Pool(_) | Origin::Imported => space::give(address, block.bytes),
+    }
+    Ok(block)
+}
+
+/// The allocation that an address lies in, and where it begins.
+pub(crate) fn find(address: usize) -> Option<(usize, Block)> {
+    let memory = memory();
+    let (start, block) = memory.blocks.range(..=address).next_back()?;
+    (address - start < block.bytes).then_some((*start, *block))
+}
+
+impl Memory {
+    /// Cuts a piece from a slab: from the first that has room, else from a new one.
+    fn cut(&mut self, card: usize, bytes: usize) -> Answer<usize> {
+        let size = rounded(bytes, SMALL_STEP)?;
+        let of_card = self.slabs.iter().filter(|(_, (owner, _))| *owner == card);
+        let mut with_room = of_card.filter_map(|(slab, (_, used))| Some((*slab, gap(used, size)?)));
+        let (slab, offset) = match with_room.next() {
+            Some(found) => found,
+            None => (take(card, GRANULARITY)?, 0),
+        };
+        self.slabs.entry(slab).or_insert_with(|| (card, BTreeMap::new())).1.insert(offset, size);
+        let block = Block { card, bytes: size, requested: bytes, origin: Origin::Slab(slab) };
+        self.blocks.insert(slab + offset, block);
+        Ok(slab + offset)
+    }
+
+    fn give(&mut self, slab: usize, address: usize) {
+        let Some((card, used)) = self.slabs.get_mut(&slab) else { return };
+        used.remove(&(address - slab));
+        if used.is_empty() {
+            shared::release(*card, GRANULARITY as u64);
+            space::give(slab, GRANULARITY);
+            self.slabs.remove(&slab);
+        }
+    }
+}
+
+/// Where in a slab so much is free.
+fn gap(used: &BTreeMap<usize, usize>, size: usize) -> Option<usize> {
+    let mut start = 0;
+    for (offset, length) in used {
+        if offset - start >= size {
+            return Some(start);
+        }
+        start = offset + length;
+    }
+    (GRANULARITY - start >= size).then_some(start)
+}

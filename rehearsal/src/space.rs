@@ -1,0 +1,89 @@
+//! Addresses of device memory: ranges of the process's own that no memory stands behind.
+//!
+//! Every card has a range; addresses in it only grow, so that no address is given twice, until the range is used up. The
+//! ranges are reserved without access: what dereferences a device's pointer on the host fails as it would on a card.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::settings::{MAX_CARDS, settings};
+
+/// What is handed out is a multiple of this, as on the card.
+pub(crate) const GRANULARITY: usize = 2 << 20;
+
+/// Addresses of a card. PyTorch reserves more than the whole memory for each stream when segments expand.
+const RANGE: usize = 4 << 40;
+
+/// Where the first card's begin: far from where Linux puts programs and libraries.
+const BASE: usize = 0x1000_0000_0000;
+
+/// The addresses of one card.
+struct Range {
+    base: usize,
+    next: usize,
+    /// What was given back: address and size; used only when all has been given.
+    holes: BTreeMap<usize, usize>,
+}
+
+static BASES: LazyLock<Vec<usize>> = LazyLock::new(|| (0..settings().cards).map(reserve).collect());
+
+static RANGES: LazyLock<Mutex<Vec<Range>>> = LazyLock::new(|| {
+    let range = |base: &usize| Range { base: *base, next: *base, holes: BTreeMap::new() };
+    Mutex::new(BASES.iter().map(range).collect())
+});
+
+fn reserve(card: usize) -> usize {
+    debug_assert!(card < MAX_CARDS);
+    let wanted = BASE + card * RANGE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    for (address, fixed) in [(wanted, libc::MAP_FIXED_NOREPLACE), (0, 0)] {
+        // SAFETY: replaces no mapping (`MAP_FIXED_NOREPLACE`, or an address of the kernel's choice).
+        let got = unsafe { libc::mmap(address as *mut _, RANGE, libc::PROT_NONE, flags | fixed, -1, 0) };
+        if got != libc::MAP_FAILED && (fixed == 0 || got as usize == wanted) {
+            return got as usize;
+        }
+    }
+    // The process may not have so many addresses. Nothing is ever read or written there, so they need not be its own.
+    crate::log::once("addresses_not_reserved", "device memory");
+    wanted
+}
+
+/// Which card an address belongs to.
+pub(crate) fn card_of(address: usize) -> Option<usize> {
+    BASES.iter().position(|base| (*base..*base + RANGE).contains(&address))
+}
+
+/// Takes addresses of a card; the size is a multiple of [`GRANULARITY`].
+pub(crate) fn take(card: usize, bytes: usize) -> Option<usize> {
+    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let range = ranges.get_mut(card)?;
+    if bytes <= range.base + RANGE - range.next {
+        let address = range.next;
+        range.next += bytes;
+        return Some(address);
+    }
+    let (address, size) = range.holes.iter().find(|(_, size)| **size >= bytes).map(|(at, size)| (*at, *size))?;
+    range.holes.remove(&address);
+    if size > bytes {
+        range.holes.insert(address + bytes, size - bytes);
+    }
+    Some(address)
+}
+
+/// Gives addresses back.
+pub(crate) fn give(address: usize, bytes: usize) {
+    let Some(card) = card_of(address) else { return };
+    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(range) = ranges.get_mut(card) else { return };
+    let (mut start, mut end) = (address, address + bytes);
+    if let Some((&before, &size)) = range.holes.range(..start).next_back()
+        && before + size == start
+    {
+        range.holes.remove(&before);
+        start = before;
+    }
+    if let Some(size) = range.holes.remove(&end) {
+        end += size;
+    }
+    range.holes.insert(start, end - start);
+}

@@ -1,0 +1,12 @@
+//! The library that is tested.
+
+use std::path::PathBuf;
+
+/// The library that cargo has built for these tests.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("this test's file");
+    let folder = test.parent().expect("its folder");
+    let library = folder.join("libvramlab_rehearsal.so");
+    assert!(library.is_file(), "{} is not there", library.display());
+    library
+}

@@ -1,0 +1,259 @@
+"""Programs whose sizes and branches depend on data: under the library they give what they give on the CPU.
+
+Run by `tests/values.rs`, with the library preloaded. Prints a line for each that differs, and ends with 1 if one does."""
+
+import copy
+import ctypes
+import sys
+
+import torch
+
+library = ctypes.CDLL(None)
+library.vramlab_rehearsal_python.restype = ctypes.c_char_p
+layer = {"__name__": "values"}
+exec(compile(library.vramlab_rehearsal_python(), "<values>", "exec"), layer)
+values = layer["install"](torch)
+
+F = torch.nn.functional
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def padded(device):
+    ids = torch.tensor([[3, 1, 0, 0], [2, 5, 7, 0], [9, 9, 9, 9]]).to(device)
+    return ids, ids != 0
+
+
+@case
+def masks_are_asked(device):
+    ids, mask = padded(device)
+    return bool(mask.all()), mask.any().item(), 1 if (ids > 8).any() else 0, 5 in ids, torch.equal(ids, ids.clone()), torch.equal(ids, ids + 1)
+
+
+@case
+def tokens_are_taken_by_a_mask(device):
+    ids, mask = padded(device)
+    hidden = torch.rand(3, 4, 8, device=device)
+    packed = hidden[mask]
+    return packed.shape, [part.shape for part in packed.split(mask.sum(1).tolist())], torch.masked_select(ids, mask)
+
+
+@case
+def places_are_looked_for(device):
+    _, mask = padded(device)
+    return torch.nonzero(mask), mask.nonzero(as_tuple=True), torch.where(mask), torch.argwhere(mask), mask.count_nonzero().item()
+
+
+@case
+def different_values_are_counted(device):
+    ids, _ = padded(device)
+    return torch.unique(ids), torch.unique(ids, return_inverse=True, return_counts=True), torch.unique(ids, dim=0), torch.unique_consecutive(ids.flatten())
+
+
+@case
+def things_are_repeated(device):
+    _, mask = padded(device)
+    lengths, rows = mask.sum(1), torch.rand(3, 5, device=device)
+    indices = torch.arange(3, device=device)
+    return torch.repeat_interleave(indices, lengths), rows.repeat_interleave(lengths, dim=0).shape, torch.repeat_interleave(lengths), indices.repeat_interleave(2)
+
+
+@case
+def classes_are_counted(device):
+    ids, _ = padded(device)
+    return torch.bincount(ids.flatten()), torch.bincount(ids.flatten(), minlength=20), F.one_hot(ids), F.one_hot(ids, 12)
+
+
+@case
+def values_are_ordered(device):
+    ids, _ = padded(device)
+    return ids.cumsum(1), ids.max().item(), ids.argmax(1), ids.sort(1)[0], ids.flatten().topk(3)[0], torch.aminmax(ids), ids.kthvalue(2)[0]
+
+
+@case
+def parts_are_written(device):
+    x = torch.zeros(10, dtype=torch.long, device=device)
+    seen = []
+    for change in (
+        lambda: x.__setitem__(slice(2, 5), 7),
+        lambda: x.__setitem__(x == 7, 3),
+        lambda: x.add_(1),
+        lambda: x.__iadd__(2),
+        lambda: x.scatter_(0, torch.tensor([0, 1], device=device), torch.tensor([50, 60], device=device)),
+        lambda: x.clamp_(0, 20),
+        lambda: torch.add(x, 1, out=x),
+        lambda: torch._foreach_add_([x], 1),
+    ):
+        change()
+        seen.append(x.tolist())
+    return seen
+
+
+@case
+def numbers_become_sizes(device):
+    n = torch.tensor(5, device=device)
+    return torch.arange(n, device=device), torch.zeros(10, device=device)[:n].shape, list(range(n)), torch.zeros(n, 3, device=device).shape, f"{n}", int(n)
+
+
+@case
+def tensors_are_brought_back(device):
+    ids, _ = padded(device)
+    return ids.cpu(), ids.t().cpu(), ids.t().to("cpu"), ids.cpu().numpy().tolist(), ids.float() / 2, ids.float().mean().item(), copy.deepcopy(ids)
+
+
+@case
+def tensors_are_copied(device):
+    large, host = torch.arange(5000, device=device), torch.zeros(5000, dtype=torch.long)
+    host.copy_(large)
+    rows = torch.zeros(2, 3, dtype=torch.long, device=device)
+    rows.copy_(torch.tensor([1, 2, 3], device=device))
+    rows[1].copy_(torch.tensor([4, 5, 6]))
+    return host.sum().item(), rows, large.to(device, torch.int32).sum()
+
+
+@case
+def tensors_are_made(device):
+    like = torch.rand(2, 3, device=device)
+    made = torch.empty(3, device=device)
+    made.fill_(2)
+    with torch.device(device):
+        inside = torch.arange(3), torch.tensor([1, 2])
+    return torch.full((3,), 4, device=device), torch.zeros_like(like), like.new_full((2,), 6), like.new_tensor([1, 2]), made, inside, torch.eye(2, device=device)
+
+
+@case
+def tensors_are_rearranged(device):
+    ids, _ = padded(device)
+    first = torch.tensor([2, 0], device=device)
+    return torch.cat([ids, ids]), F.pad(ids, (1, 1)), ids.flip(0), ids.roll(1), ids[first], ids.gather(1, first[None, :1].expand(3, 1)), torch.bucketize(ids, torch.tensor([1, 3, 5], device=device))
+
+
+@case
+def gradients_go_through_a_mask(device):
+    _, mask = padded(device)
+    weight = torch.ones(12, 8, device=device, requires_grad=True)
+    taken = weight[mask.flatten()]
+    taken.sum().backward()
+    return taken.shape, weight.grad.shape
+
+
+@case
+def sequences_are_packed(device):
+    _, mask = padded(device)
+    rows = torch.nn.utils.rnn.pad_sequence([torch.tensor([1, 2], device=device), torch.tensor([3], device=device)], batch_first=True)
+    return rows, torch.nn.utils.rnn.pack_padded_sequence(rows[:, :, None], (rows != 0).sum(1).cpu(), batch_first=True).batch_sizes
+
+
+@case
+def inference_mode_counts_no_versions(device):
+    with torch.inference_mode():
+        x = torch.zeros(4, dtype=torch.long, device=device)
+        x[1] = 5
+        x.add_(1)
+        y = torch.arange(4, device=device)
+        y[y > 1] = 0
+        return x, torch.nonzero(x > 2), y
+
+
+@case
+def views_share_contents(device):
+    ids, _ = padded(device)
+    ids.view(-1)[1] = 77
+    ids.detach()[0, 2] = 55
+    return ids
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.shape == b.shape and a.dtype == b.dtype and a.tolist() == b.tolist()
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+# Reads of what is not known, and what is told of each.
+def random_mask(x):
+    return x[x > 0.5]
+
+
+def written_through_an_alias(x):
+    known = torch.zeros(4, dtype=torch.long, device="cuda")
+    known.data.copy_((x[0, :4] * 9).long())
+    return known.tolist()
+
+
+def written_by_the_backward_pass(x):
+    weight = torch.ones(4, device="cuda", requires_grad=True)
+    weight.grad = torch.zeros(4, device="cuda")
+    (weight * x[0, :4]).sum().backward()
+    return weight.grad.tolist()
+
+
+def written_by_a_graph(x):
+    known = torch.zeros(4, dtype=torch.long, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = x[0, :4].long()
+    known.copy_(torch.arange(4))
+    graph.replay()
+    return known.tolist()
+
+
+def freed_and_taken_again(x):
+    known = torch.arange(1000, device="cuda")
+    address = known.data_ptr()
+    del known
+    other = torch.empty(1000, dtype=torch.long, device="cuda")
+    assert other.data_ptr() == address
+    return other[7].item()
+
+
+UNKNOWN = [
+    (lambda x: bool((x > 0.5).all()), "branch"),
+    (lambda x: x.sum().item(), "number"),
+    (lambda x: x.argmax(1).tolist(), "contents"),
+    (random_mask, "size"),
+    (lambda x: torch.unique(x), "size"),
+    (lambda x: torch.bincount((x.flatten() * 9).long()), "size"),
+    (lambda x: torch.randint(0, 9, (4,), device="cuda").tolist(), "contents"),
+    (lambda x: F.dropout(torch.ones(9, device="cuda")).tolist(), "contents"),
+    (written_through_an_alias, "contents"),
+    (written_by_the_backward_pass, "number"),
+    (written_by_a_graph, "contents"),
+    (freed_and_taken_again, "number"),
+]
+
+
+def main():
+    failed = 0
+    for name, function in CASES.items():
+        try:
+            on_cpu, on_card = function("cpu"), function("cuda")
+            is_same = same(on_cpu, on_card)
+        except Exception as error:
+            is_same, on_cpu, on_card = False, None, repr(error)
+        if not is_same:
+            failed += 1
+            print(f"{name}: {on_cpu} on the CPU, {on_card} on the card")
+    told = [place for place in values.report()["places"] if place["event"] != "assumed"]
+    if told:
+        failed += 1
+        print("told of what is known:", told)
+    for number, (function, kind) in enumerate(UNKNOWN):
+        values.reads.places.clear()
+        line = function.__code__.co_firstlineno
+        function(torch.rand(8, 8, device="cuda"))
+        told = values.report()["places"]
+        if kind not in [place["kind"] for place in told] or not all("values.py:" in place["where"] for place in told):
+            failed += 1
+            print(f"unknown read {number} (line {line}): {kind} is not told: {told}")
+    print(len(CASES), "cases,", len(UNKNOWN), "unknown reads,", failed, "failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+//! The layer that computes small tensors, under a PyTorch with CUDA, if `VRAMLAB_REHEARSAL_PYTHON` names a Python that has
+//! one (no GPU is needed). Without it this says that it was skipped; what the layer rests on is in `programs.rs`.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::library;
+
+#[test]
+fn what_depends_on_data_is_as_on_the_cpu_and_what_is_not_known_is_told() {
+    let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
+        eprintln!("skipped: VRAMLAB_REHEARSAL_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rehearsal-values-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the links");
+    std::os::unix::fs::symlink(library(), folder.join("libcuda.so.1")).expect("a link");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/values.py");
+    let mut command = Command::new(python);
+    command.arg(script).env("LD_PRELOAD", library()).env("LD_LIBRARY_PATH", &folder);
+    let output = command.output().expect("the interpreter starts");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}{errors}");
+    std::fs::remove_dir_all(&folder).expect("the folder is this test's");
+}
