@@ -58,10 +58,13 @@ pub struct Figure {
 
 /// All tables of these sections, those of details too, in their order.
 pub fn tables(sections: &[Section]) -> Vec<&Table> {
-    let of = |section| match section {
-        &Section::Table(ref table) => vec![table],
-        Section::Details { sections, .. } => tables(sections),
-        _ => Vec::new(),
-    };
-    sections.iter().flat_map(of).collect()
+    let mut out = Vec::new();
+    for section in sections {
+        match section {
+            Section::Table(table) => out.push(table),
+            Section::Details { sections, .. } => out.extend(tables(sections)),
+            _ => {}
+        }
+    }
+    out
 }
