@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memcore::backend::{Backend, Meta};
-use memcore::{DType, Error, Result};
+use memcore::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::ui::Ui;
@@ -205,63 +205,5 @@ pub(crate) fn choose(ui: &Ui, name: &str, index: usize) -> Result<&'static Entry
 fn tell_first_use(ui: &Ui, backend: &dyn Backend) {
     if let Some(text) = backend.first_use() {
         ui.tell(format!("{}: {text}", backend.name()));
-    }
-}
-
-/// What is known of a device.
-#[derive(Clone, Debug)]
-pub(crate) struct DeviceInfo {
-    /// The backend's name.
-    pub backend: String,
-    /// Its number there.
-    pub index: usize,
-    /// Its own name.
-    pub name: String,
-    /// Whether it holds values.
-    pub computes: bool,
-    /// Memory that it has.
-    pub total_bytes: Option<u64>,
-    /// Memory that is free.
-    pub free_bytes: Option<u64>,
-    /// The largest piece of memory that can be taken at once; `None` for all of it.
-    pub max_segment_bytes: Option<u64>,
-    /// The largest operand of a kernel; `None` for any.
-    pub max_binding_bytes: Option<u64>,
-    /// Types that it computes with.
-    pub dtypes: Vec<DType>,
-}
-
-impl DeviceInfo {
-    /// Asks the device.
-    pub(crate) fn of(backend: &dyn Backend, index: usize) -> Self {
-        let (memory, limits) = (backend.memory_info(), backend.limits());
-        Self {
-            backend: backend.name().to_string(),
-            index,
-            name: backend.device_name(),
-            computes: backend.computes(),
-            total_bytes: memory.map(|m| m.total_bytes),
-            free_bytes: memory.map(|m| m.free_bytes),
-            max_segment_bytes: Some(limits.max_segment_bytes)
-                .filter(|&bytes| memory.is_none_or(|m| bytes < m.total_bytes)),
-            max_binding_bytes: Some(limits.max_binding_bytes).filter(|&bytes| bytes < u64::MAX),
-            dtypes: limits.dtypes.clone(),
-        }
-    }
-
-    /// As results store it.
-    pub(crate) fn json(&self) -> Value {
-        let dtypes: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
-        json!({
-            "backend": self.backend,
-            "index": self.index,
-            "name": self.name,
-            "computes": self.computes,
-            "total_bytes": self.total_bytes,
-            "free_bytes": self.free_bytes,
-            "max_segment_bytes": self.max_segment_bytes,
-            "max_binding_bytes": self.max_binding_bytes,
-            "dtypes": dtypes,
-        })
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use lab::report::{Part, html};
 use lab::results::Findings;
-use lab::section::Table;
+use lab::section::{Section, Table};
 use serde_json::Value;
 
 use crate::args::{HtmlArgs, OutputArgs};
@@ -152,6 +152,55 @@ pub(crate) fn deliver_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &H
     if args.takes_stdout() { Ok(()) } else { print_findings(ui, found) }
 }
 
+/// Writes what a command found, several of a kind: as JSON a list, unless one is what was asked for.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn deliver_all<F: Findings>(
+    ui: &Ui,
+    args: &OutputArgs,
+    page: &HtmlArgs,
+    found: &[F],
+    single: bool,
+) -> Result<()> {
+    if let ([one], true) = (found, single) {
+        return deliver_findings(ui, args, page, one);
+    }
+    if let Some(destination) = &page.html {
+        self::page(ui, destination, found)?;
+    }
+    if let Some(destination) = &args.json {
+        let all: Result<Vec<Value>, _> = found.iter().map(Findings::to_json).collect();
+        destination.write(ui, &json_line(&Value::Array(all.map_err(|error| Failure::new(Code::Usage, error))?))?)?;
+    }
+    if let Some(destination) = &args.export_csv {
+        destination.write(ui, &csv(F::exported_together(found).first())?)?;
+    }
+    if let Some(destination) = &args.export_markdown {
+        let text: String = found.iter().map(|one| sections::as_markdown(&one.title(), &one.sections())).collect();
+        destination.write(ui, text.as_bytes())?;
+    }
+    if args.takes_stdout() {
+        return Ok(());
+    }
+    found.iter().try_for_each(|one| print_findings(ui, one))
+}
+
+/// Writes a page of what a command found, a part for each.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn page<F: Findings>(ui: &Ui, destination: &Destination, found: &[F]) -> Result<()> {
+    let all: Vec<(String, Vec<Section>)> = found.iter().map(|one| (one.title(), one.sections())).collect();
+    let parts: Vec<Part<'_>> = all.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
+    destination.write(ui, html(&parts)?.as_bytes())
+}
+
+fn csv(table: Option<&Table>) -> Result<Vec<u8>> {
+    let text = table.map(markdown::csv).transpose();
+    text.map(Option::unwrap_or_default).map_err(|error| Failure::new(Code::Usage, error))
+}
+
 /// What a command found, for people.
 ///
 /// # Errors
@@ -165,23 +214,18 @@ pub(crate) fn print_findings<F: Findings>(ui: &Ui, found: &F) -> Result<()> {
 /// # Errors
 /// Those of [`Destination::write`].
 pub(crate) fn write_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &HtmlArgs, found: &F) -> Result<()> {
-    let (title, sections) = (found.title(), found.sections());
     if let Some(destination) = &page.html {
-        let part = Part::Sections { title: &title, sections: &sections };
-        destination.write(ui, html(&[part])?.as_bytes())?;
+        self::page(ui, destination, std::slice::from_ref(found))?;
     }
     if let Some(destination) = &args.json {
         let json = found.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
         destination.write(ui, &json_line(&json)?)?;
     }
     if let Some(destination) = &args.export_csv {
-        let exported = found.exported();
-        let text = exported.first().map(markdown::csv).transpose();
-        let text = text.map_err(|error| Failure::new(Code::Usage, error))?.unwrap_or_default();
-        destination.write(ui, &text)?;
+        destination.write(ui, &csv(found.exported().first())?)?;
     }
     if let Some(destination) = &args.export_markdown {
-        destination.write(ui, sections::as_markdown(&title, &sections).as_bytes())?;
+        destination.write(ui, sections::as_markdown(&found.title(), &found.sections()).as_bytes())?;
     }
     Ok(())
 }

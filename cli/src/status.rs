@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::forensics::Leak;
+use lab::results::DeviceInfo;
 use lab::training::Progress;
 use memcore::Device;
 use serde_json::{Value, json};
 
 use crate::account::{by_category, rings};
-use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
 use crate::whole_file::WholeFile;
 
@@ -88,7 +88,7 @@ impl Publisher {
             "schema": "vramlab-status-1",
             "pid": std::process::id(),
             "model": model,
-            "device": device.json(),
+            "device": json!(device),
             "started_ms": now_ms(),
         });
         let path = directory().join(format!("{}.json", std::process::id()));

@@ -145,7 +145,7 @@ impl Report {
         let (settings, result) = (&self.settings, &self.result);
         let mut json = blank();
         json["description"] = json!(self.description);
-        json["device"] = self.device.json();
+        json["device"] = json!(self.device);
         json["data_parallel"] = json!({
             "ranks": settings.ranks,
             "stage": settings.stage,

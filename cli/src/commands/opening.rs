@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use lab::results::DeviceInfo;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
 use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct, TorchVersion};
 use memcore::{Device, Profile};
 
 use crate::args::{AllocatorArgs, AllocatorName, DeviceArgs, Gpu, PaperArgs};
-use crate::backends::{self, DeviceInfo, Entry};
+
+use crate::backends::{self, Entry};
 use crate::exit::{Failure, Result};
 use crate::ui::Ui;
 

@@ -6,6 +6,7 @@ use lab::figures::median;
 use lab::forensics::{Leak, Watch};
 use lab::record::{Account, COLUMNS, Row};
 use lab::report::{Recording, op_name};
+use lab::results::DeviceInfo;
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
@@ -17,7 +18,6 @@ use super::needs::judged;
 use super::plan::Plan;
 use super::{events, warnings, weights};
 use crate::account::{by_category, rings};
-use crate::backends::DeviceInfo;
 use crate::exit::{Failure, Result};
 use crate::progress::Progress;
 use crate::status::Publisher;
@@ -180,7 +180,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
     let events = plan.events.as_ref().map(|_| {
         let mut recording = device.with_ledger(events::recording);
-        recording["device"] = info.json();
+        recording["device"] = json!(info);
         recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
         for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
             recording[name] = plan.settings.get(setting).cloned().unwrap_or_default();
@@ -323,7 +323,7 @@ impl Report {
         let mut json = blank();
         json["settings"] = Value::Object(self.settings.clone());
         json["description"] = json!(self.description);
-        json["device"] = self.device.json();
+        json["device"] = json!(self.device);
         json["premises"] = json!(self.premises);
         json["leak"] = json!(self.leak);
         json["warnings"] = json!(warnings::all(&self.of_file, self.departures));

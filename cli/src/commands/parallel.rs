@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::pipeline::{self, PipelineSettings, Schedule};
+use lab::results::DeviceInfo;
 use lab::section::Table;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
@@ -16,7 +17,8 @@ use crate::args::{
     DeviceList, DeviceName, HtmlArgs, KeepName, MaskName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
     TrainArgs, config_text,
 };
-use crate::backends::{self, DeviceInfo};
+
+use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -220,7 +222,7 @@ impl Report {
 fn device_json(((name, info), stage): (&(DeviceName, DeviceInfo), &pipeline::StageFigures)) -> Value {
     let known = json!({
         "name": name.to_string(),
-        "device": info.json(),
+        "device": json!(info),
         "pieces": [stage.pieces.start, stage.pieces.end],
         "parameters": stage.parameters,
         "parameter_bytes": stage.parameter_bytes,

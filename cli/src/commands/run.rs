@@ -4,20 +4,18 @@ use std::cell::{Cell, RefCell};
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
-use lab::report::Part;
-use lab::section::Table;
+use lab::results::{DeviceInfo, ExperimentResult, Settings};
 use memcore::{Departures, Device};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::opening::Opening;
-use super::{environment, profile, report};
+use super::{environment, profile};
 use crate::args::{DEFAULT_PROFILE, DeviceArgs, DeviceList, RunArgs, config_text};
-use crate::backends::DeviceInfo;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
-use crate::render::{claims as render_claims, experiment as render};
+use crate::render::claims as render_claims;
 use crate::ui::Ui;
 
 /// Steps of a progress bar that knows only shares.
@@ -38,7 +36,7 @@ pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
         deliver_claims(args, ui, &measured)?;
         return ended(measured.failures);
     }
-    deliver(args, ui, measured.json(), &tables(&measured.found), &measured.text(args, ui))?;
+    deliver(args, ui, &measured)?;
     ended(measured.failures)
 }
 
@@ -48,20 +46,15 @@ pub(super) struct Measured {
     pub found: Vec<Found>,
     /// What failed, or was predicted otherwise.
     pub failures: Vec<Failure>,
-    settings: Map<String, Value>,
+    settings: Settings,
     device: DeviceInfo,
-    opening: Opening,
 }
 
 impl Measured {
-    /// Of each experiment, as `vramlab-experiment-1`.
-    pub(super) fn json(&self) -> Vec<Value> {
-        self.found.iter().map(|(e, outcome)| as_json(*e, outcome, &self.settings, &self.device)).collect()
-    }
-
-    fn text(&self, args: &RunArgs, ui: &Ui) -> String {
-        let text = |(e, outcome): &Found| render::text(*e, outcome, &command(*e, args, &self.opening), ui.style);
-        self.found.iter().map(text).collect()
+    /// Of each experiment.
+    pub(super) fn results(&self) -> Vec<ExperimentResult> {
+        let result = |(e, outcome): &Found| ExperimentResult::of(*e, outcome, &self.settings, &self.device);
+        self.found.iter().map(result).collect()
     }
 }
 
@@ -81,7 +74,7 @@ pub(super) fn checked(args: &RunArgs) -> Result<Vec<&'static dyn Experiment>> {
 /// # Errors
 /// A device that is absent; settings that cannot work.
 pub(super) fn measured(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Measured> {
-    let mut openings = openings(args, chosen, ui)?;
+    let openings = openings(args, chosen, ui)?;
     let settings = settings(args, &openings[0]);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let device = openings[0].describe(&openings[0].open()?);
@@ -101,7 +94,7 @@ pub(super) fn measured(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &
             break;
         }
     }
-    Ok(Measured { found, failures, settings, device, opening: openings.swap_remove(0) })
+    Ok(Measured { found, failures, settings, device })
 }
 
 /// The exit code: of the first failure, if there is one.
@@ -122,7 +115,7 @@ fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
         "claims": claims,
         "interrupted": interrupt::asked(),
         "settings": measured.settings,
-        "device": measured.device.json(),
+        "device": measured.device,
     });
     let text = render_claims::text(&claims, ui.style);
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[render_claims::table(&claims)], text: &text })
@@ -131,25 +124,14 @@ fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
 /// An experiment and what it found.
 pub(super) type Found = (&'static dyn Experiment, Outcome);
 
-/// First what was predicted and measured, of all; then each experiment's own.
-fn tables(found: &[Found]) -> Vec<Table> {
-    let named: Vec<(&str, &Outcome)> = found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
-    let own = found.iter().flat_map(|(_, outcome)| outcome.tables.iter().cloned());
-    std::iter::once(render::rows(&named)).chain(own).collect()
-}
-
 /// One result is an object, several are a list.
-fn deliver(args: &RunArgs, ui: &Ui, mut json: Vec<Value>, tables: &[Table], text: &str) -> Result<()> {
-    if let Some(destination) = args.page.html.as_ref().filter(|_| !json.is_empty()) {
-        report::page(destination, &json.iter().map(Part::Result).collect::<Vec<_>>(), ui)?;
+fn deliver(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
+    let results = measured.results();
+    if results.is_empty() {
+        return Ok(());
     }
     let single = args.names.len() == 1 && args.names[0] != "all";
-    let json = match (single, json.len()) {
-        (_, 0) => return Ok(()),
-        (true, 1) => json.remove(0),
-        _ => Value::Array(json),
-    };
-    output::deliver(ui, &args.output, &Results { json: &json, tables, text })
+    output::deliver_all(ui, &args.output, &args.page, &results, single)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
@@ -273,7 +255,7 @@ fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure
     Some(Failure::new(Code::Check, anyhow::Error::msg(text)))
 }
 
-fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
+fn settings(args: &RunArgs, opening: &Opening) -> Settings {
     let values = |(name, values): &(String, Vec<usize>)| format!("{name}={}", joined(values));
     let set: Vec<String> = args.set.iter().map(values).collect();
     let settings = json!({
@@ -294,59 +276,10 @@ fn settings(args: &RunArgs, opening: &Opening) -> Map<String, Value> {
     });
     match settings {
         Value::Object(settings) => settings,
-        _ => Map::new(),
+        _ => Settings::new(),
     }
 }
 
 fn joined(values: &[usize]) -> String {
     values.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// What to type to see the same again.
-fn command(experiment: &dyn Experiment, args: &RunArgs, opening: &Opening) -> String {
-    let mut words = vec![format!("vramlab run {}", experiment.name())];
-    match &args.devices {
-        Some(names) => words.push(format!("--devices {names}")),
-        None => words.push(format!("--backend {}", opening.backend_name())),
-    }
-    words.extend(args.model.as_ref().map(|name| format!("--model {name}")));
-    if args.device.device > 0 {
-        words.push(format!("--device {}", args.device.device));
-    }
-    let own = |name: &str| experiment.sizes().iter().any(|size| size.name == name);
-    words.extend(
-        args.sizes().iter().filter(|(name, _)| own(name)).map(|(name, v)| format!("--set {name}={}", joined(v))),
-    );
-    let memory = &args.allocator;
-    words.extend(memory.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
-    words.extend(memory.memory_fraction.map(|fraction| format!("--memory-fraction {fraction}")));
-    words.extend(memory.alloc_conf.as_ref().map(|text| format!("--alloc-conf '{text}'")));
-    if memory.allocator != Default::default() {
-        words.push(format!("--allocator {}", memory.allocator.name()));
-    }
-    words.extend(args.profile.cudnn_workspace.map(|bytes| format!("--cudnn-workspace {bytes}")));
-    words.extend(environment::written(&args.profile.env).iter().map(|variable| format!("--env {variable}")));
-    words.extend(args.profile.multiprocessors.map(|count| format!("--multiprocessors {count}")));
-    words.push(format!("--seed {}", args.seed));
-    words.push(format!("--like {}", args.profile.like(DEFAULT_PROFILE)));
-    words.join(" ")
-}
-
-fn as_json(
-    experiment: &dyn Experiment,
-    outcome: &Outcome,
-    settings: &Map<String, Value>,
-    device: &DeviceInfo,
-) -> Value {
-    let mut json = json!({
-        "schema": "vramlab-experiment-1",
-        "experiment": experiment.name(),
-        "question": experiment.question(),
-    });
-    if let (Value::Object(json), Ok(Value::Object(found))) = (&mut json, serde_json::to_value(outcome)) {
-        json.extend(found);
-    }
-    json["settings"] = Value::Object(settings.clone());
-    json["device"] = device.json();
-    json
 }

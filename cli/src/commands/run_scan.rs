@@ -1,11 +1,10 @@
 //! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
 
 use lab::claims::{self, CheckedClaim};
-use lab::report::Part;
+use lab::results::Findings;
 use lab::section::{Cell, Table};
 use serde_json::{Value, json};
 
-use super::report;
 use super::run::{self, Measured};
 use crate::args::{self, Command, Invocation, RunArgs};
 use crate::exit::{Code, Failure, Result};
@@ -48,10 +47,10 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
         }
     }
     let verdicts = verdicts(invocation, &points, &done);
-    let json = as_json(invocation, &points, &done);
+    let json = as_json(invocation, &points, &done).map_err(|error| Failure::new(Code::Usage, error))?;
     if let Some(destination) = &args.page.html {
-        let all: Vec<Value> = done.iter().flat_map(Measured::json).collect();
-        report::page(destination, &all.iter().map(Part::Result).collect::<Vec<_>>(), ui)?;
+        let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
+        output::page(ui, destination, &all)?;
     }
     let text = table::titled(&verdicts, ui.style);
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[verdicts], text: &text })?;
@@ -81,18 +80,21 @@ fn verdicts(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[M
     Table { title: "Verdicts, for every combination".into(), columns, rows }
 }
 
-fn as_json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> Value {
+fn as_json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> serde_json::Result<Value> {
     let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let results = points.iter().zip(done).map(|(point, measured)| {
+    let mut results = Vec::new();
+    for (point, measured) in points.iter().zip(done) {
         let parameters: serde_json::Map<String, Value> =
             point.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        json!({ "parameters": parameters, "experiments": measured.json() })
-    });
+        let found = measured.results();
+        let experiments: Vec<Value> = found.iter().map(Findings::to_json).collect::<serde_json::Result<_>>()?;
+        results.push(json!({ "parameters": parameters, "experiments": experiments }));
+    }
     let interrupted = interrupt::asked() || done.iter().any(|m| m.found.iter().any(|(_, outcome)| outcome.interrupted));
-    json!({
+    Ok(json!({
         "schema": SCHEMA,
         "parameters": names,
         "interrupted": interrupted,
-        "results": results.collect::<Vec<_>>(),
-    })
+        "results": results,
+    }))
 }

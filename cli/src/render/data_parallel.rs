@@ -1,12 +1,12 @@
 //! A divided run for people: what a rank held and sent.
 
 use lab::data_parallel::{DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
+use lab::results::DeviceInfo;
 use lab::section::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, grouped, premises, table, wrapped};
-use crate::backends::DeviceInfo;
 use lab::results::Premise;
 
 /// A divided run, done.

@@ -5,7 +5,6 @@ pub(crate) mod chart;
 pub(crate) mod check;
 pub(crate) mod claims;
 pub(crate) mod data_parallel;
-pub(crate) mod experiment;
 pub(crate) mod leak;
 pub(crate) mod markdown;
 pub(crate) mod memory;

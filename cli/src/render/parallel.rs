@@ -1,12 +1,12 @@
 //! A split run for people: what each device held.
 
+use lab::results::DeviceInfo;
 use lab::section::{Cell, Table};
 use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, memory, premises, table, wrapped};
 use crate::args::DeviceName;
-use crate::backends::DeviceInfo;
 use lab::pipeline::{PipelineResult, PipelineSettings};
 use lab::results::Premise;
 

@@ -1,6 +1,6 @@
 //! Sections on a terminal and in Markdown.
 
-use lab::section::{Bars, Cell, Figure, Section};
+use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
 use super::style::Style;
 use super::{WIDTH, chart, markdown, table, wrapped};
@@ -27,6 +27,7 @@ fn collect(out: &mut Vec<String>, sections: &[Section], details: bool, style: St
             Section::Failure(text) => (false, style.red(&paragraphs(text))),
             Section::Heading(text) => (true, format!("{}\n", style.bold(&wrapped(text, WIDTH, 0)))),
             Section::Figures(list) => (false, list.iter().map(figure).collect()),
+            Section::Verdicts(claims) => (true, claims.iter().map(|judged| verdict(judged, style)).collect()),
             Section::Table(shown) if shown.rows.is_empty() => continue,
             Section::Table(shown) if shown.title.is_empty() => (false, table::text(shown)),
             Section::Table(shown) => (true, table::titled(shown, style)),
@@ -56,6 +57,18 @@ fn paragraphs(text: &str) -> String {
 fn figure(Figure { name, value, note }: &Figure) -> String {
     let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
     format!("{}\n", wrapped(&format!("{name}: {}{note}", table::exact(value)), WIDTH, 2))
+}
+
+fn verdict(judged: &Judged, style: Style) -> String {
+    let Judged { text, source, verdict, condition } = judged;
+    let word = verdict.name();
+    let colored = match verdict {
+        Verdict::Holds => style.green(word),
+        Verdict::Fails => style.red(word),
+        Verdict::Depends => style.yellow(word),
+        Verdict::NotTested => style.bold(word),
+    };
+    format!("{colored}  {}\n", wrapped(&format!("{text} [{source}] {condition}"), WIDTH - word.len() - 2, 2))
 }
 
 fn bars(bars: &Bars) -> String {
@@ -93,6 +106,7 @@ pub(crate) fn as_markdown(title: &str, sections: &[Section]) -> String {
             Section::Figures(list) => {
                 list.iter().map(|one| format!("- {}", markdown::escaped(&figure(one)) + "\n")).collect()
             }
+            Section::Verdicts(claims) => claims.iter().map(judged).collect(),
             Section::Table(shown) => markdown::markdown(shown),
             Section::Chart(shown) | Section::Drawing(shown) => {
                 titled(&shown.title, &chart::text(shown, Style::new(false)))
@@ -102,6 +116,11 @@ pub(crate) fn as_markdown(title: &str, sections: &[Section]) -> String {
         };
     }
     out
+}
+
+fn judged(Judged { text, source, verdict, condition }: &Judged) -> String {
+    let line = format!("{text} [{source}] {condition}");
+    format!("- **{}** {}\n", verdict.name(), markdown::escaped(&line))
 }
 
 fn titled(title: &str, drawn: &str) -> String {

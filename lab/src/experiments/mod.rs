@@ -31,7 +31,9 @@ mod steady_state;
 mod timing;
 
 pub use experiment::{Experiment, Setup, Size};
-pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome, Verdict};
+pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
+
+pub use crate::section::Verdict;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

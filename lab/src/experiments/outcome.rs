@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::section::Table;
+use crate::section::{Table, Verdict};
 
 /// A statement that somebody made, and who.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -13,32 +13,6 @@ pub struct Claim {
     pub text: &'static str,
     /// Where it was found.
     pub source: &'static str,
-}
-
-/// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It is so in everything that was measured.
-    Holds,
-    /// It is not so.
-    Fails,
-    /// It is so under a condition.
-    Depends,
-    /// What decides it could not be measured here; the condition says why.
-    NotTested,
-}
-
-impl Verdict {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Holds => "holds",
-            Verdict::Fails => "fails",
-            Verdict::Depends => "depends",
-            Verdict::NotTested => "not tested",
-        }
-    }
 }
 
 /// A claim with its verdict.
@@ -55,7 +29,7 @@ pub struct JudgedClaim {
 
 /// Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or
 /// milliseconds. A quantity that the device cannot give is `null`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// What was varied: `batch` → `32`.
     pub setting: BTreeMap<String, serde_json::Value>,
@@ -101,7 +75,7 @@ impl Measurement {
 }
 
 /// Values over the steps of a run, for drawing.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// What is drawn.
     pub title: String,

@@ -12,7 +12,6 @@
 
 mod blocks;
 mod chart;
-mod experiment;
 pub mod export;
 mod from_snapshot;
 mod page;

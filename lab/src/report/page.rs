@@ -8,7 +8,7 @@ use super::payload::Payload;
 use super::recording::Recording;
 use super::text::{bytes, counted, element, escaped};
 use super::timeline::Timeline;
-use super::{experiment, run, scan, sections};
+use super::{run, scan, sections};
 use crate::error::{Error, Result};
 use crate::figures::short;
 use crate::results;
@@ -52,7 +52,6 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
             Part::Run { result, recording } => run_part(&mut body, index, result, recording)?,
             Part::Sections { title, sections } => sections::show(&mut body, title, sections),
             Part::Result(result) => match result["schema"].as_str() {
-                Some("vramlab-experiment-1") => experiment::show(&mut body, result),
                 Some("vramlab-scan-1") => scan::show(&mut body, result),
                 Some("vramlab-train-1") => run_part(&mut body, index, Some(result), None)?,
                 Some(schema) if results::is_known(schema) => {

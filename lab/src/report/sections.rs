@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::table::{Cell, table};
 use super::text::{element, escaped};
-use crate::section::{self, Bars, Figure, Section, Table};
+use crate::section::{self, Bars, Figure, Judged, Section, Table, Verdict};
 
 /// Writes a part of the page: its title, then its sections.
 pub(super) fn show(out: &mut String, title: &str, sections: &[Section]) {
@@ -23,6 +23,7 @@ fn one(out: &mut String, section: &Section) {
             let _ = writeln!(out, "<pre class=\"failure\" role=\"alert\">{}</pre>", escaped(text));
         }
         Section::Figures(list) => figures(out, list),
+        Section::Verdicts(claims) => verdicts(out, claims),
         Section::Table(shown) => rows(out, shown),
         Section::Chart(chart) | Section::Drawing(chart) => chart.draw(out),
         Section::Bars(shown) => bars(out, shown),
@@ -49,6 +50,32 @@ fn figures(out: &mut String, figures: &[Figure]) {
         let _ = writeln!(out, "<div><dt>{name}</dt><dd>{}<small>{note}</small></dd></div>", Cell::of(value).markup());
     }
     out.push_str("</dl>\n");
+}
+
+/// The word says it; colour and sign only repeat it.
+fn verdicts(out: &mut String, claims: &[Judged]) {
+    if claims.is_empty() {
+        return;
+    }
+    out.push_str("<ul class=\"verdicts\">\n");
+    for Judged { text, source, verdict, condition } in claims {
+        let (class, sign) = match verdict {
+            Verdict::Holds => ("holds", "✓"),
+            Verdict::Fails => ("fails", "✗"),
+            Verdict::Depends => ("depends", "≈"),
+            Verdict::NotTested => ("open", "–"),
+        };
+        let _ = writeln!(
+            out,
+            "<li class=\"{class}\"><b><span aria-hidden=\"true\">{sign}</span> {}</b><div><p>{} <cite>{}</cite></p>\
+             <p class=\"note\">{}</p></div></li>",
+            verdict.name(),
+            escaped(text),
+            escaped(source),
+            escaped(condition)
+        );
+    }
+    out.push_str("</ul>\n");
 }
 
 fn rows(out: &mut String, shown: &Table) {

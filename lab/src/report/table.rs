@@ -110,21 +110,6 @@ pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[V
     out.push_str("</tbody>\n</table>\n</div>\n</div>\n");
 }
 
-/// A table of a result: `title`, `columns`, `kinds`, `rows`.
-pub(super) fn of_result(out: &mut String, value: &Value) {
-    let strings = |key: &str| -> Vec<String> {
-        list(&value[key]).iter().map(|v| v.as_str().unwrap_or_default().to_string()).collect()
-    };
-    let (columns, kinds) = (strings("columns"), strings("kinds"));
-    let row = |row: &Value| -> Vec<Cell> {
-        let cells = list(row);
-        let kind = |i: usize| kinds.get(i).map_or("", String::as_str);
-        cells.iter().enumerate().map(|(i, cell)| Cell::value(cell, kind(i))).collect()
-    };
-    let rows: Vec<Vec<Cell>> = list(&value["rows"]).iter().map(row).collect();
-    table(out, value["title"].as_str().unwrap_or_default(), &columns, &rows);
-}
-
 /// The values of a list; none where there is no list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)

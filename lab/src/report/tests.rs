@@ -174,7 +174,7 @@ fn hostile_results() -> Vec<Value> {
     let peak = json!({ "bytes": 512, "op": HOSTILE, "scope": HOSTILE, "phase": HOSTILE, "label": HOSTILE,
         "by_category": by_category, "by_scope": [{ "scope": HOSTILE, "by_category": by_category }] });
     let row = json!([HOSTILE, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    let device = json!({ "backend": HOSTILE, "name": HOSTILE, "total_bytes": 1 });
+    let device = json!({ "backend": HOSTILE, "index": 0, "name": HOSTILE, "computes": true, "total_bytes": 1, "dtypes": [HOSTILE] });
     let train = json!({ "schema": "vramlab-train-1", "settings": settings, "description": HOSTILE, "device": device, "steps": [row, row],
         "peak": peak, "by_category": by_category, "rings": { "requested": 1, "allocated": 2, "active": 2, "reserved": 3, "driver": 4 },
         "overheads": { "parts": [{ "name": HOSTILE, "bytes": 1 }], "unexplained_bytes": 0 },
@@ -186,7 +186,7 @@ fn hostile_results() -> Vec<Value> {
             "measured": { "x_bytes": n, HOSTILE: 2 }, "residual": { "x_bytes": 0, HOSTILE: 1 } })
     };
     let experiment = json!({ "schema": "vramlab-experiment-1", "experiment": HOSTILE, "question": HOSTILE, "device": device,
-        "claims": [{ "text": HOSTILE, "source": HOSTILE, "verdict": HOSTILE, "condition": HOSTILE }], "settings": settings,
+        "claims": [{ "text": HOSTILE, "source": HOSTILE, "verdict": "depends", "condition": HOSTILE }], "settings": settings, "interrupted": false,
         "rows": [measurement(1), measurement(2), measurement(3)], "tables": [table], "notes": [HOSTILE],
         "curves": [{ "title": HOSTILE, "series": [[HOSTILE, [1, 2, 3]]], "labels": [HOSTILE, "b", "c"] }] });
     let piece = json!({ "from": 1, "to": 9, "constant": 5, "slope": 2, "square": 0, "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE });

@@ -26,6 +26,11 @@ pub trait Findings: Serialize + DeserializeOwned {
         tables(&self.sections()).into_iter().cloned().collect()
     }
 
+    /// The same of several, where they make one table.
+    fn exported_together(found: &[Self]) -> Vec<Table> {
+        found.iter().flat_map(Self::exported).collect()
+    }
+
     /// As it is written: the schema, then the fields.
     ///
     /// # Errors

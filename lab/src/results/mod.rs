@@ -5,6 +5,8 @@
 mod bench;
 mod cards;
 pub mod command;
+mod device;
+mod experiment;
 mod findings;
 mod fit;
 mod premise;
@@ -12,6 +14,8 @@ mod replay;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
+pub use device::{DeviceInfo, Devices, SeenDevice};
+pub use experiment::ExperimentResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use premise::{Premise, line as premise_line};
@@ -29,6 +33,8 @@ type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
 const READERS: &[(&str, Reader)] = &[
     (BenchResult::SCHEMA, shown::<BenchResult>),
     (Cards::SCHEMA, shown::<Cards>),
+    (Devices::SCHEMA, shown::<Devices>),
+    (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
 ];

@@ -7,9 +7,11 @@
 
 mod chart;
 mod table;
+mod verdict;
 
 pub use chart::{Bars, Chart, Series, Shape};
 pub use table::{Cell, Table};
+pub use verdict::{Judged, Verdict};
 
 /// A part of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,8 @@ pub enum Section {
     Failure(String),
     /// Single figures.
     Figures(Vec<Figure>),
+    /// Claims, judged.
+    Verdicts(Vec<Judged>),
     /// Rows and columns.
     Table(Table),
     /// Curves.

@@ -1,0 +1,42 @@
+//! What became of a claim.
+
+use serde::{Deserialize, Serialize};
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is so in everything that was measured.
+    Holds,
+    /// It is not so.
+    Fails,
+    /// It is so under a condition.
+    Depends,
+    /// What decides it could not be measured here; the condition says why.
+    NotTested,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "fails",
+            Verdict::Depends => "depends",
+            Verdict::NotTested => "not tested",
+        }
+    }
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The statement, in short.
+    pub text: String,
+    /// Where it was found.
+    pub source: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Under which condition, or why; with the figures that decide.
+    pub condition: String,
+}
