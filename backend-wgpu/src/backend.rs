@@ -8,8 +8,8 @@ use wgpu::{Buffer, BufferDescriptor};
 
 use crate::NAME;
 use crate::adapter::{AdapterInfo, DTYPES};
+use crate::fusion::PendingLaunch;
 use crate::gpu::Gpu;
-use crate::held::Held;
 use crate::job::{Context, DUMMY_BYTES, SCRATCH_BYTES};
 use crate::pipelines::Pipelines;
 use crate::queue::{FIXED_BYTES, Queue};
@@ -32,7 +32,7 @@ struct State {
     /// What is bound for nothing, and the scratch behind it.
     fixed: Buffer,
     /// The last launch, where the next one may become a part of it.
-    held: Option<Held>,
+    pending: Option<PendingLaunch>,
     /// What went wrong in a call that could not say so.
     untold: Option<Error>,
 }
@@ -92,7 +92,7 @@ impl Wgpu {
             mapped_at_creation: false,
         });
         gpu.check()?;
-        let state = State { segments: Segments::default(), queue, pipelines, fixed, held: None, untold: None };
+        let state = State { segments: Segments::default(), queue, pipelines, fixed, pending: None, untold: None };
         Ok(Self { gpu, limits, align, state: Mutex::new(state) })
     }
 
@@ -104,7 +104,7 @@ impl Wgpu {
     /// What the backend did so far.
     pub fn statistics(&self) -> Statistics {
         let state = &mut *self.state();
-        state.untold = self.release(state).err();
+        state.untold = self.flush(state).err();
         Statistics {
             submissions: state.queue.submissions(),
             dispatches: state.queue.dispatches(),
@@ -137,8 +137,8 @@ impl DeviceMemory for Wgpu {
             return;
         }
         // Work that uses it is completed; an error is told to the next call that can return one.
-        let released = self.release(state);
-        let finished = released.and(state.queue.finish(&self.gpu));
+        let flushed = self.flush(state);
+        let finished = flushed.and(state.queue.finish(&self.gpu));
         state.pipelines.forget(id);
         if let Some(buffer) = state.segments.remove(id) {
             buffer.destroy();
@@ -170,7 +170,7 @@ impl Backend for Wgpu {
         dst.check_host_len(src.len())?;
         let state = &mut *self.state();
         let buffer = state.segments.buffer(dst)?.clone();
-        self.release(state)?;
+        self.flush(state)?;
         self.gpu.check()?;
         let head = (dst.offset.wrapping_neg() % 4).min(dst.len) as usize;
         let body = (src.len() - head) & !3;
@@ -190,7 +190,7 @@ impl Backend for Wgpu {
         if dst.is_empty() {
             return Ok(());
         }
-        self.release(state)?;
+        self.flush(state)?;
         let lead = (src.offset % 4) as usize;
         if lead == 0 && dst.len().is_multiple_of(4) {
             return state.queue.download(&self.gpu, &buffer, src.offset, dst);
@@ -222,17 +222,17 @@ impl Backend for Wgpu {
         if self.gpu.is_lost() {
             self.gpu.check()?;
         }
-        if state.held.as_mut().is_some_and(|held| held.merge(call)) {
+        if state.pending.as_mut().is_some_and(|pending| pending.merge(call)) {
             return Ok(());
         }
-        self.release(state)?;
-        state.held = Held::of(call);
-        if state.held.is_some() { Ok(()) } else { dispatch(&mut self.context(state), call) }
+        self.flush(state)?;
+        state.pending = PendingLaunch::of(call);
+        if state.pending.is_some() { Ok(()) } else { dispatch(&mut self.context(state), call) }
     }
 
     fn synchronize(&self) -> Result<()> {
         let state = &mut *self.state();
-        self.release(state)?;
+        self.flush(state)?;
         state.queue.finish(&self.gpu)
     }
 
@@ -252,11 +252,11 @@ impl Backend for Wgpu {
 }
 
 impl Wgpu {
-    /// Records the launch that is held: whatever comes after it calls this first.
-    fn release(&self, state: &mut State) -> Result<()> {
-        let recorded = match state.held.take() {
+    /// Records the launch that waits: whatever comes after it calls this first.
+    fn flush(&self, state: &mut State) -> Result<()> {
+        let recorded = match state.pending.take() {
             Some(_) if self.gpu.is_lost() => self.gpu.check(),
-            Some(held) => held.record(&mut self.context(state)),
+            Some(pending) => pending.record(&mut self.context(state)),
             None => Ok(()),
         };
         // What went wrong first is told first.

@@ -29,7 +29,7 @@
 //! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that fill no word |
 //! | `choice.rs` | products that are alike, and the tile that was chosen for them |
 //! | `key.rs`, `pipelines.rs`, `job.rs` | how kernels are named; pipelines and bind groups, kept; one launch being put together |
-//! | `held.rs` | the launch that waits, and what may become a part of it |
+//! | `fusion.rs` | the launch that waits, and what may become a part of it |
 //! | `element.rs`, `common.wgsl` | how WGSL gets at elements of each type, generated |
 //! | `pointwise.rs`, `rows.rs`, `gemm/` | the three kinds of kernels that most families are made of |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`, its WGSL in a directory beside it |
@@ -42,9 +42,9 @@ mod conv;
 mod driver;
 mod element;
 mod elementwise;
+mod fusion;
 mod gemm;
 mod gpu;
-mod held;
 mod index;
 mod job;
 mod key;

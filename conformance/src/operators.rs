@@ -168,6 +168,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("rsub_scalar", X, |x| ops::rsub_scalar(&x[0], 2.5)),
     case("mul_scalar", X, |x| ops::mul_scalar(&x[0], -2.5)),
     case("div_scalar", X, |x| ops::div_scalar(&x[0], 2.5)),
+    case("times_one_", X, |x| ops::times_one_(&ops::mul_scalar(&x[0], 2.0)?)),
     case("cast", X, |x| ops::cast(&x[0], x[0].dtype())),
     case("to_device", X, |x| ops::to_device(&x[0], x[0].device())),
     case("clone", X, |x| ops::clone(&x[0])),

@@ -326,9 +326,6 @@ impl Device {
     }
 
     /// Copies host bytes to the device.
-    ///
-    /// # Errors
-    /// The backend's.
     pub(crate) fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
         self.0.work.uploaded_bytes.fetch_add(src.len() as u64, Relaxed);
         if src.is_empty() { Ok(()) } else { self.0.backend.upload(src, dst) }

@@ -227,9 +227,6 @@ impl Layout {
 
     /// The layout of an elementwise result of `dims`, from its operands broadcast to them: without gaps, the dimensions in the order that the
     /// operands' strides suggest, the first operand's word first (PyTorch's `TensorIterator`).
-    ///
-    /// # Errors
-    /// As [`Layout::contiguous`].
     pub fn elementwise(dims: &[usize], operands: &[&Layout]) -> Result<Self> {
         let out = Self::contiguous(dims)?;
         // Operands of one shape that lie in order say so for dimensions of size 1 as well; a broadcast one, which has strides of 0, does not.

@@ -11,6 +11,10 @@
 //! [`backend::KernelCall`] is what a backend is asked to run. Each has an example; whole programs are in `examples/`: an experiment, an
 //! allocation policy, a backend. `use memcore::prelude::*` brings what most programs need.
 //!
+//! Whatever works on a device can fail as the device does: out of memory ([`Error::OutOfMemory`], with who holds it), a kernel or a type that
+//! the backend does not have ([`Error::Unsupported`]), a driver that fails. A section on errors says what comes on top of that; a function without one
+//! has nothing to add, or is a form of another one and fails as that does.
+//!
 //! Beside `error` lie the words that errors carry (`account`, `segment`). There is no GPU interface here, no file and no terminal.
 
 mod account;

@@ -56,9 +56,6 @@ impl GradScaler {
     }
 
     /// The scale, where there are values; before the first loss the first scale.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn scale_value(&self) -> Result<Option<f64>> {
         match &self.state {
             None => Ok(Some(self.options.init_scale)),
@@ -74,18 +71,12 @@ impl GradScaler {
     }
 
     /// Puts both on the device as the first loss would, for the caller to overwrite.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn make_state(&mut self, device: &Device) -> Result<[(&'static str, Array); 2]> {
         let State { scale, growth_tracker } = self.state.insert(State::new(device, &self.options)?);
         Ok([("scale", scale.clone()), ("growth_tracker", growth_tracker.clone())])
     }
 
     /// `loss · scale`.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn scale(&mut self, loss: &Tensor) -> Result<Tensor> {
         let state = match &mut self.state {
             Some(state) => state,

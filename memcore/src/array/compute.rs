@@ -21,9 +21,6 @@ pub struct MatmulOptions<'a> {
 
 impl Array {
     /// A contiguous copy.
-    ///
-    /// # Errors
-    /// As [`Array::empty`], and the backend's.
     pub fn copied(&self) -> Result<Self> {
         let out = self.empty_like()?;
         self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
@@ -31,9 +28,6 @@ impl Array {
     }
 
     /// The values in another type; this very array when the type is the same.
-    ///
-    /// # Errors
-    /// As [`Array::copied`].
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -53,9 +47,6 @@ impl Array {
     }
 
     /// `op(self)`.
-    ///
-    /// # Errors
-    /// As [`Array::empty`], and the backend's.
     pub fn unary(&self, op: UnaryOp) -> Result<Self> {
         let dtype = if op == UnaryOp::IsZero { DType::Bool } else { self.dtype() };
         let out = Self::empty_for(self.device(), self.dims(), &[&self.layout], dtype)?;
@@ -64,25 +55,16 @@ impl Array {
     }
 
     /// `self = op(self)`.
-    ///
-    /// # Errors
-    /// The backend's.
     pub fn unary_(&self, op: UnaryOp) -> Result<()> {
         self.launch_in_place(Unary { op, x: self.operand(), out: self.operand() })
     }
 
     /// `mul·self + add`.
-    ///
-    /// # Errors
-    /// As [`Array::unary`].
     pub fn affine(&self, mul: f64, add: f64) -> Result<Self> {
         self.unary(UnaryOp::Affine { mul, add })
     }
 
     /// `grad · f′` from what forward saved.
-    ///
-    /// # Errors
-    /// As [`Array::unary`].
     pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
         // The operand that PyTorch's kernel names first says how the result lies.
         let saved_first = matches!(op, UnaryGradOp::Relu | UnaryGradOp::LeakyRelu { .. });
@@ -109,9 +91,6 @@ impl Array {
     }
 
     /// `self = op(self, rhs)`, with `rhs` broadcast.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
         self.check_partner("binary_", rhs)?;
         let rhs = rhs.broadcast_to(self.dims())?;
@@ -119,33 +98,21 @@ impl Array {
     }
 
     /// `self + rhs`.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn add(&self, rhs: &Array) -> Result<Self> {
         self.binary(BinaryOp::ADD, rhs)
     }
 
     /// `self · rhs`.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn mul(&self, rhs: &Array) -> Result<Self> {
         self.binary(BinaryOp::Mul, rhs)
     }
 
     /// `self += rhs`.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn add_(&self, rhs: &Array) -> Result<()> {
         self.binary_(BinaryOp::ADD, rhs)
     }
 
     /// `op(a, b, c)`, with `b` and `c` broadcast to `a` or all to `dims`.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn ternary(op: TernaryOp, a: &Array, b: &Array, c: &Array, dims: &[usize]) -> Result<Self> {
         let out = Self::empty(a.device(), dims, a.dtype())?;
         let (a, b, c) = (a.broadcast_to(dims)?, b.broadcast_to(dims)?, c.broadcast_to(dims)?);
@@ -154,9 +121,6 @@ impl Array {
     }
 
     /// `self = op(self, b, c)`.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn ternary_(&self, op: TernaryOp, b: &Array, c: &Array) -> Result<()> {
         self.check_partner("ternary_", b)?;
         self.check_partner("ternary_", c)?;
@@ -165,9 +129,6 @@ impl Array {
     }
 
     /// `mask ? self : other`, broadcast against each other.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn select_by(&self, mask: &Array, other: &Array) -> Result<Self> {
         self.check_partner("where", other)?;
         let dims = broadcast_dims(&broadcast_dims(self.dims(), other.dims())?, mask.dims())?;
@@ -179,9 +140,6 @@ impl Array {
     }
 
     /// `mask ? value : self`, with the mask broadcast.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn masked_fill(&self, mask: &Array, value: f64) -> Result<Self> {
         let mask = mask.broadcast_to(self.dims())?;
         let out = self.empty_like()?;
@@ -190,9 +148,6 @@ impl Array {
     }
 
     /// `self = mask ? value : self`, with the mask broadcast.
-    ///
-    /// # Errors
-    /// As [`Array::binary`].
     pub fn masked_fill_(&self, mask: &Array, value: f64) -> Result<()> {
         let mask = mask.broadcast_to(self.dims())?;
         self.launch_in_place(MaskedFill { x: self.operand(), mask: mask.operand(), value, out: self.operand() })
@@ -208,9 +163,6 @@ impl Array {
 
     /// As [`Array::reduce`], in the type `dtype`. A sum of 16-bit floats in their accumulator's type is not rounded; for every other type the
     /// elements are converted first, once the result has its memory.
-    ///
-    /// # Errors
-    /// As [`Array::reduce`].
     pub fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
         self.reduced(None, dtype, op, axes, keepdim)
     }
@@ -252,9 +204,6 @@ impl Array {
     }
 
     /// `op` over all axes, into a scalar that is already there.
-    ///
-    /// # Errors
-    /// The backend's.
     pub(crate) fn reduce_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
         let out = out.view(&[1; MAX_RANK][..self.rank()])?;
         let axes = self.axis_mask(&[])?;
@@ -263,9 +212,6 @@ impl Array {
     }
 
     /// The extremum over one axis and the position of the first one.
-    ///
-    /// # Errors
-    /// As [`Array::reduce`].
     pub fn extremum(&self, op: ReduceOp, axis: usize, keepdim: bool) -> Result<(Self, Self)> {
         let mask = self.axis_mask(&[axis])?;
         let kept = self.reduced_dims(mask);
@@ -336,9 +282,6 @@ impl Array {
     }
 
     /// As [`Array::matmul`], with an epilogue. Allocates the result first, then the workspaces that the profile asks for.
-    ///
-    /// # Errors
-    /// As [`Array::matmul`].
     pub fn matmul_with(&self, rhs: &Array, options: MatmulOptions<'_>) -> Result<Self> {
         self.check_partner("matmul", rhs)?;
         let misfit = || Error::shape("matmul", format!("{:?} @ {:?}", self.dims(), rhs.dims()));

@@ -37,9 +37,6 @@ impl Array {
     }
 
     /// The values on the host as f64, whatever their type.
-    ///
-    /// # Errors
-    /// As [`Array::to_vec`].
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         fn read<T: HostElement>(array: &Array, convert: impl Fn(T) -> f64) -> Result<Vec<f64>> {
             Ok(array.to_vec::<T>()?.into_iter().map(convert).collect())

@@ -14,18 +14,12 @@ impl Array {
     }
 
     /// `out = op(self, rhs)`, both broadcast to `out`.
-    ///
-    /// # Errors
-    /// As [`Array::unary_into`].
     pub(crate) fn binary_into(&self, op: BinaryOp, rhs: &Array, out: &Array) -> Result<()> {
         let (lhs, rhs) = (self.broadcast_to(out.dims())?, rhs.broadcast_to(out.dims())?);
         out.launch_in_place(Binary { op, lhs: lhs.operand(), rhs: rhs.operand(), out: out.operand() })
     }
 
     /// `out = mask ? self : other`, all broadcast to `out`.
-    ///
-    /// # Errors
-    /// As [`Array::unary_into`].
     pub(crate) fn select_into(&self, mask: &Array, other: &Array, out: &Array) -> Result<()> {
         let dims = out.dims();
         let (mask, a, b) = (mask.broadcast_to(dims)?, self.broadcast_to(dims)?, other.broadcast_to(dims)?);
@@ -34,9 +28,6 @@ impl Array {
     }
 
     /// `op` over the axes in which `out`, of the same rank, has size 1.
-    ///
-    /// # Errors
-    /// As [`Array::unary_into`].
     pub(crate) fn reduce_axes_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
         let axes = out.dims().iter().enumerate().fold(0, |mask, (i, &d)| if d == 1 { mask | 1 << i } else { mask });
         out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })

@@ -48,9 +48,6 @@ impl Array {
     }
 
     /// As [`Array::empty`], for a purpose other than a temporary.
-    ///
-    /// # Errors
-    /// As [`Array::empty`].
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
@@ -69,9 +66,6 @@ impl Array {
     }
 
     /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
-    ///
-    /// # Errors
-    /// As [`Array::empty`].
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
         let layout = Layout::elementwise(dims, operands)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
@@ -80,17 +74,11 @@ impl Array {
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
     /// and shrinks the result without giving memory back.
-    ///
-    /// # Errors
-    /// As [`Array::empty`].
     pub(crate) fn into_scalar(self) -> Self {
         Self { layout: Layout::scalar(), ..self }
     }
 
     /// Every element `value`.
-    ///
-    /// # Errors
-    /// As [`Array::empty`], and the backend's.
     pub fn full(device: &Device, dims: &[usize], dtype: DType, value: f64) -> Result<Self> {
         let out = Self::empty(device, dims, dtype)?;
         out.fill_(value)?;
@@ -98,33 +86,21 @@ impl Array {
     }
 
     /// Every element 0.
-    ///
-    /// # Errors
-    /// As [`Array::full`].
     pub fn zeros(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
         Self::full(device, dims, dtype, 0.0)
     }
 
     /// Every element 1.
-    ///
-    /// # Errors
-    /// As [`Array::full`].
     pub fn ones(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
         Self::full(device, dims, dtype, 1.0)
     }
 
     /// Uninitialised memory of the same sizes and type.
-    ///
-    /// # Errors
-    /// As [`Array::empty`].
     pub fn empty_like(&self) -> Result<Self> {
         Self::empty(self.device(), self.dims(), self.dtype)
     }
 
     /// Zeros of the same sizes and type.
-    ///
-    /// # Errors
-    /// As [`Array::full`].
     pub fn zeros_like(&self) -> Result<Self> {
         Self::zeros(self.device(), self.dims(), self.dtype)
     }
@@ -140,9 +116,6 @@ impl Array {
     }
 
     /// Values uniform in `[low, high)`, drawn on the device from its generator.
-    ///
-    /// # Errors
-    /// As [`Array::empty`], and the backend's.
     pub fn uniform(device: &Device, dims: &[usize], dtype: DType, low: f64, high: f64) -> Result<Self> {
         let out = Self::empty(device, dims, dtype)?;
         out.uniform_(low, high)?;
@@ -150,18 +123,12 @@ impl Array {
     }
 
     /// Overwrites every element with a draw from `[low, high)`. The array must be contiguous.
-    ///
-    /// # Errors
-    /// The backend's.
     pub fn uniform_(&self, low: f64, high: f64) -> Result<()> {
         let (seed, offset) = self.device().draw(self.numel());
         self.launch_in_place(Random { kind: RandomKind::Uniform { low, high }, seed, offset, out: self.operand() })
     }
 
     /// Overwrites every element with `value`.
-    ///
-    /// # Errors
-    /// The backend's.
     pub fn fill_(&self, value: f64) -> Result<()> {
         self.launch_in_place(Fill { value, out: self.operand() })
     }

@@ -98,9 +98,6 @@ impl Array {
     }
 
     /// The dimensions in the order in which they lie in memory, the outermost first.
-    ///
-    /// # Errors
-    /// As [`Array::permute`].
     pub(crate) fn in_memory_order(&self) -> Result<Self> {
         self.permute(&self.memory_order())
     }

@@ -33,9 +33,6 @@ pub fn checkpoint(
 }
 
 /// The same for a block with several results.
-///
-/// # Errors
-/// As [`checkpoint`].
 pub fn checkpoint_all(
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,

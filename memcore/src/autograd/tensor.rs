@@ -57,9 +57,6 @@ impl Tensor {
     }
 
     /// Host values on a device, without history.
-    ///
-    /// # Errors
-    /// As [`Array::from_slice`].
     pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
         Ok(Self::from_array(Array::from_slice(device, dims, values)?))
     }
@@ -185,9 +182,6 @@ impl Tensor {
     }
 
     /// The values on the host, in row-major order.
-    ///
-    /// # Errors
-    /// As [`Array::to_vec`].
     pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
         self.array.to_vec()
     }

@@ -155,15 +155,9 @@ pub trait Backend: DeviceMemory {
     }
 
     /// Copies host bytes into `dst` (`src.len()` = `dst.len`). The source may be reused on return.
-    ///
-    /// # Errors
-    /// The backend's own.
     fn upload(&self, src: &[u8], dst: Region) -> Result<()>;
 
     /// Copies `src` to the host, after everything queued before it.
-    ///
-    /// # Errors
-    /// The backend's own.
     fn download(&self, src: Region, dst: &mut [u8]) -> Result<()>;
 
     /// Queues a kernel. The call has passed [`validate`] and [`Backend::supports`].

@@ -40,9 +40,6 @@ impl<T> SegmentTable<T> {
     }
 
     /// Gives a segment an id that none has that exists.
-    ///
-    /// # Errors
-    /// As [`check_room`](Self::check_room).
     pub fn insert(&mut self, segment: T) -> Result<SegmentId> {
         self.check_room()?;
         let place = self.vacant.pop().unwrap_or_else(|| {
@@ -67,9 +64,6 @@ impl<T> SegmentTable<T> {
     }
 
     /// The same, to change it.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
     pub fn get_mut(&mut self, id: SegmentId) -> Result<&mut T> {
         let place = self.places.get_mut(id.0 as usize % MOST).filter(|place| place.id == id);
         place.and_then(|place| place.segment.as_mut()).ok_or(Error::UnknownSegment(id))

@@ -74,9 +74,6 @@ impl MultiHeadAttention {
 
     /// As [`MultiHeadAttention::attend`], with the variables that hold queries, keys, values and weights in a program that writes attention out
     /// inside a larger function: they live until that function returns.
-    ///
-    /// # Errors
-    /// As [`MultiHeadAttention::attend`].
     pub fn attend_inline(&self, x: Tensor, mask: Option<&Tensor>) -> Result<(Tensor, Variables)> {
         let _scope = context::scope(self.scope);
         let [batch, time, width] = *x.dims() else {

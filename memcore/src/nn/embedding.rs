@@ -17,17 +17,11 @@ pub struct Embedding {
 
 impl Embedding {
     /// Standard normal values, PyTorch's default.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, rows: usize, width: usize) -> Result<Self> {
         Self::with_fill(init, rows, width, Fill::Normal { std: 1.0 })
     }
 
     /// With another initialisation.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
         Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
     }

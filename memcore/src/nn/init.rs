@@ -295,9 +295,6 @@ impl Init {
     }
 
     /// A new parameter `name` of these sizes.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let array = match &self.flats {
@@ -343,9 +340,6 @@ impl Init {
     }
 
     /// A new tensor `name` that is part of the model but not trained. Filled with one value.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn buffer(&self, name: &str, dims: &[usize], dtype: DType, value: f64) -> Result<Array> {
         let _scope = context::scope(self.scope());
         let before = self.shared.before.borrow_mut().buffers.pop();

@@ -19,17 +19,11 @@ pub struct Linear {
 
 impl Linear {
     /// With PyTorch's default initialisation.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Self> {
         Self::with_fill(init, inputs, outputs, bias, Fill::fan_in(inputs))
     }
 
     /// With another initialisation of weight and bias.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn with_fill(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
         let weight = init.parameter("weight", &[outputs, inputs], fill)?;
         let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };

@@ -40,7 +40,7 @@ pub trait Module: Send + Sync {
     /// The result for `x`.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) when `x` does not fit; those of the device.
+    /// [`Error::Shape`] when `x` does not fit; those of the device.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
     /// The parameters, each once, in the order of PyTorch's `parameters()`.

@@ -21,9 +21,6 @@ pub struct LayerNorm {
 
 impl LayerNorm {
     /// Of `width` features; PyTorch's default eps is 1e-5.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, width: usize, eps: f64) -> Result<Self> {
         let weight = init.parameter("weight", &[width], Fill::Constant(1.0))?;
         let bias = init.parameter("bias", &[width], Fill::Constant(0.0))?;
@@ -52,9 +49,6 @@ pub struct RmsNorm {
 
 impl RmsNorm {
     /// Of `width` features.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, width: usize, eps: f64) -> Result<Self> {
         Ok(Self { scope: init.scope(), eps, weight: init.parameter("weight", &[width], Fill::Constant(1.0))? })
     }
@@ -84,9 +78,6 @@ pub struct GroupNorm {
 
 impl GroupNorm {
     /// `groups` of `channels`, which they divide; PyTorch's default eps is 1e-5.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, groups: usize, channels: usize, eps: f64) -> Result<Self> {
         let weight = init.parameter("weight", &[channels], Fill::Constant(1.0))?;
         let bias = init.parameter("bias", &[channels], Fill::Constant(0.0))?;
@@ -125,9 +116,6 @@ pub struct BatchNorm2d {
 
 impl BatchNorm2d {
     /// Of `channels`, with PyTorch's defaults: eps 1e-5, momentum 0.1.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn new(init: &Init, channels: usize) -> Result<Self> {
         Ok(Self {
             scope: init.scope(),

@@ -36,9 +36,6 @@ fn activation(x: &Tensor, op: UnaryOp, gradient: ActivationBackward, saves: Save
 }
 
 /// `ln(1 + eˣ)`. Saves its input.
-///
-/// # Errors
-/// Those of the device.
 pub fn softplus(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("softplus");
     let x = full(x)?;
@@ -64,9 +61,6 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
 
 /// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that no
 /// memory is spared where a gradient is wanted.
-///
-/// # Errors
-/// As [`relu_`].
 pub fn relu6_(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("hardtanh_");
     x.may_change_in_place("hardtanh_")?;
@@ -116,9 +110,6 @@ impl Function for ActivationBackward {
 macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*): $op:expr, $path:literal, $gradient_op:literal, $node:literal, $gradient:expr, $saves:ident;)*) => {
         $($(#[$doc])*
-        ///
-        /// # Errors
-        /// Those of the device.
         pub fn $name(x: &Tensor $(, $arg: f64)*) -> Result<Tensor> {
             let gradient = ActivationBackward::new($path, $gradient_op, $node, $gradient);
             activation(x, $op, gradient, Saves::$saves)

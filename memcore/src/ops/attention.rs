@@ -27,9 +27,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The mask of causal attention for [`attention_eager`], a bool `[t, t]`: true above the diagonal, where the future is hidden.
-///
-/// # Errors
-/// Those of the device.
 pub fn causal_mask(device: &Device, t: usize) -> Result<Array> {
     let mask = Array::empty(device, &[t, t], DType::Bool)?;
     let hidden: Vec<u8> = (0..t * t).map(|i| u8::from(i % t > i / t)).collect();
@@ -57,9 +54,6 @@ pub fn attention_eager(
 
 /// As [`attention_eager`], with the weights that the values were multiplied with, `[b, h, t, s]`: a variable of programs that write
 /// attention out.
-///
-/// # Errors
-/// As [`attention_eager`].
 pub fn attention_with_weights(
     q: &Tensor,
     k: &Tensor,

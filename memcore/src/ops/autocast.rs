@@ -5,9 +5,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 
 /// An operand of a product: in the lower type under autocast, as it is otherwise. A leaf in float32 is cast once.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn lower(x: &Tensor) -> Result<Tensor> {
     let Some(dtype) = autocast_dtype().filter(|&dtype| casts(x.dtype(), dtype)) else { return Ok(x.clone()) };
     let leaf = match x.edge() {
@@ -23,9 +20,6 @@ pub(super) fn lower(x: &Tensor) -> Result<Tensor> {
 }
 
 /// An operand of an operator that computes in float32 under autocast.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn full(x: &Tensor) -> Result<Tensor> {
     super::cast::cast(x, full_type(x.dtype()))
 }

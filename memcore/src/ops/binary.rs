@@ -48,9 +48,6 @@ pub(super) fn added_in_place(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// `a − b`. Saves nothing.
-///
-/// # Errors
-/// As [`add`].
 pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("sub");
     let y = promoted(BinaryOp::Sub, a.array(), b.array())?;
@@ -164,9 +161,6 @@ impl Function for SumBackward {
 }
 
 /// `a · b`. Each operand is saved when the other wants a gradient.
-///
-/// # Errors
-/// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     multiplied(a, b, || promoted(BinaryOp::Mul, a.array(), b.array()))
 }
@@ -188,9 +182,6 @@ fn multiplied(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<Array>) -
 
 /// `a · b + c` as PyTorch makes it of `y = a * b; y += c`: in the memory of the product, with the nodes of both. `c` may have another type: in PyTorch the
 /// addition converts as it reads, here `c` is converted into the result before the product is added to it.
-///
-/// # Errors
-/// As [`add`].
 pub fn mul_add_(a: &Tensor, b: &Tensor, c: &Tensor) -> Result<Tensor> {
     let dims = broadcast_dims(a.dims(), b.dims())?;
     if c.dtype() == a.dtype() || a.dtype() != b.dtype() || c.dims() != &dims[..] {
@@ -236,9 +227,6 @@ impl Function for MulBackward {
 }
 
 /// `a / b`. Saves the divisor, and the dividend when the divisor wants a gradient.
-///
-/// # Errors
-/// As [`add`].
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("div");
     let describe = |saved: &mut Recorder| {
@@ -287,17 +275,11 @@ impl Function for DivBackward {
 }
 
 /// The larger of two elements; of equals each gets half the gradient. Saves both operands.
-///
-/// # Errors
-/// As [`add`].
 pub fn maximum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     extremum("maximum", BinaryOp::Maximum, a, b)
 }
 
 /// The smaller of two elements; of equals each gets half the gradient. Saves both operands.
-///
-/// # Errors
-/// As [`add`].
 pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     extremum("minimum", BinaryOp::Minimum, a, b)
 }

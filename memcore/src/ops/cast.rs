@@ -10,9 +10,6 @@ use crate::error::Result;
 
 /// The values in another type; this very tensor when the type is the same. The gradient is converted back. Saves nothing; a type that is no
 /// float has no gradient.
-///
-/// # Errors
-/// Those of the device.
 pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == dtype {
         return Ok(x.clone());

@@ -97,9 +97,6 @@ pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction, beta: f
 }
 
 /// Half the squared difference up to `delta`, `delta·(|d| − delta/2)` beyond; reduced. Saves both operands.
-///
-/// # Errors
-/// As [`smooth_l1_loss`].
 pub fn huber_loss(x: &Tensor, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
     let [x, target] = &bounded("huber_loss", x, target, delta)?;
     let _op = context::op("huber_loss");

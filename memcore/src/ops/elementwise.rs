@@ -138,9 +138,6 @@ fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident => $kernel:ident, $node:literal;)*) => {
         $($(#[$doc])*
-        ///
-        /// # Errors
-        /// Those of the device.
         pub fn $name(x: &Tensor) -> Result<Tensor> {
             unary(stringify!($name), $node, x, UnaryOp::$kernel, Rule::$kernel)
         })*
@@ -167,26 +164,17 @@ functions! {
 }
 
 /// `x^exponent`. Saves its input.
-///
-/// # Errors
-/// Those of the device.
 pub fn pow(x: &Tensor, exponent: f64) -> Result<Tensor> {
     let kernel = if exponent == 2.0 { UnaryOp::Square } else { UnaryOp::Pow { exponent } };
     unary("pow", "PowBackward0", x, kernel, Rule::Pow { exponent })
 }
 
 /// `x²`, which is [`pow`] with 2.
-///
-/// # Errors
-/// Those of the device.
 pub fn square(x: &Tensor) -> Result<Tensor> {
     pow(x, 2.0)
 }
 
 /// `min(max(x, min), max)`; an infinite bound is none. Gradients flow where nothing was cut, the bounds themselves included. Saves its input.
-///
-/// # Errors
-/// Those of the device.
 pub fn clamp(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
     unary("clamp", "ClampBackward1", x, UnaryOp::Clamp { min, max }, Rule::Clamp { min, max })
 }
@@ -227,33 +215,21 @@ fn affine(op: &'static str, x: &Tensor, mul: f64, add: f64, gradient: AffineBack
 }
 
 /// `x + value`. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn add_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("add", x, 1.0, value, AffineBackward { name: "AddBackward0", op: "mul", mul: None })
 }
 
 /// `x − value`. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn sub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("sub", x, 1.0, -value, AffineBackward { name: "SubBackward0", op: "mul", mul: None })
 }
 
 /// `value − x`. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn rsub_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("rsub", x, -1.0, value, AffineBackward { name: "RsubBackward1", op: "mul", mul: Some(-1.0) })
 }
 
 /// `value · x`. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", op: "mul", mul: Some(value) })
 }
@@ -271,25 +247,16 @@ pub fn times_one_(x: &Tensor) -> Result<Tensor> {
 }
 
 /// [`mul_scalar`] as PyTorch's own operators call it: with a node of its own name.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn mul_by_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward1", op: "mul", mul: Some(value) })
 }
 
 /// `x / value`, by the product with the reciprocal (so does PyTorch on a GPU). Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn div_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("div", x, 1.0 / value, 0.0, AffineBackward { name: "DivBackward0", op: "div", mul: Some(1.0 / value) })
 }
 
 /// `−x`. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn neg(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("neg");
     let y = x.array().unary(UnaryOp::Neg)?;

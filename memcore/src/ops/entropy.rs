@@ -13,7 +13,7 @@ use crate::error::Result;
 /// `−(t·ln σ(x) + (1 − t)·ln(1 − σ(x)))` of logits and targets of the same sizes, as `(1 − t)·x − ln σ(x)`; reduced. Saves both operands.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes differ; those of the device.
+/// [`Error::Shape`](crate::Error::Shape) when the shapes differ; those of the device.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "binary_cross_entropy_with_logits";
     check_same(OP, x, target)?;

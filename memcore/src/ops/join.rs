@@ -48,9 +48,6 @@ impl Function for CatBackward {
 }
 
 /// Tensors of the same sizes along a new dimension before `axis`. Saves nothing; the gradients are views of the incoming one.
-///
-/// # Errors
-/// As [`cat`].
 pub fn stack(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("stack", "of nothing")) };
     if axis > first.rank() {

@@ -132,9 +132,6 @@ impl Function for DivByCountBackward {
 
 /// `−log_probs[i, target[i, ..], ..]`, reduced; of `[n, classes, ..]` and `[n, ..]`, or of `[classes]` and one class. Targets of [`IGNORE_INDEX`]
 /// do not count. More than two dimensions have a kernel and a node of their own in PyTorch.
-///
-/// # Errors
-/// As [`cross_entropy`].
 pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     Ok(negative_log_likelihood(log_probs, target, reduction, false)?.0)
 }

@@ -23,9 +23,6 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
 }
 
 /// [`masked_fill`] in the memory of `x`, of which only what is returned may be used afterwards.
-///
-/// # Errors
-/// As [`masked_fill`].
 pub(super) fn masked_fill_(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     x.array().masked_fill_(mask.array(), value)?;
     record(x.array().clone(), &[x], |saved| {
@@ -109,9 +106,6 @@ pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
 }
 
 /// The lower triangle of each matrix in the last two dimensions, up to `diagonal`; 0 above. Saves nothing.
-///
-/// # Errors
-/// As [`triu`].
 pub fn tril(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     triangle(x, false, diagonal)
 }

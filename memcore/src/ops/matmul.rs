@@ -19,9 +19,6 @@ pub fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// `a @ b` for batches `[b, m, k]` and `[b, k, n]`. Each operand is saved when the other wants a gradient.
-///
-/// # Errors
-/// As [`mm`].
 pub fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     product("bmm", "BmmBackward0", a, b, 3)
 }
@@ -134,9 +131,6 @@ fn rhs_grad(a: &Array, grad: &Array, column_major: bool) -> Result<Array> {
 }
 
 /// `bias + a @ b`: `[n] + [m, k] @ [k, n]`, in one product with an epilogue.
-///
-/// # Errors
-/// As [`mm`].
 pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.rank() != 2 || b.rank() != 2 || bias.dims() != &b.dims()[b.rank() - 1..] {
         let detail = format!("{:?} + {:?} @ {:?}", bias.dims(), a.dims(), b.dims());
@@ -201,9 +195,6 @@ fn of_engine(grads: &mut Grads, error: Error) -> Error {
 /// `x @ weightᵀ + bias` over the last dimension: `[.., in] → [.., out]` with a weight `[out, in]`.
 ///
 /// As PyTorch: the weight is transposed by a view; leading dimensions are flattened by a view; `addmm` with a bias, `mm` without.
-///
-/// # Errors
-/// As [`mm`].
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (Some((&inner, lead)), [out, expected]) = (x.dims().split_last(), weight.dims()) else {
         return Err(Error::shape("linear", format!("input {:?}, weight {:?}", x.dims(), weight.dims())));

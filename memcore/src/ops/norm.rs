@@ -234,9 +234,6 @@ impl Function for LayerNormBackward {
 ///
 /// With a weight of another type, and under the profile of a release that has no kernel for it, it is not one kernel but, as in PyTorch, a composition in the accumulator type, which saves what its operators
 /// save. Whether autocast has it in float32 is said by the [profile](crate::profile::Profile::autocasts_rms_norm).
-///
-/// # Errors
-/// As [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let rows = Rows::new("rms_norm", x, normalized, &[weight])?;
     let _outer = context::op("rms_norm");

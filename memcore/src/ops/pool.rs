@@ -42,9 +42,6 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
 
 /// The mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only
 /// needs its sizes.
-///
-/// # Errors
-/// As [`max_pool2d`].
 pub fn avg_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     averaged("avg_pool2d", "AvgPool2DBackward0", x, geometry)
 }

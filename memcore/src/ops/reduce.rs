@@ -12,9 +12,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// The sum of all elements, a scalar. Saves nothing; its gradient is a view that repeats the incoming one.
-///
-/// # Errors
-/// Those of the device.
 pub fn sum(x: &Tensor) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Sum, "SumBackward0", &[], false)
 }
@@ -28,34 +25,22 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
 }
 
 /// The mean of all elements, a scalar. Saves nothing.
-///
-/// # Errors
-/// Those of the device.
 pub fn mean(x: &Tensor) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Mean, "MeanBackward0", &[], false)
 }
 
 /// The mean over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn mean_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Mean, "MeanBackward1", axes, keepdim)
 }
 
 /// [`sum_axes`] in the type `dtype`: `x.sum(axes, dtype=…)`, of all axes where there are none.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn sum_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
     let name = if axes.is_empty() { "SumBackward0" } else { "SumBackward1" };
     linear_reduction_as(x, ReduceOp::Sum, name, axes, keepdim, dtype)
 }
 
 /// [`mean_axes`] in the type `dtype`: `x.mean(axes, dtype=…)`, of all axes where there are none.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn mean_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
     let name = if axes.is_empty() { "MeanBackward0" } else { "MeanBackward1" };
     linear_reduction_as(x, ReduceOp::Mean, name, axes, keepdim, dtype)
@@ -132,25 +117,16 @@ impl Function for LinearBackward {
 }
 
 /// The largest element along `axis` and the position of the first one (i64, without history). Saves the positions.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn max_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     selecting_reduction(x, ReduceOp::Max, axis, keepdim)
 }
 
 /// The smallest element along `axis` and the position of the first one (i64, without history). Saves the positions.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn min_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     selecting_reduction(x, ReduceOp::Min, axis, keepdim)
 }
 
 /// The position of the largest element along `axis`, i64, the first one of equals; without history.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn argmax(x: &Tensor, axis: usize, keepdim: bool) -> Result<Tensor> {
     let _op = context::op("argmax");
     let (_, indices) = x.array().extremum(ReduceOp::Max, axis, keepdim)?;
@@ -210,9 +186,6 @@ impl Function for SelectingBackward {
 }
 
 /// The largest elements along `axes`; equal ones share the gradient. Saves input and result.
-///
-/// # Errors
-/// As [`sum_axes`].
 pub fn amax(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let _op = context::op("amax");
     let y = x.array().reduce(ReduceOp::Max, axes, keepdim)?;
@@ -262,9 +235,6 @@ fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
 }
 
 /// The Euclidean norm of all elements, a scalar. Saves input and result; its gradient at 0 is 0.
-///
-/// # Errors
-/// Those of the device.
 pub fn norm(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("linalg_vector_norm");
     let y = x.array().reduce_as(full_type(x.dtype()), ReduceOp::SumSquares, &[], false)?;

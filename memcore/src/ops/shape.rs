@@ -41,9 +41,6 @@ pub fn reshape(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
 }
 
 /// Dimensions `start..` flattened into one.
-///
-/// # Errors
-/// As [`reshape`].
 pub fn flatten(x: &Tensor, start: usize) -> Result<Tensor> {
     if start >= x.rank() {
         return Err(Error::shape("flatten", format!("from axis {start} of {:?}", x.dims())));
@@ -317,9 +314,6 @@ impl Function for RepeatBackward {
 }
 
 /// A copy with memory of its own.
-///
-/// # Errors
-/// Those of the device.
 pub fn clone(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("clone");
     let y = x.array().copied()?;
@@ -327,9 +321,6 @@ pub fn clone(x: &Tensor) -> Result<Tensor> {
 }
 
 /// This very tensor where it is contiguous, a copy of it where not.
-///
-/// # Errors
-/// Those of the device.
 pub fn contiguous(x: &Tensor) -> Result<Tensor> {
     if x.array().layout().is_contiguous() {
         return Ok(x.clone());

@@ -23,9 +23,6 @@ pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
 }
 
 /// The logarithm of [`softmax`], without its overflow. Saves its result.
-///
-/// # Errors
-/// As [`softmax`].
 pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
     let _op = context::op("log_softmax");
     let x = &widened(x)?;
@@ -33,9 +30,6 @@ pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
 }
 
 /// [`softmax`] in the type `dtype`: `softmax(x, axis, dtype=…)`. Of float16 in float32 it is one kernel, everything else is converted first.
-///
-/// # Errors
-/// As [`softmax`].
 pub fn softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
     let _op = context::op("softmax");
     let x = &converted(x, dtype)?;
@@ -43,9 +37,6 @@ pub fn softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
 }
 
 /// The logarithm of [`softmax_as`].
-///
-/// # Errors
-/// As [`softmax`].
 pub fn log_softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
     let _op = context::op("log_softmax");
     let x = &converted(x, dtype)?;
@@ -93,9 +84,6 @@ fn around(x: &Array, axis: usize) -> Result<Operand> {
 
 /// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
 /// is a mask of the scores' size, and one of the rows'. `bias`, of any float type, is added to `x` in place first.
-///
-/// # Errors
-/// As [`softmax`].
 pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
     let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;

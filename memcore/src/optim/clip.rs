@@ -16,17 +16,11 @@ const CHUNK: usize = 65_536;
 /// Scales all gradients down so that their joint 2-norm is at most `max_norm`; returns the norm before, a scalar on the device
 /// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read, over lists of
 /// tensors as PyTorch does on a GPU. Gradients may lie on several devices: their norms are moved to the first one's, and the factor to each.
-///
-/// # Errors
-/// Those of the device.
 pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64) -> Result<Option<Array>> {
     clip_grad_norm_with(parameters, max_norm, Implementation::Foreach)
 }
 
 /// As [`clip_grad_norm`]; with [`Implementation::Loop`] one norm after the other.
-///
-/// # Errors
-/// Those of the device.
 pub fn clip_grad_norm_with(
     parameters: &[Parameter],
     max_norm: f64,
@@ -68,9 +62,6 @@ pub fn clip_grad_norm_with(
 }
 
 /// Bounds every element of the gradients to `[−limit, limit]`, in place.
-///
-/// # Errors
-/// Those of the device.
 pub fn clip_grad_value(parameters: &[Parameter], limit: f64) -> Result<()> {
     let _op = context::op("clip_grad_value_");
     for grad in parameters.iter().filter_map(Parameter::grad) {

@@ -91,9 +91,6 @@ pub trait Optimizer {
     fn zero_grad_name(&self) -> &'static str;
 
     /// Lets the gradients go (`set_to_none`), in the order of the parameters, or fills them with 0.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn zero_grad(&self, set_to_none: bool) -> Result<()> {
         let _op = crate::context::op(self.zero_grad_name());
         for parameter in self.parameters() {

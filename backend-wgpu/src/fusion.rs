@@ -10,18 +10,18 @@ use crate::elementwise;
 use crate::job::Context;
 
 /// A launch that was accepted and not recorded.
-pub(crate) struct Held {
+pub(crate) struct PendingLaunch {
     first: First,
     then: Option<UnaryOp>,
 }
 
-/// What may be held, by itself: a whole call is several times as large.
+/// What may wait, by itself: a whole call is several times as large.
 enum First {
     Unary(Unary),
     Binary(Binary),
 }
 
-impl Held {
+impl PendingLaunch {
     /// The launch, where something may follow in it: a function of floats that gives floats.
     pub(crate) fn of(call: &KernelCall) -> Option<Self> {
         let first = match call {
@@ -32,7 +32,7 @@ impl Held {
         Some(Self { first, then: None })
     }
 
-    /// Takes the next call in, if it is a function of exactly what is held, in place.
+    /// Takes the next call in, if it is a function of exactly the launch that waits, in place.
     pub(crate) fn merge(&mut self, next: &KernelCall) -> bool {
         let KernelCall::Unary(k) = next else { return false };
         let fits = self.then.is_none() && k.out == *self.out() && k.x == k.out;
