@@ -223,7 +223,7 @@ UNKNOWN = [
     (lambda x: F.dropout(torch.ones(9, device="cuda")).tolist(), "contents"),
     (written_through_an_alias, "contents"),
     (written_by_the_backward_pass, "number"),
-    (written_by_a_graph, "contents"),
+    (written_by_a_graph, "values"),
     (freed_and_taken_again, "number"),
 ]
 
