@@ -42,6 +42,8 @@ class Values:
         self.reads = Reads(torch)
         self.doing = self.reads.doing
         self.seen_writes = 0
+        self.modes = torch._C._len_torch_dispatch_stack
+        self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
         self.sweep_at = 1024
         self.cpu = torch.device("cpu")
@@ -66,14 +68,19 @@ class Values:
         except RuntimeError:
             return -1  # Tensors of inference mode count nothing.
 
+    def storage(self, tensor):
+        """A tensor's storage; none if it has not one alone, as sparse tensors and those of transforms."""
+        if type(tensor) not in self.plain_types or tensor.layout is not self.torch.strided:
+            return None
+        try:
+            return tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+
     def find(self, tensor):
         """The twin of a tensor's storage, if the tensor's contents are known."""
-        if not self.twins or type(tensor) not in self.plain_types:
-            return None
-        if tensor.layout is not self.torch.strided:
-            return None
-        storage = tensor.untyped_storage()
-        twin = self.twins.get(storage._cdata)
+        storage = self.storage(tensor) if self.twins else None
+        twin = self.twins.get(storage._cdata) if storage is not None else None
         if twin is None:
             return None
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
@@ -101,12 +108,14 @@ class Values:
         return view
 
     def forget(self, tensor):
-        if tensor.layout is self.torch.strided:
-            self.twins.pop(tensor.untyped_storage()._cdata, None)
+        storage = self.storage(tensor)
+        if storage is not None:
+            self.twins.pop(storage._cdata, None)
 
     def covers(self, tensor):
         """Whether a tensor is all of its storage."""
-        return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+        storage = self.storage(tensor)
+        return storage is not None and tensor.numel() * tensor.element_size() == storage.nbytes()
 
     def forget_written(self):
         """Forgets what copies and collectives wrote, which no version counter tells; after a graph and a kernel of
@@ -162,10 +171,9 @@ class Values:
 
     def call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
-        if name in PLAIN:
-            return function(*args, **kwargs)
         doing = self.doing
-        if doing.busy:
+        # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
+        if name in PLAIN or doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
             self.forget_written()
@@ -293,8 +301,8 @@ class Values:
     def compute(self, function, name, args, kwargs, on_card, twins, out, made, changed):
         """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
         torch = self.torch
-        inputs = {tensor.untyped_storage()._cdata for tensor in on_card}
-        fresh = [t for t in made if t.is_cuda and t.untyped_storage()._cdata not in inputs]
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
         doubtful = any(twin.doubtful for twin in twins.values())
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():

@@ -7,6 +7,7 @@ import ctypes
 import sys
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 library = ctypes.CDLL(None)
 library.vramlab_rehearsal_python.restype = ctypes.c_char_p
@@ -157,6 +158,16 @@ def inference_mode_counts_no_versions(device):
         y = torch.arange(4, device=device)
         y[y > 1] = 0
         return x, torch.nonzero(x > 2), y
+
+
+@case
+def transforms_and_modes_are_left_alone(device):
+    ids, mask = padded(device)
+    torch.vmap(lambda row: row + 1)(ids)
+    torch.func.grad(lambda x: (x * x).sum())(torch.ones(3, device=device))
+    ids.to_sparse().mul_(2)
+    nodes = len(make_fx(lambda x: x + 1)(ids).graph.nodes)
+    return nodes, mask.sum(1), torch.nonzero(mask)
 
 
 @case
