@@ -58,7 +58,7 @@ class Reads:
             if not file.startswith((self.own, "<")):
                 line = f"{file}:{frame.f_lineno}"
                 inside = inside or line
-                if "site-packages" not in file and not file.startswith(sys.base_prefix + "/lib/"):
+                if "site-packages" not in file and "dist-packages" not in file and not file.startswith(sys.base_prefix + "/lib/"):
                     user = line
                     break
             frame = frame.f_back

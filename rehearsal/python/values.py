@@ -5,8 +5,7 @@ here on the CPU, after the one on the card, which so allocates what it always do
 it belongs to a storage and counts as long as PyTorch's version counter says that nobody wrote to the tensor meanwhile.
 What is not known is never guessed silently: reads of it are told with the line of the script (`reads.py`).
 
-The library hands out both files as one text, `reads.py` first. `install(torch)` starts it, before the script does anything
-on the card. It does not change what is allocated."""
+It does not change what is allocated. Written for `start.py`, which starts it."""
 
 import ctypes
 import warnings
@@ -20,6 +19,8 @@ MAX_LIST = 1 << 16
 
 # Accessors, of which many thousands are called: none reads or writes elements.
 PLAIN = frozenset("__get__ __set__ __delete__ size dim stride numel data_ptr element_size __len__ __hash__ backward".split())
+# They read numbers to know how large their results are; what calls `nonzero` is told there.
+COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot".split())
 # They make tensors whose contents are not known.
 EMPTY = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided new resize_ resize_as_ set_".split())
 # They make tensors whose contents do not depend on the operand's.
@@ -29,9 +30,9 @@ SOUND = {"isfinite": True, "isnan": False, "isinf": False}
 
 
 class Twin:
-    """The contents of one storage."""
+    """The contents of one storage; doubtful if a kernel ran since that may have written to any."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful")
 
 
 class Values:
@@ -41,6 +42,8 @@ class Values:
         self.reads = Reads(torch)
         self.doing = self.reads.doing
         self.seen_writes = 0
+        self.modes = torch._C._len_torch_dispatch_stack
+        self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
         self.sweep_at = 1024
         self.cpu = torch.device("cpu")
@@ -65,14 +68,19 @@ class Values:
         except RuntimeError:
             return -1  # Tensors of inference mode count nothing.
 
+    def storage(self, tensor):
+        """A tensor's storage; none if it has not one alone, as sparse tensors and those of transforms."""
+        if type(tensor) not in self.plain_types or tensor.layout is not self.torch.strided:
+            return None
+        try:
+            return tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+
     def find(self, tensor):
         """The twin of a tensor's storage, if the tensor's contents are known."""
-        if not self.twins or type(tensor) not in self.plain_types:
-            return None
-        if tensor.layout is not self.torch.strided:
-            return None
-        storage = tensor.untyped_storage()
-        twin = self.twins.get(storage._cdata)
+        storage = self.storage(tensor) if self.twins else None
+        twin = self.twins.get(storage._cdata) if storage is not None else None
         if twin is None:
             return None
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
@@ -90,7 +98,7 @@ class Values:
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
-        twin.address, twin.bytes = storage.data_ptr(), storage.nbytes()
+        twin.address, twin.bytes, twin.doubtful = storage.data_ptr(), storage.nbytes(), False
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu")
         view = self.view(tensor, twin)
         self.twins[storage._cdata] = twin
@@ -100,19 +108,23 @@ class Values:
         return view
 
     def forget(self, tensor):
-        if tensor.layout is self.torch.strided:
-            self.twins.pop(tensor.untyped_storage()._cdata, None)
+        storage = self.storage(tensor)
+        if storage is not None:
+            self.twins.pop(storage._cdata, None)
 
     def covers(self, tensor):
         """Whether a tensor is all of its storage."""
-        return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+        storage = self.storage(tensor)
+        return storage is not None and tensor.numel() * tensor.element_size() == storage.nbytes()
 
     def forget_written(self):
-        """Forgets what copies, collectives and kernels of others wrote, which no version counter tells."""
+        """Forgets what copies and collectives wrote, which no version counter tells; after a graph and a kernel of
+        another package everything is doubtful."""
         self.seen_writes = self.writes.value
         room, count = self.room, self.library.vramlab_rehearsal_written(self.room, len(self.room) // 2)
         if count < 0:
-            self.twins.clear()
+            for twin in self.twins.values():
+                twin.doubtful = True
             return
         ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
         for key, twin in list(self.twins.items()):
@@ -159,10 +171,9 @@ class Values:
 
     def call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
-        if name in PLAIN:
-            return function(*args, **kwargs)
         doing = self.doing
-        if doing.busy:
+        # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
+        if name in PLAIN or doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
             self.forget_written()
@@ -190,8 +201,9 @@ class Values:
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
         """An operator of which not all operands are known."""
-        shown = [tensor for tensor in on_card if id(tensor) in twins and twins[id(tensor)].bytes <= MAX_SHOWN]
+        shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
         if twins:
+            self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
         versions = [self.version(tensor) for tensor in on_card]
         out = self.with_shown(function, args, kwargs, shown, twins)
@@ -262,6 +274,7 @@ class Values:
         before = self.random_offset() if is_small else None
         is_small = is_small and kwargs.get("generator") is None
         self.doing.missed = 0
+        self.tell_doubt(name, twins)
         if on_card and is_small:
             self.queue_sizes(function, name, args, kwargs, twins)
             # If it can be computed, it does not matter what its parts read on the card.
@@ -288,8 +301,9 @@ class Values:
     def compute(self, function, name, args, kwargs, on_card, twins, out, made, changed):
         """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
         torch = self.torch
-        inputs = {tensor.untyped_storage()._cdata for tensor in on_card}
-        fresh = [t for t in made if t.is_cuda and t.untyped_storage()._cdata not in inputs]
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
+        doubtful = any(twin.doubtful for twin in twins.values())
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 if name == "copy_":
@@ -309,6 +323,7 @@ class Values:
                 results = self.tensors([result], [])
                 for tensor in changed:
                     self.keep(tensor, twins[id(tensor)])
+                    twins[id(tensor)].doubtful = doubtful
                 self.computed += 1
                 if len(results) != len(made):
                     return out
@@ -316,12 +331,15 @@ class Values:
                     if tensor.shape != true.shape:
                         self.reads.tell("wrong_size", name, "size", answer=str(tuple(tensor.shape)), true=str(tuple(true.shape)))
                     elif not tensor.is_cuda:
+                        if name not in READS:
+                            self.tell_doubt("cpu", twins)
                         if tensor.data_ptr() != true.data_ptr():
                             tensor.detach().copy_(true)
                     elif any(tensor is other for other in fresh) and self.is_small(tensor):
                         # Several results may lie in one storage.
                         twin = self.find(tensor)
                         (self.view(tensor, twin) if twin else self.register(tensor)).copy_(true)
+                        self.find(tensor).doubtful = doubtful
         except Exception:  # The CPU may lack the operator, or refuse what the card takes: then nothing is known.
             for tensor in [*changed, *fresh]:
                 self.forget(tensor)
@@ -339,6 +357,11 @@ class Values:
             "beyond": self.reads.beyond,
         }
 
+    def tell_doubt(self, name, twins):
+        """Tells of what is decided by contents that are doubtful."""
+        if name in READS | COUNTED | {"nonzero"} and any(twin.doubtful for twin in twins.values()):
+            self.reads.tell("assumed", name, "values", answer="as before a graph or another package's kernel ran")
+
     def tell_missed(self, name):
         """Tells of reads of an operator that was expected to be computed and was not."""
         if self.doing.missed:
@@ -351,7 +374,7 @@ class Values:
 
     def queue_sizes(self, function, name, args, kwargs, twins):
         """Queues the numbers that an operator reads from the card to know how large its result is."""
-        if name not in SIZED:
+        if name not in COUNTED:
             return
         torch = self.torch
         try:
@@ -403,11 +426,13 @@ class Values:
                 if twin is None:
                     return on_card()
                 with torch._C.DisableTorchFunction(), torch.no_grad():
+                    self.tell_doubt("nonzero", {0: twin})
                     true = torch.nonzero(self.view(tensor, twin))
                     self.library.vramlab_rehearsal_queue(true.shape[0])
                     out = on_card()
                     if out.shape == true.shape:
                         self.register(out).copy_(true)
+                        self.find(out).doubtful = twin.doubtful
                     else:
                         self.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
                     return out
@@ -420,29 +445,3 @@ class Values:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.overrides.impl("nonzero", nonzero, "BackendSelect", with_keyset=True)
-
-
-def install(torch, library=None):
-    """Starts it, and returns what can be asked for a report."""
-    library = library or ctypes.CDLL(None)
-    library.vramlab_rehearsal_show.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
-    library.vramlab_rehearsal_queue.argtypes = [ctypes.c_int64]
-    library.vramlab_rehearsal_written.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.vramlab_rehearsal_written.restype = ctypes.c_int64
-    import torch.multiprocessing.reductions
-
-    values = Values(torch, library)
-    values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
-    library.vramlab_rehearsal_listen(values.callback)
-    values.replace_nonzero()
-    is_compiling = torch.compiler.is_compiling
-
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            if is_compiling():
-                return function(*args, **(kwargs or {}))
-            return values.call(function, args, kwargs or {})
-
-    values.mode = Mode()
-    values.mode.__enter__()
-    return values

@@ -14,7 +14,12 @@ extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
 /// The layer for Python programs, as its source: `install(torch)` starts it.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_python() -> *const c_char {
-    const SOURCE: &str = concat!(include_str!("../python/reads.py"), include_str!("../python/values.py"), "\0");
+    const SOURCE: &str = concat!(
+        include_str!("../python/reads.py"),
+        include_str!("../python/values.py"),
+        include_str!("../python/start.py"),
+        "\0"
+    );
     SOURCE.as_ptr().cast()
 }
 

@@ -7,6 +7,7 @@ import ctypes
 import sys
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 library = ctypes.CDLL(None)
 library.vramlab_rehearsal_python.restype = ctypes.c_char_p
@@ -160,6 +161,16 @@ def inference_mode_counts_no_versions(device):
 
 
 @case
+def transforms_and_modes_are_left_alone(device):
+    ids, mask = padded(device)
+    torch.vmap(lambda row: row + 1)(ids)
+    torch.func.grad(lambda x: (x * x).sum())(torch.ones(3, device=device))
+    ids.to_sparse().mul_(2)
+    nodes = len(make_fx(lambda x: x + 1)(ids).graph.nodes)
+    return nodes, mask.sum(1), torch.nonzero(mask)
+
+
+@case
 def views_share_contents(device):
     ids, _ = padded(device)
     ids.view(-1)[1] = 77
@@ -223,7 +234,7 @@ UNKNOWN = [
     (lambda x: F.dropout(torch.ones(9, device="cuda")).tolist(), "contents"),
     (written_through_an_alias, "contents"),
     (written_by_the_backward_pass, "number"),
-    (written_by_a_graph, "contents"),
+    (written_by_a_graph, "values"),
     (freed_and_taken_again, "number"),
 ]
 

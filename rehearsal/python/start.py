@@ -1,0 +1,75 @@
+"""Starts the layer: `install(torch)`, before the script does anything on a card.
+
+The library hands out `reads.py`, `values.py` and this file as one text."""
+
+import ctypes
+import functools
+import types
+
+
+def declare(library):
+    library.vramlab_rehearsal_show.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
+    library.vramlab_rehearsal_queue.argtypes = [ctypes.c_int64]
+    library.vramlab_rehearsal_written.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.vramlab_rehearsal_written.restype = ctypes.c_int64
+
+
+def pause_while_compiled(torch, mode):
+    """Compiled functions run without the mode: `torch.compile` would trace it, and make other graphs than without."""
+    compile_function = torch.compile
+
+    def paused(run):
+        @functools.wraps(run)
+        def outside(*args, **kwargs):
+            if torch.compiler.is_compiling() or torch.overrides._get_current_function_mode() is not mode:
+                return run(*args, **kwargs)
+            mode.__exit__(None, None, None)
+            try:
+                return run(*args, **kwargs)
+            finally:
+                mode.__enter__()
+
+        return outside
+
+    @functools.cache
+    def prepare():
+        from torch._dynamo.eval_frame import _TorchDynamoContext as context
+
+        wrap = context.__call__
+
+        def wrapped(self, function):
+            made = wrap(self, function)
+            return paused(made) if isinstance(made, types.FunctionType) else made
+
+        context.__call__ = wrapped
+
+    @functools.wraps(compile_function)
+    def compile(*args, **kwargs):
+        prepare()
+        return compile_function(*args, **kwargs)
+
+    torch.compile = compile
+
+
+def install(torch, library=None):
+    """Starts it, and returns what can be asked for a report."""
+    import torch.multiprocessing.reductions
+
+    library = library or ctypes.CDLL(None)
+    declare(library)
+    values = Values(torch, library)
+    values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
+    library.vramlab_rehearsal_listen(values.callback)
+    values.replace_nonzero()
+    is_compiling = torch.compiler.is_compiling
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if is_compiling():
+                return function(*args, **(kwargs or {}))
+            return values.call(function, args, kwargs or {})
+
+    values.mode = Mode()
+    values.mode.__enter__()
+    pause_while_compiled(torch, values.mode)
+    return values
