@@ -46,38 +46,6 @@ pub(crate) fn memory(points: &[Point], first: &str, last: &str) -> String {
     out + &axis("0 B", first, last) + &format!("{:MARGIN$}█ allocated   · peak since the row before   ─ reserved\n", "")
 }
 
-/// Several series of bytes over the same labels, each with its own mark; the first stays on top where they meet.
-pub(crate) fn lines(series: &[(String, Vec<u64>)], labels: &[String], style: Style) -> String {
-    let length = series.iter().map(|(_, values)| values.len()).min().unwrap_or(0);
-    let max = series.iter().flat_map(|(_, values)| values.iter().copied()).max().unwrap_or(0);
-    if length == 0 || max == 0 {
-        return String::new();
-    }
-    let mut grid = vec![[' '; COLUMNS]; ROWS];
-    for (index, (_, values)) in series.iter().enumerate().rev() {
-        for (column, range) in buckets(length).enumerate() {
-            let value = values[range].iter().copied().max().unwrap_or(0);
-            let row = eighths(value, max).div_ceil(8).saturating_sub(1);
-            grid[row][column] = MARKERS[index % MARKERS.len()];
-        }
-    }
-    let mut out = String::new();
-    for row in (0..ROWS).rev() {
-        out.push_str(&margin(row, &bytes::short(max), &bytes::short(max / 2)));
-        out.extend(grid[row].iter());
-        trim_line(&mut out);
-    }
-    let end = |label: Option<&String>| label.map_or("", String::as_str).to_string();
-    out.push_str(&axis("0 B", &end(labels.first()), &end(labels.get(length - 1))));
-    for (index, (name, values)) in series.iter().enumerate() {
-        let marker = style.bold(&MARKERS[index % MARKERS.len()].to_string());
-        let (last, highest) = (values.get(length - 1).copied().unwrap_or(0), values.iter().copied().max().unwrap_or(0));
-        let figures = format!("{} at most, {} at the end", bytes::short(highest), bytes::short(last));
-        out.push_str(&format!("{:MARGIN$}{marker} {name}: {figures}\n", ""));
-    }
-    out
-}
-
 /// A chart of a result: areas filled, other series with a mark each. Nothing where nothing can be drawn.
 pub(crate) fn text(chart: &Chart, style: Style) -> String {
     let Some((low, high)) = chart.ends() else { return String::new() };
@@ -247,20 +215,48 @@ mod tests {
     fn nothing_to_draw_is_nothing() {
         assert_eq!(memory(&[], "", ""), "");
         assert_eq!(memory(&[Point::default()], "", ""), "");
-        assert_eq!(lines(&[], &[], Style::new(false)), "");
-        assert_eq!(lines(&[("a".into(), vec![])], &[], Style::new(false)), "");
+        assert_eq!(text(&chart(Vec::new()), Style::new(false)), "");
+        assert_eq!(text(&chart(vec![series("a", Shape::Line, &[])]), Style::new(false)), "");
+        assert_eq!(text(&chart(vec![series("a", Shape::Steps, &[(0.0, 0.0)])]), Style::new(false)), "");
         assert!(fits(&memory(&[point(u64::MAX, u64::MAX, u64::MAX)], "x", "x")));
+    }
+
+    fn series(name: &str, shape: Shape, points: &[(f64, f64)]) -> Series {
+        Series { name: name.into(), points: points.to_vec(), color: 0, shape }
+    }
+
+    fn chart(series: Vec<Series>) -> Chart {
+        let labels = vec!["e0".to_string(), "e1".into()];
+        Chart { title: "t".into(), x: "step".into(), labels, series, bytes: true, limit: None }
     }
 
     #[test]
     fn series_have_their_marks() {
-        let series = [("sgd".to_string(), vec![10, 10]), ("adam".to_string(), vec![10, 100])];
-        let chart = lines(&series, &["e0".into(), "e1".into()], Style::new(false));
-        assert!(fits(&chart), "{chart}");
-        assert!(chart.contains("● sgd: 10 B at most, 10 B") && chart.contains("○ adam: 100 B at most"), "{chart}");
-        let top = chart.lines().next().unwrap_or_default();
-        assert_eq!((top.matches('○').count(), top.matches('●').count()), (COLUMNS / 2, 0), "{chart}");
-        let bottom = chart.lines().nth(ROWS - 1).unwrap_or_default();
-        assert_eq!((bottom.matches('○').count(), bottom.matches('●').count()), (0, COLUMNS), "{chart}");
+        let (flat, rising) = ([(0.0, 10.0), (1.0, 10.0)], [(0.0, 10.0), (1.0, 100.0)]);
+        let drawn = |shape| {
+            let both = vec![series("sgd", shape, &flat), series("adam", shape, &rising)];
+            text(&chart(both), Style::new(false))
+        };
+        for shape in [Shape::Line, Shape::Steps, Shape::Predicted, Shape::Dots] {
+            let drawn = drawn(shape);
+            assert!(fits(&drawn), "{drawn}");
+            assert!(drawn.contains("● sgd: 10 B at most, 10 B") && drawn.contains("○ adam: 100 B at most"), "{drawn}");
+            let row = |row: usize, mark: char| drawn.lines().nth(row).unwrap_or_default().matches(mark).count();
+            let every = if shape == Shape::Dots { 2 } else { COLUMNS };
+            assert_eq!((row(ROWS - 1, '●'), row(0, '○') > 0), (every, true), "{shape:?}: {drawn}");
+        }
+        let steps = drawn(Shape::Steps);
+        assert_eq!(steps.lines().next().map(|line| line.matches('○').count()), Some(1), "{steps}");
+    }
+
+    #[test]
+    fn areas_are_filled_and_limits_are_lines() {
+        let mut area = chart(vec![series("allocated", Shape::Area, &[(0.0, 40.0), (1.0, 80.0)])]);
+        area.limit = Some(("card".into(), 80.0));
+        let drawn = text(&area, Style::new(false));
+        let line = |row: usize| drawn.lines().nth(row).unwrap_or_default().to_string();
+        assert_eq!((line(0).matches('┄').count(), line(0).matches('█').count()), (COLUMNS - 1, 1), "{drawn}");
+        assert_eq!(line(ROWS / 2).matches('█').count(), COLUMNS, "{drawn}");
+        assert!(drawn.contains("█ allocated: 80 B at most") && drawn.contains("┄ card: 80 B"), "{drawn}");
     }
 }
