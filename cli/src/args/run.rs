@@ -11,8 +11,6 @@ use super::{AllocatorArgs, DeviceArgs, DeviceList, HtmlArgs, OutputArgs, Profile
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DevicesArgs {
     #[command(flatten)]
-    pub page: HtmlArgs,
-    #[command(flatten)]
     pub output: OutputArgs,
 }
 

@@ -2,7 +2,7 @@
 
 use lab::results::{DeviceInfo, Devices, SeenDevice};
 
-use crate::args::DevicesArgs;
+use crate::args::{DevicesArgs, HtmlArgs};
 use crate::backends;
 use crate::exit::{Code, Result};
 use crate::output;
@@ -13,9 +13,9 @@ use crate::ui::Ui;
 /// # Errors
 /// When a result cannot be written; never because of a driver.
 pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations().chain(&args.page.html))?;
+    output::check(args.output.destinations())?;
     let found = Devices { devices: backends::ALL.iter().flat_map(look).collect() };
-    output::deliver_findings(ui, &args.output, &args.page, &found)?;
+    output::deliver_findings(ui, &args.output, &HtmlArgs::default(), &found)?;
     Ok(Code::Done)
 }
 
