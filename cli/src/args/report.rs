@@ -43,7 +43,7 @@ impl ExportArgs {
 /// `vramlab report`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, cards, scans), and recordings of `--events`; packed by gzip or not.
+    /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, explain, cards, devices, scans), and recordings of `--events`; packed by gzip or not.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The page.

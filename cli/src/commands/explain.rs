@@ -4,14 +4,12 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use lab::explain::{Explanation, explain};
-use lab::section::{Cell, Table};
-use serde_json::{Value, json};
+use lab::explain::explain;
+use lab::results::ExplainResult;
 
-use crate::args::ExplainArgs;
+use crate::args::{ExplainArgs, HtmlArgs};
 use crate::exit::{Code, Failure, Result};
-use crate::output::{self, Results};
-use crate::render::{WIDTH, bytes, table, wrapped};
+use crate::output;
 use crate::ui::Ui;
 
 /// How much is read: the end of a log, where its last message is. A third of what is looked at, as a byte that is not
@@ -33,10 +31,8 @@ pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
         [one] => file(one)?.unwrap_or_else(|| one.clone()),
         words => words.join(" "),
     };
-    let explanation = explain(&text)?;
-    let tables = vec![figures(&explanation)];
-    let text = for_people(&explanation, &tables, ui);
-    output::deliver(ui, &args.output, &Results { json: &as_json(&explanation), tables: &tables, text: &text })?;
+    let found = ExplainResult::from(&explain(&text)?);
+    output::deliver_findings(ui, &args.output, &HtmlArgs::default(), &found)?;
     Ok(Code::Done)
 }
 
@@ -102,62 +98,4 @@ fn decoded(bytes: &[u8]) -> String {
         }
         _ => String::from_utf8_lossy(bytes).into_owned(),
     }
-}
-
-fn figures(explanation: &Explanation) -> Table {
-    let row = |figure: &lab::explain::Figure| {
-        vec![Cell::Text(figure.name.into()), Cell::Text(figure.size.to_string()), Cell::Text(figure.meaning.clone())]
-    };
-    let columns = ["figure", "size", "meaning"].map(String::from).to_vec();
-    Table { title: "What each figure means".into(), columns, rows: explanation.figures.iter().map(row).collect() }
-}
-
-fn for_people(explanation: &Explanation, tables: &[Table], ui: &Ui) -> String {
-    let verdict = explanation.verdict.map_or("unknown".to_string(), |verdict| verdict.to_string());
-    let device = explanation.device.map_or(String::new(), |device| format!(" on GPU {device}"));
-    let mut out = format!("{}: {}\n", ui.style.bold(&format!("{verdict}{device}")), explanation.wording.name());
-    out += &format!("{}\n", wrapped(&explanation.reason, WIDTH, 2));
-    if !explanation.figures.is_empty() {
-        out += &format!("\n{}", table::titled(&tables[0], ui.style));
-    }
-    for sum in &explanation.sums {
-        let left = bytes::signed(sum.remainder);
-        let exact = match sum.remainder.unsigned_abs() <= sum.tolerance {
-            true => format!("adds up (to ±{}, as the figures are rounded)", bytes::short(sum.tolerance)),
-            false => format!("{left} (±{})", bytes::short(sum.tolerance)),
-        };
-        out += &format!("{}\n", wrapped(&format!("{}: {exact}", sum.text), WIDTH, 2));
-    }
-    out += &format!("\n{}\n", ui.style.bold("What to try, first things first"));
-    for (number, advice) in explanation.advice.iter().enumerate() {
-        out += &format!("{}\n", wrapped(&format!("{}. {}", number + 1, advice.what), WIDTH, 3));
-        if let Some(command) = &advice.command {
-            out += &format!("     {command}\n");
-        }
-    }
-    out
-}
-
-fn as_json(explanation: &Explanation) -> Value {
-    let figure = |figure: &lab::explain::Figure| {
-        json!({
-            "name": figure.name,
-            "bytes": figure.size.bytes,
-            "tolerance_bytes": figure.size.tolerance,
-            "meaning": figure.meaning,
-        })
-    };
-    let sum = |sum: &lab::explain::Sum| json!({ "text": sum.text, "remainder_bytes": sum.remainder, "tolerance_bytes": sum.tolerance });
-    json!({
-        "schema": "vramlab-explain-1",
-        "wording": explanation.wording.name(),
-        "device": explanation.device,
-        "verdict": explanation.verdict.map(|verdict| verdict.to_string()),
-        "reason": explanation.reason,
-        "figures": explanation.figures.iter().map(figure).collect::<Vec<_>>(),
-        "sums": explanation.sums.iter().map(sum).collect::<Vec<_>>(),
-        "advice": explanation.advice.iter()
-            .map(|advice| json!({ "what": advice.what, "command": advice.command }))
-            .collect::<Vec<_>>(),
-    })
 }

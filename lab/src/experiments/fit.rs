@@ -8,9 +8,10 @@ use memcore::memory::{Category, OutOfMemory};
 use memcore::{Departures, Device, Profile};
 
 use super::pace::Pace;
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::fit::{self, Law, Room};
 use crate::models::{ModelOptions, architecture};
 use crate::section::{Cell, Table};

@@ -5,9 +5,10 @@ use memcore::optim::Implementation;
 
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
-use super::show::{bytes, some_bytes, table, text};
+use super::show::{some_bytes, table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
 use crate::section::{Cell, Table};

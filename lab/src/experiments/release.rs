@@ -6,10 +6,11 @@ use memcore::Device;
 
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
-use super::show::{bytes, curve, table, text};
+use super::show::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
 use crate::section::Cell;
 

@@ -45,13 +45,3 @@ pub(super) fn by_category(title: impl Into<String>, columns: &[(String, Category
     rows.push(sums);
     Table { title: title.into(), columns: names, rows }
 }
-
-/// Bytes in words: the exact number, with a rounded one where it is large.
-pub(super) fn bytes(n: u64) -> String {
-    match n {
-        0..=9_999 => format!("{n} bytes"),
-        10_000..=1_048_575 => format!("{n} bytes ({:.1} KiB)", n as f64 / 1024.0),
-        1_048_576..=1_073_741_823 => format!("{n} bytes ({:.2} MiB)", n as f64 / 1_048_576.0),
-        _ => format!("{n} bytes ({:.2} GiB)", n as f64 / 1_073_741_824.0),
-    }
-}

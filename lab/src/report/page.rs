@@ -54,7 +54,7 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
             Part::Result(result) => match result["schema"].as_str() {
                 Some("vramlab-scan-1") => scan::show(&mut body, result),
                 Some("vramlab-train-1") => run_part(&mut body, index, Some(result), None)?,
-                Some(schema) if results::is_known(schema) => {
+                Some(schema) if results::schemas().any(|known| known == schema) => {
                     let (title, sections) = results::read(result)?;
                     sections::show(&mut body, &title, &sections);
                 }
@@ -76,7 +76,7 @@ fn title(part: &Part<'_>) -> Result<String> {
         }
     };
     match result["schema"].as_str() {
-        Some(schema) if results::is_known(schema) => return Ok(results::read(result)?.0),
+        Some(schema) if results::schemas().any(|known| known == schema) => return Ok(results::read(result)?.0),
         _ => {}
     }
     Ok(match (result["experiment"].as_str(), result["model"].as_str()) {

@@ -14,20 +14,18 @@ use super::from_snapshot::of_snapshot;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::error::{Error, Result};
 use crate::replay::{MOST_BYTES, MOST_OPERATIONS};
+use crate::results;
 use crate::snapshot::Snapshot;
 
 /// Recordings that can be read: of this program, of recorded scripts of PyTorch.
 const RECORDINGS: [&str; 2] = ["vramlab-events-1", "oracle-script-1"];
-/// Results that can be read.
-pub const RESULTS: [&str; 7] = [
-    "vramlab-train-1",
-    "vramlab-experiment-1",
-    "vramlab-fit-1",
-    "vramlab-scan-1",
-    "vramlab-bench-1",
-    "vramlab-replay-1",
-    "vramlab-cards-1",
-];
+/// Results that can be read, besides those of [`results`].
+const RESULTS: [&str; 2] = ["vramlab-train-1", "vramlab-scan-1"];
+
+/// Every result that can be read, by the name of its schema.
+pub fn schemas() -> impl Iterator<Item = &'static str> {
+    RESULTS.into_iter().chain(results::schemas())
+}
 
 /// What a file holds.
 #[derive(Debug)]
@@ -125,7 +123,7 @@ pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     };
     for result in &results {
         match result.get("schema").and_then(Value::as_str) {
-            Some(schema) if RESULTS.contains(&schema) => {}
+            Some(schema) if schemas().any(|known| known == schema) => {}
             Some(schema) => return Err(unknown(name, "schema", schema)),
             None => return Err(unknown(name, "schema", "")),
         }
@@ -134,7 +132,7 @@ pub fn read(name: &str, text: &[u8]) -> Result<Source> {
 }
 
 fn unknown(name: &str, what: &str, found: &str) -> Error {
-    let known: Vec<&str> = RESULTS.iter().chain(&RECORDINGS).copied().collect();
+    let known: Vec<&str> = schemas().chain(RECORDINGS).collect();
     let found = if found.is_empty() { format!("has no {what}") } else { format!("{what} {found:?} is unknown") };
     Error::usage(name, format!("{found}; a report is made of: {}, and snapshots of PyTorch", known.join(", ")))
 }

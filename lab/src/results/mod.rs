@@ -7,19 +7,23 @@ mod cards;
 pub mod command;
 mod device;
 mod experiment;
+mod explain;
 mod findings;
 mod fit;
 mod premise;
 mod replay;
+mod tune;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
 pub use device::{DeviceInfo, Devices, SeenDevice};
 pub use experiment::ExperimentResult;
+pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use premise::{Premise, line as premise_line};
 pub use replay::{PolicyResult, ReplayResult, SelfCheck};
+pub use tune::TuneResult;
 
 use serde_json::Value;
 
@@ -35,6 +39,7 @@ const READERS: &[(&str, Reader)] = &[
     (Cards::SCHEMA, shown::<Cards>),
     (Devices::SCHEMA, shown::<Devices>),
     (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
+    (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
 ];
@@ -44,9 +49,9 @@ fn shown<F: Findings>(value: &Value) -> serde_json::Result<(String, Vec<Section>
     Ok((found.title(), found.sections()))
 }
 
-/// Whether results of this schema are read back.
-pub fn is_known(schema: &str) -> bool {
-    READERS.iter().any(|(known, _)| *known == schema)
+/// The names of the schemas that are read back.
+pub fn schemas() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(schema, _)| *schema)
 }
 
 /// Title and sections of a result that was written before.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::replay::{Figures, Machine, Operation, Policy, Trace, run_once};
 
 /// One choice of settings and what it takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Candidate {
     /// In the syntax of `PYTORCH_ALLOC_CONF`; empty: the defaults.
     pub alloc_conf: String,
@@ -23,7 +23,7 @@ pub struct Candidate {
 }
 
 /// What a run takes. Less is better, in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
     /// Requests that fail and were served in the recording.
     pub failed: u64,

@@ -7,9 +7,10 @@ use memcore::{Tensor, ops};
 
 use super::pace::Pace;
 use super::rig::{Rig, even_perceptron, rules, undisturbed};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::models::Architecture;
 use crate::predict::rounded;
 use crate::section::{Cell, Table};

@@ -3,8 +3,9 @@
 use super::found::Found;
 use super::law::Law;
 use super::runs::{Run, by_step, summary};
-use crate::experiments::show::{by_category, bytes, curve, table, text};
+use crate::experiments::show::{by_category, curve, table, text};
 use crate::experiments::{Measurement, Outcome};
+use crate::figures::both as bytes;
 use crate::section::Cell;
 
 /// Fills in everything but the verdicts.

@@ -3,8 +3,8 @@
 use super::found::Found;
 use super::law::Law;
 use super::runs::Run;
-use crate::experiments::show::bytes;
 use crate::experiments::{Claim, JudgedClaim, Verdict};
+use crate::figures::both as bytes;
 
 /// Why there is no verdict where no batch was run.
 const NOTHING_RUN: &str = "0 batches were run";

@@ -3,8 +3,9 @@
 use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::show::{bytes, table};
+use crate::experiments::show::table;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
 use crate::section::Cell;

@@ -4,8 +4,8 @@ use super::ground::{Batches, Ground};
 use crate::cards::CONTEXT;
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::show::bytes;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, Rules};
 
 /// One process.

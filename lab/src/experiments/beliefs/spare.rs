@@ -5,8 +5,9 @@ use memcore::{Array, DType, Device};
 use super::ground::{Batches, Ground};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::show::{bytes, table, text};
+use crate::experiments::show::{table, text};
 use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, Rules, Variable};
 use crate::section::Cell;
 

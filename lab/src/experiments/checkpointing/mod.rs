@@ -9,10 +9,11 @@ use memcore::memory::{Category, PeakComposition};
 
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::models::Recompute;
 use crate::predict::Rules;
 use crate::section::{Cell, Table};

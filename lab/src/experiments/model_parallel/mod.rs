@@ -8,9 +8,10 @@ use memcore::Device;
 
 use super::pace::Pace;
 use super::rig::{rules, undisturbed};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
 use crate::predict::rounded;
 use crate::section::{Cell, Table};

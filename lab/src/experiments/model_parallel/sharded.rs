@@ -7,7 +7,7 @@ use memcore::Device;
 use memcore::backend::{Backend, Meta};
 use memcore::memory::Direct;
 
-use super::super::show::{bytes, table, text};
+use super::super::show::{table, text};
 use super::claims::CLAIMS;
 use super::network::{CLASSES, LAYERS, WIDTH, network};
 use super::{JudgedClaim, Measurement, Setup, Verdict};
@@ -15,6 +15,7 @@ use crate::data_parallel::{
     Accounting, DataParallelResult, DataParallelSettings, RankFigures, Sent, Stage, TABLE_1, printed, train,
 };
 use crate::error::Result;
+use crate::figures::both as bytes;
 use crate::models::{Architecture, ModelOptions, architecture};
 use crate::predict::rounded;
 use crate::section::{Cell, Table};

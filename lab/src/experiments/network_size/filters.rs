@@ -4,8 +4,9 @@ use memcore::memory::Category;
 
 use crate::error::{Error, Result};
 use crate::experiments::rig::Rig;
-use crate::experiments::show::{bytes, table, text};
+use crate::experiments::show::{table, text};
 use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict};
+use crate::figures::both as bytes;
 use crate::model_file;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};

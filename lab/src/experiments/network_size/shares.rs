@@ -3,8 +3,8 @@
 use memcore::Device;
 use memcore::memory::{Category, PeakComposition, ScopeId};
 
-use crate::experiments::show::bytes;
 use crate::experiments::{Claim, JudgedClaim, Verdict};
+use crate::figures::both as bytes;
 
 /// Modules whose operator is a product of matrices or a convolution.
 const PRODUCTS: [&str; 2] = ["conv", "fc"];

@@ -8,10 +8,11 @@ use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
 use super::rig::{rules, undisturbed};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use program::{Arrangement, Program, Sizes, Traffic};

@@ -9,10 +9,10 @@ use memcore::memory::Category;
 
 use super::pace::Pace;
 use super::rig::rules;
-use super::show::bytes;
 use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
 use crate::data;
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::training::Precision;
 use learning::{LESSONS, Learnt, learn};
 use memory::{Sizes, Weighed, weigh};

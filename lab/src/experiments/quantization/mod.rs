@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use super::pace::Pace;
 use super::rig::{Rig, rules};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, Source};

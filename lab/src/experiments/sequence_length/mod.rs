@@ -6,9 +6,10 @@ use memcore::memory::Category;
 
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
-use super::show::{bytes, table, text};
+use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
 use crate::error::{Error, Result};
+use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
