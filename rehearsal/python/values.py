@@ -25,6 +25,9 @@ COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repe
 EMPTY = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided new resize_ resize_as_ set_".split())
 # They make tensors whose contents do not depend on the operand's.
 FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones": 1}
+# One known operand decides the result: all true, and all zero. So a loop of unknown tokens ends at its greatest length.
+DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())
+DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ logical_and logical_and_".split())
 # What they say of numbers that are not known: that these are sound.
 SOUND = {"isfinite": True, "isnan": False, "isinf": False}
 
@@ -205,6 +208,7 @@ class Values:
         if twins:
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
+        decided = self.decided(name, args, twins)
         versions = [self.version(tensor) for tensor in on_card]
         out = self.with_shown(function, args, kwargs, shown, twins)
         # Not only lazily, by the counter: `x.data` has a counter of its own, but the same storage.
@@ -214,8 +218,28 @@ class Values:
             self.forget_written()
         is_tensor = type(out) in self.plain_types and out.is_cuda
         if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
-            self.fill_result(name, args, kwargs, out)
+            if decided is not None:
+                self.fill(out, decided)
+            else:
+                self.fill_result(name, args, kwargs, out)
         return out
+
+    def decided(self, name, args, twins):
+        """What every element of a result is whatever the unknown operand holds, if one operand says that."""
+        if not twins or not (name in DECIDED_BY_TRUE or name in DECIDED_BY_ZERO):
+            return None
+        with self.torch._C.DisableTorchFunction():
+            for tensor in args:
+                twin = twins.get(id(tensor))
+                if twin is None or twin.doubtful or tensor.numel() == 0:
+                    continue
+                contents = self.view(tensor, twin)
+                if name in DECIDED_BY_TRUE and tensor.dtype is self.torch.bool and bool(contents.all()):
+                    # `|` of whole numbers would add other bits.
+                    return True if all(other.dtype is self.torch.bool for other in self.tensors(args, [])) else None
+                if name in DECIDED_BY_ZERO and not bool(contents.any()):
+                    return 0
+        return None
 
     def fill_result(self, name, args, kwargs, out):
         """Results that do not depend on what the operand holds."""
@@ -359,7 +383,8 @@ class Values:
 
     def tell_doubt(self, name, twins):
         """Tells of what is decided by contents that are doubtful."""
-        if name in READS | COUNTED | {"nonzero"} and any(twin.doubtful for twin in twins.values()):
+        is_told = name in READS or name in COUNTED or name == "nonzero"
+        if is_told and any(twin.doubtful for twin in twins.values()):
             self.reads.tell("assumed", name, "values", answer="as before a graph or another package's kernel ran")
 
     def tell_missed(self, name):

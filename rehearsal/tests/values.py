@@ -161,6 +161,15 @@ def inference_mode_counts_no_versions(device):
 
 
 @case
+def one_operand_decides(device):
+    torch.manual_seed(0)
+    unknown = torch.rand(3, device=device) < 2
+    ended = torch.zeros(3, dtype=torch.bool, device=device) | torch.ones(3, dtype=torch.bool, device=device) | unknown
+    unfinished = torch.ones(3, dtype=torch.long, device=device) * unknown & ~ended
+    return ended, unfinished, bool(unfinished.max() == 0)
+
+
+@case
 def transforms_and_modes_are_left_alone(device):
     ids, mask = padded(device)
     torch.vmap(lambda row: row + 1)(ids)
