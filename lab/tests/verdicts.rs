@@ -73,7 +73,7 @@ fn rounding_of_blocks_decides_no_verdict() {
         let narrow = on_paper("equation", profile, &[("width", &[4])]);
         assert_eq!(verdicts(&narrow)[..4], [Holds, Depends, Holds, Depends], "{profile}");
         let text = &narrow.claims[0].condition;
-        assert!(text.contains("4552 bytes asked for, 4552 bytes by the formula"), "{text}");
+        assert!(text.contains("4.45 KiB (4552) asked for, 4.45 KiB (4552) by the formula"), "{text}");
         // Above 1 MiB a block may have a rest that nobody asked for.
         let wide = on_paper("optimizer", profile, &[("width", &[600])]);
         assert_eq!(verdicts(&wide)[0], Holds, "{profile}: {}", wide.claims[0].condition);
