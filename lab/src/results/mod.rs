@@ -12,6 +12,7 @@ mod findings;
 mod fit;
 mod premise;
 mod replay;
+mod self_check;
 mod tune;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
@@ -22,7 +23,8 @@ pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use premise::{Premise, line as premise_line};
-pub use replay::{PolicyResult, ReplayResult, SelfCheck};
+pub use replay::{PolicyResult, ReplayResult};
+pub use self_check::SelfCheck;
 pub use tune::TuneResult;
 
 use serde_json::Value;

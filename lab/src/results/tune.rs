@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
-use super::replay::SelfCheck;
+use super::self_check::SelfCheck;
 use crate::figures::{both, counted, grouped, signed};
 use crate::section::{Cell, Section, Table};
 use crate::snapshot::{Candidate, Cost, Releases, Tuned};
