@@ -10,7 +10,7 @@ use lab::results::Findings;
 use lab::section::{Section, Table};
 use serde_json::Value;
 
-use crate::args::{HtmlArgs, OutputArgs};
+use crate::args::OutputArgs;
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::render::{markdown, sections};
@@ -143,91 +143,94 @@ pub(crate) fn deliver(ui: &Ui, args: &OutputArgs, results: &Results<'_>) -> Resu
     if args.takes_stdout() { Ok(()) } else { ui.print(results.text) }
 }
 
+/// Title and sections of results: said once, for all outputs.
+pub(crate) struct Shown(Vec<(String, Vec<Section>)>);
+
+impl Shown {
+    /// Of each result.
+    pub(crate) fn of<F: Findings>(found: &[F]) -> Self {
+        Self(found.iter().map(|one| (one.title(), one.sections())).collect())
+    }
+
+    /// Writes a page, a part for each.
+    ///
+    /// # Errors
+    /// Those of [`Destination::write`].
+    pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
+        let parts: Vec<Part<'_>> = self.0.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
+        destination.write(ui, html(&parts)?.as_bytes())
+    }
+
+    /// For people.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn print(&self, ui: &Ui) -> Result<()> {
+        self.0.iter().try_for_each(|(title, parts)| ui.print(&sections::text(title, parts, ui.verbose, ui.style)))
+    }
+}
+
 /// Writes what a command found where it was asked for, in every form.
 ///
 /// # Errors
 /// Those of [`Destination::write`].
-pub(crate) fn deliver_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &HtmlArgs, found: &F) -> Result<()> {
-    write_findings(ui, args, page, found)?;
-    if args.takes_stdout() { Ok(()) } else { print_findings(ui, found) }
+pub(crate) fn deliver_findings<F: Findings>(
+    ui: &Ui,
+    args: &OutputArgs,
+    page: Option<&Destination>,
+    found: &F,
+) -> Result<()> {
+    deliver_all(ui, args, page, std::slice::from_ref(found), true)
 }
 
-/// Writes what a command found, several of a kind: as JSON a list, unless one is what was asked for.
+/// Writes what a command found, several of a kind: as JSON a list, unless a `single` one is what was asked for.
 ///
 /// # Errors
 /// Those of [`Destination::write`].
 pub(crate) fn deliver_all<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
-    page: &HtmlArgs,
+    page: Option<&Destination>,
     found: &[F],
     single: bool,
 ) -> Result<()> {
-    if let ([one], true) = (found, single) {
-        return deliver_findings(ui, args, page, one);
-    }
-    if let Some(destination) = &page.html {
-        self::page(ui, destination, found)?;
+    let shown = write_all(ui, args, page, found, single)?;
+    if args.takes_stdout() { Ok(()) } else { shown.print(ui) }
+}
+
+/// Writes what a command found to the files that were asked for, and returns it for people.
+///
+/// # Errors
+/// Those of [`Destination::write`].
+pub(crate) fn write_all<F: Findings>(
+    ui: &Ui,
+    args: &OutputArgs,
+    page: Option<&Destination>,
+    found: &[F],
+    single: bool,
+) -> Result<Shown> {
+    let unwritable = |error| Failure::new(Code::Usage, error);
+    let shown = Shown::of(found);
+    if let Some(destination) = page {
+        shown.page(ui, destination)?;
     }
     if let Some(destination) = &args.json {
-        let all: Result<Vec<Value>, _> = found.iter().map(Findings::to_json).collect();
-        destination.write(ui, &json_line(&Value::Array(all.map_err(|error| Failure::new(Code::Usage, error))?))?)?;
+        let json = match (found, single) {
+            ([one], true) => one.to_json(),
+            _ => found.iter().map(Findings::to_json).collect(),
+        };
+        destination.write(ui, &json_line(&json.map_err(unwritable)?)?)?;
     }
     if let Some(destination) = &args.export_csv {
-        destination.write(ui, &csv(F::exported_together(found).first())?)?;
+        let table = F::table_of_all(found).unwrap_or_default();
+        let text = markdown::csv(&table).map_err(|error| Failure::new(Code::Usage, error))?;
+        destination.write(ui, &text)?;
     }
     if let Some(destination) = &args.export_markdown {
-        let text: String = found.iter().map(|one| sections::as_markdown(&one.title(), &one.sections())).collect();
+        let text: String = shown.0.iter().map(|(title, parts)| sections::as_markdown(title, parts)).collect();
         destination.write(ui, text.as_bytes())?;
     }
-    if args.takes_stdout() {
-        return Ok(());
-    }
-    found.iter().try_for_each(|one| print_findings(ui, one))
-}
-
-/// Writes a page of what a command found, a part for each.
-///
-/// # Errors
-/// Those of [`Destination::write`].
-pub(crate) fn page<F: Findings>(ui: &Ui, destination: &Destination, found: &[F]) -> Result<()> {
-    let all: Vec<(String, Vec<Section>)> = found.iter().map(|one| (one.title(), one.sections())).collect();
-    let parts: Vec<Part<'_>> = all.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
-    destination.write(ui, html(&parts)?.as_bytes())
-}
-
-fn csv(table: Option<&Table>) -> Result<Vec<u8>> {
-    let text = table.map(markdown::csv).transpose();
-    text.map(Option::unwrap_or_default).map_err(|error| Failure::new(Code::Usage, error))
-}
-
-/// What a command found, for people.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub(crate) fn print_findings<F: Findings>(ui: &Ui, found: &F) -> Result<()> {
-    ui.print(&sections::text(&found.title(), &found.sections(), ui.verbose, ui.style))
-}
-
-/// Writes what a command found to the files that were asked for.
-///
-/// # Errors
-/// Those of [`Destination::write`].
-pub(crate) fn write_findings<F: Findings>(ui: &Ui, args: &OutputArgs, page: &HtmlArgs, found: &F) -> Result<()> {
-    if let Some(destination) = &page.html {
-        self::page(ui, destination, std::slice::from_ref(found))?;
-    }
-    if let Some(destination) = &args.json {
-        let json = found.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
-        destination.write(ui, &json_line(&json)?)?;
-    }
-    if let Some(destination) = &args.export_csv {
-        destination.write(ui, &csv(found.exported().first())?)?;
-    }
-    if let Some(destination) = &args.export_markdown {
-        destination.write(ui, sections::as_markdown(&found.title(), &found.sections()).as_bytes())?;
-    }
-    Ok(())
+    Ok(shown)
 }
 
 /// JSON in one line.

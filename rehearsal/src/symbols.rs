@@ -37,3 +37,8 @@ pub(crate) fn address(shadow: usize) -> Answer<(usize, usize)> {
     symbol.addresses.insert(card, address);
     Ok((address, symbol.bytes))
 }
+
+/// An address inside of a variable on this thread's card.
+pub(crate) fn place(shadow: usize, offset: usize) -> Answer<usize> {
+    Ok(address(shadow)?.0.wrapping_add(offset))
+}

@@ -105,7 +105,7 @@ impl Place {
 }
 
 fn deliver(found: &BenchResult, args: &BenchArgs, ui: &Ui) -> Result<Code> {
-    output::deliver_findings(ui, &args.output, &args.page, found)?;
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
     if found.interrupted {
         return Ok(Code::Interrupted);
     }

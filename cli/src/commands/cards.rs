@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// When a result cannot be written.
 pub(super) fn run(args: &CardsArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    output::deliver_findings(ui, &args.output, &args.page, &Cards::default())?;
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &Cards::default())?;
     Ok(Code::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use lab::results::{DeviceInfo, Devices, SeenDevice};
 
-use crate::args::{DevicesArgs, HtmlArgs};
+use crate::args::DevicesArgs;
 use crate::backends;
 use crate::exit::{Code, Result};
 use crate::output;
@@ -15,7 +15,7 @@ use crate::ui::Ui;
 pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let found = Devices { devices: backends::ALL.iter().flat_map(look).collect() };
-    output::deliver_findings(ui, &args.output, &HtmlArgs::default(), &found)?;
+    output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use lab::explain::explain;
 use lab::results::ExplainResult;
 
-use crate::args::{ExplainArgs, HtmlArgs};
+use crate::args::ExplainArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
         words => words.join(" "),
     };
     let found = ExplainResult::from(&explain(&text)?);
-    output::deliver_findings(ui, &args.output, &HtmlArgs::default(), &found)?;
+    output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
 }
 

@@ -150,7 +150,7 @@ fn perhaps(of: Quantity, paper: &PaperArgs, fit: &Fit, maximum: usize, ui: &Ui) 
 }
 
 fn deliver(found: &FitResult, args: &FitArgs, ui: &Ui) -> Result<Code> {
-    output::deliver_findings(ui, &args.output, &args.page, found)?;
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
     if found.largest.is_some() {
         return Ok(Code::Done);
     }

@@ -52,9 +52,9 @@ pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
 
 fn deliver(found: &ReplayResult, args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     if !found.policies.is_empty() {
-        output::write_findings(ui, &args.output, &args.page, found)?;
+        let shown = output::write_all(ui, &args.output, args.page.html.as_ref(), std::slice::from_ref(found), true)?;
         if !args.output.takes_stdout() && args.columns != Some(Destination::Stdout) {
-            output::print_findings(ui, found)?;
+            shown.print(ui)?;
         }
     }
     if interrupt::asked() {

@@ -131,7 +131,7 @@ fn deliver(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
         return Ok(());
     }
     let single = args.names.len() == 1 && args.names[0] != "all";
-    output::deliver_all(ui, &args.output, &args.page, &results, single)
+    output::deliver_all(ui, &args.output, args.page.html.as_ref(), &results, single)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {

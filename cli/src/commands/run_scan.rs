@@ -50,7 +50,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     let json = as_json(invocation, &points, &done).map_err(|error| Failure::new(Code::Usage, error))?;
     if let Some(destination) = &args.page.html {
         let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
-        output::page(ui, destination, &all)?;
+        output::Shown::of(&all).page(ui, destination)?;
     }
     let text = table::titled(&verdicts, ui.style);
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[verdicts], text: &text })?;

@@ -5,7 +5,7 @@ use lab::results::{SelfCheck, TuneResult};
 use lab::snapshot::tune;
 
 use super::recording::Recording;
-use crate::args::{HtmlArgs, TuneArgs};
+use crate::args::TuneArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output;
@@ -21,10 +21,9 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     let recording = Recording::open(&args.file, args.device)?;
     let check = recording.self_check()?.as_ref().map(SelfCheck::from);
     let file = args.file.display().to_string();
-    let no_page = HtmlArgs::default();
     if let Some(failed) = check.clone().filter(|check| !check.exact) {
         let found = TuneResult::not_reproduced(&file, recording.trace.lower_bound().bytes, failed);
-        output::deliver_findings(ui, &args.output, &no_page, &found)?;
+        output::deliver_findings(ui, &args.output, None, &found)?;
         let problem = anyhow::anyhow!("{file}: the recorded settings do not reproduce the recording");
         return Err(Failure::new(Code::Check, problem));
     }
@@ -34,6 +33,6 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     };
     let releases = recording.releases();
     let tuned = tune(&recording.trace, &recording.config, &machine, releases, &mut interrupt::asked)?;
-    output::deliver_findings(ui, &args.output, &no_page, &TuneResult::of(&file, tuned, releases, check))?;
+    output::deliver_findings(ui, &args.output, None, &TuneResult::of(&file, tuned, releases, check))?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }

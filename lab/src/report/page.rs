@@ -46,44 +46,41 @@ pub enum Part<'a> {
 /// A result of an unknown kind.
 pub fn html(parts: &[Part<'_>]) -> Result<String> {
     let mut body = String::new();
+    let mut first = None;
     for (index, part) in parts.iter().enumerate() {
         let _ = writeln!(body, "<article id=\"part-{index}\">");
-        match *part {
-            Part::Run { result, recording } => run_part(&mut body, index, result, recording)?,
-            Part::Sections { title, sections } => sections::show(&mut body, title, sections),
-            Part::Result(result) => match result["schema"].as_str() {
-                Some("vramlab-scan-1") => scan::show(&mut body, result),
-                Some("vramlab-train-1") => run_part(&mut body, index, Some(result), None)?,
-                Some(schema) if results::schemas().any(|known| known == schema) => {
-                    let (title, sections) = results::read(result)?;
-                    sections::show(&mut body, &title, &sections);
-                }
-                other => return Err(Error::usage("report", format!("a result of kind {other:?} is not shown"))),
-            },
-        }
+        let title = shown(&mut body, index, part)?;
+        first.get_or_insert(title);
         body.push_str("</article>\n");
     }
-    let title = parts.first().map(title).transpose()?.unwrap_or_default();
-    Ok(frame(&title, &body))
+    Ok(frame(&first.unwrap_or_default(), &body))
 }
 
-fn title(part: &Part<'_>) -> Result<String> {
+/// Writes a part, and says what it is called.
+fn shown(out: &mut String, index: usize, part: &Part<'_>) -> Result<String> {
     let result = match *part {
-        Part::Sections { title, .. } => return Ok(title.into()),
-        Part::Run { result: Some(result), .. } | Part::Result(result) => result,
-        Part::Run { recording, .. } => {
-            return Ok(recording.map_or_else(String::new, |recording| recording.name.clone()));
+        Part::Run { result, recording } => {
+            run_part(out, index, result, recording)?;
+            let named = recording.map_or_else(String::new, |recording| recording.name.clone());
+            return Ok(result.map_or(named, run::name));
         }
+        Part::Sections { title, sections } => {
+            sections::show(out, title, sections);
+            return Ok(title.into());
+        }
+        Part::Result(result) => result,
     };
     match result["schema"].as_str() {
-        Some(schema) if results::schemas().any(|known| known == schema) => return Ok(results::read(result)?.0),
-        _ => {}
+        Some("vramlab-scan-1") => scan::show(out, result),
+        Some("vramlab-train-1") => run_part(out, index, Some(result), None)?,
+        Some(schema) if results::schemas().any(|known| known == schema) => {
+            let (title, sections) = results::read(result)?;
+            sections::show(out, &title, &sections);
+            return Ok(title);
+        }
+        other => return Err(Error::usage("report", format!("a result of kind {other:?} is not shown"))),
     }
-    Ok(match (result["experiment"].as_str(), result["model"].as_str()) {
-        (Some(experiment), _) => experiment.to_string(),
-        (None, Some(model)) => model.to_string(),
-        _ => run::name(result),
-    })
+    Ok(run::name(result))
 }
 
 fn frame(title: &str, body: &str) -> String {

@@ -368,7 +368,7 @@ impl Findings for BenchResult {
         sections
     }
 
-    fn exported(&self) -> Vec<Table> {
-        vec![self.every()]
+    fn table(&self) -> Option<Table> {
+        Some(self.every())
     }
 }

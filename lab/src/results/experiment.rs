@@ -38,7 +38,7 @@ pub struct ExperimentResult {
 }
 
 /// Settings in the order in which they are typed.
-const TYPED: [&str; 13] = [
+const TYPED: [&str; 14] = [
     "devices",
     "backend",
     "model",
@@ -52,6 +52,7 @@ const TYPED: [&str; 13] = [
     "env",
     "multiprocessors",
     "seed",
+    "like",
 ];
 /// Charts of one experiment.
 const MAX_CHARTS: usize = 8;
@@ -89,7 +90,7 @@ impl ExperimentResult {
             "allocator" => *value == "caching",
             _ => false,
         };
-        let typed = TYPED.iter().chain(&["like"]).filter_map(|name| Some((*name, self.settings.get(*name)?)));
+        let typed = TYPED.iter().filter_map(|name| Some((*name, self.settings.get(*name)?)));
         let typed = typed.filter(|(name, value)| !usual(name, value));
         let typed = typed.map(|(name, value)| (name.to_string(), value.clone())).collect();
         command::again(&["run", &self.experiment], &typed)
@@ -258,13 +259,13 @@ impl Findings for ExperimentResult {
         sections
     }
 
-    fn exported(&self) -> Vec<Table> {
-        Self::exported_together(std::slice::from_ref(self))
+    fn table(&self) -> Option<Table> {
+        Self::table_of_all(std::slice::from_ref(self))
     }
 
-    fn exported_together(found: &[Self]) -> Vec<Table> {
+    fn table_of_all(found: &[Self]) -> Option<Table> {
         let named: Vec<(&str, &[Measurement])> =
             found.iter().map(|e| (e.experiment.as_str(), e.rows.as_slice())).collect();
-        std::iter::once(rows(&named)).chain(found.iter().flat_map(|e| e.tables.iter().cloned())).collect()
+        Some(rows(&named))
     }
 }

@@ -21,14 +21,14 @@ pub trait Findings: Serialize + DeserializeOwned {
     /// What it consists of, in the order in which it is read.
     fn sections(&self) -> Vec<Section>;
 
-    /// The tables for CSV (the first) and Markdown (all).
-    fn exported(&self) -> Vec<Table> {
-        tables(&self.sections()).into_iter().cloned().collect()
+    /// The table for CSV.
+    fn table(&self) -> Option<Table> {
+        tables(&self.sections()).first().map(|table| (*table).clone())
     }
 
-    /// The same of several, where they make one table.
-    fn exported_together(found: &[Self]) -> Vec<Table> {
-        found.iter().flat_map(Self::exported).collect()
+    /// The same of several results.
+    fn table_of_all(found: &[Self]) -> Option<Table> {
+        found.first().and_then(Self::table)
     }
 
     /// As it is written: the schema, then the fields.

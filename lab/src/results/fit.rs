@@ -338,7 +338,7 @@ impl Findings for FitResult {
         sections
     }
 
-    fn exported(&self) -> Vec<Table> {
-        vec![self.pieces(), self.runs(false)]
+    fn table(&self) -> Option<Table> {
+        Some(self.pieces())
     }
 }

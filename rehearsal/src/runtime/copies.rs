@@ -173,8 +173,7 @@ extern "C" fn cudaMemset2DAsync(
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaMemcpyToSymbol(symbol: usize, from: usize, bytes: usize, offset: usize, kind: c_int) -> c_int {
-    let to = symbols::address(symbol).map(|(address, _)| address.wrapping_add(offset));
-    to.map_or_else(|code| runtime(Err(code)), |to| now(Rows::flat(to, from, bytes), kind))
+    symbols::place(symbol, offset).map_or_else(|code| runtime(Err(code)), |to| now(Rows::flat(to, from, bytes), kind))
 }
 
 #[unsafe(no_mangle)]
@@ -186,14 +185,13 @@ extern "C" fn cudaMemcpyToSymbolAsync(
     kind: c_int,
     stream: usize,
 ) -> c_int {
-    let to = symbols::address(symbol).map(|(address, _)| address.wrapping_add(offset));
-    to.map_or_else(|code| runtime(Err(code)), |to| in_order(Rows::flat(to, from, bytes), kind, stream))
+    symbols::place(symbol, offset)
+        .map_or_else(|code| runtime(Err(code)), |to| in_order(Rows::flat(to, from, bytes), kind, stream))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaMemcpyFromSymbol(to: usize, symbol: usize, bytes: usize, offset: usize, kind: c_int) -> c_int {
-    let from = symbols::address(symbol).map(|(address, _)| address.wrapping_add(offset));
-    from.map_or_else(|code| runtime(Err(code)), |from| now(Rows::flat(to, from, bytes), kind))
+    symbols::place(symbol, offset).map_or_else(|code| runtime(Err(code)), |from| now(Rows::flat(to, from, bytes), kind))
 }
 
 #[unsafe(no_mangle)]
@@ -205,8 +203,8 @@ extern "C" fn cudaMemcpyFromSymbolAsync(
     kind: c_int,
     stream: usize,
 ) -> c_int {
-    let from = symbols::address(symbol).map(|(address, _)| address.wrapping_add(offset));
-    from.map_or_else(|code| runtime(Err(code)), |from| in_order(Rows::flat(to, from, bytes), kind, stream))
+    symbols::place(symbol, offset)
+        .map_or_else(|code| runtime(Err(code)), |from| in_order(Rows::flat(to, from, bytes), kind, stream))
 }
 
 #[unsafe(no_mangle)]
