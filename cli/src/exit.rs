@@ -25,16 +25,6 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// What needs more memory than there is before anything of it is made.
-#[derive(Debug, thiserror::Error)]
-#[error("out of memory: {message}")]
-pub(crate) struct TooLarge {
-    /// What it is, and what there is.
-    pub message: String,
-    /// Bytes that the whole run needs beyond what there is, where that is known.
-    pub missing_bytes: Option<u64>,
-}
-
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -60,7 +50,7 @@ impl Failure {
 
     /// The failure of a device that has a limit set by the user (or not): running out of memory is then the answer to the user's question.
     pub(crate) fn limited(mut self, limited: bool) -> Self {
-        if limited && self.is_out_of_memory() {
+        if limited && (self.is_out_of_memory() || self.is_too_large()) {
             self.code = Code::Check;
         }
         self
@@ -88,13 +78,21 @@ impl Failure {
 
     /// Bytes that the whole run needs beyond what there is, where memory ran out and that is known.
     pub(crate) fn missing_bytes(&self) -> Option<u64> {
-        let before = || self.error.downcast_ref::<TooLarge>()?.missing_bytes;
+        let before = || match self.error.downcast_ref::<lab::Error>() {
+            Some(lab::Error::TooLarge { missing_bytes, .. }) => *missing_bytes,
+            _ => None,
+        };
         self.out_of_memory().map_or_else(before, OutOfMemory::missing_bytes)
     }
 
     /// Whether memory ran out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.core_error().is_some_and(memcore::Error::is_out_of_memory)
+    }
+
+    /// Whether it was refused before anything was made, because it needs more memory than there is.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.error.chain().any(|cause| matches!(cause.downcast_ref(), Some(lab::Error::TooLarge { .. })))
     }
 
     fn core_error(&self) -> Option<&memcore::Error> {
@@ -113,13 +111,24 @@ impl From<memcore::Error> for Failure {
 
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
-        let code = match &error {
-            lab::Error::Core(core) => core_code(core),
-            lab::Error::Interrupted => Code::Interrupted,
-            _ => Code::Usage,
-        };
-        Self::new(code, error)
+        match error {
+            lab::Error::Core(core) => Self::new(core_code(&core), lab::Error::Core(core)),
+            lab::Error::Interrupted => Self::new(Code::Interrupted, error),
+            lab::Error::TooLarge { .. } => Self::new(Code::Device, error),
+            // The laboratory names the field of a run; here it is a flag.
+            lab::Error::Usage { what, problem } if is_flag(&what) => Self::usage(format!("--{what}: {problem}")),
+            _ => Self::new(Code::Usage, error),
+        }
     }
+}
+
+/// Fields of no run that are flags all the same.
+const FURTHER_FLAGS: [&str; 3] = ["save", "of", "maximum"];
+
+fn is_flag(what: &str) -> bool {
+    // A field may be followed by the value in question: `sequence 4096`.
+    let field = what.split(' ').next().unwrap_or_default();
+    FURTHER_FLAGS.contains(&field) || lab::run::RunSpec::has_field(field)
 }
 
 impl From<lab::data::DataError> for Failure {

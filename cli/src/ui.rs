@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use lab::backends::Remark;
+
 use crate::args::{ColorWhen, GlobalArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::render::style::Style;
@@ -88,6 +90,11 @@ impl Ui {
         if !self.quiet {
             line(text);
         }
+    }
+
+    /// What should be said of a choice.
+    pub(crate) fn remark(&self, remark: &Remark) {
+        if remark.important { self.tell(&remark.text) } else { self.note(&remark.text) }
     }
 
     /// Says what went wrong; returns the exit code.

@@ -168,8 +168,8 @@ fn what_is_no_lock_file_is_refused_and_kept() {
     let whole = locked.text();
     let absent = locked.directory.path().join("absent.json").display().to_string();
     assert!(refused(2, &["check", "--baseline", &absent]).contains("no such file; --update writes it"));
-    let flags = whole.replace("\"batch\": \"4\"", "\"batch\": \"many\"");
-    let foreign = whole.replace("\"steps\": \"2\"", "\"json\": \"out.json\"");
+    let flags = whole.replace("\"batch\": 4", "\"batch\": \"many\"");
+    let foreign = whole.replace("\"steps\": 2", "\"json\": \"out.json\"");
     for (contents, part) in [
         (&whole[..whole.len() / 2], "EOF while parsing"),
         ("", "EOF while parsing"),
@@ -177,8 +177,8 @@ fn what_is_no_lock_file_is_refused_and_kept() {
         ("{\"version\": 3}", "no lock file"),
         (&whole.replace("\"reserved\"", "\"deserved\""), "missing field `reserved` at line "),
         ("{\"schema\": \"vramlab-lock-1\", \"version\": \"0\", \"runs\": {}}", "runs: there is none"),
-        (&flags, "run default: flags: invalid value 'many' for '--batch"),
-        (&foreign, "run default: flags.json: no flag of a run"),
+        (&flags, "run default: flags.batch: expected a whole number, found \"many\""),
+        (&foreign, "run default: flags.json: a run has no such field"),
     ] {
         fs::write(locked.path(), contents).unwrap();
         let error = refused(2, &locked.words(&[]));

@@ -70,7 +70,7 @@ fn a_sequence_can_be_fitted_too() {
     let pieces = found["law"]["pieces"].as_array().unwrap();
     assert!(pieces.last().unwrap()["square"].as_u64().unwrap() > 0);
     assert!(done(&gpt).contains("squared"));
-    assert!(refused(2, &["fit", "--of", "sequence", "--model", "mlp", "--gpu", "1GiB"]).contains("--of sequence"));
+    assert!(refused(2, &["fit", "--of", "sequence", "--model", "mlp", "--gpu", "1GiB"]).contains("--of: sequence: "));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn each_device_has_its_account() {
     assert_eq!(run["losses"].as_array().unwrap().len(), 2);
     assert!(run["reason"].as_str().unwrap().contains("split") && run["device"].is_null());
     assert_eq!(run["settings"]["devices"], "cpu:0,cpu:1");
-    assert_eq!(run["settings"]["schedule"], "1f1b");
+    assert_eq!(run["settings"]["pipeline-schedule"], "1f1b");
     for device in run["devices"].as_array().unwrap() {
         let categories =
             device["peak"]["by_category"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap());
@@ -56,7 +56,7 @@ fn each_device_has_its_account() {
 
 #[test]
 fn paper_and_processor_agree_and_schedules_differ() {
-    let on = |command, devices, schedule| split(command, devices, &["--steps", "1", "--schedule", schedule]);
+    let on = |command, devices, schedule| split(command, devices, &["--steps", "1", "--pipeline-schedule", schedule]);
     for schedule in ["gpipe", "1f1b"] {
         let (here, there) = (on("train", "cpu:0,cpu:1", schedule), on("train", "meta:0,meta:1", schedule));
         assert_eq!(of_each(&here, "steps"), of_each(&there, "steps"), "{schedule}");
@@ -115,8 +115,8 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["train", "--devices", "cpu:0,cpu:0"], "named twice"),
         (&["train", "--devices", "meta:0"], "from 2 to 64"),
         (&["train", "--micro-batches", "4"], "--devices"),
-        (&["train", "--schedule", "gpipe"], "--devices names none"),
-        (&["train", "--devices", two, "--schedule", "forward,loss"], "known: gpipe, 1f1b"),
+        (&["train", "--schedule", "gpipe"], "--pipeline-schedule takes it"),
+        (&["train", "--devices", two, "--schedule", "input,forward,loss"], "the order of phases is fixed"),
         (&["train", "--devices", two, "--model", "two-layer", "--keep-intermediate"], "several devices"),
         (&["train", "--devices", two, "--backend", "meta"], "--devices names every device"),
         (&["train", "--devices", two, "--batch", "10", "--micro-batches", "3"], "they must be equal"),

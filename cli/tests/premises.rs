@@ -188,7 +188,7 @@ fn variables_of_the_environment_are_given_and_kept() {
     assert_eq!(peak(&ran), peak(&usual));
     assert!(ran["premises"].to_string().contains("set here, not taken; --env CUBLAS_WORKSPACE_CONFIG=VALUE"));
     for (value, part) in [
-        ("HOME=/", "--env HOME: not represented; known: CUBLAS_WORKSPACE_CONFIG"),
+        ("HOME=/", "--env: HOME: not represented; known: CUBLAS_WORKSPACE_CONFIG"),
         ("PYTORCH_ALLOC_CONF=x", "--alloc-conf"),
         ("CUBLAS_WORKSPACE_CONFIG=4096", "pairs of KiB and count"),
         ("CUBLAS_WORKSPACE_CONFIG", "expected NAME=VALUE"),

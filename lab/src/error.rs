@@ -10,10 +10,18 @@ pub enum Error {
     /// An option, a file or a shape that the user gave cannot be used.
     #[error("{what}: {problem}")]
     Usage {
-        /// The flag, file and line, or key.
+        /// The field of a run, the file and line, or the key.
         what: String,
         /// What is wrong, and what would be right.
         problem: String,
+    },
+    /// More memory is needed than there is, before anything of it is made.
+    #[error("out of memory: {message}")]
+    TooLarge {
+        /// What it is, and what there is.
+        message: String,
+        /// Bytes that the whole run needs beyond what there is, where that is known.
+        missing_bytes: Option<u64>,
     },
     /// The core failed: a device, a shape, memory.
     #[error(transparent)]
@@ -27,5 +35,15 @@ impl Error {
     /// An [`Error::Usage`].
     pub fn usage(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Usage { what: what.into(), problem: problem.into() }
+    }
+
+    /// Whether the user asked for something that cannot be: shapes, types and options are the user's, the rest is the device's.
+    pub fn is_usage(&self) -> bool {
+        use memcore::Error as Core;
+        match self {
+            Error::Usage { .. } => true,
+            Error::Core(Core::Invalid { .. } | Core::Shape { .. } | Core::DType { .. }) => true,
+            Error::Core(_) | Error::Interrupted | Error::TooLarge { .. } => false,
+        }
     }
 }

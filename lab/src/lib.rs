@@ -12,7 +12,9 @@
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 
+pub mod backends;
 pub mod bench;
+pub mod bytes;
 pub mod cards;
 pub mod claims;
 pub mod data;
@@ -28,12 +30,14 @@ pub mod huggingface;
 pub mod lock;
 pub mod model_file;
 pub mod models;
+mod named;
 pub mod pipeline;
 pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod report;
 pub mod results;
+pub mod run;
 pub mod section;
 pub mod snapshot;
 pub mod summits;

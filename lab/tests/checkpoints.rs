@@ -204,7 +204,7 @@ fn what_does_not_fit_is_refused_by_name() {
         assert!(error.contains(message), "{error}");
     }
     let nothing = saved(&*mlp(), &meta(), &run, &SYNTHETIC, Begin::Fresh).unwrap_err();
-    assert_eq!(nothing, "--save: meta computes nothing: there are no values");
+    assert_eq!(nothing, "save: meta computes nothing: there are no values");
 }
 
 /// Trains no step with a file's weights, and gives the state.

@@ -266,10 +266,10 @@ fn what_cannot_go_together_is_refused() {
         settings.check().unwrap_err().to_string()
     };
     assert!(problem(|s| s.run.batch = 6).contains("shares must be equal"));
-    assert!(problem(|s| s.ranks = 0).contains("--data-parallel"));
+    assert!(problem(|s| s.ranks = 0).contains("data-parallel"));
     assert!(problem(|s| s.run.precision = Precision::AutocastFp16).contains("one decision of all ranks"));
     assert!(problem(|s| s.run.precision = Precision::Fp32).contains("their own master copy"));
-    assert!(problem(|s| s.gradient_as_bucket_view = true).contains("--gradient-as-bucket-view"));
+    assert!(problem(|s| s.gradient_as_bucket_view = true).contains("gradient-as-bucket-view"));
     let computes = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
     let error = Rank::new(&*small("mlp"), &computes, &mixed(4, Stage::Gradients), 0, SOURCE).err().unwrap();
     assert!(error.to_string().contains("meta") && error.to_string().contains("cpu"), "{error}");

@@ -244,13 +244,13 @@ fn settings_that_a_network_is_not_represented_with_are_refused_by_name() {
     };
     let full = settings(2, 1, Precision::Fp32);
     let narrow = of("t5", &Options::default(), &settings(2, 1, Precision::Fp16)).unwrap();
-    assert!(narrow.contains("--precision"), "{narrow}");
+    assert!(narrow.contains("precision"), "{narrow}");
     for precision in [Precision::Bf16, Precision::AutocastFp16] {
         assert_eq!(of("t5", &Options::default(), &settings(2, 1, precision)), None);
     }
     let alone = settings(1, 1, Precision::Fp32);
     assert_eq!(of("vit", &Options::default(), &alone), None);
     let one = Options { sequence: Some(1), ..Options::default() };
-    assert!(of("bert", &one, &full).unwrap().contains("--sequence"));
+    assert!(of("bert", &one, &full).unwrap().contains("sequence"));
     assert_eq!(of("bert", &one, &alone), None);
 }

@@ -200,9 +200,9 @@ fn what_cannot_go_together_is_refused_with_the_reason() {
         change(&mut settings);
         refused(&*network, &two(), &settings)
     };
-    assert!(with(&|s| s.micro_batches = 3).contains("--micro-batches: 3 micro-batches of a batch of 8"));
-    assert!(with(&|s| s.micro_batches = 0).contains("--micro-batches"));
-    assert!(with(&|s| s.cut = Cut::Before(vec![9])).contains("--cut"));
+    assert!(with(&|s| s.micro_batches = 3).contains("micro-batches: 3 micro-batches of a batch of 8"));
+    assert!(with(&|s| s.micro_batches = 0).contains("micro-batches"));
+    assert!(with(&|s| s.cut = Cut::Before(vec![9])).contains("cut"));
     assert!(refused(&*network, &devices(meta, 6), &base).contains("6 devices for a network of 5 pieces"));
     assert!(refused(&*network, &[cpu(), meta()], &base).contains("meta has no values"));
     let attention = architecture("seq2seq-attention", &ModelOptions::default()).unwrap();

@@ -1,9 +1,8 @@
 //! What a scan goes over: options with their values, and the points that they make.
 
-use std::ffi::OsString;
-
-use clap::{ArgAction, ArgMatches, CommandFactory};
+use clap::{ArgMatches, CommandFactory};
 use lab::experiments;
+use lab::run::RunSpec;
 
 use super::Cli;
 use super::words::given;
@@ -11,28 +10,6 @@ use crate::exit::{Failure, Result};
 
 /// How many points a scan may have: beyond, it is a slip of the finger.
 const MAX_POINTS: usize = 10_000;
-
-/// Options that say where things go, not what is run.
-const FIXED: [&str; 18] = [
-    "parameter-list",
-    "parameter-scan",
-    "parameter-step-size",
-    "json",
-    "export-csv",
-    "export-markdown",
-    "export-trace",
-    "export-folded",
-    "export-minimalloc",
-    "html",
-    "events",
-    "snapshot",
-    "summary",
-    "save",
-    "continue",
-    "config",
-    "help",
-    "version",
-];
 
 /// One option and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,8 +74,8 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         let name = axis.name.as_str();
         let known =
             root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
-        let size = command == "run" && is_size(name);
-        if !known && !size || FIXED.contains(&name) {
+        let scannable = known && RunSpec::has_field(name) || command == "run" && is_size(name);
+        if !scannable {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
         }
         if axes[..i].iter().any(|other| other.name == name) {
@@ -113,7 +90,7 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
 }
 
 /// Whether some experiment has a size of that name.
-fn is_size(name: &str) -> bool {
+pub(crate) fn is_size(name: &str) -> bool {
     experiments::ALL.iter().any(|experiment| experiment.sizes().iter().any(|size| size.name == name))
 }
 
@@ -161,28 +138,6 @@ pub(crate) fn points(axes: &[Axis]) -> Vec<Vec<(String, String)>> {
         points = points.iter().flat_map(|point| axis.values.iter().map(move |value| with(point, value))).collect();
     }
     points
-}
-
-/// One point of a command as words: `--batch=32`, or `--set=batch=32` where it is the size of an experiment; a switch is there or not.
-pub(super) fn as_words(command: &str, point: &[(String, String)]) -> impl Iterator<Item = OsString> {
-    let set = command == "run";
-    point.iter().filter_map(move |(name, value)| {
-        if set && is_size(name) {
-            return Some(format!("--set={name}={value}").into());
-        }
-        let switch = is_switch(name);
-        match (switch, value.as_str()) {
-            (true, "true") => Some(format!("--{name}").into()),
-            (true, "false") => None,
-            _ => Some(format!("--{name}={value}").into()),
-        }
-    })
-}
-
-fn is_switch(name: &str) -> bool {
-    let command = Cli::command();
-    let mut arguments = command.get_subcommands().flat_map(|sub| sub.get_arguments());
-    arguments.any(|a| a.get_long() == Some(name) && matches!(a.get_action(), ArgAction::SetTrue))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use lab::lock;
+use lab::run::RunSpec;
 
 use super::{OutputArgs, PaperArgs, values};
 use crate::backends;
@@ -27,17 +28,25 @@ pub(crate) struct CheckArgs {
     /// Fail on every other list of events too, and on memory that shrank.
     #[arg(long, help_heading = "Check")]
     pub strict: bool,
-    /// What computes. On `meta` nothing does: the same on every machine, and fast.
-    #[arg(long, value_name = "NAME", default_value = "meta", help_heading = "Device",
-        value_parser = PossibleValuesParser::new(backends::names()))]
-    pub backend: String,
-    /// Which of the backend's devices, as `vramlab devices` numbers them.
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Device")]
-    pub device: usize,
+    /// What computes. On `meta` nothing does: the same on every machine, and fast [default: meta].
+    #[arg(long, value_name = "NAME", help_heading = "Device", value_parser = PossibleValuesParser::new(backends::names()))]
+    pub backend: Option<String>,
+    /// Which of the backend's devices, as `vramlab devices` numbers them [default: 0].
+    #[arg(long, value_name = "N", help_heading = "Device")]
+    pub device: Option<usize>,
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl CheckArgs {
+    /// As fields of a run.
+    pub(crate) fn spec(&self) -> RunSpec {
+        let mut spec = self.paper.spec();
+        (spec.device.backend, spec.device.device) = (self.backend.clone(), self.device);
+        spec
+    }
 }
 
 /// A tolerance, as typed.
@@ -55,7 +64,7 @@ impl FromStr for Tolerance {
     fn from_str(text: &str) -> Result<Self, String> {
         let value = match text.trim().strip_suffix('%') {
             Some(percent) => lock::Tolerance::Percent(values::non_negative(percent.trim())?),
-            None => lock::Tolerance::Bytes(values::byte_count(text)?),
+            None => lock::Tolerance::Bytes(lab::bytes::parse(text)?),
         };
         Ok(Self { text: text.trim().into(), value })
     }

@@ -37,7 +37,7 @@ pub(crate) struct ReplayArgs {
 #[command(next_help_heading = "Memory (as recorded, unless given)")]
 pub(crate) struct ReplayMemoryArgs {
     /// Memory of the device (8GiB, 512MiB, bytes).
-    #[arg(long, value_name = "SIZE", value_parser = values::memory_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lab::bytes::parse_memory)]
     pub memory_limit: Option<u64>,
     /// Share of it that the process may use, as set_per_process_memory_fraction sets it.
     #[arg(long, value_name = "F", value_parser = values::fraction)]

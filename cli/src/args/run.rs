@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 
-use super::{AllocatorArgs, DeviceArgs, DeviceList, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
+use lab::run::{DeviceList, DeviceSpec, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
+
+use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -70,6 +72,27 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// What says on which network and devices: as fields of a run.
+    pub(crate) fn spec(&self) -> RunSpec {
+        let device = match self.devices {
+            Some(_) => DeviceSpec::default(),
+            None => DeviceSpec {
+                backend: Some(self.device.backend.clone()),
+                device: Some(self.device.device),
+                ..DeviceSpec::default()
+            },
+        };
+        RunSpec {
+            model: ModelSpec { model: self.model.clone(), ..ModelSpec::default() },
+            training: TrainingSpec { seed: Some(self.seed), ..TrainingSpec::default() },
+            profile: self.profile.spec(),
+            allocator: self.allocator.spec(),
+            device,
+            parallel: ParallelSpec { devices: self.devices.clone(), ..ParallelSpec::default() },
+            ..RunSpec::default()
+        }
+    }
+
     /// The sizes to replace; of one that is given twice, the last.
     pub(crate) fn sizes(&self) -> BTreeMap<String, Vec<usize>> {
         self.set.iter().cloned().collect()

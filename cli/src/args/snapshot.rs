@@ -102,7 +102,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Memory of the device (8GiB, 512MiB, bytes) [default: as recorded].
-    #[arg(long, value_name = "SIZE", value_parser = values::memory_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lab::bytes::parse_memory)]
     pub memory_limit: Option<u64>,
     /// Share of it that the process may use, as set_per_process_memory_fraction sets it; collection needs one.
     #[arg(long, value_name = "F", value_parser = values::fraction)]

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
-use clap::{ValueEnum, value_parser};
+use clap::value_parser;
+use lab::bytes::ByteSize;
+use lab::run::{
+    BeginSpec, DeviceSpec, OptimizerForm, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable, ZeroGrad,
+};
 use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
-use memcore::backend::Tf32;
 use memcore::profile::Release;
 
 use super::scan::ScanArgs;
@@ -24,20 +26,20 @@ pub(crate) struct TrainingArgs {
     /// Optimizer steps [default: 10, or 20 epochs of a data set].
     #[arg(long, value_name = "N")]
     pub steps: Option<usize>,
-    /// What to train on: synthetic, digits, or the path of MNIST or CIFAR-10 files.
-    #[arg(long, value_name = "DATA", default_value = "synthetic")]
-    pub data: String,
+    /// What to train on: synthetic, digits, or the path of MNIST or CIFAR-10 files [default: synthetic].
+    #[arg(long, value_name = "DATA")]
+    pub data: Option<String>,
     /// The optimizer [default: the model's].
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(OptimizerKind::NAMES))]
-    pub optimizer: Option<String>,
-    /// How the optimizer goes through the parameters [default: foreach].
-    #[arg(long, value_name = "FORM", value_enum)]
-    pub optimizer_impl: Option<ImplementationName>,
+    #[arg(long, value_name = "NAME", value_parser = values::one_of::<OptimizerKind>(OptimizerKind::NAMES))]
+    pub optimizer: Option<OptimizerKind>,
+    /// How the optimizer goes through the parameters: one after the other (loop), lists at a time (foreach), or in one kernel (fused) [default: foreach].
+    #[arg(long, value_name = "FORM", value_parser = values::one_of::<OptimizerForm>(OptimizerForm::NAMES))]
+    pub optimizer_impl: Option<OptimizerForm>,
     /// Learning rate [default: the model's].
-    #[arg(long, value_name = "F", value_parser = values::non_negative, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub lr: Option<f64>,
     /// Weight decay [default: PyTorch's].
-    #[arg(long, value_name = "F", value_parser = values::non_negative, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Nesterov's momentum (momentum).
     #[arg(long)]
@@ -52,22 +54,21 @@ pub(crate) struct TrainingArgs {
     #[arg(long)]
     pub capturable: bool,
     /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
-    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(Precision::NAMES))]
-    pub precision: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = values::one_of::<Precision>(Precision::NAMES))]
+    pub precision: Option<Precision>,
     /// Micro-batches per optimizer step [default: 1].
     #[arg(long, value_name = "K")]
     pub accumulate: Option<usize>,
-    /// What zero_grad leaves: no gradients, or zeros [default: none].
-    #[arg(long, value_name = "KIND", value_enum)]
+    /// What zero_grad leaves: no gradients (set_to_none=True), or zeros [default: none].
+    #[arg(long, value_name = "KIND", value_parser = values::one_of::<ZeroGrad>(ZeroGrad::NAMES))]
     pub zero_grad: Option<ZeroGrad>,
     /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
     /// forward_no_grad, clear (of the list that --keep-intermediate fills), empty_cache, reset_peak [default: the model file's, or
-    /// input,zero_grad,forward,loss,backward,step]. With --devices the order of the micro-batches' passes instead: gpipe (all forward first) or 1f1b
-    /// (one forward, one backward) [default: 1f1b].
+    /// input,zero_grad,forward,loss,backward,step].
     #[arg(long, value_name = "PHASES")]
     pub schedule: Option<String>,
     /// Scale gradients so that their norm is at most this.
-    #[arg(long, value_name = "NORM", value_parser = values::positive)]
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     pub clip_grad_norm: Option<f64>,
     /// Seed of parameters, data and dropout [default: 0].
     #[arg(long, value_name = "N")]
@@ -90,29 +91,71 @@ pub(crate) struct ProfileArgs {
     pub like: Option<String>,
     /// Convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for
     /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
-    #[arg(long, value_name = "BYTES", value_parser = values::byte_count)]
-    pub cudnn_workspace: Option<u64>,
+    #[arg(long, value_name = "BYTES")]
+    pub cudnn_workspace: Option<ByteSize>,
     /// A variable of the environment that PyTorch runs in, NAME=VALUE; can be given several times: CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE,
     /// TORCH_CUBLASLT_UNIFIED_WORKSPACE, TORCH_CUBLAS_WORKSPACE_CACHE. The environment of this program is not taken. (PYTORCH_ALLOC_CONF is
     /// --alloc-conf.)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::variable)]
-    pub env: Vec<(String, String)>,
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<Variable>,
     /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on them [default: the named card's, or the best-known one's
     /// of the profile's compute capability].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub multiprocessors: Option<u16>,
 }
 
+impl TrainingArgs {
+    /// As fields of a run.
+    pub(crate) fn spec(&self) -> TrainingSpec {
+        let args = self.clone();
+        TrainingSpec {
+            batch: args.batch,
+            steps: args.steps,
+            data: args.data,
+            optimizer: args.optimizer,
+            optimizer_impl: args.optimizer_impl,
+            lr: args.lr,
+            weight_decay: args.weight_decay,
+            nesterov: args.nesterov,
+            amsgrad: args.amsgrad,
+            maximize: args.maximize,
+            capturable: args.capturable,
+            precision: args.precision,
+            accumulate: args.accumulate,
+            zero_grad: args.zero_grad,
+            schedule: args.schedule,
+            clip_grad_norm: args.clip_grad_norm,
+            seed: args.seed,
+        }
+    }
+}
+
 impl ProfileArgs {
-    /// The profile's name; `unless` said, and of a release that is named without a card that one's.
-    pub(crate) fn like(&self, unless: &str) -> String {
-        match &self.like {
-            None => unless.into(),
-            Some(name) if Release::named(name).is_some() => {
-                let sm = unless.rsplit_once("-sm").map_or("90", |(_, sm)| sm);
-                format!("{name}-sm{sm}")
-            }
-            Some(name) => name.clone(),
+    /// As fields of a run.
+    pub(crate) fn spec(&self) -> ProfileSpec {
+        let Self { like, cudnn_workspace, env, multiprocessors } = self.clone();
+        ProfileSpec { like, cudnn_workspace, env: (!env.is_empty()).then_some(env), multiprocessors }
+    }
+}
+
+impl TrainArgs {
+    /// As fields of a run.
+    pub(crate) fn spec(&self) -> RunSpec {
+        let named = self.parallel.devices.is_none();
+        RunSpec {
+            model: self.model.spec(),
+            training: self.training.spec(),
+            profile: self.profile.spec(),
+            allocator: self.allocator.spec(),
+            device: DeviceSpec {
+                gpu: None,
+                backend: named.then(|| self.device.backend.clone()),
+                device: named.then_some(self.device.device),
+                cuda_graph: self.cuda_graph.then_some(true),
+                tf32: self.tf32,
+            },
+            parallel: self.parallel.spec(),
+            begin: BeginSpec { load: self.weights.load.clone(), resume: self.weights.resume.clone() },
         }
     }
 }
@@ -172,10 +215,10 @@ pub(crate) struct TrainArgs {
     /// launches (cuda only).
     #[arg(long, help_heading = "Device")]
     pub cuda_graph: bool,
-    /// Products of float32 on tensor cores, their factors rounded to TF32: as PyTorch does convolutions by default, faster
-    /// and less exact; the same memory (cuda, from compute capability 8.0 on).
-    #[arg(long, value_name = "WHICH", value_enum, help_heading = "Device")]
-    pub tf32: Option<Tf32Name>,
+    /// Products of float32 on tensor cores, their factors rounded to TF32: of convolutions (conv), as PyTorch does by default, or of matrices as well
+    /// (all). Faster and less exact; the same memory (cuda, from compute capability 8.0 on).
+    #[arg(long, value_name = "WHICH", help_heading = "Device", value_parser = values::one_of::<Tf32Choice>(Tf32Choice::NAMES))]
+    pub tf32: Option<Tf32Choice>,
     #[command(flatten)]
     pub parallel: ParallelArgs,
     #[command(flatten)]
@@ -190,52 +233,4 @@ pub(crate) struct TrainArgs {
     pub record: RecordArgs,
     #[command(flatten)]
     pub scan: ScanArgs,
-}
-
-/// How an optimizer goes through its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ImplementationName {
-    /// One after the other.
-    Loop,
-    /// Lists at a time, as PyTorch does on a GPU.
-    Foreach,
-    /// One kernel.
-    Fused,
-}
-
-/// Products that may be computed in TF32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tf32Name {
-    /// Convolutions: torch.backends.cudnn.allow_tf32.
-    Conv,
-    /// Products of matrices as well: torch.backends.cuda.matmul.allow_tf32.
-    All,
-}
-
-impl Tf32Name {
-    /// As on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Tf32Name::Conv => "conv",
-            Tf32Name::All => "all",
-        }
-    }
-}
-
-impl From<Tf32Name> for Tf32 {
-    fn from(name: Tf32Name) -> Tf32 {
-        match name {
-            Tf32Name::Conv => Tf32::Convolutions,
-            Tf32Name::All => Tf32::All,
-        }
-    }
-}
-
-/// What zero_grad leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ZeroGrad {
-    /// No gradients: set_to_none=True.
-    None,
-    /// Zeros: set_to_none=False.
-    Zero,
 }

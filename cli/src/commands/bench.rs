@@ -5,12 +5,13 @@ use lab::results::{BenchResult, BenchedAllocator, BenchedDevice, DeviceFigures};
 use serde_json::json;
 
 use crate::args::BenchArgs;
-use crate::backends::{self, Entry};
+use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 use crate::ui::Ui;
+use lab::backends::Entry;
 
 /// The part of the time that the allocators get.
 const OF_ALLOCATORS: f64 = 0.1;

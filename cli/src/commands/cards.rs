@@ -1,8 +1,9 @@
 //! `vramlab cards`
 
 use lab::results::{CardResult, Cards};
+use lab::run::Gpu;
 
-use crate::args::{CardsArgs, Gpu};
+use crate::args::CardsArgs;
 use crate::exit::{Code, Result};
 use crate::output;
 use crate::ui::Ui;
@@ -19,8 +20,5 @@ pub(super) fn run(args: &CardsArgs, ui: &Ui) -> Result<Code> {
 
 /// A card for other programs; none for a size.
 pub(crate) fn of_gpu(gpu: Option<Gpu>) -> Option<CardResult> {
-    match gpu {
-        Some(Gpu::Named(card)) => Some(card.into()),
-        _ => None,
-    }
+    gpu.and_then(Gpu::card).map(CardResult::from)
 }

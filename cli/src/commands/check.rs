@@ -1,17 +1,16 @@
 //! `vramlab check`: a memory lock file for continuous integration.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use lab::lock::{Comparison, Footprint, Lock, Locked, Part, SCHEMA, Verdict};
 use lab::record::RowsKept;
+use lab::run::RunSpec;
 use serde_json::{Map, Value, json};
 
-use super::plan::Plan;
-use super::{profile, warnings};
-use crate::args::{self, CheckArgs, Cli, Command, DeviceArgs, Invocation, RecordArgs, config_text};
+use super::{plan, profile, warnings};
+use crate::args::{CheckArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::file_lock::FileLock;
@@ -35,10 +34,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are no lock files,
 /// settings that cannot work.
-pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<Code> {
+pub(super) fn run(args: &CheckArgs, ui: &Ui) -> Result<Code> {
     let file = Destination::File(args.baseline.clone());
     output::check(args.output.destinations().chain(args.update.then_some(&file)))?;
-    let words = &invocation.words;
     let lock = match read(&args.baseline)? {
         Some(lock) => lock,
         None if args.update => Lock::new(env!("CARGO_PKG_VERSION")),
@@ -46,14 +44,16 @@ pub(super) fn run(args: &CheckArgs, invocation: &Invocation, ui: &Ui) -> Result<
             return Err(Failure::usage(format!("{}: no such file; --update writes it", args.baseline.display())));
         }
     };
-    let typed = args::run_flags(words)?;
+    let typed = args.spec().said();
     let mut checked = Vec::new();
-    for Wanted { name, flags, settings } in wanted(args, &lock, typed)? {
+    for Wanted { name, flags, settings } in wanted(args, &lock, &typed)? {
         let at = |failure: Failure| Failure { code: failure.code, error: failure.error.context(format!("run {name}")) };
-        let cli = if args.update { args::with_flags(&own(words), &flags) } else { args::with_flags(words, &flags) };
-        let cli = cli.map_err(|failure| in_file(args, at(failure)))?;
-        let (cli, note) = under_its_profile(&name, cli, settings.as_ref());
-        let Some(found) = measured(&name, &cli, flags, note, ui).map_err(at)? else {
+        let in_file = |error: lab::Error| in_file(args, at(Failure::usage(format!("flags.{error}"))));
+        let spec = RunSpec::of_fields(&flags).map_err(in_file)?;
+        let over = if args.update { Map::new() } else { typed.clone() };
+        let spec = spec.with(over.iter().map(|(name, value)| (name.as_str(), value)))?;
+        let (spec, note) = under_its_profile(&name, spec, settings.as_ref());
+        let Some(found) = measured(&name, spec, flags, note, ui).map_err(at)? else {
             // Neither the file nor a result was written.
             return Err(lab::Error::Interrupted.into());
         };
@@ -94,7 +94,7 @@ struct Wanted {
 }
 
 /// The runs to be made.
-fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Vec<Wanted>> {
+fn wanted(args: &CheckArgs, lock: &Lock, typed: &Map<String, Value>) -> Result<Vec<Wanted>> {
     let of = |(name, run): (&String, &Locked)| Wanted {
         name: name.clone(),
         flags: run.flags.clone(),
@@ -105,7 +105,7 @@ fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Ve
         if name.trim().is_empty() {
             return Err(Failure::usage("--name: a run needs a name"));
         }
-        return Ok(vec![Wanted { name, flags: typed, settings: None }]);
+        return Ok(vec![Wanted { name, flags: typed.clone(), settings: None }]);
     }
     let runs: Vec<_> = lock.runs.iter().filter(|(name, _)| args.name.as_ref().is_none_or(|n| n == *name)).collect();
     if runs.is_empty() {
@@ -120,22 +120,24 @@ fn wanted(args: &CheckArgs, lock: &Lock, typed: Map<String, Value>) -> Result<Ve
 }
 
 /// A locked run on a device whose flags name no profile is measured under the one that it was locked under, and that is said.
-fn under_its_profile(name: &str, mut cli: Cli, settings: Option<&Map<String, Value>>) -> (Cli, Option<String>) {
-    let Command::Check(args) = &mut cli.command else { return (cli, None) };
-    let (Some(settings), None) = (settings, &args.paper.profile.like) else { return (cli, None) };
+fn under_its_profile(
+    name: &str,
+    mut spec: RunSpec,
+    settings: Option<&Map<String, Value>>,
+) -> (RunSpec, Option<String>) {
+    let (Some(settings), None) = (settings, &spec.profile.like) else { return (spec, None) };
     // On paper the default is the named card's, as it always was.
-    if args.backend == "meta" {
-        return (cli, None);
+    if is_on_paper(&spec) {
+        return (spec, None);
     }
     let recorded = settings.get("like").and_then(Value::as_str);
-    args.paper.profile.like = Some(recorded.unwrap_or(profile::FORMER_DEFAULT).into());
-    (cli, profile::taken_from(&format!("run {name}"), recorded))
+    spec.profile.like = Some(recorded.unwrap_or(profile::FORMER_DEFAULT).into());
+    (spec, profile::taken_from(&format!("run {name}"), recorded))
 }
 
-/// Without the flags of a run, which the file's entry has in full.
-fn own(words: &[OsString]) -> Vec<OsString> {
-    let program = words.first().cloned().unwrap_or_default();
-    vec![program, "check".into(), "--baseline=-".into()]
+/// On `meta`, unless said.
+fn is_on_paper(spec: &RunSpec) -> bool {
+    spec.device.backend.as_deref().is_none_or(|backend| backend == "meta")
 }
 
 fn in_file(args: &CheckArgs, failure: Failure) -> Failure {
@@ -162,40 +164,40 @@ fn read(path: &Path) -> Result<Option<Lock>> {
 /// Makes a run; `None` when the user stopped it.
 fn measured(
     name: &str,
-    cli: &Cli,
+    spec: RunSpec,
     flags: Map<String, Value>,
     note: Option<String>,
     ui: &Ui,
 ) -> Result<Option<Checked>> {
-    let Command::Check(args) = &cli.command else { return Err(Failure::usage("check: another command")) };
-    let mut plan = plan(args, ui)?.with_history();
-    plan.run.rows = RowsKept::Ends;
-    plan.notes.extend(note);
-    ui.note(format!("run {name}, settings:\n{}", config_text(&plan.settings).trim_end()));
-    plan.warnings().iter().for_each(|warning| ui.tell(warning));
-    let device = plan.opening.open()?;
-    plan.check_size(&device)?;
-    let trained = plan.subject.train(&device, &plan.run, &plan.source, &mut |_| interrupt::flow());
-    let result = trained.map_err(|failed| Failure::from(failed.error).limited(plan.opening.limited()))?;
+    let mut session = plan::session(&placed(spec)?, ui)?.with_history();
+    session.run.rows = RowsKept::Ends;
+    session.notes.extend(note);
+    ui.note(format!("run {name}, settings:\n{}", config_text(&session.in_force.said()).trim_end()));
+    session.warnings().iter().for_each(|warning| ui.tell(warning));
+    let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
+    let device = session.target.open()?;
+    session.check_size(&device, &interrupt::asked).map_err(limited)?;
+    let trained = session.train(&device, &mut |_| interrupt::flow());
+    let result = trained.map_err(|failed| limited(failed.error))?;
     if result.interrupted {
         return Ok(None);
     }
     warnings::tell(device.departures(), ui);
-    let warnings = warnings::all(&plan.warnings(), device.departures());
+    let warnings = warnings::all(&session.warnings(), device.departures());
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
-    let now = Locked { flags, settings: plan.settings.clone(), memory };
-    let (model, premises) = (plan.subject.name().into(), plan.premises);
+    let now = Locked { flags, settings: session.in_force.fields(), memory };
+    let (model, premises) = (session.name().into(), session.premises);
     Ok(Some(Checked { name: name.into(), model, premises, now, comparison: None, warnings }))
 }
 
-fn plan(args: &CheckArgs, ui: &Ui) -> Result<Plan> {
-    if args.backend == "meta" {
-        return Plan::predict(&args.paper, &RecordArgs::default());
-    }
-    if args.paper.gpu.is_some() {
+/// On paper, or on a device that is there.
+fn placed(mut spec: RunSpec) -> Result<RunSpec> {
+    if is_on_paper(&spec) {
+        (spec.device.backend, spec.device.device) = (None, None);
+    } else if spec.device.gpu.is_some() {
         return Err(Failure::usage("--gpu: a card on paper; --backend names a real one"));
     }
-    Plan::on_device(&DeviceArgs { backend: args.backend.clone(), device: args.device }, &args.paper, ui)
+    Ok(spec)
 }
 
 /// Why a run does not pass.

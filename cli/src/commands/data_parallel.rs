@@ -2,18 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures};
+use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures, Stage};
+use lab::record::RowsKept;
+use lab::run::{Network, ParallelSpec, RunSpec, Session};
 use lab::section::Table;
 use lab::training::{Failed, Progress as Step, Schedule};
 use memcore::{DType, Device};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::outcome::{blank, with_account};
 use super::parallel::{keeps_no_output, one_device_only};
-use super::plan::Plan;
-use super::subject::Subject;
-use super::warnings;
-use crate::args::{OutputArgs, ParallelArgs, PredictArgs, TrainArgs, config_text};
+use super::{plan, warnings, weights};
+use crate::args::{OutputArgs, PredictArgs, TrainArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -36,8 +36,8 @@ impl Report {
 /// Settings that cannot work or cannot go together; a device that computes; memory that runs out; files that cannot be written.
 pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
-    keeps_no_output(&args.model, "--data-parallel")?;
-    run(Plan::train(args, ui)?.rows_for(&args.output), &args.parallel, &args.output, ui)
+    weights::check(&args.weights)?;
+    run(args.spec(), &args.output, ui)
 }
 
 /// `predict --data-parallel`
@@ -46,14 +46,13 @@ pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
 /// As [`train`].
 pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
-    keeps_no_output(&args.paper.model, "--data-parallel")?;
-    run(Plan::predict(&args.paper, &args.record)?.rows_for(&args.output), &args.parallel, &args.output, ui)
+    run(args.spec(), &args.output, ui)
 }
 
 const SEVERAL: &str = "--data-parallel means several";
 
 /// Refuses what belongs to a network that is split over devices.
-fn whole_network(parallel: &ParallelArgs) -> Result<()> {
+fn whole_network(parallel: &ParallelSpec) -> Result<()> {
     let asked = [("--micro-batches", parallel.micro_batches.is_some()), ("--cut", parallel.cut.is_some())];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => Err(Failure::usage(format!(
@@ -63,48 +62,54 @@ fn whole_network(parallel: &ParallelArgs) -> Result<()> {
     }
 }
 
-fn run(mut plan: Plan, parallel: &ParallelArgs, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    let parallel = &spec.parallel;
+    keeps_no_output(&spec.model, "--data-parallel")?;
     whole_network(parallel)?;
-    if let Subject::Pretrained(..) = plan.subject {
-        if plan.run.schedule != Schedule::default() {
+    spec.check()?;
+    let mut session = plan::session(&spec.alone(), ui)?;
+    session.run.rows = if args.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
+    if let Network::Pretrained(..) = session.network {
+        if session.run.schedule != Schedule::default() {
             return Err(Failure::usage("--schedule: networks of transformers are trained in the usual order"));
         }
-        plan.run.schedule = Schedule::keeping_the_loss();
+        session.run.schedule = Schedule::keeping_the_loss();
     }
     let settings = DataParallelSettings {
         ranks: parallel.data_parallel.unwrap_or(1),
-        stage: parallel.stage(),
-        master_weights: parallel.zero.is_some() && plan.run.precision.dtype() != DType::F32,
-        gradient_as_bucket_view: parallel.gradient_as_bucket_view,
-        run: plan.run.clone(),
+        stage: parallel.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default(),
+        master_weights: parallel.zero.is_some() && session.run.precision.dtype() != DType::F32,
+        gradient_as_bucket_view: parallel.gradient_as_bucket_view.unwrap_or(false),
+        run: session.run.clone(),
     };
     settings.check()?;
     output::check(args.destinations())?;
-    let in_force = in_force(&plan, parallel);
-    ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
+    let in_force = RunSpec { parallel: parallel.clone(), ..session.in_force.clone() };
+    ui.note(format!("settings:\n{}", config_text(&in_force.said()).trim_end()));
     let shown = settings.shown();
-    let devices: Vec<Device> = shown.iter().map(|_| plan.opening.open()).collect::<Result<_, _>>()?;
-    plan.run.batch = settings.share();
-    plan.check_size(&devices[0])?;
-    let result = trained(&plan, &devices, &settings, ui).map_err(|error| failed(error, &plan, &devices, &shown))?;
-    let device = plan.opening.describe(&devices[0]);
-    let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
+    let devices: Vec<Device> = shown.iter().map(|_| session.target.open()).collect::<Result<_, _>>()?;
+    session.run.batch = settings.share();
+    let failed = |error| failed(error, &session, &devices, &shown);
+    session.check_size(&devices[0], &interrupt::asked).map_err(failed)?;
+    let result = trained(&session, &devices, &settings, ui).map_err(failed)?;
+    let device = session.target.describe(&devices[0]);
+    let (model, description) = (session.name().to_string(), session.description());
     let report = Report { device, model, description, settings, result };
     let tables: [Table; 4] =
         [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
     let mut json = report.json();
-    json["settings"] = Value::Object(in_force);
-    json["premises"] = json!(plan.premises);
+    json["settings"] = Value::Object(in_force.fields());
+    json["premises"] = json!(session.premises);
     let departures = warnings::of_all(&devices);
     warnings::tell(departures, ui);
-    json["warnings"] = json!(warnings::all(plan.subject.warnings(), departures));
-    let text = render::text(&report, &plan.premises, ui.style);
+    json["warnings"] = json!(warnings::all(session.network.warnings(), departures));
+    let text = render::text(&report, &session.premises, ui.style);
     output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }
 
 fn trained(
-    plan: &Plan,
+    session: &Session,
     devices: &[Device],
     settings: &DataParallelSettings,
     ui: &Ui,
@@ -114,22 +119,13 @@ fn trained(
         progress.set(step.done as u64, String::new());
         interrupt::flow()
     };
-    let result = data_parallel::train(plan.subject.architecture(), devices, settings, &plan.source, on_step);
+    let result = data_parallel::train(session.network.architecture(), devices, settings, &session.source, on_step);
     result.map_err(|Failed { error, .. }| error)
 }
 
-/// As flags that repeat the run.
-fn in_force(plan: &Plan, parallel: &ParallelArgs) -> Map<String, Value> {
-    let mut in_force = plan.settings.clone();
-    in_force.insert("data-parallel".into(), json!(parallel.data_parallel));
-    in_force.insert("zero".into(), json!(parallel.zero));
-    in_force.insert("gradient-as-bucket-view".into(), parallel.gradient_as_bucket_view.into());
-    in_force
-}
-
 /// Says on which rank memory ran out.
-fn failed(error: lab::Error, plan: &Plan, devices: &[Device], shown: &[usize]) -> Failure {
-    let failure = Failure::from(error).limited(plan.opening.limited());
+fn failed(error: lab::Error, session: &Session, devices: &[Device], shown: &[usize]) -> Failure {
+    let failure = Failure::from(error).limited(session.target.limited());
     let full = devices.iter().zip(shown).find(|(device, _)| device.usage().n_oom() > 0);
     match full {
         Some((_, rank)) if failure.is_out_of_memory() => {

@@ -1,5 +1,6 @@
 //! `vramlab devices`
 
+use lab::backends::Entry;
 use lab::results::{DeviceInfo, Devices, SeenDevice};
 
 use crate::args::DevicesArgs;
@@ -19,7 +20,7 @@ pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
     Ok(Code::Done)
 }
 
-fn look(entry: &backends::Entry) -> Vec<SeenDevice> {
+fn look(entry: &Entry) -> Vec<SeenDevice> {
     let absent =
         |index, reason| SeenDevice { backend: entry.name.into(), index, reason: Some(reason), ..SeenDevice::default() };
     let count = match (entry.count)() {

@@ -6,19 +6,15 @@ pub(crate) mod check;
 pub(crate) mod data_parallel;
 mod devices;
 mod docs;
-mod environment;
 mod events;
 mod explain;
 mod fit;
 mod list;
 mod monitor;
-mod needs;
-mod opening;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
 mod plan;
 pub(crate) mod predict;
-pub(crate) mod premises;
 mod profile;
 mod recording;
 mod replay;
@@ -27,15 +23,15 @@ mod run;
 mod run_scan;
 mod scan;
 pub(crate) mod snapshot;
-mod subject;
-pub(crate) mod techniques;
 mod train;
 mod tune;
 pub(crate) mod warnings;
 mod weights;
 
+use lab::run::ParallelSpec;
+
 use crate::args::{Command, Invocation};
-use crate::exit::{Code, Failure, Result};
+use crate::exit::{Code, Result};
 use crate::ui::Ui;
 
 /// Does what was asked.
@@ -56,7 +52,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Run(args) if invocation.axes.is_empty() => run::run(args, ui),
         Command::Run(args) => run_scan::run(invocation, args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
-            train::run(plan::Plan::train(args, ui)?, &args.output, &args.page, ui)
+            train::run(plan::Plan::train(args, args.spec(), ui)?, &args.output, &args.page, ui)
         }
         Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, ui),
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
@@ -65,7 +61,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
-        Command::Check(args) => check::run(args, invocation, ui),
+        Command::Check(args) => check::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Bench(args) => bench::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
@@ -75,40 +71,21 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     }
 }
 
-/// Flags of runs over several devices: their values cannot be scanned.
-const SEVERAL_DEVICES: [&str; 4] = ["devices", "data-parallel", "zero", "gradient-as-bucket-view"];
-
 /// A run over several devices, where one was asked for.
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
-    let parallel = match &invocation.cli.command {
-        Command::Train(args) => &args.parallel,
-        Command::Predict(args) => &args.parallel,
+    let (parallel, spec) = match &invocation.cli.command {
+        Command::Train(args) => (&args.parallel, args.spec()),
+        Command::Predict(args) => (&args.parallel, args.spec()),
         _ => return None,
     };
-    let axes = &invocation.axes;
-    let several = |name: &str| SEVERAL_DEVICES.contains(&name);
-    if !axes.is_empty() && (parallel.data_parallel.is_some() || axes.iter().any(|axis| several(&axis.name))) {
-        return Some(Err(scanned()));
+    if spec.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {
+        return None;
     }
-    if parallel.data_parallel.is_some() {
-        return match &invocation.cli.command {
-            Command::Train(args) => Some(data_parallel::train(args, ui)),
-            Command::Predict(args) => Some(data_parallel::predict(args, ui)),
-            _ => None,
-        };
-    }
-    let names = match &parallel.devices {
-        Some(names) if axes.is_empty() => names,
-        Some(_) => return Some(Err(scanned())),
-        None => return None,
-    };
-    match &invocation.cli.command {
-        Command::Train(args) => Some(parallel::train(args, names, ui)),
-        Command::Predict(args) => Some(parallel::predict(args, names, ui)),
+    match (&invocation.cli.command, &parallel.devices) {
+        (Command::Train(args), Some(names)) => Some(parallel::train(args, names, ui)),
+        (Command::Predict(args), Some(names)) => Some(parallel::predict(args, names, ui)),
+        (Command::Train(args), None) => Some(data_parallel::train(args, ui)),
+        (Command::Predict(args), None) => Some(data_parallel::predict(args, ui)),
         _ => None,
     }
-}
-
-fn scanned() -> Failure {
-    Failure::usage("scan: its points are runs on one device; --devices and --data-parallel are runs on several")
 }

@@ -8,7 +8,7 @@ use memcore::memory::Category;
 use serde_json::{Value, json};
 
 use crate::args::MonitorArgs;
-use crate::backends::{self, DeviceMemory};
+use crate::backends;
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -17,6 +17,7 @@ use crate::render::{WIDTH, bytes, table, wrapped};
 use crate::status;
 use crate::ui::Ui;
 use crate::visible::sequence;
+use lab::backends::DeviceMemory;
 
 /// Shows devices and running trainings, once or until Ctrl-C.
 ///
@@ -70,7 +71,7 @@ impl Seen {
     }
 
     fn json(&self) -> Value {
-        let devices: Vec<Value> = self.devices.iter().map(DeviceMemory::json).collect();
+        let devices = json!(self.devices);
         json!({ "schema": "vramlab-monitor-1", "devices": devices, "runs": self.runs })
     }
 

@@ -7,6 +7,7 @@ use lab::forensics::{Leak, Watch};
 use lab::record::{Account, COLUMNS, Row};
 use lab::report::{Recording, op_name};
 use lab::results::DeviceInfo;
+use lab::run::{SETTLED, Session};
 use lab::snapshot::{Document, record};
 use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
@@ -14,7 +15,6 @@ use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, Scope
 use memcore::{Departures, Device};
 use serde_json::{Map, Value, json};
 
-use super::needs::judged;
 use super::plan::Plan;
 use super::{events, warnings, weights};
 use crate::account::{by_category, rings};
@@ -72,7 +72,7 @@ pub(crate) struct Report {
     pub stats: Option<Vec<(String, i64)>>,
     /// Memory that grew from step to step, and who holds it.
     pub leak: Option<Leak>,
-    /// What was told before the run ([`Plan::warnings`]).
+    /// What was told before the run.
     pub of_file: Vec<String>,
     /// What was done otherwise than the program that the run stands for would.
     pub departures: Departures,
@@ -107,7 +107,7 @@ struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     fn new(plan: &'a Plan, device: &'a Device, info: &DeviceInfo) -> Self {
-        let publisher = Publisher::new(plan.subject.name(), info);
+        let publisher = Publisher::new(plan.session.name(), info);
         let (index, watch) = (info.index, Watch::new(device));
         Self { plan, device, index, summary: None, stats: None, last: None, watch, publisher }
     }
@@ -149,10 +149,12 @@ impl<'a> Seen<'a> {
 /// # Errors
 /// All but running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
-    plan.warnings().iter().for_each(|warning| ui.tell(warning));
-    let device = plan.opening.open()?;
-    plan.check_size(&device)?;
-    let info = plan.opening.describe(&device);
+    plan.session.warnings().iter().for_each(|warning| ui.tell(warning));
+    let session = &plan.session;
+    let target = &session.target;
+    let device = target.open()?;
+    session.check_size(&device, &interrupt::asked).map_err(|error| Failure::from(error).limited(target.limited()))?;
+    let info = target.describe(&device);
     let mut seen = Seen::new(plan, &device, &info);
     let mut finished = 0;
     let on_step = &mut |step: Step| -> ControlFlow<()> {
@@ -162,19 +164,18 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         }
         seen.step(&step)
     };
-    let (result, saved) = weights::train(&plan.weights, |continuation| {
-        plan.subject.train_from(&device, &plan.run, &plan.source, continuation, on_step)
-    })?;
+    let (result, saved) =
+        weights::train(&plan.weights, |continuation| session.train_from(&device, continuation, on_step))?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     let (outcome, partial, failed_peak) = match result {
         Ok(result) => (Ok(name(result, &device)), Partial::default(), Value::Null),
         Err(Failed { error, partial }) => {
-            let failure = Failure::from(error).limited(plan.opening.limited());
+            let failure = Failure::from(error).limited(target.limited());
             if !failure.is_out_of_memory() {
                 return Err(failure);
             }
             let peak = failed_peak(&device, &partial.rows);
-            (Err(judged(failure, plan, finished)), *partial, peak)
+            (Err(judged(failure, session, finished)), *partial, peak)
         }
     };
     let rows = outcome.as_ref().map_or(&partial.rows, |outcome| &outcome.result.rows);
@@ -182,9 +183,9 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         let mut recording = device.with_ledger(events::recording);
         recording["device"] = json!(info);
         recording["capacity"] = json!(device.memory_info().map(|memory| memory.total_bytes));
-        for (name, setting) in [("alloc_conf", "alloc-conf"), ("memory_fraction", "memory-fraction")] {
-            recording[name] = plan.settings.get(setting).cloned().unwrap_or_default();
-        }
+        let allocator = &session.in_force.allocator;
+        recording["alloc_conf"] = json!(allocator.alloc_conf);
+        recording["memory_fraction"] = json!(allocator.memory_fraction);
         recording["step_columns"] = json!(COLUMNS);
         recording["steps"] = json!(rows);
         recording
@@ -194,19 +195,19 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         snapshot(&device, plan, finished.unwrap_or_else(|| (device.snapshot(), events_so_far(&device))))
     });
     let recorded = plan.page.html.is_some() || plan.exports.any();
-    let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(plan.subject.name(), ledger)));
+    let recording = recorded.then(|| device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger)));
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
-    let (model, description) = (plan.subject.name().to_string(), plan.subject.description());
-    let (settings, leak) = (plan.settings.clone(), watch.leak().cloned());
+    let (model, description) = (session.name().to_string(), session.description());
+    let (settings, leak) = (session.in_force.fields(), watch.leak().cloned());
     let departures = device.departures();
     let device = info;
     Ok(Report {
         device,
-        of_file: plan.warnings(),
+        of_file: session.warnings(),
         departures,
         model,
         description,
-        premises: plan.premises.clone(),
+        premises: session.premises.clone(),
         settings,
         outcome,
         partial,
@@ -221,13 +222,21 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     })
 }
 
+/// The failure of a run after so many steps, judged by what the same run takes with memory enough.
+fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
+    match session.needs(SETTLED.max(finished + 1), &interrupt::asked) {
+        Ok(needs) => failure.judged_by(needs),
+        Err(_) => failure,
+    }
+}
+
 /// The run as PyTorch would have written it.
 fn snapshot(device: &Device, plan: &Plan, (segments, events): (Segments, usize)) -> Document {
     let recording = lab::snapshot::Recording {
         segments,
         events,
         capacity_bytes: device.memory_info().map(|memory| memory.total_bytes),
-        config: plan.opening.caching(),
+        config: plan.session.target.caching(),
     };
     device.with_ledger(|ledger| record(ledger, &recording))
 }

@@ -2,23 +2,20 @@
 
 use std::ops::ControlFlow;
 
-use lab::pipeline::{self, PipelineSettings, Schedule};
+use lab::backends::AUTO;
+use lab::huggingface::{AttentionMask, Keep};
+use lab::pipeline::{self, Cut, PipelineSettings, Schedule};
+use lab::record::RowsKept;
 use lab::results::DeviceInfo;
+use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
 use lab::section::Table;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use serde_json::{Value, json};
 
-use super::opening::Opening;
 use super::outcome::{accuracy, blank, with_account};
-use super::plan::Plan;
-use super::{warnings, weights};
-use crate::args::{
-    DeviceList, DeviceName, HtmlArgs, KeepName, MaskName, ModelArgs, OutputArgs, ParallelArgs, PredictArgs, RecordArgs,
-    TrainArgs, config_text,
-};
-
-use crate::backends;
+use super::{plan, warnings, weights};
+use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, WeightsArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -27,11 +24,12 @@ use crate::render::parallel as render;
 use crate::render::parallel::Report;
 use crate::ui::Ui;
 
-/// A plan for each device: the same but for the device.
+/// The same run on each device.
 struct Split<'a> {
     names: &'a DeviceList,
-    plans: Vec<Plan>,
-    parallel: &'a ParallelArgs,
+    sessions: Vec<Session>,
+    spec: RunSpec,
+    weights: WeightsArgs,
     schedule: Schedule,
 }
 
@@ -40,25 +38,16 @@ struct Split<'a> {
 /// # Errors
 /// Settings that cannot work or cannot go together; devices that are absent or fail; files that cannot be written.
 pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Code> {
-    if args.device.backend != backends::AUTO || args.device.device != 0 {
+    if args.device.backend != AUTO || args.device.device != 0 {
         return Err(Failure::usage("--backend, --device: --devices names every device already"));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
-    keeps_no_output(&args.model, "--devices")?;
-    let plan = |name: &DeviceName| {
-        let mut args = args.clone();
-        args.device = name.args();
-        args.training.schedule = None;
-        Plan::train(&args, ui).map(|plan| plan.rows_for(&args.output))
-    };
-    let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
-    let schedule = schedule(args.training.schedule.as_deref())?;
-    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
-}
-
-/// The order of passes; that of phases is fixed in a split run.
-fn schedule(name: Option<&str>) -> Result<Schedule> {
-    name.map_or(Ok(Schedule::default()), |name| Ok(Schedule::parse(name)?))
+    weights::check(&args.weights)?;
+    let (spec, note) = weights::under_its_profile(args.spec())?;
+    keeps_no_output(&spec.model, "--devices")?;
+    let mut split = Split::of(spec, names, args.weights.clone(), &args.output, ui)?;
+    split.sessions.iter_mut().for_each(|session| session.notes.extend(note.clone()));
+    split.run(&args.output, ui)
 }
 
 /// `predict --devices`
@@ -70,13 +59,9 @@ pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
-    keeps_no_output(&args.paper.model, "--devices")?;
-    let schedule = schedule(args.paper.training.schedule.as_deref())?;
-    let mut paper = args.paper.clone();
-    paper.training.schedule = None;
-    let plan = |_: &DeviceName| Plan::predict(&paper, &args.record).map(|plan| plan.rows_for(&args.output));
-    let plans = names.0.iter().map(plan).collect::<Result<_>>()?;
-    Split { names, plans, parallel: &args.parallel, schedule }.run(&args.output, ui)
+    let spec = args.spec();
+    keeps_no_output(&spec.model, "--devices")?;
+    Split::of(spec, names, WeightsArgs::default(), &args.output, ui)?.run(&args.output, ui)
 }
 
 /// Refuses what shows the memory of one device; `several` says why there are more.
@@ -102,9 +87,9 @@ pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &st
 ///
 /// # Errors
 /// Naming the flag.
-pub(super) fn keeps_no_output(model: &ModelArgs, flag: &str) -> Result<()> {
+pub(super) fn keeps_no_output(model: &ModelSpec, flag: &str) -> Result<()> {
     let asked = [
-        ("--attention-mask", model.attention_mask.is_some_and(|mask| mask != MaskName::None)),
+        ("--attention-mask", model.attention_mask.is_some_and(|mask| mask != AttentionMask::None)),
         ("--built-on-device", model.built_on_device),
         ("--loop trainer", model.by_trainer()),
     ];
@@ -112,50 +97,78 @@ pub(super) fn keeps_no_output(model: &ModelArgs, flag: &str) -> Result<()> {
         return Err(Failure::usage(format!("{asked}: with {flag} it is not represented")));
     }
     match model.keep {
-        Some(KeepName::Output) => Err(Failure::usage(format!(
+        Some(Keep::Output) => Err(Failure::usage(format!(
             "--keep output: with {flag} a script has the loss of a result alone; its scores and its cache lie where they are computed"
         ))),
         _ => Ok(()),
     }
 }
 
-impl Split<'_> {
+impl<'a> Split<'a> {
+    fn of(spec: RunSpec, names: &'a DeviceList, weights: WeightsArgs, output: &OutputArgs, ui: &Ui) -> Result<Self> {
+        spec.check()?;
+        if spec.training.schedule.is_some() {
+            let problem =
+                "with --devices the order of phases is fixed; --pipeline-schedule orders the micro-batches' passes";
+            return Err(Failure::usage(format!("--schedule: {problem}")));
+        }
+        // A card on paper stays one: each of several has its memory.
+        let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == "meta");
+        let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
+        let session = |name: &DeviceName| -> Result<Session> {
+            let mut session = plan::session(&if on_paper { spec.alone() } else { spec.on(name) }, ui)?;
+            session.run.rows = rows;
+            Ok(session)
+        };
+        let sessions = names.0.iter().map(session).collect::<Result<_>>()?;
+        let schedule = spec.parallel.pipeline_schedule.unwrap_or_default();
+        Ok(Self { names, sessions, spec, weights, schedule })
+    }
+
     fn run(self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-        let [first, ..] = self.plans.as_slice() else { return Err(Failure::usage("--devices: none")) };
+        let [first, ..] = self.sessions.as_slice() else { return Err(Failure::usage("--devices: none")) };
+        let parallel = &self.spec.parallel;
         let settings = PipelineSettings {
             run: first.run.clone(),
-            micro_batches: self.parallel.micro_batches.unwrap_or(1),
+            micro_batches: parallel.micro_batches.unwrap_or(1),
             schedule: self.schedule,
-            cut: self.parallel.cut(),
+            cut: parallel.cut.as_ref().map_or(Cut::Balanced, CutList::cut),
         };
         settings.check()?;
-        output::check(args.destinations().chain(&first.weights.save))?;
+        output::check(args.destinations().chain(&self.weights.save))?;
         let in_force = self.in_force(&settings);
-        ui.note(format!("settings:\n{}", config_text(&in_force).trim_end()));
+        ui.note(format!("settings:\n{}", config_text(&in_force.said()).trim_end()));
         first.warnings().iter().for_each(|warning| ui.tell(warning));
-        let devices: Vec<Device> = self.plans.iter().map(|plan| plan.opening.open()).collect::<Result<_, _>>()?;
-        first.check_size(&devices[0])?;
+        let devices: Vec<Device> =
+            self.sessions.iter().map(|session| session.target.open()).collect::<Result<_, _>>()?;
+        first.check_size(&devices[0], &interrupt::asked).map_err(|error| self.failed(error, &devices))?;
         let progress = Progress::new(ui, settings.run.steps as u64);
         let on_step = &mut |step: Step| -> ControlFlow<()> {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
             interrupt::flow()
         };
-        let (network, source) = (first.subject.architecture(), first.source.clone());
-        let (result, saved) = weights::train(&first.weights, |continuation| {
+        let (network, source) = (first.network.architecture(), first.source.clone());
+        let (result, saved) = weights::train(&self.weights, |continuation| {
             pipeline::train_from(network, &devices, &settings, source, continuation, on_step)
         })?;
         drop(progress);
         let result = result.map_err(|Failed { error, .. }| self.failed(error, &devices))?;
-        if let (Some(destination), Some(state)) = (&first.weights.save, &saved) {
+        if let (Some(destination), Some(state)) = (&self.weights.save, &saved) {
             weights::write(destination, state)?;
         }
-        let openings = self.plans.iter().map(|plan| &plan.opening);
-        let described = self.names.0.iter().cloned().zip(openings.zip(&devices).map(describe)).collect();
-        let (model, description) = (first.subject.name().to_string(), first.subject.description());
+        let targets = self.sessions.iter().map(|session| &session.target);
+        let described = self
+            .names
+            .0
+            .iter()
+            .cloned()
+            .zip(targets.zip(&devices).map(|(target, device)| target.describe(device)))
+            .collect();
+        let (model, description) = (first.name().to_string(), first.description());
         let report = Report { devices: described, model, description, settings, result };
         let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
         let mut json = report.json();
-        json["settings"] = Value::Object(in_force);
+        json["settings"] = Value::Object(in_force.fields());
         json["premises"] = json!(first.premises);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
@@ -165,21 +178,21 @@ impl Split<'_> {
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
     }
 
-    /// As flags that repeat the run.
-    fn in_force(&self, settings: &PipelineSettings) -> serde_json::Map<String, Value> {
-        let mut in_force = self.plans[0].settings.clone();
-        in_force.remove("backend");
-        in_force.remove("device");
-        in_force.insert("devices".into(), self.names.to_string().into());
-        in_force.insert("micro-batches".into(), settings.micro_batches.into());
-        in_force.insert("schedule".into(), settings.schedule.name().into());
-        in_force.insert("cut".into(), json!(self.parallel.cut.as_ref().map(|cut| cut.to_string())));
-        in_force
+    /// As fields that repeat the run.
+    fn in_force(&self, settings: &PipelineSettings) -> RunSpec {
+        let mut spec = self.sessions[0].in_force.clone();
+        (spec.device.backend, spec.device.device) = (None, None);
+        spec.parallel = ParallelSpec {
+            micro_batches: Some(settings.micro_batches),
+            pipeline_schedule: Some(settings.schedule),
+            ..self.spec.parallel.clone()
+        };
+        spec
     }
 
     /// Says on which device memory ran out.
     fn failed(&self, error: lab::Error, devices: &[Device]) -> Failure {
-        let failure = Failure::from(error).limited(self.plans[0].opening.limited());
+        let failure = Failure::from(error).limited(self.sessions[0].target.limited());
         let full = devices.iter().zip(&self.names.0).find(|(device, _)| device.usage().n_oom() > 0);
         match full {
             Some((_, name)) if failure.is_out_of_memory() => {
@@ -188,10 +201,6 @@ impl Split<'_> {
             _ => failure,
         }
     }
-}
-
-fn describe((opening, device): (&Opening, &Device)) -> DeviceInfo {
-    opening.describe(device)
 }
 
 impl Report {

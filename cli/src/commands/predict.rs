@@ -1,18 +1,23 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
+use lab::run::{AS_IT_IS, Figures, Paper, Technique, techniques};
 use lab::section::Table;
 use serde_json::{Value, json};
 
 use super::cards;
 use super::outcome::Report;
 use super::plan::Plan;
-use super::techniques::{self, AS_IT_IS, Figures, Technique};
 use super::train::{self, Extra};
+use super::warnings;
 use crate::args::PredictArgs;
 use crate::exit::Result;
 use crate::render::prediction as render;
 use crate::render::prediction::Prediction;
 use crate::ui::Ui;
+use crate::{backends, interrupt};
+
+/// Runs on paper, until Ctrl-C.
+pub(super) const ON_PAPER: Paper<'static> = Paper { backends: backends::ALL, stop: &interrupt::asked };
 
 /// Micro-batches up to which the peaks below the highest are looked for, unless every step is to be written.
 const MAX_STEPS: usize = 256;
@@ -22,7 +27,8 @@ const MAX_STEPS: usize = 256;
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
-    let plan = Plan::predict(&args.paper, &args.record)?.for_page(&args.page).rows_for(&args.output);
+    let spec = args.spec();
+    let plan = Plan::predict(args, &spec, ui)?.for_page(&args.page).rows_for(&args.output);
     let plan = if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
@@ -32,7 +38,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
         plan
     };
     let (report, techniques) =
-        beside(|| train::measured(&plan, &args.output, ui), || techniques::all(&args.paper, &plan));
+        beside(|| train::measured(&plan, &args.output, ui), || techniques(ON_PAPER, &spec, &plan.session));
     let (report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
@@ -41,15 +47,15 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
             *row = of_run(*row, &report);
             *row
         }
-        _ => of_run(techniques::figures(&args.paper)?, &report),
+        _ => of_run(ON_PAPER.figures(&spec)?, &report),
     };
     let expandable = match needs.is_fragmented() {
-        true => techniques::with_expandable_segments(&args.paper)?,
+        true => ON_PAPER.with_expandable_segments(&spec)?,
         false => None,
     };
-    let notes = render::notes_on(&args.paper);
-    let prediction = Prediction { gpu: args.paper.gpu, needs, expandable, techniques, notes };
-    let table: Table = render::techniques(&prediction);
+    let notes = render::notes_on(&spec);
+    let prediction = Prediction { card: cards::of_gpu(args.paper.gpu), needs, expandable, techniques, notes };
+    let table: Table = render::techniques_table(&prediction);
     let text = render::text(&prediction, report.outcome.as_ref().ok(), &report.premises, report.departures, ui.style);
     let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
     train::deliver(&plan, report, extra, &args.output, ui)
@@ -65,7 +71,7 @@ fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) ->
 
 /// Whether every event of the run can be kept in memory, for the moments below the peak.
 fn is_short(plan: &Plan) -> bool {
-    plan.run.steps.saturating_mul(plan.run.accumulate) <= MAX_STEPS
+    plan.session.run.steps.saturating_mul(plan.session.run.accumulate) <= MAX_STEPS
 }
 
 /// What the run takes with memory enough, and how it went in what there is: as it did go, not as the shorter one of the table.
@@ -91,15 +97,15 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
 
 /// Further keys of `vramlab-train-1`.
 fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
-    let Prediction { gpu, needs, techniques, notes, .. } = prediction;
+    let Prediction { card, needs, techniques, notes, .. } = prediction;
     let keys = [
-        ("card", json!(cards::of_gpu(*gpu))),
+        ("card", json!(card)),
         ("budget_bytes", json!(needs.room.map(|room| room.budget_bytes))),
         ("fits", json!(needs.fits())),
         ("needs", needs_json(needs)),
         ("notes", json!(notes)),
         ("summits", json!(outcome.map(|outcome| &outcome.summits))),
-        ("techniques", techniques.iter().map(Technique::json).collect()),
+        ("techniques", techniques.iter().map(technique_json).collect()),
     ];
     keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
@@ -110,5 +116,20 @@ fn needs_json(needs: &Figures) -> Value {
         "reserved_bytes": needs.reserved_bytes,
         "missing_bytes": needs.missing_bytes(),
         "fits_with_least_context": needs.room.map(|room| room.with_least_context),
+    })
+}
+
+/// A technique for other programs.
+fn technique_json(technique: &Technique) -> Value {
+    let figures = technique.figures.as_ref().ok();
+    json!({
+        "name": technique.name,
+        "peak_bytes": figures.map(|figures| figures.allocated_bytes),
+        "reserved_bytes": figures.map(|figures| figures.reserved_bytes),
+        "reserved_here_bytes": figures.and_then(|figures| figures.room?.reserved_bytes),
+        "fits": figures.and_then(Figures::fits),
+        "missing_bytes": figures.and_then(Figures::missing_bytes),
+        "reason": technique.figures.as_ref().err(),
+        "warnings": figures.map_or_else(Vec::new, |figures| warnings::all(&[], figures.departures)),
     })
 }

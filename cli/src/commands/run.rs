@@ -1,16 +1,17 @@
 //! `vramlab run`
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
 use lab::results::{DeviceInfo, ExperimentResult, Settings};
+use lab::run::{self, RunSpec, Target};
 use memcore::{Departures, Device};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::opening::Opening;
-use super::{environment, profile};
-use crate::args::{DEFAULT_PROFILE, DeviceArgs, DeviceList, RunArgs, config_text};
+use crate::args::{RunArgs, config_text};
+use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -21,6 +22,23 @@ use crate::ui::Ui;
 /// Steps of a progress bar that knows only shares.
 const PROGRESS: f64 = 100.0;
 
+/// The fields of a run that experiments have, in the order in which they are shown.
+const IN_FORCE: [&str; 13] = [
+    "model",
+    "seed",
+    "devices",
+    "backend",
+    "device",
+    "like",
+    "cudnn-workspace",
+    "env",
+    "multiprocessors",
+    "allocator",
+    "alloc-conf",
+    "memory-limit",
+    "memory-fraction",
+];
+
 /// The size of an experiment that spreads a network: how many devices there are.
 const DEVICES: &str = "devices";
 
@@ -29,15 +47,24 @@ const DEVICES: &str = "devices";
 /// # Errors
 /// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
 pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
-    let chosen = checked(args)?;
+    let asked = Asked { spec: args.spec(), sizes: args.sizes() };
+    let chosen = checked(args, &asked)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let measured = measured(args, &chosen, ui)?;
+    let measured = measured(&asked, &chosen, ui)?;
     if args.claims {
         deliver_claims(args, ui, &measured)?;
         return ended(measured.failures);
     }
     deliver(args, ui, &measured)?;
     ended(measured.failures)
+}
+
+/// What is asked of experiments.
+pub(super) struct Asked {
+    /// The network, seed, devices, profile and allocator.
+    pub spec: RunSpec,
+    /// Sizes in place of the experiments' own.
+    pub sizes: BTreeMap<String, Vec<usize>>,
 }
 
 /// What came of the experiments.
@@ -62,10 +89,10 @@ impl Measured {
 ///
 /// # Errors
 /// Unknown names, sizes that cannot be, a model where the question is about networks of its own.
-pub(super) fn checked(args: &RunArgs) -> Result<Vec<&'static dyn Experiment>> {
+pub(super) fn checked(args: &RunArgs, asked: &Asked) -> Result<Vec<&'static dyn Experiment>> {
     let chosen = chosen(&args.names)?;
-    check_sizes(args, &chosen)?;
-    check_model(args, &chosen)?;
+    check_sizes(asked, &chosen)?;
+    check_model(asked, &chosen)?;
     Ok(chosen)
 }
 
@@ -73,14 +100,14 @@ pub(super) fn checked(args: &RunArgs) -> Result<Vec<&'static dyn Experiment>> {
 ///
 /// # Errors
 /// A device that is absent; settings that cannot work.
-pub(super) fn measured(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Measured> {
-    let openings = openings(args, chosen, ui)?;
-    let settings = settings(args, &openings[0]);
+pub(super) fn measured(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Measured> {
+    let targets = targets(asked, chosen, ui)?;
+    let settings = settings(asked, &targets[0]);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
-    let device = openings[0].describe(&openings[0].open()?);
+    let device = targets[0].describe(&targets[0].open()?);
     let (mut found, mut failures): (Vec<Found>, Vec<Failure>) = (Vec::new(), Vec::new());
     for experiment in chosen {
-        match one(*experiment, args, &openings, ui) {
+        match one(*experiment, asked, &targets, ui) {
             Ok(outcome) => {
                 failures.extend(unexplained(*experiment, &outcome));
                 found.push((*experiment, outcome));
@@ -143,25 +170,25 @@ fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
 
 /// All sizes, before the first experiment: nothing is written when one cannot be. A size that no chosen experiment has is a slip that would
 /// go unnoticed.
-fn check_sizes(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
+fn check_sizes(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> {
     let known: Vec<&str> = chosen.iter().flat_map(|e| e.sizes().iter().map(|size| size.name)).collect();
-    match args.set.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+    match asked.sizes.iter().find(|(name, _)| !known.contains(&name.as_str())) {
         Some((name, _)) => {
             return Err(Failure::usage(format!("--set: no size {name:?} here; known: {}", known.join(", "))));
         }
-        None if args.set.is_empty() => return Ok(()),
+        None if asked.sizes.is_empty() => return Ok(()),
         None => {}
     }
     chosen.iter().try_for_each(|experiment| {
-        let checked = experiments::check_sizes(*experiment, &args.sizes());
+        let checked = experiments::check_sizes(*experiment, &asked.sizes);
         checked.map_err(|error| Failure::usage(format!("--set: {}: {error}", experiment.name())))
     })
 }
 
 /// Refuses another network where the question is about the experiment's own.
-fn check_model(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()> {
+fn check_model(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> {
     let own = chosen.iter().find(|experiment| !experiment.takes_model());
-    match (&args.model, own) {
+    match (&asked.spec.model.model, own) {
         (Some(_), Some(own)) => {
             let takes = experiments::ALL.iter().filter(|experiment| experiment.takes_model());
             let takes: Vec<&str> = takes.map(|experiment| experiment.name()).collect();
@@ -173,24 +200,24 @@ fn check_model(args: &RunArgs, chosen: &[&'static dyn Experiment]) -> Result<()>
 }
 
 /// The device, or those that a network is spread over; at least one.
-fn openings(args: &RunArgs, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Opening>> {
-    let like = args.profile.like(DEFAULT_PROFILE);
-    let open = |device: &DeviceArgs| {
-        let opening = Opening::on_device(device, &args.allocator, args.seed, ui)?;
-        profile::counted_by(opening, &like, &args.profile, args.profile.multiprocessors)
+fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Target>> {
+    let target = |spec: &RunSpec| -> Result<Target> {
+        let (target, remarks) = run::target(spec, backends::ALL)?;
+        remarks.iter().for_each(|remark| ui.remark(remark));
+        Ok(target)
     };
-    let Some(names) = &args.devices else { return Ok(vec![open(&args.device)?]) };
+    let Some(names) = &asked.spec.parallel.devices else { return Ok(vec![target(&asked.spec)?]) };
     let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|size| size.name == DEVICES);
     if let Some(other) = chosen.iter().find(|e| !spreads(e)) {
         return Err(Failure::usage(format!("--devices: {} runs on one device (--backend, --device)", other.name())));
     }
-    if args.set.iter().any(|(name, _)| name == DEVICES) {
+    if asked.sizes.contains_key(DEVICES) {
         return Err(Failure::usage("--set devices: --devices says already how many there are"));
     }
-    names.0.iter().map(|name| open(&name.args())).collect()
+    names.0.iter().map(|name| target(&asked.spec.on(name))).collect()
 }
 
-fn one(experiment: &dyn Experiment, args: &RunArgs, openings: &[Opening], ui: &Ui) -> Result<Outcome> {
+fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) -> Result<Outcome> {
     let progress = Progress::new(ui, PROGRESS as u64);
     let last = RefCell::new(String::new());
     let on_progress = |what: &str, share: f64| {
@@ -201,22 +228,22 @@ fn one(experiment: &dyn Experiment, args: &RunArgs, openings: &[Opening], ui: &U
         }
         interrupt::flow()
     };
-    let opening = &openings[0];
+    let target = &targets[0];
     let watch = Watch::default();
-    let open = || watch.open(opening);
-    let all: Vec<_> = openings.iter().map(|opening| || watch.open(opening)).collect();
+    let open = || watch.open(target);
+    let all: Vec<_> = targets.iter().map(|target| || watch.open(target)).collect();
     let named: Vec<&dyn Fn() -> lab::Result<Device>> = all.iter().map(|open| open as _).collect();
-    let places = if args.devices.is_some() { &named[..] } else { &[] };
+    let places = if asked.spec.parallel.devices.is_some() { &named[..] } else { &[] };
     let setup = Setup {
         open: &open,
         places,
-        model: args.model.as_deref(),
-        sizes: args.sizes(),
-        seed: args.seed,
+        model: asked.spec.model.model.as_deref(),
+        sizes: asked.sizes.clone(),
+        seed: asked.spec.training.seed.unwrap_or(0),
         progress: &on_progress,
     };
     let mut outcome = experiment.run(&setup).map_err(|error| {
-        let failure = Failure::from(error).limited(opening.limited());
+        let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;
     let departures = watch.departures();
@@ -233,10 +260,10 @@ struct Watch {
 }
 
 impl Watch {
-    fn open(&self, opening: &Opening) -> lab::Result<Device> {
+    fn open(&self, target: &Target) -> lab::Result<Device> {
         self.before.set(self.departures());
         self.last.replace(None);
-        let device = opening.open()?;
+        let device = target.open()?;
         self.last.replace(Some(device.clone()));
         Ok(device)
     }
@@ -255,29 +282,19 @@ fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure
     Some(Failure::new(Code::Check, anyhow::Error::msg(text)))
 }
 
-fn settings(args: &RunArgs, opening: &Opening) -> Settings {
-    let values = |(name, values): &(String, Vec<usize>)| format!("{name}={}", joined(values));
-    let set: Vec<String> = args.set.iter().map(values).collect();
-    let settings = json!({
-        "set": set,
-        "model": args.model,
-        "seed": args.seed,
-        "devices": args.devices.as_ref().map(DeviceList::to_string),
-        "backend": args.devices.is_none().then(|| opening.backend_name()),
-        "device": args.devices.is_none().then_some(args.device.device),
-        "like": args.profile.like(DEFAULT_PROFILE),
-        "cudnn-workspace": args.profile.cudnn_workspace,
-        "env": (!args.profile.env.is_empty()).then(|| environment::written(&args.profile.env)),
-        "multiprocessors": args.profile.multiprocessors,
-        "allocator": args.allocator.allocator.name(),
-        "alloc-conf": args.allocator.alloc_conf,
-        "memory-limit": args.allocator.memory_limit,
-        "memory-fraction": args.allocator.memory_fraction,
-    });
-    match settings {
-        Value::Object(settings) => settings,
-        _ => Settings::new(),
+/// What is in force, under the names of the flags.
+fn settings(asked: &Asked, target: &Target) -> Settings {
+    let mut spec = asked.spec.clone();
+    if spec.device.backend.is_some() {
+        spec.device.backend = Some(target.backend_name().into());
     }
+    spec.profile.like = Some(spec.like());
+    spec.allocator.allocator.get_or_insert_default();
+    let set = asked.sizes.iter().map(|(name, values)| format!("{name}={}", joined(values)));
+    let set = std::iter::once(("set".to_string(), json!(set.collect::<Vec<_>>())));
+    let fields = spec.fields();
+    let own = IN_FORCE.iter().map(|name| (name.to_string(), fields.get(*name).cloned().unwrap_or_default()));
+    set.chain(own).collect()
 }
 
 fn joined(values: &[usize]) -> String {

@@ -5,8 +5,9 @@ use lab::results::Findings;
 use lab::section::{Cell, Table};
 use serde_json::{Value, json};
 
-use super::run::{self, Measured};
-use crate::args::{self, Command, Invocation, RunArgs};
+use super::run::{self, Asked, Measured};
+use super::scan;
+use crate::args::{Invocation, RunArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
@@ -30,18 +31,17 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
         return Err(Failure::usage("--claims: a scan shows the verdict on each claim at every point already"));
     }
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let points = args::axes::points(&invocation.axes);
+    let points = axes::points(&invocation.axes);
     let mut plans = Vec::new();
     for point in &points {
-        let cli = args::parse_with(&invocation.words, point)?;
-        let Command::Run(args) = cli.command else { return Err(Failure::usage("scan: another command")) };
-        let chosen = run::checked(&args)?;
-        plans.push((args, chosen));
+        let asked = asked(args, point)?;
+        let chosen = run::checked(args, &asked)?;
+        plans.push((asked, chosen));
     }
     let mut done: Vec<Measured> = Vec::new();
-    for ((args, chosen), point) in plans.iter().zip(&points) {
+    for ((asked, chosen), point) in plans.iter().zip(&points) {
         ui.note(named(point));
-        done.push(run::measured(args, chosen, ui)?);
+        done.push(run::measured(asked, chosen, ui)?);
         if interrupt::asked() {
             break;
         }
@@ -55,6 +55,19 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     let text = table::titled(&verdicts, ui.style);
     output::deliver(ui, &args.output, &Results { json: &json, tables: &[verdicts], text: &text })?;
     run::ended(done.into_iter().flat_map(|measured| measured.failures).collect())
+}
+
+/// What a point asks: sizes of experiments, and fields of a run.
+fn asked(args: &RunArgs, point: &[(String, String)]) -> Result<Asked> {
+    let (sizes, fields): (Vec<_>, Vec<_>) = point.iter().cloned().partition(|(name, _)| axes::is_size(name));
+    let mut asked = Asked { spec: args.spec(), sizes: args.sizes() };
+    for (name, value) in sizes {
+        let number =
+            value.parse().map_err(|_| Failure::usage(format!("scan at {name}={value}: not a whole number")))?;
+        asked.sizes.insert(name, vec![number]);
+    }
+    asked.spec = scan::spec(&asked.spec, &fields)?;
+    Ok(asked)
 }
 
 fn named(point: &[(String, String)]) -> String {

@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use lab::report::Part;
+use lab::run::{DeviceSpec, ParallelSpec, RunSpec, SETTLED};
 use lab::section::{Cell, Table};
 use serde_json::{Map, Value, json};
 
-use super::needs::SETTLED;
 use super::outcome::{blank, execute, out_of_memory};
 use super::plan::Plan;
+use super::predict::ON_PAPER;
 use super::{profile, report};
-use crate::args::{self, Cli, Command, HtmlArgs, Invocation, OutputArgs, PaperArgs, RecordArgs, ScanArgs};
-use crate::exit::{Code, Failure, Result, TooLarge};
+use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
+use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output::{self, Results};
 use crate::progress::Progress;
@@ -55,23 +56,20 @@ pub(super) fn run(
         return Err(Failure::usage("--save: it belongs to one run, not to a scan"));
     }
     output::check(args.destinations().chain(&page.html))?;
-    let points = args::axes::points(&invocation.axes);
+    let points = axes::points(&invocation.axes);
     let earlier = earlier(invocation)?;
     let like = like_before(invocation, &earlier);
+    let specs = specs(&invocation.cli, &points, like.as_ref())?;
     let note = like.as_ref().and_then(|like| profile::taken_from("the scan that goes on", Some(like)));
     note.iter().for_each(|note| ui.tell(note));
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
-    let plans = points.iter().enumerate().map(|(i, point)| {
+    let plans = specs.iter().enumerate().map(|(i, spec)| {
         if interrupt::asked() {
             return Err(lab::Error::Interrupted.into());
         }
-        let mut cli = args::parse_with(&invocation.words, point)?;
-        if let (Command::Train(args), Some(like)) = (&mut cli.command, &like) {
-            args.profile.like.get_or_insert_with(|| like.clone());
-        }
         // The same choices are made for each point: told once.
-        plan(&cli, if i == 0 { ui } else { &silent })
+        plan(&invocation.cli, spec.clone(), if i == 0 { ui } else { &silent })
     });
     let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
     let mut done: Vec<Point> = Vec::new();
@@ -98,7 +96,7 @@ pub(super) fn run(
     let mut json = json(invocation, &points, &done);
     json["notes"] = json!(note.iter().collect::<Vec<_>>());
     if let Some(destination) = &page.html {
-        add_predictions(&mut json, invocation, &points);
+        add_predictions(&mut json, &specs);
         report::page(destination, &[Part::Result(&json)], ui)?;
     }
     tell_warnings(&done, ui);
@@ -108,8 +106,8 @@ pub(super) fn run(
 
 /// What the answers of all points rest on; nothing where they have nothing in common.
 fn of_all(plans: &[Plan]) -> String {
-    let first = plans.first().map(|plan| plan.premises.as_slice()).unwrap_or_default();
-    let in_all = |premise: &&Premise| plans.iter().all(|plan| plan.premises.contains(premise));
+    let first = plans.first().map(|plan| plan.session.premises.as_slice()).unwrap_or_default();
+    let in_all = |premise: &&Premise| plans.iter().all(|plan| plan.session.premises.contains(premise));
     let shared: Vec<Premise> = first.iter().filter(in_all).cloned().collect();
     if shared.is_empty() { String::new() } else { format!("{}\n", premises::line(&shared)) }
 }
@@ -118,9 +116,9 @@ fn of_all(plans: &[Plan]) -> String {
 fn one(plan: &Plan, ui: &Ui) -> Result<Point> {
     match execute(plan, ui, None) {
         Ok(report) => Ok(Point { run: report.json(), failed: report.outcome.err().map(|failure| failure.code) }),
-        Err(failure) if failure.error.is::<TooLarge>() => {
+        Err(failure) if failure.is_too_large() => {
             let mut run = blank();
-            run["settings"] = Value::Object(plan.settings.clone());
+            run["settings"] = Value::Object(plan.session.in_force.fields());
             run["out_of_memory"] = out_of_memory(&failure);
             run["reason"] = "nothing was run".into();
             Ok(Point { run, failed: Some(failure.code) })
@@ -201,54 +199,70 @@ fn run_of(i: usize, mut result: Value) -> Result<Value, String> {
 
 /// A finished run with these very settings. A run without memory enough is finished too.
 fn taken(earlier: &[Value], plan: &Plan) -> Option<Point> {
-    let is_it = |run: &&Value| run["settings"].as_object() == Some(&plan.settings) && run["interrupted"] == false;
+    let settings = |run: &Value| RunSpec::of_fields(run["settings"].as_object()?).ok();
+    let is_it = |run: &&Value| run["interrupted"] == false && settings(run).as_ref() == Some(&plan.session.in_force);
     let run = earlier.iter().find(is_it)?.clone();
-    let code = if plan.opening.limited() { Code::Check } else { Code::Device };
+    let code = if plan.session.target.limited() { Code::Check } else { Code::Device };
     let failed = (!run["out_of_memory"].is_null()).then_some(code);
     Some(Point { run, failed })
 }
 
-fn plan(cli: &Cli, ui: &Ui) -> Result<Plan> {
-    match &cli.command {
-        Command::Train(args) if args.page.html.is_some() => Plan::train(args, ui),
-        Command::Train(args) => Plan::train(args, ui).map(|plan| plan.rows_for(&args.output)),
-        Command::Predict(args) if args.page.html.is_some() => Plan::predict(&args.paper, &args.record),
-        Command::Predict(args) => Plan::predict(&args.paper, &args.record).map(|plan| plan.rows_for(&args.output)),
-        _ => Err(Failure::usage("scan: only train and predict have one")),
+/// The run of each point.
+fn specs(cli: &Cli, points: &[Vec<(String, String)>], like: Option<&String>) -> Result<Vec<RunSpec>> {
+    let mut base = match &cli.command {
+        Command::Train(args) => args.spec(),
+        Command::Predict(args) => args.spec(),
+        _ => return Err(Failure::usage("scan: only train and predict have one")),
+    };
+    base.profile.like = base.profile.like.or(like.cloned());
+    points.iter().map(|point| spec(&base, point)).collect()
+}
+
+/// The run of a point.
+pub(super) fn spec(base: &RunSpec, point: &[(String, String)]) -> Result<RunSpec> {
+    let values: Vec<(&str, Value)> = point.iter().map(|(name, value)| (name.as_str(), value.as_str().into())).collect();
+    let spec = base.with(values.iter().map(|(name, value)| (*name, value))).map_err(|error| {
+        let named: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Failure::usage(format!("scan at {}: {error}", named.join(", ")))
+    })?;
+    if spec.parallel != ParallelSpec::default() {
+        let problem = "its points are runs on one device; --devices and --data-parallel are runs on several";
+        return Err(Failure::usage(format!("scan: {problem}")));
     }
+    Ok(spec)
+}
+
+fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {
+    let (plan, page, output) = match &cli.command {
+        Command::Train(args) => (Plan::train(args, spec, ui)?, &args.page, &args.output),
+        Command::Predict(args) => (Plan::predict(args, &spec, ui)?, &args.page, &args.output),
+        _ => return Err(Failure::usage("scan: only train and predict have one")),
+    };
+    Ok(if page.html.is_some() { plan } else { plan.rows_for(output) })
 }
 
 /// Beside what was measured, what the same run takes on paper; nothing where that cannot be said.
-fn add_predictions(json: &mut Value, invocation: &Invocation, points: &[Vec<(String, String)>]) {
+fn add_predictions(json: &mut Value, specs: &[RunSpec]) {
     let Some(results) = json["results"].as_array_mut() else { return };
-    for (result, point) in results.iter_mut().zip(points) {
+    for (result, spec) in results.iter_mut().zip(specs).filter(|(_, spec)| spec.device.backend.is_some()) {
         let backend = result["run"]["device"]["backend"].as_str().unwrap_or_default();
-        let predicted = args::parse_with(&invocation.words, point).ok().and_then(|cli| on_paper(&cli, backend));
-        if let Some((allocated_bytes, reserved_bytes)) = predicted {
+        if let Some((allocated_bytes, reserved_bytes)) = on_paper(spec, backend) {
             result["predicted"] = json!({ "peak_bytes": allocated_bytes, "reserved_bytes": reserved_bytes });
         }
     }
 }
 
 /// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.
-fn on_paper(cli: &Cli, backend: &str) -> Option<(u64, u64)> {
-    let Command::Train(args) = &cli.command else { return None };
-    let mut paper = PaperArgs {
-        model: args.model.clone(),
-        training: args.training.clone(),
-        gpu: None,
-        allocator: args.allocator.clone(),
-        profile: args.profile.clone(),
-        least_context: false,
-    };
+fn on_paper(spec: &RunSpec, backend: &str) -> Option<(u64, u64)> {
+    let mut spec = spec.endless();
+    spec.device = DeviceSpec::default();
     // On paper a backend's own workspaces are asked for by its name.
-    if paper.profile.like.as_deref() == Some("native") && backend != "meta" {
-        paper.profile.like = Some(format!("native:{backend}"));
+    if spec.profile.like.as_deref() == Some("native") && backend != "meta" {
+        spec.profile.like = Some(format!("native:{backend}"));
     }
-    (paper.allocator.memory_limit, paper.allocator.memory_fraction) = (None, None);
-    let plan = Plan::predict(&paper, &RecordArgs::default()).ok()?.at_most(SETTLED);
-    let device = plan.opening.open().ok()?;
-    plan.train_on(&device).ok()?;
+    let session = ON_PAPER.session(&spec).ok()?.at_most(SETTLED);
+    let device = session.target.open().ok()?;
+    ON_PAPER.train(&session, &device).ok()?;
     let stats = device.stats();
     Some((stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak))
 }

@@ -50,8 +50,8 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
     let pages = plan.page.html.iter().chain(plan.exports.destinations());
     let files = plan.events.iter().chain(snapshot).chain(pages).chain(&plan.weights.save);
     output::check(args.destinations().chain(files))?;
-    ui.note(format!("settings:\n{}", config_text(&plan.settings).trim_end()));
-    let progress = Progress::new(ui, plan.run.steps as u64);
+    ui.note(format!("settings:\n{}", config_text(&plan.session.in_force.said()).trim_end()));
+    let progress = Progress::new(ui, plan.session.run.steps as u64);
     execute(plan, ui, Some(&progress))
 }
 

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
+use lab::run::RunSpec;
 use lab::training::{Begin, Continuation, PROFILE_KEY, StateFile, TrainingState};
 use memmap2::Mmap;
 
+use super::profile;
 use crate::args::WeightsArgs;
 use crate::destination::Destination;
 use crate::exit::{Failure, Result};
@@ -47,24 +49,18 @@ pub(super) fn train<T>(
     Ok((result, continuation.saved))
 }
 
-/// What a saved state says of the run that wrote it.
-pub(super) struct Saved {
-    /// The file, in messages.
-    pub name: String,
-    /// The memory profile of that run; `None` in files of a time when it was not written down.
-    pub profile: Option<String>,
-}
-
-/// The profile under which the state that is resumed was made; `None` for a run that resumes nothing.
+/// A run that resumes a state, under the profile that the state was made under, where no other one is named; and what to say of that.
 ///
 /// # Errors
 /// A file that is no state, or is damaged.
-pub(super) fn profile(args: &WeightsArgs) -> Result<Option<Saved>> {
-    let Some(path) = &args.resume else { return Ok(None) };
+pub(super) fn under_its_profile(mut spec: RunSpec) -> Result<(RunSpec, Option<String>)> {
+    let (Some(path), None) = (&spec.begin.resume, &spec.profile.like) else { return Ok((spec, None)) };
     let bytes = mapped(path)?;
     let file = StateFile::read(path.display().to_string(), &bytes)?;
-    let profile = file.metadata.get(PROFILE_KEY).cloned();
-    Ok(Some(Saved { name: file.name, profile }))
+    let recorded = file.metadata.get(PROFILE_KEY).cloned();
+    let note = profile::taken_from(&file.name, recorded.as_deref());
+    spec.profile.like = Some(recorded.unwrap_or_else(|| profile::FORMER_DEFAULT.into()));
+    Ok((spec, note))
 }
 
 /// A file's bytes, where they lie.

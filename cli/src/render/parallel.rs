@@ -6,9 +6,9 @@ use memcore::memory::Category;
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, memory, premises, table, wrapped};
-use crate::args::DeviceName;
 use lab::pipeline::{PipelineResult, PipelineSettings};
 use lab::results::Premise;
+use lab::run::DeviceName;
 
 /// A split run, done.
 pub(crate) struct Report {
@@ -74,7 +74,7 @@ fn picked(table: &Table, title: &str, columns: &[usize]) -> Table {
 pub(crate) fn devices(report: &Report) -> Table {
     let columns =
         ["device", "pieces", "peak", "reserved", "parameters", "activations", "in flight", "sent"].map(String::from);
-    let row = |((name, _), stage): (&(crate::args::DeviceName, _), &lab::pipeline::StageFigures)| {
+    let row = |((name, _), stage): (&(DeviceName, _), &lab::pipeline::StageFigures)| {
         vec![
             Cell::Text(name.to_string()),
             Cell::Text(format!("{}–{}", stage.pieces.start, stage.pieces.end.saturating_sub(1))),

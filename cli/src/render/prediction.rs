@@ -1,22 +1,20 @@
 //! A prediction in words: the peak, what comes below it, whether it fits, what would change it.
 
-use lab::results::{Premise, room};
+use lab::results::{CardResult, Premise, room};
+use lab::run::{AS_IT_IS, Figures, Room, RunSpec, Technique};
 use lab::section::{Cell, Table};
 use lab::summits::Summit;
 use memcore::Departures;
 
 use super::style::Style;
 use super::{WIDTH, bytes, premises, table, wrapped};
-use crate::args::{Gpu, PaperArgs};
-use crate::commands::cards;
 use crate::commands::outcome::Outcome;
-use crate::commands::techniques::{AS_IT_IS, Figures, Room, Technique};
 use crate::commands::warnings;
 
 /// What was found out beside the run itself.
 pub(crate) struct Prediction {
     /// The card, where one was named.
-    pub gpu: Option<Gpu>,
+    pub card: Option<CardResult>,
     /// What the run takes.
     pub needs: Figures,
     /// What it would take with segments that grow, where memory is fragmented.
@@ -32,8 +30,8 @@ pub(crate) struct Prediction {
 const EAGER: &str = "This is eager PyTorch. With torch.compile memory is another: nanoGPT (124M) takes 27 % less; it is not represented.";
 
 /// What the figures of a run on paper stand for, and what not.
-pub(crate) fn notes_on(paper: &PaperArgs) -> Vec<&'static str> {
-    if paper.is_torch() { vec![EAGER] } else { Vec::new() }
+pub(crate) fn notes_on(spec: &RunSpec) -> Vec<&'static str> {
+    if spec.is_torch() { vec![EAGER] } else { Vec::new() }
 }
 
 /// With less of the budget left than this, "it fits" deserves a warning.
@@ -61,7 +59,7 @@ pub(crate) fn text(
     if let Some(outcome) = outcome.filter(|outcome| outcome.summits.len() > 1) {
         out += &format!("\n{}", table::titled(&summits(&outcome.summits), style));
     }
-    out += &format!("\n{}", table::titled(&techniques(prediction), style));
+    out += &format!("\n{}", table::titled(&techniques_table(prediction), style));
     for (note, names) in notes(&prediction.techniques, said) {
         out += &format!("{}\n", wrapped(&format!("{}: {note}", names.join("; ")), WIDTH, 2));
     }
@@ -94,8 +92,7 @@ fn peak(outcome: &Outcome) -> String {
 fn verdict(prediction: &Prediction) -> Option<String> {
     let needs = &prediction.needs;
     let here = needs.room?;
-    let card = cards::of_gpu(prediction.gpu);
-    let room = room(card.as_ref(), here.budget_bytes);
+    let room = room(prediction.card.as_ref(), here.budget_bytes);
     Some(match here.reserved_bytes {
         Some(reserved) => fits(needs, here.budget_bytes, reserved, &room),
         None => does_not_fit(prediction, here, &room),
@@ -166,7 +163,7 @@ fn summits(summits: &[Summit]) -> Table {
 }
 
 /// What each technique would change.
-pub(crate) fn techniques(prediction: &Prediction) -> Table {
+pub(crate) fn techniques_table(prediction: &Prediction) -> Table {
     let limited = prediction.needs.room.is_some();
     let known = || prediction.techniques.iter().filter_map(|t| Some((&t.name, t.figures.as_ref().ok()?)));
     let here = |figures: &Figures| figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);

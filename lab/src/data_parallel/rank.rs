@@ -80,10 +80,10 @@ impl Rank {
                 "what ranks send each other is counted and not sent, so there are no values: --backend meta (or predict), not {}",
                 device.name()
             );
-            return Err(Error::usage("--data-parallel", problem));
+            return Err(Error::usage("data-parallel", problem));
         }
         if number >= settings.ranks {
-            return Err(Error::usage("--data-parallel", format!("no rank {number} of {}", settings.ranks)));
+            return Err(Error::usage("data-parallel", format!("no rank {number} of {}", settings.ranks)));
         }
         settings.run.check_network(architecture, settings.run.batch / settings.ranks)?;
         device.phase("model");

@@ -78,26 +78,23 @@ impl DataParallelSettings {
             let problem = format!(
                 "{ranks} ranks and a batch of {batch}: the shares must be equal, or the mean of the gradients is not the batch's; --batch sets it"
             );
-            return Err(Error::usage("--data-parallel", problem));
+            return Err(Error::usage("data-parallel", problem));
         }
         if self.run.precision.scales_loss() && self.stage != Stage::Replicated {
             let problem = "autocast-fp16 scales the loss, and with ZeRO whether a step is skipped is one decision of all ranks, which \
                            divided runs do not make; autocast-bf16 needs no scale";
-            return Err(Error::usage("--precision", problem));
+            return Err(Error::usage("precision", problem));
         }
         if self.run.schedule.cast {
-            return Err(Error::usage(
-                "--data-parallel",
-                "the schedule casts the model, whose parameters are flat here",
-            ));
+            return Err(Error::usage("data-parallel", "the schedule casts the model, whose parameters are flat here"));
         }
         if self.master_weights && self.run.precision.dtype() == DType::F32 {
-            return Err(Error::usage("--precision", "float32 parameters are their own master copy"));
+            return Err(Error::usage("precision", "float32 parameters are their own master copy"));
         }
         if self.gradient_as_bucket_view && self.stage != Stage::Replicated {
             let problem =
                 "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is no gradient";
-            return Err(Error::usage("--gradient-as-bucket-view", problem));
+            return Err(Error::usage("gradient-as-bucket-view", problem));
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! What stands on a network's last hidden states: the classes that `architectures` names, by family.
 
+use crate::named::named;
+
 /// A kind of head, whatever the family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
@@ -27,6 +29,20 @@ pub enum Head {
     EncoderModel,
 }
 
+named!(Head, "head", {
+    CausalLm = "causal-lm",
+    MaskedLm = "masked-lm",
+    ConditionalGeneration = "conditional-generation",
+    SequenceClassification = "sequence-classification",
+    TokenClassification = "token-classification",
+    MultipleChoice = "multiple-choice",
+    QuestionAnswering = "question-answering",
+    NextSentence = "next-sentence-prediction",
+    ImageClassification = "image-classification",
+    BaseModel = "base-model",
+    EncoderModel = "encoder-model",
+});
+
 impl Head {
     /// Every head, in the order in which they are listed.
     pub const ALL: [Self; 11] = [
@@ -42,23 +58,6 @@ impl Head {
         Self::BaseModel,
         Self::EncoderModel,
     ];
-
-    /// What it is called here.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CausalLm => "causal-lm",
-            Self::MaskedLm => "masked-lm",
-            Self::ConditionalGeneration => "conditional-generation",
-            Self::SequenceClassification => "sequence-classification",
-            Self::TokenClassification => "token-classification",
-            Self::MultipleChoice => "multiple-choice",
-            Self::QuestionAnswering => "question-answering",
-            Self::NextSentence => "next-sentence-prediction",
-            Self::ImageClassification => "image-classification",
-            Self::BaseModel => "base-model",
-            Self::EncoderModel => "encoder-model",
-        }
-    }
 
     /// What follows the family's name in the class's.
     const fn suffix(self) -> &'static str {

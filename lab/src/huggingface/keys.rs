@@ -241,7 +241,7 @@ pub(super) fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) ->
 pub(super) fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
     match sequence {
         Some(n) if n > positions => {
-            Err(Error::usage("--sequence", format!("{n}, but {} has {positions} positions", keys.file())))
+            Err(Error::usage("sequence", format!("{n}, but {} has {positions} positions", keys.file())))
         }
         _ => Ok(()),
     }

@@ -357,16 +357,16 @@ impl Architecture for Pretrained {
     /// Not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for several examples; weights that the library clamps for or keeps in another type.
     fn check(&self, batch: usize, weights: DType) -> Result<()> {
         if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
-            return Err(Error::usage("--sequence", "one token per example is represented for batches of one only"));
+            return Err(Error::usage("sequence", "one token per example is represented for batches of one only"));
         }
         if let Ending::Example { last: true, padding, .. } = self.ending() {
             if padding.is_none() && batch > 1 {
                 let problem = format!("{} needs pad_token_id for batches of more than one example", self.head.class);
-                return Err(Error::usage("--batch", problem));
+                return Err(Error::usage("batch", problem));
             }
             if batch > ops::MAX_EACH {
                 let problem = format!("{batch}: {} is represented for at most {}", self.head.class, ops::MAX_EACH);
-                return Err(Error::usage("--batch", problem));
+                return Err(Error::usage("batch", problem));
             }
         }
         if matches!(self.kind, Kind::T5(_)) && weights == DType::F16 {
@@ -375,7 +375,7 @@ impl Architecture for Pretrained {
                  bf16 and autocast-fp16 are",
                 self.name
             );
-            return Err(Error::usage("--precision", problem));
+            return Err(Error::usage("precision", problem));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::dtype::LoadAs;
 use super::head::Head;
 use super::releases::{REPRESENTED, Release, Rules};
+use crate::named::named;
 
 /// What is chosen beside the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub enum Script {
     Trainer,
 }
 
+named!(Script, "training loop", { Plain = "plain", Trainer = "trainer" });
+
 /// The `attention_mask` of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttentionMask {
@@ -63,6 +66,8 @@ pub enum AttentionMask {
     /// One that hides padding at the end of examples.
     Padded,
 }
+
+named!(AttentionMask, "attention mask", { None = "none", Full = "full", Padded = "padded" });
 
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

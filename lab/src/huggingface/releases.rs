@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::dtype::LoadAs;
+use crate::named::as_text;
 
 /// A release, by its first two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +47,8 @@ impl FromStr for Release {
         }
     }
 }
+
+as_text!(Release);
 
 /// In what releases differ, as far as it is represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Parameter};
 use memcore::{Device, Tensor, ops};
-use serde::Serialize;
 
 use super::Pretrained;
 use super::ending::Ending;
@@ -22,14 +21,14 @@ use super::network::{Network, Output};
 use super::options::{AttentionMask, Script};
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Task};
+use crate::named::named;
 use crate::record::{Log, Row};
 use crate::training::{
     Continuation, Failed, Parts, Progress, RunResult, RunSettings, Schedule, Source, Training, Update, run,
 };
 
 /// What of the result the script holds until the next one is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// `out = model(**b)`: loss, logits, cache.
     #[default]
@@ -37,6 +36,8 @@ pub enum Keep {
     /// `loss = model(**b).loss`
     Loss,
 }
+
+named!(Keep, "part of a result", { Output = "output", Loss = "loss" });
 
 /// A network in training.
 pub struct Trainer {

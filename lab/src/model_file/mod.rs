@@ -191,7 +191,7 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
 }
 
 fn read_precision(top: &Section<'_>) -> Result<Option<Precision>> {
-    let parse = |name| Precision::parse(name).map_err(|error| top.key_error("precision", problem_of(error)));
+    let parse = |name: &str| name.parse::<Precision>().map_err(|problem| top.key_error("precision", problem));
     top.string("precision")?.map(parse).transpose()
 }
 

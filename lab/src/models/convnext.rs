@@ -73,7 +73,7 @@ fn configured(size: Size, options: &ModelOptions) -> Result<Box<dyn Architecture
     options.recompute.check(size.name, size.blocks.iter().sum())?;
     let (task, classes) = image_task(options, 1)?;
     if options.image.is_some_and(|side| side < LEAST_SIDE) {
-        return Err(Error::usage("--image", format!("{LEAST_SIDE} at least, for a quarter and three halvings")));
+        return Err(Error::usage("image", format!("{LEAST_SIDE} at least, for a quarter and three halvings")));
     }
     let (width, drop) = (options.width.unwrap_or(size.width), options.dropout.unwrap_or(size.drop));
     let recompute = options.recompute.clone();

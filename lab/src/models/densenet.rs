@@ -38,16 +38,16 @@ pub(super) fn densenet121(options: &ModelOptions) -> Result<Box<dyn Architecture
     let again = match options.recompute {
         Recompute::None => false,
         Recompute::Blocks => true,
-        _ => return Err(Error::usage("--checkpoint", "densenet121 knows none and blocks (its memory_efficient form)")),
+        _ => return Err(Error::usage("checkpoint", "densenet121 knows none and blocks (its memory_efficient form)")),
     };
     // Five halvings; the last three, averages, need a whole window.
     let (task, classes) = image_task(options, 1)?;
     if options.image.is_some_and(|side| side < 29) {
-        return Err(Error::usage("--image", "29 at least, for five halvings"));
+        return Err(Error::usage("image", "29 at least, for five halvings"));
     }
     let width = options.width.unwrap_or(64);
     if !width.is_multiple_of(2) {
-        return Err(Error::usage("--width", "must be even: each layer gives half as many channels"));
+        return Err(Error::usage("width", "must be even: each layer gives half as many channels"));
     }
     let growth = width / 2;
     Ok(Box::new(DenseNet { width, growth, task, classes, dropout: options.dropout.unwrap_or(0.0), again }))

@@ -86,17 +86,17 @@ fn configured(name: &'static str, base: GptConfig, o: &ModelOptions) -> Result<B
         fused_attention: o.fused_attention,
     };
     let sizes = [
-        ("--vocabulary", config.vocabulary),
-        ("--sequence", config.sequence),
-        ("--width", config.width),
-        ("--heads", config.heads),
+        ("vocabulary", config.vocabulary),
+        ("sequence", config.sequence),
+        ("width", config.width),
+        ("heads", config.heads),
     ];
     if let Some((option, _)) = sizes.iter().find(|(_, size)| *size == 0) {
         return Err(Error::usage(*option, "must be at least 1"));
     }
     if !config.width.is_multiple_of(config.heads) {
         let problem = format!("{} heads do not divide a width of {}", config.heads, config.width);
-        return Err(Error::usage("--heads", problem));
+        return Err(Error::usage("heads", problem));
     }
     o.recompute.check(name, config.layers)?;
     Ok(Box::new(GptArchitecture { name, config, recompute: o.recompute.clone() }))

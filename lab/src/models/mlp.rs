@@ -42,7 +42,7 @@ pub(super) fn mlp(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("mlp", &["layers", "width", "features", "classes", "checkpoint"])?;
     let [layers, width] = [options.layers.unwrap_or(2), options.width.unwrap_or(128)];
     let [features, classes] = [options.features.unwrap_or(64), options.classes.unwrap_or(10)];
-    for (option, value) in [("--width", width), ("--features", features), ("--classes", classes)] {
+    for (option, value) in [("width", width), ("features", features), ("classes", classes)] {
         if value == 0 {
             return Err(Error::usage(option, "must be at least 1"));
         }

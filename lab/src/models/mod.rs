@@ -60,7 +60,7 @@ pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Archit
         Some((_, construct)) => construct(options),
         None => {
             let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            Err(Error::usage("--model", format!("unknown model {name:?}; known: {}", known.join(", "))))
+            Err(Error::usage("model", format!("unknown model {name:?}; known: {}", known.join(", "))))
         }
     }
 }

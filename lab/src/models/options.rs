@@ -89,9 +89,9 @@ impl ModelOptions {
         ];
         match given.iter().find(|(name, given)| *given && !supported.contains(name)) {
             Some((name @ "checkpoint", _)) => {
-                Err(Error::usage(format!("--{name}"), format!("model {model} has no blocks that it names")))
+                Err(Error::usage(*name, format!("model {model} has no blocks that it names")))
             }
-            Some((name, _)) => Err(Error::usage(format!("--{name}"), format!("model {model} has no such option"))),
+            Some((name, _)) => Err(Error::usage(*name, format!("model {model} has no such option"))),
             None => Ok(()),
         }
     }
@@ -101,9 +101,9 @@ impl ModelOptions {
 pub(super) fn image_task(options: &ModelOptions, multiple: usize) -> Result<(Task, usize)> {
     let (side, classes) = (options.image.unwrap_or(224), options.classes.unwrap_or(1000));
     if side == 0 || !side.is_multiple_of(multiple) {
-        return Err(Error::usage("--image", format!("{side}: a multiple of {multiple} is needed")));
+        return Err(Error::usage("image", format!("{side}: a multiple of {multiple} is needed")));
     }
-    for (option, size) in [("--classes", classes), ("--width", options.width.unwrap_or(1))] {
+    for (option, size) in [("classes", classes), ("width", options.width.unwrap_or(1))] {
         if size == 0 {
             return Err(Error::usage(option, "must be at least 1"));
         }

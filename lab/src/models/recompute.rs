@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::iter;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use memcore::Tensor;
 use memcore::autograd::checkpoint;
 use memcore::nn::{Checkpoint, Module, Sequential};
-use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Result};
+use crate::named::as_text;
 
 /// What is computed again. A network's blocks are numbered from 0, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,24 +34,21 @@ struct Segment {
 }
 
 impl Recompute {
-    /// `none`, `blocks`, `sqrt`, or numbers of blocks with commas between.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for anything else, and for a block that is named twice.
-    pub fn parse(text: &str) -> Result<Self> {
-        let problem = |what: String| Error::usage("--checkpoint", what);
+    fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self::None),
             "blocks" => Ok(Self::Blocks),
             "sqrt" => Ok(Self::Sqrt),
             list => {
                 let number = |word: &str| word.trim().parse::<usize>().ok();
-                let mut these = list.split(',').map(number).collect::<Option<Vec<usize>>>().ok_or_else(|| {
-                    problem(format!("{text:?}: none, blocks, sqrt, or numbers of blocks such as 0,2,3"))
-                })?;
+                let mut these = list
+                    .split(',')
+                    .map(number)
+                    .collect::<Option<Vec<usize>>>()
+                    .ok_or_else(|| format!("{text:?}: none, blocks, sqrt, or numbers of blocks such as 0,2,3"))?;
                 these.sort_unstable();
                 match these.windows(2).find(|pair| pair[0] == pair[1]) {
-                    Some(pair) => Err(problem(format!("block {} is named twice", pair[0]))),
+                    Some(pair) => Err(format!("block {} is named twice", pair[0])),
                     None => Ok(Self::These(these)),
                 }
             }
@@ -64,12 +62,12 @@ impl Recompute {
     pub(super) fn check(&self, model: &str, blocks: usize) -> Result<()> {
         match self {
             Self::None => Ok(()),
-            _ if blocks == 0 => Err(Error::usage("--checkpoint", format!("this {model} has no blocks"))),
+            _ if blocks == 0 => Err(Error::usage("checkpoint", format!("this {model} has no blocks"))),
             Self::Blocks | Self::Sqrt => Ok(()),
             Self::These(these) => match these.iter().find(|block| **block >= blocks) {
                 Some(block) => {
                     let problem = format!("{model} has no block {block}; its blocks are 0 to {}", blocks - 1);
-                    Err(Error::usage("--checkpoint", problem))
+                    Err(Error::usage("checkpoint", problem))
                 }
                 None => Ok(()),
             },
@@ -156,11 +154,16 @@ impl fmt::Display for Recompute {
     }
 }
 
-impl Serialize for Recompute {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl FromStr for Recompute {
+    type Err = String;
+
+    /// `none`, `blocks`, `sqrt`, or numbers of blocks with commas between, each once.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
     }
 }
+
+as_text!(Recompute);
 
 /// A network's blocks, one after the other, in segments.
 pub(super) struct Blocks<B> {
@@ -249,8 +252,8 @@ mod tests {
         }
         assert_eq!(Recompute::parse("3, 1").unwrap(), Recompute::These(vec![1, 3]));
         for (text, problem) in [("all", "numbers of blocks"), ("", "numbers"), ("1,-2", "numbers"), ("2,2", "twice")] {
-            let error = Recompute::parse(text).unwrap_err().to_string();
-            assert!(error.contains("--checkpoint") && error.contains(problem), "{text}: {error}");
+            let error = Recompute::parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
         }
     }
 

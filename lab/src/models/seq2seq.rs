@@ -30,7 +30,7 @@ pub(super) fn seq2seq_attention(options: &ModelOptions) -> Result<Box<dyn Archit
         length: options.sequence.unwrap_or(12),
         width: options.width.unwrap_or(64),
     };
-    for (option, size) in [("--vocabulary", sizes.vocabulary), ("--sequence", sizes.length), ("--width", sizes.width)] {
+    for (option, size) in [("vocabulary", sizes.vocabulary), ("sequence", sizes.length), ("width", sizes.width)] {
         if size == 0 {
             return Err(Error::usage(option, "must be at least 1"));
         }

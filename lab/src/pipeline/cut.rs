@@ -26,7 +26,7 @@ impl Cut {
         let pieces = piece_bytes.len();
         if stages == 0 || pieces < stages {
             let problem = format!("{stages} devices for a network of {pieces} pieces: each needs one at least");
-            return Err(Error::usage("--devices", problem));
+            return Err(Error::usage("devices", problem));
         }
         let starts = match self {
             Cut::Balanced => balanced(piece_bytes, stages),
@@ -39,7 +39,7 @@ impl Cut {
                         stages - 1,
                         pieces - 1
                     );
-                    return Err(Error::usage("--cut", problem));
+                    return Err(Error::usage("cut", problem));
                 }
                 std::iter::once(0).chain(cuts.iter().copied()).collect()
             }

@@ -1,19 +1,15 @@
 //! In which order the devices do their passes.
 
-use serde::Serialize;
-
-use crate::error::{Error, Result};
+use crate::named::named;
 
 /// When a device does the forward and backward passes of the micro-batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
     /// Every forward pass, then every backward pass (Huang et al., *GPipe*, 2019): the activations of all micro-batches are held at once.
     Gpipe,
     /// As many forward passes as it takes to reach the last stage, then a backward pass for each further one (Narayanan et al., *PipeDream*,
     /// 2019): a stage holds the activations of as many micro-batches as there are stages from it to the last.
     #[default]
-    #[serde(rename = "1f1b")]
     OneForwardOneBackward,
 }
 
@@ -38,33 +34,9 @@ pub struct Work {
     pub pass: Pass,
 }
 
+named!(Schedule, "order of passes", { Gpipe = "gpipe", OneForwardOneBackward = "1f1b" });
+
 impl Schedule {
-    /// The names that [`Schedule::parse`] knows.
-    pub const NAMES: [&'static str; 2] = ["gpipe", "1f1b"];
-
-    /// By name.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] listing the known names.
-    pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "gpipe" => Ok(Self::Gpipe),
-            "1f1b" => Ok(Self::OneForwardOneBackward),
-            _ => {
-                let problem = format!("unknown schedule {name:?}; known: {}", Self::NAMES.join(", "));
-                Err(Error::usage("--schedule", problem))
-            }
-        }
-    }
-
-    /// As the command line calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gpipe => "gpipe",
-            Self::OneForwardOneBackward => "1f1b",
-        }
-    }
-
     /// How many micro-batches' activations stage `stage` of `stages` holds at most.
     pub fn in_flight(self, stage: usize, stages: usize, micro_batches: usize) -> usize {
         match self {

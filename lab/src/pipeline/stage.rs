@@ -52,9 +52,9 @@ pub(super) fn build(
     seed: u64,
 ) -> Result<Built> {
     if let Some(reason) = architecture.indivisible().filter(|_| devices.len() > 1) {
-        return Err(Error::usage("--devices", format!("{} cannot be split: {reason}", architecture.name())));
+        return Err(Error::usage("devices", format!("{} cannot be split: {reason}", architecture.name())));
     }
-    let Some(first) = devices.first() else { return Err(Error::usage("--devices", "one device at least is needed")) };
+    let Some(first) = devices.first() else { return Err(Error::usage("devices", "one device at least is needed")) };
     let init = Init::new(first, dtype, seed);
     let (ranges, mut pieces) = if architecture.indivisible().is_some() {
         (std::iter::once(0..1).collect(), vec![architecture.build(&init)?].into_iter())

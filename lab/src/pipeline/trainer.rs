@@ -46,11 +46,11 @@ impl PipelineSettings {
             let problem = format!(
                 "{parts} micro-batches of a batch of {batch}: they must be equal, or the mean of their losses is not the batch's"
             );
-            return Err(Error::usage("--micro-batches", problem));
+            return Err(Error::usage("micro-batches", problem));
         }
         if self.run.schedule != training::Schedule::default() {
             let problem = "the model file has an order of phases of its own; a split run has that of --schedule";
-            return Err(Error::usage("--devices", problem));
+            return Err(Error::usage("devices", problem));
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl PipelineTrainer {
         if let Some(without) = devices.iter().find(|device| device.computes() != devices[0].computes()) {
             let other = if without.computes() { &devices[0] } else { without };
             let problem = format!("{} has no values to give to a device that computes, nor keeps any", other.name());
-            return Err(Error::usage("--devices", problem));
+            return Err(Error::usage("devices", problem));
         }
         let run = &settings.run;
         run.check_network(architecture, run.batch / settings.micro_batches.max(1))?;

@@ -16,10 +16,11 @@ pub fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
     words.join(" ")
 }
 
-/// Which of the commands gave a run: only one on paper has a card.
+/// Which of the commands gave a run: one on paper names no backend.
 pub fn of_run(settings: &Map<String, Value>) -> String {
-    let subcommand = if settings.contains_key("gpu") { "predict" } else { "train" };
-    again(&[subcommand], settings)
+    let said = |name: &str| settings.get(name).is_some_and(|value| !value.is_null());
+    let on_device = said("backend") || said("devices");
+    again(&[if on_device { "train" } else { "predict" }], settings)
 }
 
 fn flag(name: &str, value: &Value) -> String {

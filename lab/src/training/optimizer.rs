@@ -7,10 +7,10 @@ use memcore::optim::{
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::named::named;
 
 /// Which optimizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// Stochastic gradient descent.
     Sgd,
@@ -21,47 +21,27 @@ pub enum OptimizerKind {
     /// Adam with decoupled weight decay.
     AdamW,
     /// RMSprop.
-    #[serde(rename = "rmsprop")]
     RmsProp,
     /// Adagrad.
     Adagrad,
 }
 
-impl OptimizerKind {
-    /// The names that [`OptimizerKind::parse`] knows.
-    pub const NAMES: [&'static str; 6] = ["sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad"];
+named!(OptimizerKind, "optimizer", {
+    Sgd = "sgd",
+    Momentum = "momentum",
+    Adam = "adam",
+    AdamW = "adamw",
+    RmsProp = "rmsprop",
+    Adagrad = "adagrad",
+});
 
+impl OptimizerKind {
     /// By name.
     ///
     /// # Errors
     /// [`Error::Usage`] listing the known names.
     pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "sgd" => Ok(Self::Sgd),
-            "momentum" => Ok(Self::Momentum),
-            "adam" => Ok(Self::Adam),
-            "adamw" => Ok(Self::AdamW),
-            "rmsprop" => Ok(Self::RmsProp),
-            "adagrad" => Ok(Self::Adagrad),
-            _ => {
-                let problem = format!("unknown optimizer {name:?}; known: {}", Self::NAMES.join(", "));
-                Err(Error::usage("--optimizer", problem))
-            }
-        }
-    }
-}
-
-impl OptimizerKind {
-    /// As the command line calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sgd => "sgd",
-            Self::Momentum => "momentum",
-            Self::Adam => "adam",
-            Self::AdamW => "adamw",
-            Self::RmsProp => "rmsprop",
-            Self::Adagrad => "adagrad",
-        }
+        name.parse().map_err(|problem: String| Error::usage("optimizer", problem))
     }
 
     /// PyTorch's default of the weight decay.
@@ -126,17 +106,17 @@ impl OptimizerSettings {
     pub fn build(&self, parameters: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
         let adam = self.kind.is_adam();
         if self.amsgrad && !adam {
-            return Err(Error::usage("--amsgrad", "only adam and adamw have it"));
+            return Err(Error::usage("amsgrad", "only adam and adamw have it"));
         }
         if self.capturable && (!adam || self.implementation == Implementation::Loop) {
-            return Err(Error::usage("--capturable", "adam and adamw have it, in their foreach and fused forms"));
+            return Err(Error::usage("capturable", "adam and adamw have it, in their foreach and fused forms"));
         }
         if self.nesterov && self.kind != OptimizerKind::Momentum {
-            return Err(Error::usage("--nesterov", "only momentum has it"));
+            return Err(Error::usage("nesterov", "only momentum has it"));
         }
         let fused = self.implementation == Implementation::Fused;
         if fused && matches!(self.kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad) {
-            return Err(Error::usage("--optimizer-impl", format!("{} has no fused form", self.kind.name())));
+            return Err(Error::usage("optimizer-impl", format!("{} has no fused form", self.kind.name())));
         }
         let (lr, maximize, implementation) = (self.lr, self.maximize, self.implementation);
         let weight_decay = self.weight_decay.unwrap_or(self.kind.weight_decay());

@@ -7,11 +7,11 @@ use super::optimizer::OptimizerSettings;
 use super::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::models::Architecture;
+use crate::named::named;
 use crate::record::RowsKept;
 
 /// Types of parameters, inputs and products.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// float32 throughout.
     #[default]
@@ -28,36 +28,16 @@ pub enum Precision {
     Bf16AutocastBf16,
 }
 
+named!(Precision, "precision", {
+    Fp32 = "fp32",
+    AutocastFp16 = "autocast-fp16",
+    AutocastBf16 = "autocast-bf16",
+    Fp16 = "fp16",
+    Bf16 = "bf16",
+    Bf16AutocastBf16 = "bf16-autocast-bf16",
+});
+
 impl Precision {
-    /// Every precision with its name.
-    const ALL: [(&'static str, Precision); 6] = [
-        ("fp32", Precision::Fp32),
-        ("autocast-fp16", Precision::AutocastFp16),
-        ("autocast-bf16", Precision::AutocastBf16),
-        ("fp16", Precision::Fp16),
-        ("bf16", Precision::Bf16),
-        ("bf16-autocast-bf16", Precision::Bf16AutocastBf16),
-    ];
-
-    /// The names that [`Precision::parse`] knows.
-    pub const NAMES: [&'static str; 6] =
-        ["fp32", "autocast-fp16", "autocast-bf16", "fp16", "bf16", "bf16-autocast-bf16"];
-
-    /// By name.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] listing the known names.
-    pub fn parse(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, precision)| precision).ok_or_else(|| {
-            Error::usage("--precision", format!("unknown precision {name:?}; known: {}", Self::NAMES.join(", ")))
-        })
-    }
-
-    /// As the command line calls it.
-    pub fn name(self) -> &'static str {
-        Self::ALL.into_iter().find(|(_, precision)| *precision == self).map_or("", |(name, _)| name)
-    }
-
     /// Parameters and products in one type; float32 for one that is no type of parameters.
     pub fn throughout(dtype: DType) -> Self {
         match dtype {
@@ -137,7 +117,7 @@ impl RunSettings {
     /// # Errors
     /// [`Error::Usage`] for a step of nothing.
     pub(crate) fn check(&self) -> Result<()> {
-        match [("--batch", self.batch), ("--accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
+        match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
         }

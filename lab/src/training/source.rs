@@ -80,7 +80,7 @@ fn epoch_indices(data: &Dataset, seed: u64, batch: usize, step: usize) -> Result
     if per_epoch == 0 {
         let n = data.split(Split::Train).len();
         return Err(Error::usage(
-            "--batch",
+            "batch",
             format!("{batch} is more than the {n} training examples of {}", data.name()),
         ));
     }
@@ -95,10 +95,10 @@ fn epoch_indices(data: &Dataset, seed: u64, batch: usize, step: usize) -> Result
 /// [`Error::Usage`] when the data do not fit the task.
 pub(super) fn from_dataset(data: &Dataset, task: &Task, indices: &[usize]) -> Result<Batch> {
     let Input::Values(dims) = &task.input else {
-        return Err(Error::usage("--data", format!("{} holds values, the model wants tokens", data.name())));
+        return Err(Error::usage("data", format!("{} holds values, the model wants tokens", data.name())));
     };
     let Loss::CrossEntropy { classes } = task.loss else {
-        return Err(Error::usage("--data", format!("{} holds classes, the model's loss wants values", data.name())));
+        return Err(Error::usage("data", format!("{} holds classes, the model's loss wants values", data.name())));
     };
     let (have, want) = (data.input_dims().iter().product::<usize>(), dims.iter().product::<usize>());
     if have != want || data.n_classes() > classes {
@@ -108,9 +108,9 @@ pub(super) fn from_dataset(data: &Dataset, task: &Task, indices: &[usize]) -> Re
             data.input_dims(),
             data.n_classes()
         );
-        return Err(Error::usage("--data", problem));
+        return Err(Error::usage("data", problem));
     }
-    let (inputs, targets) = data.batch(indices).map_err(|e| Error::usage("--data", e.to_string()))?;
+    let (inputs, targets) = data.batch(indices).map_err(|e| Error::usage("data", e.to_string()))?;
     Ok(Batch {
         inputs: Values::Floats(inputs),
         input_dims: with_batch(indices.len(), dims),

@@ -87,7 +87,7 @@ impl Trainer {
         settings.check()?;
         settings.check_network(architecture, settings.batch)?;
         if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
-            return Err(Error::usage("--accumulate", "the schedule has no backward to accumulate gradients in"));
+            return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
         }
         let mut rows = Rows::new(device, tag, settings.rows);
         device.phase("model");

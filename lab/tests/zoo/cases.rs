@@ -77,12 +77,12 @@ pub(crate) fn all() -> Vec<Case> {
                 implementation,
                 weight_decay: Some(0.1),
                 amsgrad: name.starts_with("adam"),
-                nesterov: name == "momentum",
-                maximize: name == "sgd",
+                nesterov: *name == "momentum",
+                maximize: *name == "sgd",
                 ..OptimizerSettings::new(OptimizerKind::parse(name).unwrap(), 1e-3)
             };
             // PyTorch has no fused RMSprop and Adagrad on a GPU: built over nothing, such settings are refused.
-            let without_fused = ["rmsprop", "adagrad"].contains(&name);
+            let without_fused = ["rmsprop", "adagrad"].contains(name);
             assert_eq!(settings.build(Vec::new()).is_err(), without_fused && implementation == Implementation::Fused);
             if settings.build(Vec::new()).is_ok() {
                 cases.push(case("mlp", &format!("{name} {implementation:?}"), mlp(), |s| s.optimizer = settings));

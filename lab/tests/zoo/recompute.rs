@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backend_cpu::Cpu;
-use lab::models::{ModelOptions, Recompute, architecture};
+use lab::models::{ModelOptions, architecture};
 use lab::training::Precision;
 use memcore::Device;
 use memcore::memory::Category;
@@ -36,7 +36,7 @@ fn compare(name: &str, options: ModelOptions, precision: Precision) {
     // DenseNet's layers are computed again all or none.
     let ways = if name == "densenet121" { &["blocks"][..] } else { &["blocks", "sqrt", "0,2"] };
     for recompute in ways {
-        let options = ModelOptions { recompute: Recompute::parse(recompute).unwrap(), ..options.clone() };
+        let options = ModelOptions { recompute: recompute.parse().unwrap(), ..options.clone() };
         let again = trained(name, &options, precision);
         assert_eq!(again.0, losses, "{name} {recompute}: losses");
         assert!(again.1 == gradients, "{name} {recompute}: gradients");

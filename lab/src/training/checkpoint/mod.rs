@@ -51,7 +51,7 @@ impl Continuation<'_> {
     /// [`Error::Usage`] on a device that computes nothing.
     pub(crate) fn check(&self, device: &Device) -> Result<()> {
         if self.save && !device.computes() {
-            return Err(Error::usage("--save", format!("{} computes nothing: there are no values", device.name())));
+            return Err(Error::usage("save", format!("{} computes nothing: there are no values", device.name())));
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Continuation<'_> {
         let RunSettings { steps, accumulate, .. } = settings;
         if first.checked_add(*steps).and_then(|steps| steps.checked_mul(*accumulate)).is_none() {
             let problem = format!("{steps} after {first}, each of {accumulate} micro-batches, are too many to count");
-            return Err(Error::usage("--steps", problem));
+            return Err(Error::usage("steps", problem));
         }
         Ok(first)
     }

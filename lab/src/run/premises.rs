@@ -1,24 +1,23 @@
 //! What an answer rests on: the type, the tokens and the batch, and where each came from.
 
-use lab::huggingface::{LoadAs, Release, SavedType};
-use lab::models::Input;
-use lab::results::Premise;
-use lab::training::{Precision, RunSettings};
-
-use super::subject::Subject;
-use crate::args::{ModelArgs, TrainingArgs};
-use crate::exit::Result;
-use crate::render::{counted, grouped};
+use super::network::Network;
+use super::spec::RunSpec;
+use crate::error::Result;
+use crate::figures::{counted, grouped};
+use crate::huggingface::{LoadAs, Release, SavedType};
+use crate::models::Input;
+use crate::results::Premise;
+use crate::training::{Precision, RunSettings};
 
 /// The precision that a run has unless a flag says another: the model file's, or the type that a checkpoint is loaded in.
 ///
 /// # Errors
 /// A type in a `config.json` that is not represented.
-pub(super) fn precision(subject: &Subject, of_file: Option<Precision>) -> Result<Precision> {
-    match (of_file, subject) {
+pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result<Precision> {
+    match (of_file, network) {
         (Some(precision), _) => Ok(precision),
-        (None, Subject::Pretrained(model, _)) => Ok(Precision::throughout(model.loaded_type()?)),
-        (None, Subject::Architecture(_)) => Ok(Precision::default()),
+        (None, Network::Pretrained(model, _)) => Ok(Precision::throughout(model.loaded_type()?)),
+        (None, Network::Architecture(_)) => Ok(Precision::default()),
     }
 }
 
@@ -32,13 +31,8 @@ pub(super) struct OfFile {
 }
 
 /// Of a run.
-pub(super) fn of(
-    subject: &Subject,
-    run: &RunSettings,
-    model: &ModelArgs,
-    training: &TrainingArgs,
-    of_file: OfFile,
-) -> Vec<Premise> {
+pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
+    let (model, training) = (&spec.model, &spec.training);
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
     let file = file.unwrap_or_default();
     let or_default = |typed: bool, in_file: bool, flag: &str, value: &str| match (typed, in_file) {
@@ -47,35 +41,35 @@ pub(super) fn of(
         (false, false) => format!("default; {flag} {value}"),
     };
     let typed = training.precision.is_some();
-    let precision = match subject {
-        Subject::Pretrained(network, _) if !typed && network.options().load_as == LoadAs::Float32 => {
+    let precision = match network {
+        Network::Pretrained(checkpoint, _) if !typed && checkpoint.options().load_as == LoadAs::Float32 => {
             let release = model.transformers.map(|release| release.to_string()).unwrap_or_default();
             format!("default of transformers {release}; --precision TYPE")
         }
-        Subject::Pretrained(network, _) => {
-            let source = of_checkpoint(network.saved_type(), run.precision, typed, &file);
+        Network::Pretrained(checkpoint, _) => {
+            let source = of_checkpoint(checkpoint.saved_type(), run.precision, typed, &file);
             let float32 = |release: &Release| release.loads_as() == LoadAs::Float32 && run.precision != Precision::Fp32;
-            match network.options().transformers.filter(float32).filter(|_| !typed) {
+            match checkpoint.options().transformers.filter(float32).filter(|_| !typed) {
                 Some(release) => format!("{source}, as transformers {release} loads it with torch_dtype=\"auto\""),
                 None => source,
             }
         }
-        Subject::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
+        Network::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };
     let mut premises =
         vec![Premise { name: "precision".into(), value: words(run.precision).into(), source: precision }];
-    if let Input::Tokens { length, .. } = subject.task().input {
-        let source = match (model.sequence, subject) {
+    if let Input::Tokens { length, .. } = network.architecture().task().input {
+        let source = match (model.sequence, network) {
             (Some(_), _) => "--sequence".into(),
-            (None, Subject::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
-            (None, Subject::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
+            (None, Network::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
+            (None, Network::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
         };
         premises.push(Premise { name: "tokens".into(), value: counted(length as u64, "token"), source });
     }
     let batch = or_default(training.batch.is_some(), of_file.batch, "--batch", "N");
     premises.push(Premise {
         name: "batch".into(),
-        value: format!("batch {}", grouped(run.batch as u64)),
+        value: format!("batch {}", grouped(run.batch as u64, ' ')),
         source: batch,
     });
     premises

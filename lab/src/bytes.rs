@@ -1,0 +1,183 @@
+//! Sizes in bytes, as they are typed: `8GiB`, `512MiB`, `1000`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::figures::short;
+
+/// Names of units and their sizes. Binary ones first: they are what is written.
+const UNITS: [(&str, u64); 11] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("PiB", 1 << 50),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+/// Beyond this, a size is a mistake.
+const MAX: u64 = 1 << 60;
+
+/// A bare number below this is no number of bytes that anybody means: of MiB or GiB, more likely, or of a card.
+const LEAST_BARE: u64 = 1 << 20;
+
+/// Reads `8GiB`, `1.5 GiB`, `512MiB`, `20GB` (10⁹), `1000`.
+///
+/// # Errors
+/// What is wrong, and the forms that are right.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let expected = || format!("expected a size such as 8GiB, 512MiB or 1000000, not {text:?}");
+    let scale = match unit {
+        "" => 1,
+        _ => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(expected)?.1,
+    };
+    let too_large = || format!("{text:?} is more than {}", short(MAX));
+    let bytes = if number.contains('.') {
+        let value: f64 = number.parse().map_err(|_| expected())?;
+        let bytes = value * scale as f64;
+        if scale == 1 {
+            return Err(expected());
+        }
+        if bytes > MAX as f64 {
+            return Err(too_large());
+        }
+        bytes.round() as u64
+    } else {
+        if number.is_empty() {
+            return Err(expected());
+        }
+        number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)).ok_or_else(too_large)?
+    };
+    if bytes > MAX { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// The same, at least 1.
+///
+/// # Errors
+/// As [`parse`]; nothing at all.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        0 => Err("must be at least 1 byte".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Whether this is a number without a unit, and too small to be meant in bytes.
+pub fn is_small_and_bare(text: &str) -> bool {
+    text.trim().parse::<u64>().is_ok_and(|bytes| bytes < LEAST_BARE)
+}
+
+/// A number of bytes. In files a number, or text as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_or_text(deserializer)
+    }
+}
+
+/// Memory of a device: at least a byte, and no small number without its unit. In files a number, or text as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct MemorySize(pub u64);
+
+impl FromStr for MemorySize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match parse_memory(text)? {
+            bytes if is_small_and_bare(text) => {
+                let number = text.trim();
+                Err(format!("{bytes} bytes? Say a unit: {number}GiB, {number}MiB, or {number}B if that is meant"))
+            }
+            bytes => Ok(Self(bytes)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MemorySize {
+    /// A number is meant in bytes: a program wrote it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match value.as_u64() {
+            Some(0) => Err(D::Error::custom("must be at least 1 byte")),
+            Some(bytes) => Ok(Self(bytes)),
+            None => number_or_text(value).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// A number, or the text of one.
+fn number_or_text<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    text.parse().map_err(D::Error::custom)
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_in_all_forms() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1000", 1000),
+            ("8GiB", 8 << 30),
+            ("8 gib", 8 << 30),
+            ("512MiB", 512 << 20),
+            ("1.5GiB", 3 << 29),
+            ("0.5KiB", 512),
+            ("20GB", 20_000_000_000),
+            ("7B", 7),
+            ("1024PiB", 1 << 60),
+        ] {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "GiB", "8 GiBs", "-1", "1e9", "1.5", "1.2.3GiB", ".", "8G", "0x10", "٣MiB", "nan", "1_000"] {
+            assert!(parse(text).unwrap_err().contains("expected a size"), "{text}");
+        }
+        for text in ["99999999999999999999", "1025PiB", "18446744073709551615", "99999999999.5GiB", "16777217TiB"] {
+            assert!(parse(text).unwrap_err().contains("more than 1 EiB"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for bytes in [1u64 << 10, 3 << 29, 5 << 40, 1 << 60] {
+            assert_eq!(parse(&short(bytes).replace("1 EiB", "1024 PiB")), Ok(bytes));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A run's fields by name: what scans, lock files and other programs edit.
+
+use serde_json::{Map, Value};
+
+use super::spec::RunSpec;
+use crate::error::{Error, Result};
+use crate::pipeline;
+
+/// Fields of which a run has one or the other.
+const RIVALS: [(&str, &str); 2] = [("model", "model-file"), ("load", "resume")];
+
+/// The largest size of one dimension. Products of two stay within 64 bits.
+const MAX_SIZE: usize = 1 << 30;
+
+/// The most layers: each takes room on the host even where the device has none.
+const MAX_LAYERS: usize = 1 << 16;
+
+impl RunSpec {
+    /// Every field by name; null (or false) where nothing was said.
+    pub fn fields(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            // It is a struct of numbers, names and paths; a path that is not text cannot be written, nor read back.
+            _ => Map::new(),
+        }
+    }
+
+    /// What was said, by name.
+    pub fn said(&self) -> Map<String, Value> {
+        let mut fields = self.fields();
+        fields.retain(|_, value| !value.is_null() && *value != Value::Bool(false));
+        fields
+    }
+
+    /// Whether a run has such a field.
+    pub fn has_field(name: &str) -> bool {
+        Self::default().fields().contains_key(name)
+    }
+
+    /// The same with these fields changed; null takes back what was said. Text is understood as it would be typed.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming a field that a run does not have, or whose value cannot be understood.
+    pub fn with<'a>(&self, changes: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Result<Self> {
+        let mut fields = self.fields();
+        for (name, value) in changes {
+            if !fields.contains_key(name) {
+                return Err(Error::usage(name, unknown(name, &fields)));
+            }
+            let pipelined = name == "schedule" && is_of_a_pipeline(value);
+            let name = if pipelined { "pipeline-schedule" } else { name };
+            fields.insert(name.into(), understood(name, value)?);
+            let rival = RIVALS.iter().find_map(|&(a, b)| match name {
+                _ if name == a => Some(b),
+                _ if name == b => Some(a),
+                _ => None,
+            });
+            if let Some(rival) = rival.filter(|_| !value.is_null()) {
+                fields.insert(rival.into(), Value::Null);
+            }
+        }
+        serde_json::from_value(Value::Object(fields)).map_err(|error| Error::usage("run", error.to_string()))
+    }
+
+    /// From a table of a configuration file or another program, in which nothing else stands.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub fn of_fields(fields: &Map<String, Value>) -> Result<Self> {
+        Self::default().with(fields.iter().map(|(name, value)| (name.as_str(), value)))
+    }
+
+    /// Refuses numbers that no run can have.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the field.
+    pub fn check(&self) -> Result<()> {
+        let Self { model, training, allocator, parallel, .. } = self;
+        let sizes = [
+            ("layers", model.layers, MAX_LAYERS),
+            ("width", model.width, MAX_SIZE),
+            ("heads", model.heads, MAX_SIZE),
+            ("sequence", model.sequence, MAX_SIZE),
+            ("vocabulary", model.vocabulary, MAX_SIZE),
+            ("features", model.features, MAX_SIZE),
+            ("image", model.image, MAX_SIZE),
+            ("classes", model.classes, MAX_SIZE),
+            ("choices", model.choices, MAX_SIZE),
+            ("data-parallel", parallel.data_parallel, MAX_SIZE),
+        ];
+        if let Some((name, size, most)) =
+            sizes.iter().find_map(|&(name, size, most)| Some((name, size?, most)).filter(|_| size > Some(most)))
+        {
+            return Err(Error::usage(name, format!("{size} is more than {most}")));
+        }
+        let at_least_1 = [
+            ("batch", training.batch),
+            ("accumulate", training.accumulate),
+            ("micro-batches", parallel.micro_batches),
+            ("data-parallel", parallel.data_parallel),
+            ("multiprocessors", self.profile.multiprocessors.map(usize::from)),
+        ];
+        if let Some((name, _)) = at_least_1.iter().find(|(_, size)| *size == Some(0)) {
+            return Err(Error::usage(*name, "must be at least 1"));
+        }
+        number("dropout", model.dropout, |p| (0.0..=1.0).contains(&p), "must lie between 0 and 1")?;
+        number("memory-fraction", allocator.memory_fraction, |p| (0.0..=1.0).contains(&p), "must lie between 0 and 1")?;
+        number("lr", training.lr, |lr| lr >= 0.0, "must not be negative")?;
+        number("weight-decay", training.weight_decay, |decay| decay >= 0.0, "must not be negative")?;
+        number("clip-grad-norm", training.clip_grad_norm, |norm| norm > 0.0, "must be above 0")?;
+        if parallel.zero.is_some_and(|stage| stage > 3) {
+            return Err(Error::usage("zero", "there are stages 0 to 3"));
+        }
+        Ok(())
+    }
+}
+
+fn number(name: &str, value: Option<f64>, is_right: impl Fn(f64) -> bool, problem: &str) -> Result<()> {
+    match value {
+        Some(value) if !value.is_finite() => Err(Error::usage(name, "must be finite")),
+        Some(value) if !is_right(value) => Err(Error::usage(name, problem)),
+        _ => Ok(()),
+    }
+}
+
+/// Results of earlier versions have the order of a pipeline's passes under the name of the order of phases.
+fn is_of_a_pipeline(value: &Value) -> bool {
+    value.as_str().is_some_and(|name| pipeline::Schedule::NAMES.contains(&name))
+}
+
+/// The value as the field has it: as it is, or, of text, the number or truth value that it spells.
+fn understood(name: &str, value: &Value) -> Result<Value> {
+    let alone = |value: &Value| {
+        let field = Value::Object(Map::from_iter([(name.to_string(), value.clone())]));
+        serde_json::from_value::<RunSpec>(field)
+    };
+    let problem = match alone(value) {
+        Ok(_) => return Ok(value.clone()),
+        Err(error) => error,
+    };
+    // A field that takes text, and refuses this one, does not mean a number.
+    let takes_text = !problem.to_string().starts_with("invalid type: string");
+    let spelled = value.as_str().filter(|_| !takes_text);
+    let spelled = spelled.and_then(|text| serde_json::from_str::<Value>(text.trim()).ok());
+    match spelled.filter(|spelled| alone(spelled).is_ok()) {
+        Some(spelled) => Ok(spelled),
+        None => Err(Error::usage(name, said_plainly(&problem.to_string(), value))),
+    }
+}
+
+/// serde's message, in the words of this program.
+fn said_plainly(problem: &str, value: &Value) -> String {
+    match problem.rsplit_once("expected ") {
+        Some((_, kind)) if problem.starts_with("invalid ") => {
+            let kind = match kind {
+                "usize" | "u64" | "u16" | "u8" => "a whole number",
+                "f64" => "a number",
+                "a boolean" => "true or false",
+                other => other,
+            };
+            format!("expected {kind}, found {value}")
+        }
+        _ => problem.to_string(),
+    }
+}
+
+fn unknown(name: &str, fields: &Map<String, Value>) -> String {
+    let near = |known: &&String| strsim::jaro_winkler(known, name) > 0.85;
+    match fields.keys().find(near) {
+        Some(near) => format!("a run has no such field; did you mean {near:?}?"),
+        None => "a run has no such field".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(fields: &Value) -> Result<RunSpec> {
+        RunSpec::of_fields(fields.as_object().unwrap())
+    }
+
+    #[test]
+    fn fields_are_edited_by_name_as_they_would_be_typed() {
+        let spec =
+            of(&json!({ "model": "gpt", "batch": "4", "tied": true, "lr": "0.5", "memory-limit": "2GiB" })).unwrap();
+        assert_eq!((spec.model.name(), spec.training.batch, spec.model.tied), ("gpt", Some(4), true));
+        assert_eq!((spec.training.lr, spec.fields()["memory-limit"].as_u64()), (Some(0.5), Some(2 << 30)));
+        let other = spec.with([("model-file", &json!("m.toml")), ("batch", &Value::Null)]).unwrap();
+        assert!(other.model.model.is_none() && other.training.batch.is_none() && other.model.tied);
+        assert_eq!(RunSpec::of_fields(&other.said()).unwrap(), other);
+    }
+
+    #[test]
+    fn every_field_survives_its_json() {
+        let all: Value = serde_json::from_str(
+            r#"{
+            "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
+            "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
+            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "tied": true, "keep-intermediate": true,
+            "batch": 2, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
+            "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
+            "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
+            "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",
+            "allocator": "direct", "gpu": "rtx4090", "backend": "meta", "device": 1, "cuda-graph": true, "tf32": "conv",
+            "devices": "meta:0,meta:1", "micro-batches": 2, "cut": "1,2", "pipeline-schedule": "gpipe", "data-parallel": 4, "zero": 2,
+            "gradient-as-bucket-view": true, "load": "weights.safetensors"
+            }"#,
+        )
+        .unwrap();
+        let said = of(&all).unwrap().said();
+        assert_eq!(Value::Object(said), all);
+        let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
+        let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
+        assert_eq!(untried, ["model-file", "resume"], "the rivals of `model` and `load`");
+    }
+
+    #[test]
+    fn earlier_files_name_both_schedules_alike() {
+        let spec = of(&json!({ "devices": "meta:0,meta:1", "schedule": "gpipe" })).unwrap();
+        assert_eq!((spec.parallel.pipeline_schedule, spec.training.schedule), (Some(pipeline::Schedule::Gpipe), None));
+    }
+
+    #[test]
+    fn what_a_run_cannot_have_is_named() {
+        for (fields, message) in [
+            (json!({ "batches": 4 }), "batches: a run has no such field; did you mean \"batch\"?"),
+            (json!({ "json": "x" }), "json: a run has no such field"),
+            (json!({ "batch": "many" }), "batch: expected a whole number, found \"many\""),
+            (json!({ "tied": "yes" }), "tied: expected true or false, found \"yes\""),
+            (json!({ "optimizer": "nosuch" }), "optimizer: unknown optimizer \"nosuch\"; known: sgd, momentum"),
+            (json!({ "memory-limit": "8" }), "memory-limit: 8 bytes? Say a unit"),
+        ] {
+            let error = of(&fields).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{fields}: {error}");
+        }
+        for (fields, message) in [
+            (json!({ "layers": 1 << 20 }), "layers: 1048576 is more than 65536"),
+            (json!({ "lr": -1 }), "lr: must not be negative"),
+            (json!({ "dropout": 1.5 }), "dropout: must lie between 0 and 1"),
+            (json!({ "batch": 0 }), "batch: must be at least 1"),
+            (json!({ "zero": 4 }), "zero: there are stages 0 to 3"),
+        ] {
+            assert_eq!(of(&fields).unwrap().check().unwrap_err().to_string(), message);
+        }
+    }
+}

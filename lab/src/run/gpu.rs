@@ -1,0 +1,141 @@
+//! The card that a run on paper is for.
+
+use std::str::FromStr;
+
+use serde::de::{Deserializer, Error as _};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bytes;
+use crate::cards::{self, Card};
+
+/// A card by its name, or by what the driver says it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpu {
+    /// With its own total, and a context on it.
+    Card {
+        /// Which.
+        card: &'static Card,
+        /// Whether the smallest context that it may have is counted, not the largest.
+        least_context: bool,
+    },
+    /// This much for tensors: no context is taken off.
+    Bytes(u64),
+}
+
+impl Gpu {
+    /// The card, where one was named.
+    pub fn card(self) -> Option<&'static Card> {
+        match self {
+            Gpu::Card { card, .. } => Some(card),
+            Gpu::Bytes(_) => None,
+        }
+    }
+}
+
+impl FromStr for Gpu {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(card) = Card::named(text) {
+            let known = card.profile().map(|_| Gpu::Card { card, least_context: false });
+            return known.ok_or_else(|| without_profile(card));
+        }
+        match bytes::parse_memory(text) {
+            Ok(bytes) if bytes::is_small_and_bare(text) => Err(not_bytes(text.trim(), bytes)),
+            Ok(bytes) => Ok(Gpu::Bytes(bytes)),
+            Err(_) => Err(unknown(text.trim())),
+        }
+    }
+}
+
+impl Serialize for Gpu {
+    /// As it can be read again: a name, or a number of bytes.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Gpu::Card { card, .. } => serializer.serialize_str(card.name),
+            Gpu::Bytes(bytes) => serializer.serialize_u64(*bytes),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Gpu {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match Value::deserialize(deserializer)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What neither a card nor a size may have meant.
+fn unknown(text: &str) -> String {
+    let size = format!("{text}iB");
+    let like = match bytes::parse_memory(&size) {
+        Ok(_) => format!("'{size}'"),
+        Err(_) => one_of(&Card::like(text)),
+    };
+    let names: Vec<&str> = cards::ALL.iter().map(|card| card.name).collect();
+    format!("neither a card nor a size such as 24GiB; did you mean {like}? The cards are {}", names.join(", "))
+}
+
+/// What a number without a unit may have meant.
+fn not_bytes(text: &str, bytes: u64) -> String {
+    let cards: Vec<&str> = cards::ALL.iter().map(|card| card.name).filter(|name| name.contains(text)).collect();
+    // Two digits are in many names, and are a size.
+    let card = if text.len() > 2 && !cards.is_empty() { format!("{}, or ", one_of(&cards)) } else { String::new() };
+    let size = if bytes <= 1024 { format!("{text}GiB") } else { "24GiB".into() };
+    format!("that would be {bytes} bytes; did you mean {card}a size such as {size}?")
+}
+
+fn without_profile(card: &Card) -> String {
+    let left = card.total_bytes() - card.context.most_bytes();
+    format!(
+        "no recorded release of PyTorch has kernels for compute capability {}.{} of the {}; as much memory with the temporaries of an \
+         H100 is {}MiB",
+        card.sm / 10,
+        card.sm % 10,
+        card.title,
+        left >> 20
+    )
+}
+
+/// `'a'`, `'a' or 'b'`, `'a', 'b' or 'c'`.
+fn one_of(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_a_name_or_a_size() {
+        assert_eq!("24GiB".parse(), Ok(Gpu::Bytes(24 << 30)));
+        assert!(matches!("RTX4090".parse(), Ok(Gpu::Card { card, .. }) if card.name == "rtx4090"));
+        let error = "rtx4091".parse::<Gpu>().unwrap_err();
+        assert!(error.contains("rtx4090") && error.contains("a100-40"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_can() {
+        let error = |text: &str| text.parse::<Gpu>().unwrap_err();
+        assert!(error("4090").contains("did you mean 'rtx4090', or a size such as 24GiB?"), "{}", error("4090"));
+        assert!(error("24").contains("24 bytes; did you mean a size such as 24GiB?"), "{}", error("24"));
+        assert!(error("24564").contains("did you mean a size"), "{}", error("24564"));
+        assert!(error("a100").contains("did you mean 'a100-40' or 'a100-80'?"), "{}", error("a100"));
+        assert!(error("RTX 3090 Ti").contains("did you mean 'rtx3090ti'?"), "{}", error("RTX 3090 Ti"));
+        assert!(error("24G").contains("did you mean '24GiB'?"), "{}", error("24G"));
+        assert_eq!("25769803776".parse(), Ok(Gpu::Bytes(24 << 30)));
+        assert_eq!("24B".parse(), Ok(Gpu::Bytes(24)));
+        for card in cards::ALL.iter().filter(|card| card.profile().is_none()) {
+            assert!(error(card.name).contains("no recorded release of PyTorch has kernels"), "{}", error(card.name));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! A run: what is asked for ([`RunSpec`]), what that comes to ([`resolve()`] → [`Session`]), and what would change it ([`techniques()`]).
+//!
+//! ```text
+//! flags, TOML, lock files, scans → RunSpec → resolve → Session { network, settings, source, target } → train
+//! ```
+
+mod choices;
+mod devices;
+mod fields;
+mod gpu;
+mod network;
+mod paper;
+mod premises;
+mod profile;
+mod resolve;
+mod search;
+mod session;
+mod spec;
+mod target;
+mod techniques;
+mod variants;
+
+pub use choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
+pub use devices::{CutList, DeviceList, DeviceName};
+pub use gpu::Gpu;
+pub use network::Network;
+pub use paper::{Figures, Paper, Room};
+pub use resolve::{resolve, target};
+pub use search::{Largest, Quantity, Search, maximum};
+pub use session::{OnStep, SETTLED, Session, flow};
+pub use spec::{AllocatorSpec, BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec};
+pub use target::Target;
+pub use techniques::{AS_IT_IS, Technique, all as techniques};
+pub use variants::DEFAULT_PROFILE;

@@ -1,0 +1,154 @@
+//! What is trained: a network of our own, or one of the transformers library.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use memcore::Device;
+
+use super::choices::AttentionName;
+use super::spec::ModelSpec;
+use crate::error::{Error, Result};
+use crate::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
+use crate::models::{self, Architecture, ModelOptions, Recompute};
+use crate::training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
+
+/// A network before it is on a device.
+pub enum Network {
+    /// With a loss of its own task.
+    Architecture(Box<dyn Architecture>),
+    /// With its loss inside, and what the script around it holds of a result.
+    Pretrained(Box<Pretrained>, Keep),
+}
+
+impl Network {
+    /// From a `config.json`, when the model file is one.
+    ///
+    /// # Errors
+    /// What no such network has; what the file asks for and is not represented.
+    pub(super) fn pretrained(spec: &ModelSpec) -> Result<Option<Self>> {
+        let Some(path) = spec.config_json() else {
+            return match spec.of_pretrained() {
+                Some(field) => Err(Error::usage(field, "only a config.json of transformers has it")),
+                None => Ok(None),
+            };
+        };
+        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_))) = &spec.checkpoint {
+            let problem = format!("{recompute}: a config.json of transformers has none and blocks");
+            return Err(Error::usage("checkpoint", problem));
+        }
+        if spec.by_trainer() && spec.keep.is_some() {
+            return Err(Error::usage("keep", "with --loop trainer nothing of a result is held"));
+        }
+        let mut others = spec.options();
+        (others.sequence, others.fused_attention, others.recompute) = (None, false, Recompute::None);
+        others.only(&path.display().to_string(), &[])?;
+        let model = huggingface::load(path, &spec.pretrained_options())?;
+        Ok(Some(Self::Pretrained(Box::new(model), spec.keep.unwrap_or_default())))
+    }
+
+    /// What the file says and nobody here knows.
+    pub fn warnings(&self) -> &[String] {
+        match self {
+            Self::Architecture(_) => &[],
+            Self::Pretrained(model, _) => &model.warnings,
+        }
+    }
+
+    /// What it is, what it does, how it is built.
+    pub fn architecture(&self) -> &dyn Architecture {
+        match self {
+            Self::Architecture(architecture) => architecture.as_ref(),
+            Self::Pretrained(model, _) => model.as_ref(),
+        }
+    }
+
+    /// Whether it learns from a data set, or from synthetic batches only.
+    pub fn takes_data(&self) -> bool {
+        matches!(self, Self::Architecture(_))
+    }
+
+    /// Trains it, from the beginning that `continuation` says, leaving there what the next run needs to go on.
+    ///
+    /// # Errors
+    /// Settings that cannot work, a file that does not fit, those of the device; with what was measured before.
+    pub(super) fn train(
+        &self,
+        device: &Device,
+        settings: &RunSettings,
+        source: &Source,
+        continuation: &mut Continuation<'_>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<RunResult, Failed> {
+        match self {
+            Self::Architecture(architecture) => {
+                training::train_from(architecture.as_ref(), device, settings, source.clone(), continuation, progress)
+            }
+            Self::Pretrained(model, keep) => {
+                huggingface::train_from(model, device, settings, *keep, continuation, progress)
+            }
+        }
+    }
+}
+
+impl ModelSpec {
+    /// A network of our own, by its name.
+    pub(super) fn architecture(&self) -> Result<Box<dyn Architecture>> {
+        models::architecture(self.name(), &self.options())
+    }
+
+    /// The file, when it is a configuration of the transformers library.
+    pub(super) fn config_json(&self) -> Option<&Path> {
+        let path = self.model_file.as_deref()?;
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")).then_some(path)
+    }
+
+    /// For such a configuration.
+    fn pretrained_options(&self) -> huggingface::Options {
+        huggingface::Options {
+            sequence: self.sequence,
+            attention: self.attention.map(Attention::from).unwrap_or_default(),
+            checkpoint: self.checkpoint == Some(Recompute::Blocks),
+            attention_mask: self.attention_mask.unwrap_or_default(),
+            head: self.head,
+            choices: self.choices,
+            transformers: self.transformers,
+            built_on_device: self.built_on_device,
+            // A file's `transformers_version` is the release that wrote it, most often a 4; what loads it is said by the field.
+            load_as: self.transformers.map(Release::loads_as).unwrap_or_default(),
+            script: self.script.unwrap_or(Script::Plain),
+        }
+    }
+
+    /// The first of the fields that belong to a `config.json` alone, where one was given.
+    fn of_pretrained(&self) -> Option<&'static str> {
+        let given = [
+            ("head", self.head.is_some()),
+            ("choices", self.choices.is_some()),
+            ("transformers", self.transformers.is_some()),
+            ("keep", self.keep.is_some()),
+            ("attention-mask", self.attention_mask.is_some()),
+            ("built-on-device", self.built_on_device),
+            ("loop", self.script.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(field, _)| *field)
+    }
+
+    /// For the constructor of a network of our own.
+    pub(super) fn options(&self) -> ModelOptions {
+        ModelOptions {
+            layers: self.layers,
+            width: self.width,
+            heads: self.heads,
+            sequence: self.sequence,
+            vocabulary: self.vocabulary,
+            features: self.features,
+            image: self.image,
+            classes: self.classes,
+            dropout: self.dropout,
+            fused_attention: self.attention == Some(AttentionName::Sdpa),
+            tied: self.tied,
+            keep_intermediate: self.keep_intermediate,
+            recompute: self.checkpoint.clone().unwrap_or_default(),
+        }
+    }
+}

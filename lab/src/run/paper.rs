@@ -1,0 +1,147 @@
+//! Runs on paper: what they take, and how they go in the memory that there is.
+
+use memcore::memory::Needs;
+use memcore::{Departures, Device};
+
+use super::choices::AllocatorName;
+use super::resolve::resolve;
+use super::session::{SETTLED, Session, flow, taken};
+use super::spec::RunSpec;
+use crate::backends::Entry;
+use crate::error::{Error, Result};
+
+/// What a run takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The most that is allocated at once.
+    pub allocated_bytes: u64,
+    /// The most that is reserved, with memory enough.
+    pub reserved_bytes: u64,
+    /// How it goes in the memory that there is; `None` where nothing was said about that.
+    pub room: Option<Room>,
+    /// What was done otherwise than the program that the run stands for would.
+    pub departures: Departures,
+}
+
+/// A run in the memory that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What a process may take.
+    pub budget_bytes: u64,
+    /// The most that it reserves there, if it goes through: no more than there is, since PyTorch gives its cache back before it runs out.
+    pub reserved_bytes: Option<u64>,
+    /// Whether it would go through with the smallest context that the card may have.
+    pub with_least_context: bool,
+}
+
+impl Figures {
+    /// Whether it goes through in the memory that there is.
+    pub fn fits(&self) -> Option<bool> {
+        self.room.map(|room| room.reserved_bytes.is_some())
+    }
+
+    /// Bytes that are needed beyond what there is, where it does not go through.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        let room = self.room.filter(|room| room.reserved_bytes.is_none())?;
+        Some(self.reserved_bytes.saturating_sub(room.budget_bytes))
+    }
+
+    /// Whether its tensors alone would go in, so that only the way in which memory is cut prevents it.
+    pub fn is_fragmented(&self) -> bool {
+        self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
+    }
+}
+
+/// Makes runs on paper: with the backends of this build, until it is told to stop.
+#[derive(Clone, Copy)]
+pub struct Paper<'a> {
+    /// Whose workspaces can be asked for.
+    pub backends: &'static [Entry],
+    /// Whether to stop.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Paper<'_> {
+    /// What a run on paper takes: on a device without end, and, where there is a limit, on one of that size.
+    ///
+    /// # Errors
+    /// Settings that cannot work.
+    pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
+        let session = self.settled(&spec.endless())?;
+        let device = session.target.open()?;
+        self.train(&session, &device)?;
+        let needs = taken(&device);
+        let room = match self.settled(spec)?.target.budget_bytes()? {
+            None => None,
+            Some(budget_bytes) => {
+                let reserved_bytes = self.in_room(spec, needs)?;
+                let with_least_context =
+                    reserved_bytes.is_some() || self.in_room(&spec.clone().with_least_context(), needs)?.is_some();
+                Some(Room { budget_bytes, reserved_bytes, with_least_context })
+            }
+        };
+        let Needs { allocated_bytes, reserved_bytes } = needs;
+        Ok(Figures { allocated_bytes, reserved_bytes, room, departures: device.departures() })
+    }
+
+    /// The most that a run reserves in the memory that there is; `None` where it runs out.
+    fn in_room(&self, spec: &RunSpec, needs: Needs) -> Result<Option<u64>> {
+        let session = self.settled(spec)?;
+        match session.target.budget_bytes()? {
+            Some(budget) if needs.allocated_bytes > budget => return Ok(None),
+            Some(budget) if needs.reserved_bytes > budget => {}
+            _ => return Ok(Some(needs.reserved_bytes)),
+        }
+        // What is reserved beyond need is given back before memory runs out: the run itself tells.
+        let device = session.target.open()?;
+        match self.train(&session, &device) {
+            Ok(()) => Ok(Some(device.stats().reserved_bytes.all.peak)),
+            Err(Error::Core(error)) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same with segments that grow, where the run has a cache and not these already.
+    ///
+    /// # Errors
+    /// As [`figures`].
+    pub fn with_expandable_segments(&self, spec: &RunSpec) -> Result<Option<Figures>> {
+        let mut variant = spec.clone();
+        let settings = variant.allocator.alloc_conf.take().unwrap_or_default();
+        if variant.allocator.allocator == Some(AllocatorName::Direct) || settings.contains("expandable_segments") {
+            return Ok(None);
+        }
+        let comma = if settings.is_empty() { "" } else { "," };
+        variant.allocator.alloc_conf = Some(format!("{settings}{comma}expandable_segments:True"));
+        self.figures(&variant).map(Some)
+    }
+
+    /// The run on paper, for as many steps as it takes until nothing grows.
+    fn settled(&self, spec: &RunSpec) -> Result<Session> {
+        Ok(self.session(spec)?.at_most(SETTLED))
+    }
+
+    /// The run on paper.
+    ///
+    /// # Errors
+    /// Fields that cannot be understood or cannot go together.
+    pub fn session(&self, spec: &RunSpec) -> Result<Session> {
+        resolve(spec, self.backends)
+    }
+
+    /// Trains, for what it leaves in the device's books.
+    ///
+    /// # Errors
+    /// Settings that cannot work; those of the device, running out of memory among them.
+    pub fn train(&self, session: &Session, device: &Device) -> Result<()> {
+        Ok(session.train(device, &mut |_| flow(self.stop)).map(drop)?)
+    }
+
+    /// How many tensors the network has before its first step.
+    pub(super) fn tensors(&self, spec: &RunSpec) -> Result<u64> {
+        let session = self.settled(&spec.endless())?.at_most(0);
+        let device = session.target.open()?;
+        self.train(&session, &device)?;
+        Ok(device.usage().n_alloc())
+    }
+}

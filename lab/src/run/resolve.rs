@@ -1,0 +1,213 @@
+//! From what was said to what is done: everything filled in and checked before anything runs.
+
+use std::sync::Arc;
+
+use memcore::optim::Implementation;
+
+use super::choices::{OptimizerForm, ZeroGrad};
+use super::network::Network;
+use super::premises::{self, OfFile};
+use super::profile;
+use super::session::Session;
+use super::spec::RunSpec;
+use super::target::Target;
+use crate::backends::{Entry, Remark};
+use crate::data::{DataSpec, Split, Synthetic};
+use crate::error::{Error, Result};
+use crate::huggingface::{self, MAX_GRAD_NORM};
+use crate::model_file;
+use crate::models::{Defaults, Input};
+use crate::pipeline;
+use crate::record::RowsKept;
+use crate::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
+
+/// Steps, unless said.
+const STEPS: usize = 10;
+/// Times through a data set, unless said.
+const EPOCHS: usize = 20;
+
+/// What a run of these fields does, on a device of these backends.
+///
+/// # Errors
+/// Fields that cannot be understood or cannot go together, a file that is none, a device that is absent.
+pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
+    spec.check()?;
+    let (network, says) = network(spec)?;
+    let run = settings(spec, &network, &says)?;
+    let (data, source, own_steps) = data(spec, &network, &run)?;
+    let run = RunSettings { steps: spec.training.steps.or(says.steps).unwrap_or(own_steps), ..run };
+    let of_file = OfFile { precision: says.precision.is_some(), batch: says.batch.is_some() };
+    let mut premises = premises::of(&network, &run, spec, of_file);
+    premises.extend(profile::environment(&spec.profile));
+    let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
+    let in_force = in_force(spec, &run, data, &network, &target);
+    Ok(Session { network, run, source, target, premises, in_force, notes: Vec::new(), remarks })
+}
+
+/// The device of a run of these fields, with what should be said of the choice.
+///
+/// # Errors
+/// As [`resolve`], for what concerns the device.
+pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec<Remark>)> {
+    spec.check()?;
+    let (target, remarks) = Target::of(spec, backends)?;
+    Ok((profile::counted(target, spec, backends)?, remarks))
+}
+
+/// What a file says of training its network.
+#[derive(Default)]
+struct FileSays {
+    optimizer: Option<OptimizerSettings>,
+    batch: Option<usize>,
+    steps: Option<usize>,
+    accumulate: Option<usize>,
+    set_to_none: Option<bool>,
+    clip_grad_norm: Option<f64>,
+    precision: Option<Precision>,
+    seed: Option<u64>,
+    schedule: Option<Schedule>,
+}
+
+/// The network, and what its file says of training it.
+fn network(spec: &RunSpec) -> Result<(Network, FileSays)> {
+    if let Some(network) = Network::pretrained(&spec.model)? {
+        return Ok((network, FileSays::default()));
+    }
+    let Some(path) = &spec.model.model_file else {
+        return Ok((Network::Architecture(spec.model.architecture()?), FileSays::default()));
+    };
+    let model = model_file::load(path)?;
+    spec.model.options().only(&path.display().to_string(), &[])?;
+    let says = FileSays {
+        optimizer: model.optimizer,
+        batch: model.batch,
+        steps: model.steps,
+        accumulate: model.accumulate,
+        set_to_none: model.set_to_none,
+        clip_grad_norm: model.clip_grad_norm,
+        precision: model.precision,
+        seed: model.seed,
+        schedule: model.schedule,
+    };
+    Ok((Network::Architecture(model.architecture), says))
+}
+
+/// How it is trained, but for the number of steps.
+fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSettings> {
+    let training = &spec.training;
+    let defaults = network.architecture().defaults();
+    let clip = training.clip_grad_norm.or(says.clip_grad_norm);
+    let zero_grad = training.zero_grad.map(|kind| kind == ZeroGrad::None);
+    Ok(RunSettings {
+        batch: at_least_1("batch", training.batch.or(says.batch).unwrap_or(defaults.batch))?,
+        steps: 0,
+        optimizer: optimizer(spec, says.optimizer, &defaults)?,
+        accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
+        set_to_none: zero_grad.or(says.set_to_none).unwrap_or(true),
+        clip_grad_norm: clip.or(spec.model.by_trainer().then_some(MAX_GRAD_NORM)),
+        precision: match training.precision {
+            Some(precision) => precision,
+            None => premises::precision(network, says.precision)?,
+        },
+        schedule: schedule(training.schedule.as_deref(), says.schedule.clone())?,
+        seed: training.seed.or(says.seed).unwrap_or(0),
+        rows: RowsKept::default(),
+    })
+}
+
+fn at_least_1(field: &str, value: usize) -> Result<usize> {
+    if value == 0 { Err(Error::usage(field, "must be at least 1")) } else { Ok(value) }
+}
+
+fn with_seed(spec: &RunSpec, seed: u64) -> RunSpec {
+    let mut spec = spec.clone();
+    spec.training.seed = Some(seed);
+    spec
+}
+
+/// The order of phases that was said, or the file's, or the usual one.
+fn schedule(text: Option<&str>, file: Option<Schedule>) -> Result<Schedule> {
+    let Some(text) = text else { return Ok(file.unwrap_or_default()) };
+    if pipeline::Schedule::NAMES.contains(&text) {
+        let problem = "it orders the passes of several devices, not the phases of a step; --pipeline-schedule takes it";
+        return Err(Error::usage("schedule", format!("{text}: {problem}")));
+    }
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
+    let prefix = file.unwrap_or_default().prefix;
+    Schedule::new(&names, prefix).map_err(|error| match error {
+        Error::Usage { problem, .. } => Error::usage("schedule", problem),
+        other => other,
+    })
+}
+
+/// The file's optimizer, or the one that was said, or the network's, with what was said about it.
+fn optimizer(spec: &RunSpec, file: Option<OptimizerSettings>, defaults: &Defaults) -> Result<OptimizerSettings> {
+    let training = &spec.training;
+    let mut settings = match (training.optimizer, file) {
+        (None, Some(settings)) => settings,
+        (Some(kind), _) => OptimizerSettings::new(kind, defaults.lr),
+        (None, None) => OptimizerSettings::new(OptimizerKind::parse(defaults.optimizer)?, defaults.lr),
+    };
+    if spec.model.by_trainer() {
+        settings = huggingface::trainer_optimizer(settings.kind);
+    }
+    settings.lr = training.lr.unwrap_or(settings.lr);
+    settings.weight_decay = training.weight_decay.or(settings.weight_decay);
+    settings.nesterov |= training.nesterov;
+    settings.amsgrad |= training.amsgrad;
+    settings.maximize |= training.maximize;
+    settings.capturable |= training.capturable;
+    settings.implementation = training.optimizer_impl.map_or(settings.implementation, Implementation::from);
+    // Built over nothing, to hear its objections before anything is run.
+    settings.build(Vec::new())?;
+    Ok(settings)
+}
+
+/// The data's name, where batches come from, and how many steps to take.
+fn data(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<(String, Source, usize)> {
+    let seed = run.seed;
+    let data = DataSpec::parse(spec.training.data.as_deref().unwrap_or("synthetic"));
+    let data = data.map_err(|error| Error::usage("data", error.to_string()))?;
+    let name = data.to_string();
+    if data == DataSpec::Synthetic {
+        let source = if network.takes_data() { Source::Synthetic { seed } } else { Source::Renewed { seed } };
+        return Ok((name, source, STEPS));
+    }
+    if !network.takes_data() {
+        return Err(Error::usage("data", "networks of transformers are trained on synthetic batches only"));
+    }
+    // Only synthetic data look at it.
+    let unused = Synthetic { input_dims: Vec::new(), n_classes: 0, len: 0, seed };
+    let examples = data.load(&unused).map_err(|error| Error::usage("data", error.to_string()))?;
+    let steps = EPOCHS * (examples.split(Split::Train).len() / run.batch).max(1);
+    Ok((name, Source::Dataset { data: Arc::new(examples), seed }, steps))
+}
+
+/// Every field with what is in force: it says the run again.
+fn in_force(spec: &RunSpec, run: &RunSettings, data: String, network: &Network, target: &Target) -> RunSpec {
+    let mut spec = spec.clone();
+    if spec.model.model_file.is_none() {
+        spec.model.model = Some(spec.model.name().into());
+    }
+    if let (Network::Pretrained(..), Input::Tokens { length, .. }) = (network, network.architecture().task().input) {
+        spec.model.sequence = Some(length);
+    }
+    let optimizer = &run.optimizer;
+    let training = &mut spec.training;
+    (training.batch, training.steps, training.data) = (Some(run.batch), Some(run.steps), Some(data));
+    (training.optimizer, training.lr) = (Some(optimizer.kind), Some(optimizer.lr));
+    training.optimizer_impl = Some(OptimizerForm::from(optimizer.implementation));
+    training.weight_decay = Some(optimizer.weight_decay.unwrap_or(optimizer.kind.weight_decay()));
+    (training.nesterov, training.amsgrad) = (optimizer.nesterov, optimizer.amsgrad);
+    (training.maximize, training.capturable) = (optimizer.maximize, optimizer.capturable);
+    (training.precision, training.accumulate) = (Some(run.precision), Some(run.accumulate));
+    training.zero_grad = Some(if run.set_to_none { ZeroGrad::None } else { ZeroGrad::Zero });
+    (training.clip_grad_norm, training.seed) = (run.clip_grad_norm, Some(run.seed));
+    (spec.profile.like, spec.profile.multiprocessors) = (Some(spec.like()), spec.multiprocessors());
+    spec.allocator.allocator = Some(spec.allocator.allocator.unwrap_or_default());
+    if spec.device.backend.is_some() {
+        spec.device.backend = Some(target.backend_name().into());
+        spec.device.device = Some(spec.device.device.unwrap_or(0));
+    }
+    spec
+}

@@ -1,0 +1,155 @@
+//! The largest size of a run that fits, and the law of its peak until then.
+
+use std::cell::Cell;
+
+use memcore::{Departures, Device};
+
+use super::gpu::Gpu;
+use super::paper::Paper;
+use super::spec::RunSpec;
+use crate::error::{Error, Result};
+use crate::fit::{Fit, Law, Room, largest};
+use crate::models::Input;
+use crate::named::named;
+
+/// Steps of each run, unless said: after the second nothing changes any more.
+const STEPS: usize = 3;
+
+/// Where a search ends, unless said.
+const MOST_EXAMPLES: usize = 1 << 20;
+const MOST_TOKENS: usize = 1 << 17;
+
+/// What is made as large as fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quantity {
+    /// Examples per step.
+    #[default]
+    Batch,
+    /// Tokens per example.
+    Sequence,
+}
+
+named!(Quantity, "quantity", { Batch = "batch", Sequence = "sequence" });
+
+impl Quantity {
+    /// The premise that it takes the place of.
+    pub fn premise(self) -> &'static str {
+        match self {
+            Quantity::Batch => "batch",
+            Quantity::Sequence => "tokens",
+        }
+    }
+}
+
+/// A search for the largest size.
+pub struct Search<'a> {
+    /// Of what.
+    pub of: Quantity,
+    /// The run, whatever its size.
+    pub spec: RunSpec,
+    /// Where to stop looking.
+    pub maximum: usize,
+    /// Makes the runs.
+    pub paper: Paper<'a>,
+    /// Told of each run: its size.
+    pub on_run: &'a dyn Fn(usize),
+}
+
+/// What a search found.
+pub struct Largest {
+    /// What fits.
+    pub fit: Fit,
+    /// The law of the peak until then.
+    pub law: Law,
+    /// The largest that fits with the smallest context that the card may have, where that is more.
+    pub perhaps: Option<usize>,
+    /// What the runs did otherwise than PyTorch would.
+    pub departures: Departures,
+}
+
+impl RunSpec {
+    /// The same for as many steps as a search needs, unless said.
+    #[must_use]
+    pub fn for_search(mut self) -> Self {
+        self.training.steps.get_or_insert(STEPS);
+        self
+    }
+
+    /// The same with another size.
+    #[must_use]
+    pub fn sized(&self, of: Quantity, size: Option<usize>) -> Self {
+        let mut spec = self.clone();
+        match of {
+            Quantity::Batch => spec.training.batch = size,
+            Quantity::Sequence => spec.model.sequence = size,
+        }
+        spec
+    }
+}
+
+/// Where a search ends, unless said: what the network itself can take.
+///
+/// # Errors
+/// Tokens of a network that takes none.
+pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
+    if of == Quantity::Batch {
+        return Ok(MOST_EXAMPLES);
+    }
+    // A pretrained network has as many positions as it takes tokens when nothing is said.
+    let longest = paper.session(&spec.sized(of, None))?;
+    match longest.network.architecture().task().input {
+        Input::Tokens { length, .. } if !longest.network.takes_data() => Ok(length.max(2)),
+        Input::Tokens { .. } => Ok(MOST_TOKENS),
+        Input::Values(_) => Err(Error::usage("of", "sequence: this network takes no tokens")),
+    }
+}
+
+impl Search<'_> {
+    /// Searches and explains.
+    ///
+    /// # Errors
+    /// No budget; settings that cannot work; [`Error::Interrupted`].
+    pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
+        let departures = Cell::new(Departures::default());
+        let run = self.runs(&self.spec, &departures);
+        let fit = largest(&run, budget_bytes, self.maximum)?;
+        let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
+        let law = Law::of(&run, 1, end)?;
+        let perhaps = self.perhaps(&fit)?;
+        Ok(Largest { fit, law, perhaps, departures: departures.get() })
+    }
+
+    /// The run of a size, which notes what it does otherwise than PyTorch would.
+    fn runs(&self, spec: &RunSpec, departures: &Cell<Departures>) -> impl Fn(usize, Room) -> Result<Device> {
+        let endless = spec.endless();
+        move |size, room| {
+            (self.on_run)(size);
+            if (self.paper.stop)() {
+                return Err(Error::Interrupted);
+            }
+            let base = if room == Room::Endless { &endless } else { spec };
+            // What a field asks for was understood already; a size that the network refuses is the user's.
+            let session = self.paper.session(&base.sized(self.of, Some(size))).map_err(|error| match error {
+                error if error.is_usage() => Error::usage(format!("{} {size}", self.of), error.to_string()),
+                other => other,
+            })?;
+            let session = if room == Room::Endless { session.with_history() } else { session };
+            let device = session.target.open()?;
+            self.paper.train(&session, &device)?;
+            departures.set(departures.get().union(device.departures()));
+            Ok(device)
+        }
+    }
+
+    /// The largest that fits with the smallest context that the card may have, where that is more.
+    fn perhaps(&self, fit: &Fit) -> Result<Option<usize>> {
+        if fit.at_maximum || !matches!(self.spec.device.gpu, Some(Gpu::Card { .. })) {
+            return Ok(None);
+        }
+        let least = self.spec.clone().with_least_context();
+        let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
+        let ignored = Cell::new(Departures::default());
+        let with_least = largest(&self.runs(&least, &ignored), budget_bytes, self.maximum)?;
+        Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
+    }
+}

@@ -1,0 +1,165 @@
+//! A run that is ready to go: the network, how it is trained, and a device as often as it is needed.
+
+use std::ops::ControlFlow;
+
+use memcore::Device;
+use memcore::memory::Needs;
+
+use super::network::Network;
+use super::spec::RunSpec;
+use super::target::Target;
+use crate::backends::Remark;
+use crate::error::{Error, Result};
+use crate::figures::{both, short};
+use crate::models::{Input, Loss, Task};
+use crate::results::Premise;
+use crate::training::{Continuation, Failed, Progress, RunResult, RunSettings, Source};
+
+/// Steps after which nothing grows any more, unless something is kept that should go.
+pub const SETTLED: usize = 3;
+
+/// Told of each step; says whether to go on.
+pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// What a run's fields come to.
+pub struct Session {
+    /// The network.
+    pub network: Network,
+    /// How it is trained.
+    pub run: RunSettings,
+    /// On what.
+    pub source: Source,
+    /// The device.
+    pub target: Target,
+    /// What the answer rests on, and where that came from.
+    pub premises: Vec<Premise>,
+    /// Every field with what is in force.
+    pub in_force: RunSpec,
+    /// What was taken from files instead of from fields.
+    pub notes: Vec<String>,
+    /// What should be said of the choice of the device.
+    pub remarks: Vec<Remark>,
+}
+
+impl Session {
+    /// What the network is called.
+    pub fn name(&self) -> &str {
+        self.network.architecture().name()
+    }
+
+    /// One line about the network.
+    pub fn description(&self) -> String {
+        self.network.architecture().description()
+    }
+
+    /// What the user is told before the run: what was taken from files, and what the network's file says and nobody here knows.
+    pub fn warnings(&self) -> Vec<String> {
+        self.notes.iter().chain(self.network.warnings()).cloned().collect()
+    }
+
+    /// The same, keeping every event on the way.
+    #[must_use]
+    pub fn with_history(self) -> Self {
+        Self { target: self.target.history(true), ..self }
+    }
+
+    /// The same for this many steps at most.
+    #[must_use]
+    pub fn at_most(mut self, steps: usize) -> Self {
+        self.run.steps = self.run.steps.min(steps);
+        self
+    }
+
+    /// Trains on an opened device, from the beginning that `continuation` says.
+    ///
+    /// # Errors
+    /// Settings that cannot work, a file that does not fit, those of the device; with what was measured before.
+    pub fn train_from(
+        &self,
+        device: &Device,
+        continuation: &mut Continuation<'_>,
+        on_step: &mut OnStep<'_>,
+    ) -> Result<RunResult, Failed> {
+        self.network.train(device, &self.run, &self.source, continuation, on_step)
+    }
+
+    /// The same from the beginning.
+    ///
+    /// # Errors
+    /// As [`train_from`](Self::train_from).
+    pub fn train(&self, device: &Device, on_step: &mut OnStep<'_>) -> Result<RunResult, Failed> {
+        self.train_from(device, &mut Continuation::default(), on_step)
+    }
+
+    /// What the run takes with memory enough: on paper, over so many steps at most.
+    ///
+    /// # Errors
+    /// As [`train_from`](Self::train_from); [`Error::Interrupted`] when it was stopped.
+    pub fn needs(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
+        let device = self.target.endless()?.open()?;
+        let bytes = batch_bytes(&self.network.architecture().task(), self.run.batch);
+        if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
+            return Err(Error::usage("batch", "beyond what any device holds"));
+        }
+        let run = RunSettings { steps: self.run.steps.min(steps), ..self.run.clone() };
+        let (beginning, flow) = (&mut Continuation::default(), &mut |_| flow(stop));
+        self.network.train(&device, &run, &self.source, beginning, flow)?;
+        if stop() {
+            return Err(Error::Interrupted);
+        }
+        Ok(taken(&device))
+    }
+
+    /// Refuses a batch that no device of this size can hold, before the host tries to make it.
+    ///
+    /// # Errors
+    /// Sizes beyond 64 bits; with [`Error::TooLarge`], more than the device's (or, for a device that is the host, the host's) memory.
+    pub fn check_size(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<()> {
+        let batch = self.run.batch;
+        let absurd = || Error::usage("batch", format!("{batch} examples of this model are beyond what 64 bits count"));
+        let bytes = batch_bytes(&self.network.architecture().task(), batch).ok_or_else(absurd)?;
+        let Some(memory) = device.memory_info() else { return Ok(()) };
+        // The host makes the batch before the device has it.
+        let copies = if device.name() == "cpu" { 2 } else { 1 };
+        if bytes <= memory.total_bytes && (copies == 1 || bytes <= memory.free_bytes / copies) {
+            return Ok(());
+        }
+        let mut message = format!(
+            "a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",
+            both(bytes),
+            short(memory.free_bytes),
+            short(memory.total_bytes)
+        );
+        let needs = self.needs(SETTLED, stop).ok();
+        let missing_bytes = needs.and_then(|needs| needs.reserved_bytes.checked_sub(memory.free_bytes));
+        if let Some(missing) = missing_bytes {
+            message += &format!("; the whole run needs {} more than that", short(missing));
+        }
+        Err(Error::TooLarge { message, missing_bytes })
+    }
+}
+
+/// Whether to go on.
+pub fn flow(stop: &dyn Fn() -> bool) -> ControlFlow<()> {
+    if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// What a run has taken on a device that had memory enough.
+pub(super) fn taken(device: &Device) -> Needs {
+    Needs { allocated_bytes: device.usage().peak_bytes(), reserved_bytes: device.stats().reserved_bytes.all.peak }
+}
+
+/// Bytes of inputs and targets on the host; `None` beyond 63 bits.
+fn batch_bytes(task: &Task, batch: usize) -> Option<u64> {
+    let product = |dims: &[usize]| dims.iter().try_fold(batch as u64, |n, d| n.checked_mul(*d as u64));
+    let inputs = match &task.input {
+        Input::Values(dims) => product(dims)?.checked_mul(4)?,
+        Input::Tokens { length, .. } => product(&[*length])?.checked_mul(8)?,
+    };
+    let targets = match (&task.loss, &task.input) {
+        (Loss::MeanSquaredError { dims }, _) => product(dims)?.checked_mul(4)?,
+        (_, Input::Tokens { length, .. }) => product(&[*length])?.checked_mul(8)?,
+        (_, Input::Values(_)) => (batch as u64).checked_mul(8)?,
+    };
+    inputs.checked_add(targets).filter(|bytes| i64::try_from(*bytes).is_ok())
+}

@@ -1,0 +1,223 @@
+//! What is to be run, as data: what was asked for, and nothing that was not.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
+use super::devices::{CutList, DeviceList};
+use super::gpu::Gpu;
+use crate::bytes::{ByteSize, MemorySize};
+use crate::huggingface::{AttentionMask, Head, Keep, Release, Script};
+use crate::models::Recompute;
+use crate::pipeline;
+use crate::training::{OptimizerKind, Precision};
+
+/// A run: network, training, device, memory profile, allocator, and how it is spread.
+///
+/// Command lines, configuration files, lock files, scans and searches make one of these and edit its fields; [`resolve`](super::resolve()) fills in
+/// what is not said. As JSON or TOML it is flat: the names of the fields are the names of the flags.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Which network.
+    #[serde(flatten)]
+    pub model: ModelSpec,
+    /// How it is trained.
+    #[serde(flatten)]
+    pub training: TrainingSpec,
+    /// Whose temporaries and workspaces are counted.
+    #[serde(flatten)]
+    pub profile: ProfileSpec,
+    /// How memory is handed out.
+    #[serde(flatten)]
+    pub allocator: AllocatorSpec,
+    /// On which device, or on paper.
+    #[serde(flatten)]
+    pub device: DeviceSpec,
+    /// Over how many devices.
+    #[serde(flatten)]
+    pub parallel: ParallelSpec,
+    /// Where it begins.
+    #[serde(flatten)]
+    pub begin: BeginSpec,
+}
+
+/// Which network, and how it differs from its default form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ModelSpec {
+    /// The network's name; `simple-cnn` unless said.
+    pub model: Option<String>,
+    /// A network described in a file: TOML, or a `config.json` of transformers.
+    pub model_file: Option<PathBuf>,
+    /// Layers or blocks.
+    pub layers: Option<usize>,
+    /// Width of the first layer, or of the embedding.
+    pub width: Option<usize>,
+    /// Attention heads.
+    pub heads: Option<usize>,
+    /// Tokens per example.
+    pub sequence: Option<usize>,
+    /// Number of different tokens.
+    pub vocabulary: Option<usize>,
+    /// Features per example.
+    pub features: Option<usize>,
+    /// Side of the pictures, in pixels.
+    pub image: Option<usize>,
+    /// Classes.
+    pub classes: Option<usize>,
+    /// Probability of dropping a value.
+    pub dropout: Option<f64>,
+    /// How attention is computed.
+    pub attention: Option<AttentionName>,
+    /// What is computed again in backward instead of being kept.
+    pub checkpoint: Option<Recompute>,
+    /// The head of a `config.json`'s network; that of `architectures` unless said.
+    pub head: Option<Head>,
+    /// Texts that an example of multiple choice has; 4 unless said.
+    pub choices: Option<usize>,
+    /// The release of transformers; that of `transformers_version` unless said.
+    pub transformers: Option<Release>,
+    /// What the script holds of a result until the next one.
+    pub keep: Option<Keep>,
+    /// The `attention_mask` of a batch.
+    pub attention_mask: Option<AttentionMask>,
+    /// Whether the network is made on the device, not in main memory.
+    pub built_on_device: bool,
+    /// Whose training loop.
+    #[serde(rename = "loop")]
+    pub script: Option<Script>,
+    /// Whether the output layer shares the token table.
+    pub tied: bool,
+    /// Whether intermediate results are kept in a list that only the schedule's `clear` empties.
+    pub keep_intermediate: bool,
+}
+
+/// How the network is trained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct TrainingSpec {
+    /// Examples per step (per micro-batch, with accumulation); the network's own unless said.
+    pub batch: Option<usize>,
+    /// Optimizer steps; 10, or 20 epochs of a data set, unless said.
+    pub steps: Option<usize>,
+    /// `synthetic`, `digits` or a path; `synthetic` unless said.
+    pub data: Option<String>,
+    /// The optimizer; the network's own unless said.
+    pub optimizer: Option<OptimizerKind>,
+    /// Loop, foreach or fused; foreach unless said.
+    pub optimizer_impl: Option<OptimizerForm>,
+    /// Learning rate.
+    pub lr: Option<f64>,
+    /// Weight decay; PyTorch's unless said.
+    pub weight_decay: Option<f64>,
+    /// Nesterov's momentum.
+    pub nesterov: bool,
+    /// Adam's variant with the largest second moment.
+    pub amsgrad: bool,
+    /// Ascend instead of descending.
+    pub maximize: bool,
+    /// Step counters on the device.
+    pub capturable: bool,
+    /// Types of parameters, inputs and products.
+    pub precision: Option<Precision>,
+    /// Micro-batches per optimizer step; 1 unless said.
+    pub accumulate: Option<usize>,
+    /// What `zero_grad` leaves; no gradients unless said.
+    pub zero_grad: Option<ZeroGrad>,
+    /// The order of a step's phases, with commas between.
+    pub schedule: Option<String>,
+    /// The largest norm of the gradients.
+    pub clip_grad_norm: Option<f64>,
+    /// Seed of parameters, data and dropout; 0 unless said.
+    pub seed: Option<u64>,
+}
+
+/// Whose temporaries and workspaces are counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ProfileSpec {
+    /// A release of PyTorch, with or without a card's architecture, or `native`; the named card's unless said.
+    pub like: Option<String>,
+    /// Workspace of each plan of cuDNN; without cuDNN unless said.
+    pub cudnn_workspace: Option<ByteSize>,
+    /// Variables of the environment that PyTorch is taken to run in.
+    pub env: Option<Vec<Variable>>,
+    /// Multiprocessors of the card.
+    pub multiprocessors: Option<u16>,
+}
+
+/// How much memory there is, and how it is handed out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct AllocatorSpec {
+    /// The device is taken to have only this much.
+    pub memory_limit: Option<MemorySize>,
+    /// The share of the device that the allocator may take.
+    pub memory_fraction: Option<f64>,
+    /// Settings of the caching allocator, as in `PYTORCH_ALLOC_CONF`.
+    pub alloc_conf: Option<String>,
+    /// The policy; the caching allocator unless said.
+    pub allocator: Option<AllocatorName>,
+}
+
+/// On which device. On paper where no backend is named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct DeviceSpec {
+    /// On paper: a card by its name, or how much memory there is for tensors; more than any has unless said.
+    pub gpu: Option<Gpu>,
+    /// The backend, or `auto` for the first that works.
+    pub backend: Option<String>,
+    /// Which of the backend's devices; 0 unless said.
+    pub device: Option<usize>,
+    /// Whether steps are launched as CUDA graphs.
+    pub cuda_graph: Option<bool>,
+    /// Products of float32 that may be computed in TF32.
+    pub tf32: Option<Tf32Choice>,
+}
+
+/// Over how many devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ParallelSpec {
+    /// The devices that the network's layers are split over.
+    pub devices: Option<DeviceList>,
+    /// Micro-batches of such a run; 1 unless said.
+    pub micro_batches: Option<usize>,
+    /// The pieces before which the network is cut.
+    pub cut: Option<CutList>,
+    /// The order of the micro-batches' passes; `1f1b` unless said.
+    pub pipeline_schedule: Option<pipeline::Schedule>,
+    /// Ranks that each step's batch is divided among.
+    pub data_parallel: Option<usize>,
+    /// ZeRO's stage.
+    pub zero: Option<u8>,
+    /// Whether gradients live in the buckets that they are reduced in.
+    pub gradient_as_bucket_view: Option<bool>,
+}
+
+/// Where a run begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct BeginSpec {
+    /// Weights to begin with.
+    pub load: Option<PathBuf>,
+    /// A saved state to go on from.
+    pub resume: Option<PathBuf>,
+}
+
+/// The network, unless said.
+const DEFAULT_MODEL: &str = "simple-cnn";
+
+impl ModelSpec {
+    /// The network's name, unless it comes from a file.
+    pub fn name(&self) -> &str {
+        self.model.as_deref().unwrap_or(DEFAULT_MODEL)
+    }
+
+    /// Whether the library's `Trainer` trains it.
+    pub fn by_trainer(&self) -> bool {
+        self.script == Some(Script::Trainer)
+    }
+}

@@ -1,0 +1,257 @@
+//! The device of a run, and how its memory is handed out.
+
+use std::sync::Arc;
+
+use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
+use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct, TorchVersion};
+use memcore::{Device, Profile};
+
+use super::choices::AllocatorName;
+use super::gpu::Gpu;
+use super::spec::{AllocatorSpec, RunSpec};
+use crate::backends::{self, Entry, Remark};
+use crate::error::{Error, Result};
+use crate::results::DeviceInfo;
+
+/// How to open a device: as often as needed, each time with nothing in use.
+#[derive(Clone)]
+pub struct Target {
+    place: Place,
+    memory_limit: Option<u64>,
+    memory_fraction: Option<f64>,
+    /// Settings of the caching allocator; `None` for the policy without a cache.
+    caching: Option<AllocatorConfig>,
+    profile: Profile,
+    seed: u64,
+    history: bool,
+    limited: bool,
+    /// On paper: whose kernels' workspaces are counted.
+    workspaces_of: Option<Arc<dyn Backend>>,
+    /// Whether kernels are collected and launched as graphs.
+    graphs: bool,
+    /// Products of float32 that may be computed in TF32.
+    tf32: Option<Tf32>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Backend(&'static Entry, usize),
+    /// A card that exists on paper.
+    Card(DeviceProfile),
+}
+
+impl Target {
+    /// The device that a run asks for, with what should be said of the choice; its operators are counted by [`with_profile`](Self::with_profile).
+    ///
+    /// # Errors
+    /// When there is no such device, or it has not what is asked of it; settings that the allocator does not understand.
+    pub(super) fn of(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Self, Vec<Remark>)> {
+        let caching = caching(&spec.allocator)?;
+        let index = spec.device.device.unwrap_or(0);
+        let (place, remarks) = match &spec.device.backend {
+            Some(name) => {
+                let (entry, remarks) = backends::choose(backends, name, index)?;
+                (Place::Backend(entry, index), remarks)
+            }
+            None => (Place::Card(card(spec.device.gpu)), Vec::new()),
+        };
+        let AllocatorSpec { memory_limit, memory_fraction, .. } = &spec.allocator;
+        let own_fraction = caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
+        let named = spec.device.backend.is_none() && spec.device.gpu.is_some();
+        let fraction = memory_fraction.unwrap_or(1.0).min(own_fraction);
+        let target = Self {
+            place,
+            memory_limit: memory_limit.map(|limit| limit.0),
+            memory_fraction: *memory_fraction,
+            limited: named || memory_limit.is_some() || fraction < 1.0,
+            caching,
+            profile: Profile::native(),
+            seed: spec.training.seed.unwrap_or(0),
+            history: false,
+            workspaces_of: None,
+            graphs: spec.device.cuda_graph.unwrap_or(false),
+            tf32: spec.device.tf32.map(Tf32::from),
+        };
+        target.check_features()?;
+        Ok((target, remarks))
+    }
+
+    /// Fails where the device has no CUDA graphs or TF32, and they are asked for.
+    fn check_features(&self) -> Result<()> {
+        let Place::Backend(entry, index) = &self.place else { return Ok(()) };
+        if self.graphs {
+            let asked = entry.device(*index)?.use_graphs();
+            asked.map_err(|error| Error::usage("cuda-graph", error.to_string()))?;
+        }
+        if let Some(which) = self.tf32 {
+            let asked = entry.device(*index)?.allow_tf32(which);
+            asked.map_err(|error| Error::usage("tf32", error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Whose temporaries and workspaces operators make.
+    pub(super) fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// On paper, with the workspaces that this backend's kernels ask for.
+    ///
+    /// # Errors
+    /// On a device of another backend; when the backend does not open.
+    pub(super) fn with_workspaces_of(self, name: &str, backends: &'static [Entry]) -> Result<Self> {
+        match &self.place {
+            Place::Backend(entry, _) if entry.name == name => Ok(self),
+            Place::Backend(entry, _) => {
+                let problem =
+                    format!("this run is on {}; on paper (predict, fit) another backend can be asked", entry.name);
+                Err(Error::usage("like", format!("native:{name}: {problem}")))
+            }
+            Place::Card(_) => {
+                let unknown = || Error::usage("like", format!("native:{name}: no such backend in this build"));
+                let entry = backends.iter().find(|entry| entry.name == name).ok_or_else(unknown)?;
+                Ok(Self { workspaces_of: Some(entry.device(0)?), ..self })
+            }
+        }
+    }
+
+    /// The settings of the caching allocator, if it is that.
+    pub fn caching(&self) -> Option<&AllocatorConfig> {
+        self.caching.as_ref()
+    }
+
+    /// Whether every event is kept.
+    #[must_use]
+    pub fn history(self, history: bool) -> Self {
+        Self { history, ..self }
+    }
+
+    /// Whether the user said how much memory there is to be.
+    pub fn limited(&self) -> bool {
+        self.limited
+    }
+
+    /// What a process may take of a fresh device, where the user said how much memory there is to be.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn budget_bytes(&self) -> memcore::Result<Option<u64>> {
+        if !self.limited {
+            return Ok(None);
+        }
+        let own = self.caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
+        let fraction = self.memory_fraction.unwrap_or(own);
+        let memory = self.open()?.memory_info();
+        Ok(memory.map(|memory| memory.free_bytes.min((memory.total_bytes as f64 * fraction) as u64)))
+    }
+
+    /// The same on paper, with memory enough: what it says is needed, whatever the device has.
+    ///
+    /// # Errors
+    /// When the backend whose workspaces are counted does not open.
+    pub fn endless(&self) -> Result<Self> {
+        let workspaces_of = match &self.place {
+            Place::Backend(entry, index) => Some(entry.device(*index)?),
+            Place::Card(_) => self.workspaces_of.clone(),
+        };
+        Ok(Self {
+            place: Place::Card(DeviceProfile::default()),
+            memory_limit: None,
+            memory_fraction: None,
+            history: false,
+            limited: false,
+            workspaces_of,
+            graphs: false,
+            tf32: None,
+            ..self.clone()
+        })
+    }
+
+    /// The backend's name, as typed.
+    pub fn backend_name(&self) -> &'static str {
+        match &self.place {
+            Place::Backend(entry, _) => entry.name,
+            Place::Card(_) => "meta",
+        }
+    }
+
+    /// A fresh device.
+    ///
+    /// # Errors
+    /// The backend's; a fraction of a device that does not say how much memory it has.
+    pub fn open(&self) -> memcore::Result<Device> {
+        let backend: Arc<dyn Backend> = match &self.place {
+            Place::Backend(entry, index) => entry.device(*index)?,
+            Place::Card(profile) => {
+                let meta = Meta::new(profile.clone());
+                match &self.workspaces_of {
+                    Some(backend) => Arc::new(meta.with_workspaces_of(backend.clone())),
+                    None => Arc::new(meta),
+                }
+            }
+        };
+        if self.graphs {
+            backend.use_graphs()?;
+        }
+        if let Some(which) = self.tf32 {
+            backend.allow_tf32(which)?;
+        }
+        let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
+        let backend = match self.memory_limit {
+            // A limit beyond the device's memory limits nothing.
+            Some(bytes) if bytes < total => Arc::new(Limited::new(backend, bytes)),
+            _ => backend,
+        };
+        let mut allocator: Box<dyn Allocator> = match &self.caching {
+            Some(config) => {
+                let version =
+                    self.profile.release.map_or(config.version, |release| TorchVersion::of_release(release.minor));
+                Box::new(Caching::new(backend.clone(), AllocatorConfig { version, ..config.clone() })?)
+            }
+            None => Box::new(Direct::new(backend.clone())),
+        };
+        if let Some(fraction) = self.memory_fraction {
+            allocator.set_memory_fraction(fraction)?;
+        }
+        let builder = Device::builder(backend).allocator(allocator).profile(self.profile.clone());
+        Ok(builder.seed(self.seed).history(self.history).build())
+    }
+
+    /// What is known of an opened device.
+    pub fn describe(&self, device: &Device) -> DeviceInfo {
+        let index = match &self.place {
+            Place::Backend(_, index) => *index,
+            Place::Card(_) => 0,
+        };
+        DeviceInfo::of(device.backend(), index)
+    }
+}
+
+/// A card that is not there; without one, a device without end.
+fn card(gpu: Option<Gpu>) -> DeviceProfile {
+    let mut profile = DeviceProfile::default();
+    match gpu {
+        Some(Gpu::Card { card, least_context }) => {
+            profile.name = card.title.into();
+            profile.total_bytes = card.total_bytes();
+            profile.context_bytes = if least_context { card.context.least_bytes() } else { card.context.most_bytes() };
+        }
+        Some(Gpu::Bytes(bytes)) => profile.total_bytes = bytes,
+        None => {}
+    }
+    profile
+}
+
+fn caching(spec: &AllocatorSpec) -> Result<Option<AllocatorConfig>> {
+    match (spec.allocator.unwrap_or_default(), &spec.alloc_conf) {
+        (AllocatorName::Direct, Some(_)) => {
+            Err(Error::usage("alloc-conf", "only the caching allocator has settings, not the direct one"))
+        }
+        (AllocatorName::Direct, None) => Ok(None),
+        (AllocatorName::Caching, None) => Ok(Some(AllocatorConfig::default())),
+        (AllocatorName::Caching, Some(text)) => match AllocatorConfig::parse(text) {
+            Ok(config) => Ok(Some(config)),
+            Err(error) => Err(Error::usage("alloc-conf", error.to_string())),
+        },
+    }
+}

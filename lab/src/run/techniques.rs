@@ -1,0 +1,221 @@
+//! What each technique would change: the same run on paper, once more for each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use memcore::Profile;
+use memcore::optim::Implementation;
+
+use super::choices::{AttentionName, OptimizerForm};
+use super::paper::{Figures, Paper};
+use super::session::Session;
+use super::spec::RunSpec;
+use crate::error::Result;
+use crate::models::Recompute;
+use crate::training::{OptimizerKind, Precision};
+
+/// The name of the run without any change.
+pub const AS_IT_IS: &str = "as it is";
+
+/// The most threads that predict side by side.
+const MOST_THREADS: usize = 8;
+
+/// A technique, and what the run takes with it.
+pub struct Technique {
+    /// What it is.
+    pub name: String,
+    /// The run, or why this network cannot have it.
+    pub figures: Result<Figures, String>,
+}
+
+/// The run as it is, every technique that is not in force, alone, and those that this network can have in the pairs that matter, each predicted; in the order of the
+/// table.
+///
+/// # Errors
+/// Anything but a technique that this network cannot have.
+pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
+    let mut options = Options::of(spec, session, paper.tensors(spec)?);
+    // For as many steps as the others, so that they can be compared: what is reserved may grow a little with each.
+    let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
+    variants.extend(options.singles().map(|single| with(spec, &[single])));
+    let mut found = predicted(paper, variants)?;
+    let works = |change: &Change| found.iter().any(|one| one.name == change.0 && one.figures.is_ok());
+    options.keep(works);
+    found.extend(predicted(paper, options.combinations(spec))?);
+    Ok(found)
+}
+
+/// A run for each, side by side; those of many parts, which take longest, begin first.
+fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
+    let mut order: Vec<usize> = (0..variants.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let work = || {
+        loop {
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&i) = order.get(turn).filter(|_| !(paper.stop)()) else { break };
+            let (name, variant) = &variants[i];
+            let technique = attempt(paper, name, variant);
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(variants.len()) {
+            // Where no thread can be made there are fewer.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(i, _)| *i);
+    found.into_iter().map(|(_, technique)| technique).collect()
+}
+
+fn attempt(paper: Paper<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
+    let name = name.to_string();
+    match paper.figures(variant) {
+        Ok(figures) => Ok(Technique { name, figures: Ok(figures) }),
+        Err(error) if error.is_usage() => Ok(Technique { name, figures: Err(error.to_string()) }),
+        Err(error) => Err(error),
+    }
+}
+
+/// A change of the fields.
+type Change = (String, Box<dyn Fn(&mut RunSpec)>);
+
+fn change(name: impl Into<String>, apply: impl Fn(&mut RunSpec) + 'static) -> Change {
+    (name.into(), Box::new(apply))
+}
+
+/// The same run with these changes.
+fn with(spec: &RunSpec, changes: &[&Change]) -> (String, RunSpec) {
+    let mut variant = spec.clone();
+    changes.iter().for_each(|(_, apply)| apply(&mut variant));
+    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    (names.join(" + "), variant)
+}
+
+/// What can be changed in a run; `None` where it is in force already.
+struct Options {
+    amp: Option<Change>,
+    checkpoint: Option<Change>,
+    attention: Option<Change>,
+    halves: Option<Change>,
+    smallest: Option<Change>,
+    fused: Option<Change>,
+    optimizers: Vec<Change>,
+}
+
+impl Options {
+    /// `tensors`: how many the network has before its first step.
+    fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Self {
+        let run = &session.run;
+        // Networks of transformers are fused unless said, ours are written out unless said.
+        let written_out = match spec.model.attention {
+            Some(kind) => kind == AttentionName::Eager,
+            None => session.network.takes_data(),
+        };
+        Self {
+            amp: (run.precision == Precision::Fp32).then(|| amp(spec)),
+            checkpoint: (spec.model.checkpoint.clone().unwrap_or_default() == Recompute::None)
+                .then(|| change("checkpointing, each block", |spec| spec.model.checkpoint = Some(Recompute::Blocks))),
+            attention: written_out
+                .then(|| change("fused attention", |spec| spec.model.attention = Some(AttentionName::Sdpa))),
+            halves: micro_batches(run.batch, run.accumulate, 2),
+            smallest: most_parts(run.batch, tensors).and_then(|parts| micro_batches(run.batch, run.accumulate, parts)),
+            fused: (run.optimizer.implementation != Implementation::Fused)
+                .then(|| change("fused optimizer", |spec| spec.training.optimizer_impl = Some(OptimizerForm::Fused))),
+            optimizers: optimizers(run.optimizer.kind),
+        }
+    }
+
+    fn singles(&self) -> impl Iterator<Item = &Change> {
+        let options = [&self.amp, &self.checkpoint, &self.attention, &self.halves, &self.smallest, &self.fused];
+        options.into_iter().flatten().chain(&self.optimizers)
+    }
+
+    /// Without those that this network cannot have.
+    fn keep(&mut self, works: impl Fn(&Change) -> bool) {
+        let Self { amp, checkpoint, attention, halves, smallest, fused, optimizers: _ } = self;
+        for option in [amp, checkpoint, attention, halves, smallest, fused] {
+            option.take_if(|change| !works(change));
+        }
+    }
+
+    fn combinations(&self, spec: &RunSpec) -> Vec<(String, RunSpec)> {
+        let Self { amp, checkpoint, attention, halves, smallest, fused, .. } = self;
+        let pairs = [[amp, checkpoint], [amp, attention], [attention, checkpoint], [checkpoint, halves], [amp, halves]];
+        let pairs = pairs.iter().filter_map(|[a, b]| Some([a.as_ref()?, b.as_ref()?]));
+        let mut combinations: Vec<(String, RunSpec)> = pairs.map(|pair| with(spec, &pair)).collect();
+        let parts = if smallest.is_some() { smallest } else { halves };
+        let everything: Vec<&Change> = [amp, attention, checkpoint, parts, fused].into_iter().flatten().collect();
+        if everything.len() > 2 {
+            combinations.push(("all of these, the optimizer kept".into(), with(spec, &everything).1));
+        }
+        combinations
+    }
+}
+
+/// Another optimizer with its own settings.
+fn optimizers(kind: OptimizerKind) -> Vec<Change> {
+    // Adam holds what AdamW holds.
+    let adam = matches!(kind, OptimizerKind::Adam | OptimizerKind::AdamW);
+    let others = [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::AdamW];
+    let to = |other: OptimizerKind| {
+        change(format!("{other} for {kind}"), move |spec| {
+            let training = &mut spec.training;
+            training.optimizer = Some(other);
+            (training.optimizer_impl, training.capturable) = (None, false);
+            (training.amsgrad, training.nesterov) = (false, false);
+        })
+    };
+    others.into_iter().filter(|other| *other != kind && !(adam && *other == OptimizerKind::AdamW)).map(to).collect()
+}
+
+/// The compute capability from which on there are instructions for bfloat16.
+const BF16_SM: u32 = 80;
+
+/// bfloat16 where the card computes it, float16 with a loss scaler where not.
+fn amp(spec: &RunSpec) -> Change {
+    let sm = Profile::named(&spec.like()).and_then(|profile| profile.compute_capability);
+    let old = sm.is_some_and(|sm| sm < BF16_SM);
+    let precision = if old { Precision::AutocastFp16 } else { Precision::AutocastBf16 };
+    change(format!("AMP ({precision})"), move |spec| spec.training.precision = Some(precision))
+}
+
+/// So many parts at most.
+const MOST_PARTS: usize = 32;
+
+/// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
+const MOST_TENSORS: u64 = 2000;
+
+/// The number of the smallest parts that a batch has, of more than two: single examples, unless that is too much to go through.
+fn most_parts(batch: usize, tensors: u64) -> Option<usize> {
+    let most = usize::try_from(MOST_TENSORS / tensors.max(1)).unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    (3..=most).rev().find(|&parts| batch.is_multiple_of(parts))
+}
+
+/// The same examples per step in `parts` parts.
+fn micro_batches(batch: usize, accumulate: usize, parts: usize) -> Option<Change> {
+    if parts <= 1 || !batch.is_multiple_of(parts) {
+        return None;
+    }
+    let (size, times) = (batch / parts, accumulate.checked_mul(parts)?);
+    Some(change(format!("accumulation, {times} × {size}"), move |spec| {
+        (spec.training.batch, spec.training.accumulate) = (Some(size), Some(times));
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_parts_are_counted_or_left_out() {
+        assert_eq!(micro_batches(8, 3, 2).map(|(name, _)| name).as_deref(), Some("accumulation, 6 × 4"));
+        assert!(micro_batches(8, usize::MAX, 2).is_none());
+        assert!(micro_batches(8, 1, 3).is_none() && micro_batches(8, 1, 1).is_none());
+    }
+}

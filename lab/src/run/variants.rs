@@ -1,0 +1,83 @@
+//! The same run somewhere else, and the profile that follows from where it is.
+
+use memcore::profile::Release;
+
+use super::devices::DeviceName;
+use super::gpu::Gpu;
+use super::spec::{ParallelSpec, ProfileSpec, RunSpec};
+use crate::cards::Card;
+
+/// The profile of every run for which neither a card nor a profile is named.
+pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
+
+impl RunSpec {
+    /// The profile's name where none is said: the card's on paper.
+    fn default_like(&self) -> &'static str {
+        let card = self.device.gpu.and_then(Gpu::card);
+        card.and_then(Card::profile).unwrap_or(DEFAULT_PROFILE)
+    }
+
+    /// The profile in force; of a release that is named without a card, that card's.
+    pub fn like(&self) -> String {
+        self.profile.named(self.default_like())
+    }
+
+    /// Whether the run stands for one of PyTorch.
+    pub fn is_torch(&self) -> bool {
+        self.like().starts_with("torch-")
+    }
+
+    /// Multiprocessors of the card, where they are known.
+    pub fn multiprocessors(&self) -> Option<u16> {
+        let of_card = self.device.gpu.and_then(Gpu::card).map(|card| card.multiprocessors);
+        self.profile.multiprocessors.or(of_card)
+    }
+
+    /// The same with the smallest context that the card may have; the largest decides unless said.
+    #[must_use]
+    pub fn with_least_context(mut self) -> Self {
+        if let Some(Gpu::Card { least_context, .. }) = &mut self.device.gpu {
+            *least_context = true;
+        }
+        self
+    }
+
+    /// The same on paper with memory enough, in the card's profile all the same.
+    #[must_use]
+    pub fn endless(&self) -> Self {
+        let mut spec = self.clone();
+        spec.profile.like = Some(self.like());
+        spec.profile.multiprocessors = self.multiprocessors();
+        spec.device.gpu = None;
+        (spec.allocator.memory_limit, spec.allocator.memory_fraction) = (None, None);
+        spec
+    }
+
+    /// The same on one device.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        Self { parallel: ParallelSpec::default(), ..self.clone() }
+    }
+
+    /// The same on this device alone.
+    #[must_use]
+    pub fn on(&self, name: &DeviceName) -> Self {
+        let mut spec = self.alone();
+        (spec.device.backend, spec.device.device) = (Some(name.backend.clone()), Some(name.number()));
+        spec
+    }
+}
+
+impl ProfileSpec {
+    /// The profile's name; `unless` said, and of a release that is named without a card that one's.
+    fn named(&self, unless: &str) -> String {
+        match &self.like {
+            None => unless.into(),
+            Some(name) if Release::named(name).is_some() => {
+                let sm = unless.rsplit_once("-sm").map_or("90", |(_, sm)| sm);
+                format!("{name}-sm{sm}")
+            }
+            Some(name) => name.clone(),
+        }
+    }
+}
