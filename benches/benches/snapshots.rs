@@ -65,7 +65,7 @@ fn reports(c: &mut Criterion) {
     let mut group = c.benchmark_group("reports");
     group.throughput(Throughput::Elements(recording.events().len() as u64));
     group.bench_function("page/gpt2", |b| {
-        b.iter(|| html(&[Part::Run { result: None, recording: Some(black_box(&recording)) }]).expect("a page"));
+        b.iter(|| html(&[Part::Recording(black_box(&recording))]).expect("a page"));
     });
     group.throughput(Throughput::BytesDecimal(recorded.len() as u64));
     group.bench_function("from a snapshot", |b| {
@@ -73,7 +73,7 @@ fn reports(c: &mut Criterion) {
             let Ok(ReportSource::Recording(recording)) = read::read("snapshot", black_box(&recorded)) else {
                 panic!("no snapshot");
             };
-            html(&[Part::Run { result: None, recording: Some(&recording) }]).expect("a page")
+            html(&[Part::Recording(&recording)]).expect("a page")
         });
     });
     group.finish();

@@ -2,7 +2,7 @@
 
 use memcore::Device;
 use memcore::memory::{CategoryBytes, PeakComposition, Rings};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The names of a row's columns, in order; `vramlab train --json` and recorded PyTorch runs share them.
 pub const COLUMNS: [&str; 11] = [
@@ -170,6 +170,46 @@ impl Account {
             by_category: *usage.by_category(),
             rings: device.rings(),
         }
+    }
+}
+
+/// Who did something to memory, as a profiler would name it: `addmm`, `AddmmBackward0>mm`. A free by the engine around a
+/// node is `AddmmBackward0.`.
+pub fn op_name(origin: &memcore::memory::Origin, free: bool) -> String {
+    let label = memcore::context::label(origin.node, origin.op);
+    if free && origin.node == Some(origin.op) { label + "." } else { label }
+}
+
+/// From one JSON list, in the order of [`COLUMNS`].
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        type Columns = (String, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
+        let (
+            label,
+            allocated,
+            max_allocated,
+            reserved,
+            max_reserved,
+            phase_peak_allocated,
+            requested,
+            active,
+            inactive_split,
+            segments,
+            n_alloc_plus_free,
+        ) = Columns::deserialize(deserializer)?;
+        Ok(Self {
+            label,
+            allocated,
+            max_allocated,
+            reserved,
+            max_reserved,
+            phase_peak_allocated,
+            requested,
+            active,
+            inactive_split,
+            segments,
+            n_alloc_plus_free,
+        })
     }
 }
 

@@ -4,10 +4,10 @@
 
 use memcore::memory::{AllocId, Category, CategoryBytes, Event, Ledger, Origin};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A moment at which more was allocated than a while before and a while after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summit {
     /// Bytes allocated then.
     pub allocated_bytes: u64,

@@ -49,7 +49,7 @@ fn every_recorded_script_is_a_page() {
             assert_eq!(moment.by_category.iter().sum::<u64>(), moment.allocated_bytes, "{name}");
             assert!(moment.allocated_bytes + moment.split_bytes <= moment.reserved_bytes, "{name}: {moment:?}");
         }
-        let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+        let page = html(&[Part::Recording(&recording)]).unwrap();
         assert!(page.len() < 5_000_000 && page.contains("unknown"), "{name}");
         pages += 1;
     }

@@ -2,33 +2,22 @@
 
 use std::ops::ControlFlow;
 
-use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, ModelStates, RankFigures, Stage};
+use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, Stage};
 use lab::record::RowsKept;
+use lab::results::{DataParallelFigures, TrainResult};
 use lab::run::{Network, ParallelSpec, RunSpec, Session};
-use lab::section::Table;
 use lab::training::{Failed, Progress as Step, Schedule};
 use memcore::{DType, Device};
-use serde_json::{Value, json};
 
-use super::outcome::{blank, with_account};
+use super::outcome::described;
 use super::parallel::{keeps_no_output, one_device_only};
 use super::{plan, warnings, weights};
 use crate::args::{OutputArgs, PredictArgs, TrainArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::data_parallel as render;
-use crate::render::data_parallel::Report;
 use crate::ui::Ui;
-
-impl Report {
-    /// What the model would take on each rank by the ZeRO paper's formula.
-    pub(crate) fn formula(&self) -> ModelStates {
-        let parameters = self.result.ranks.first().map_or(0, |rank| rank.parameters);
-        Accounting::of(&self.settings).model_states(parameters, self.settings.ranks as u64, self.settings.stage)
-    }
-}
 
 /// `train --data-parallel`
 ///
@@ -48,6 +37,10 @@ pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     run(args.spec(), &args.output, ui)
 }
+
+/// What the result of a divided step does not say.
+const REASON: &str = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
+                      for memory and computes nothing: there are no values and no times";
 
 const SEVERAL: &str = "--data-parallel means several";
 
@@ -92,19 +85,21 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     let failed = |error| failed(error, &session, &devices, &shown);
     session.check_size(&devices[0], &interrupt::asked).map_err(failed)?;
     let result = trained(&session, &devices, &settings, ui).map_err(failed)?;
-    let device = session.target.describe(&devices[0]);
-    let (model, description) = (session.name().to_string(), session.description());
-    let report = Report { device, model, description, settings, result };
-    let tables: [Table; 4] =
-        [render::ranks(&report), render::states(&report), render::sent(&report), render::categories(&report)];
-    let mut json = report.json();
-    json["settings"] = Value::Object(in_force.fields());
-    json["premises"] = json!(session.premises);
     let departures = warnings::of_all(&devices);
     warnings::tell(departures, ui);
-    json["warnings"] = json!(warnings::all(session.network.warnings(), departures));
-    let text = render::text(&report, &session.premises, ui.style);
-    output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
+    let device = session.target.describe(&devices[0]);
+    let parameters = result.ranks.first().map_or(0, |rank| rank.parameters);
+    let formula = Accounting::of(&settings).model_states(parameters, settings.ranks as u64, settings.stage);
+    let found = TrainResult {
+        data_parallel: Some(DataParallelFigures::of(&settings, formula)),
+        ranks: result.ranks.iter().map(Into::into).collect(),
+        parameters: result.ranks.first().map(|rank| rank.parameters),
+        interrupted: result.interrupted,
+        reason: Some(REASON.into()),
+        warnings: warnings::all(session.network.warnings(), departures),
+        ..TrainResult { settings: in_force.fields(), ..described(&session, device) }
+    };
+    output::deliver_findings(ui, args, None, &found)?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }
 
@@ -133,58 +128,4 @@ fn failed(error: lab::Error, session: &Session, devices: &[Device], shown: &[usi
         }
         _ => failure,
     }
-}
-
-impl Report {
-    /// As `vramlab-train-1`: what is one rank's is under `ranks`.
-    fn json(&self) -> Value {
-        let (settings, result) = (&self.settings, &self.result);
-        let mut json = blank();
-        json["description"] = json!(self.description);
-        json["device"] = json!(self.device);
-        json["data_parallel"] = json!({
-            "ranks": settings.ranks,
-            "stage": settings.stage,
-            "examples_per_rank": settings.share(),
-            "master_weights": settings.master_weights,
-            "gradient_as_bucket_view": settings.gradient_as_bucket_view,
-            "formula": states(&self.formula()),
-        });
-        json["ranks"] = result.ranks.iter().map(rank_json).collect();
-        json["parameters"] = json!(result.ranks.first().map(|rank| rank.parameters));
-        json["interrupted"] = result.interrupted.into();
-        json["reason"] = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
-                          for memory and computes nothing: there are no values and no times"
-            .into();
-        json
-    }
-}
-
-fn rank_json(rank: &RankFigures) -> Value {
-    let sent = &rank.sent;
-    let known = json!({
-        "rank": rank.rank,
-        "parameters_owned": rank.owned,
-        "padding": rank.padding,
-        "units": rank.units,
-        "model_states": states(&rank.states),
-        "gathered_bytes": rank.gathered_bytes,
-        "bucket_bytes": rank.bucket_bytes,
-        "sent_bytes_per_step": {
-            "all_reduce": sent.all_reduce,
-            "reduce_scatter": sent.reduce_scatter,
-            "all_gather": sent.all_gather,
-            "total": sent.total(),
-        },
-    });
-    with_account(known, &rank.account, &rank.rows)
-}
-
-fn states(states: &ModelStates) -> Value {
-    json!({
-        "parameter_bytes": states.parameter_bytes,
-        "gradient_bytes": states.gradient_bytes,
-        "optimizer_bytes": states.optimizer_bytes,
-        "total_bytes": states.total(),
-    })
 }

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use lab::report::op_name;
+use lab::record::op_name;
 use memcore::memory::{Category, Event, Ledger, PhaseId, ScopeId};
 use serde_json::{Value, json};
 

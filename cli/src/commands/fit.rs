@@ -10,7 +10,6 @@ use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::progress::Progress;
-use crate::render::prediction::notes_on;
 use crate::ui::Ui;
 
 /// Searches, explains, verifies.
@@ -44,7 +43,7 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
         premises: session.premises.into_iter().filter(|premise| premise.name != of.premise()).collect(),
         card: cards::of_gpu(spec.device.gpu),
         largest_with_least_context: found.perhaps.or(found.fit.largest),
-        notes: notes_on(&spec).into_iter().map(String::from).collect(),
+        notes: spec.notes().into_iter().map(String::from).collect(),
         ..FitResult::of(of.name(), budget_bytes, &found.fit, &found.law)
     };
     deliver(&found, args, ui)

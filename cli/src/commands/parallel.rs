@@ -4,24 +4,19 @@ use std::ops::ControlFlow;
 
 use lab::backends::AUTO;
 use lab::huggingface::{AttentionMask, Keep};
-use lab::pipeline::{self, Cut, PipelineSettings, Schedule};
+use lab::pipeline::{self, Cut, PipelineResult, PipelineSettings, Schedule};
 use lab::record::RowsKept;
-use lab::results::DeviceInfo;
+use lab::results::{DeviceInfo, StageResult, TrainResult};
 use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
-use lab::section::Table;
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
-use serde_json::{Value, json};
 
-use super::outcome::{accuracy, blank, with_account};
 use super::{plan, warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, WeightsArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::parallel as render;
-use crate::render::parallel::Report;
 use crate::ui::Ui;
 
 /// The same run on each device.
@@ -156,25 +151,14 @@ impl<'a> Split<'a> {
         if let (Some(destination), Some(state)) = (&self.weights.save, &saved) {
             weights::write(destination, state)?;
         }
-        let targets = self.sessions.iter().map(|session| &session.target);
-        let described = self
-            .names
-            .0
-            .iter()
-            .cloned()
-            .zip(targets.zip(&devices).map(|(target, device)| target.describe(device)))
-            .collect();
-        let (model, description) = (first.name().to_string(), first.description());
-        let report = Report { devices: described, model, description, settings, result };
-        let tables: [Table; 2] = [render::devices(&report), render::categories(&report)];
-        let mut json = report.json();
-        json["settings"] = Value::Object(in_force.fields());
-        json["premises"] = json!(first.premises);
         let departures = warnings::of_all(&devices);
         warnings::tell(departures, ui);
-        json["warnings"] = json!(warnings::all(&first.warnings(), departures));
-        let text = render::text(&report, &first.premises, ui.style);
-        output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
+        let infos = self.sessions.iter().zip(&devices).map(|(session, device)| session.target.describe(device));
+        let found = TrainResult {
+            warnings: warnings::all(&first.warnings(), departures),
+            ..self.found(&in_force, infos.collect(), &result)
+        };
+        output::deliver_findings(ui, args, None, &found)?;
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
     }
 
@@ -190,6 +174,28 @@ impl<'a> Split<'a> {
         spec
     }
 
+    /// As `vramlab-train-1`: what is one device's is under `devices`, in the order of the network.
+    fn found(&self, in_force: &RunSpec, infos: Vec<DeviceInfo>, result: &PipelineResult) -> TrainResult {
+        let computes = infos.iter().all(|info| info.computes);
+        let mut reason = "the network is split: each of `devices` has its own account".to_string();
+        if !computes {
+            reason += "; meta accounts for memory and computes nothing: there are no values and no times";
+        }
+        let devices = self.names.0.iter().zip(infos).zip(&result.stages);
+        TrainResult {
+            description: Some(self.sessions[0].description()),
+            premises: self.sessions[0].premises.clone(),
+            devices: devices.map(|((name, info), stage)| StageResult::of(name.to_string(), info, stage)).collect(),
+            parameters: Some(result.parameters),
+            accuracy: result.accuracy.map(Into::into),
+            interrupted: result.interrupted,
+            reason: Some(reason),
+            losses: TrainResult::losses(&result.losses).filter(|_| computes),
+            ms_per_step: computes.then(|| result.ms_per_step.clone()),
+            ..TrainResult::of(in_force.fields())
+        }
+    }
+
     /// Says on which device memory ran out.
     fn failed(&self, error: lab::Error, devices: &[Device]) -> Failure {
         let failure = Failure::from(error).limited(self.sessions[0].target.limited());
@@ -201,46 +207,4 @@ impl<'a> Split<'a> {
             _ => failure,
         }
     }
-}
-
-impl Report {
-    /// As `vramlab-train-1`: what is one device's is under `devices`, in the order of the network.
-    fn json(&self) -> Value {
-        let result = &self.result;
-        let computes = self.devices.iter().all(|(_, info)| info.computes);
-        let devices: Vec<Value> = self.devices.iter().zip(&result.stages).map(device_json).collect();
-        let mut reason = "the network is split: each of `devices` has its own account".to_string();
-        if !computes {
-            reason += "; meta accounts for memory and computes nothing: there are no values and no times";
-        }
-        let mut json = blank();
-        json["description"] = json!(self.description);
-        json["devices"] = devices.into();
-        json["parameters"] = result.parameters.into();
-        json["accuracy"] = accuracy(result.accuracy);
-        json["interrupted"] = result.interrupted.into();
-        json["reason"] = reason.into();
-        if computes {
-            json["losses"] = json!(result.losses);
-            json["ms_per_step"] = json!(result.ms_per_step);
-        }
-        json
-    }
-}
-
-fn device_json(((name, info), stage): (&(DeviceName, DeviceInfo), &pipeline::StageFigures)) -> Value {
-    let known = json!({
-        "name": name.to_string(),
-        "device": json!(info),
-        "pieces": [stage.pieces.start, stage.pieces.end],
-        "parameters": stage.parameters,
-        "parameter_bytes": stage.parameter_bytes,
-        "gradient_bytes": stage.gradient_bytes,
-        "optimizer_bytes": stage.optimizer_bytes,
-        "activation_bytes": stage.activation_bytes,
-        "in_flight": stage.in_flight,
-        "sent_bytes": stage.sent_bytes,
-        "received_bytes": stage.received_bytes,
-    });
-    with_account(known, &stage.account, &stage.rows)
 }

@@ -1,18 +1,13 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
-use lab::run::{AS_IT_IS, Figures, Paper, Technique, techniques};
-use lab::section::Table;
-use serde_json::{Value, json};
+use lab::results::{AS_IT_IS, NeedsResult, Prediction};
+use lab::run::{Figures, Paper, techniques};
 
-use super::cards;
 use super::outcome::Report;
 use super::plan::Plan;
-use super::train::{self, Extra};
-use super::warnings;
+use super::{cards, train, warnings};
 use crate::args::PredictArgs;
 use crate::exit::Result;
-use crate::render::prediction as render;
-use crate::render::prediction::Prediction;
 use crate::ui::Ui;
 use crate::{backends, interrupt};
 
@@ -39,7 +34,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
     };
     let (report, techniques) =
         beside(|| train::measured(&plan, &args.output, ui), || techniques(ON_PAPER, &spec, &plan.session));
-    let (report, mut techniques) = (report?, techniques?);
+    let (mut report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
         // One run, one line: the table says of it what the verdict says.
@@ -53,12 +48,18 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
         true => ON_PAPER.with_expandable_segments(&spec)?,
         false => None,
     };
-    let notes = render::notes_on(&spec);
-    let prediction = Prediction { card: cards::of_gpu(args.paper.gpu), needs, expandable, techniques, notes };
-    let table: Table = render::techniques_table(&prediction);
-    let text = render::text(&prediction, report.outcome.as_ref().ok(), &report.premises, report.departures, ui.style);
-    let extra = Extra { json: keys(&prediction, report.outcome.as_ref().ok()), tables: vec![table], text };
-    train::deliver(&plan, report, extra, &args.output, ui)
+    let in_words = |departures| warnings::all(&[], departures);
+    report.result.prediction = Some(Prediction {
+        card: cards::of_gpu(spec.device.gpu),
+        budget_bytes: needs.room.map(|room| room.budget_bytes),
+        fits: needs.fits(),
+        needs: NeedsResult::from(&needs),
+        with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
+        notes: spec.notes().into_iter().map(String::from).collect(),
+        summits: report.summits.take(),
+        techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
+    });
+    train::deliver(&plan, report, &args.output, ui)
 }
 
 /// Does both, at the same time where another thread can be had.
@@ -71,21 +72,22 @@ fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) ->
 
 /// Whether every event of the run can be kept in memory, for the moments below the peak.
 fn is_short(plan: &Plan) -> bool {
-    plan.session.run.steps.saturating_mul(plan.session.run.accumulate) <= MAX_STEPS
+    let run = &plan.session.run;
+    run.steps.saturating_mul(run.accumulate) <= MAX_STEPS
 }
 
 /// What the run takes with memory enough, and how it went in what there is: as it did go, not as the shorter one of the table.
 fn of_run(mut figures: Figures, report: &Report) -> Figures {
-    match &report.outcome {
-        Ok(outcome) => {
-            let reserved_bytes = outcome.max_reserved();
-            figures.allocated_bytes = figures.allocated_bytes.max(outcome.result.peak.allocated_bytes);
-            figures.reserved_bytes = figures.reserved_bytes.max(reserved_bytes);
+    match (&report.failure, &report.result.peak) {
+        (None, Some(peak)) => {
+            figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
+            figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
             if let Some(room) = &mut figures.room {
-                (room.reserved_bytes, room.with_least_context) = (Some(reserved_bytes), true);
+                (room.reserved_bytes, room.with_least_context) = (Some(peak.reserved_bytes), true);
             }
         }
-        Err(failure) => {
+        (None, None) => {}
+        (Some(failure), _) => {
             if let Some(known) = failure.out_of_memory().and_then(|report| report.needs) {
                 (figures.allocated_bytes, figures.reserved_bytes) = (known.allocated_bytes, known.reserved_bytes);
             }
@@ -93,43 +95,4 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
         }
     }
     figures
-}
-
-/// Further keys of `vramlab-train-1`.
-fn keys(prediction: &Prediction, outcome: Option<&super::outcome::Outcome>) -> serde_json::Map<String, Value> {
-    let Prediction { card, needs, techniques, notes, .. } = prediction;
-    let keys = [
-        ("card", json!(card)),
-        ("budget_bytes", json!(needs.room.map(|room| room.budget_bytes))),
-        ("fits", json!(needs.fits())),
-        ("needs", needs_json(needs)),
-        ("notes", json!(notes)),
-        ("summits", json!(outcome.map(|outcome| &outcome.summits))),
-        ("techniques", techniques.iter().map(technique_json).collect()),
-    ];
-    keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
-}
-
-fn needs_json(needs: &Figures) -> Value {
-    json!({
-        "allocated_bytes": needs.allocated_bytes,
-        "reserved_bytes": needs.reserved_bytes,
-        "missing_bytes": needs.missing_bytes(),
-        "fits_with_least_context": needs.room.map(|room| room.with_least_context),
-    })
-}
-
-/// A technique for other programs.
-fn technique_json(technique: &Technique) -> Value {
-    let figures = technique.figures.as_ref().ok();
-    json!({
-        "name": technique.name,
-        "peak_bytes": figures.map(|figures| figures.allocated_bytes),
-        "reserved_bytes": figures.map(|figures| figures.reserved_bytes),
-        "reserved_here_bytes": figures.and_then(|figures| figures.room?.reserved_bytes),
-        "fits": figures.and_then(Figures::fits),
-        "missing_bytes": figures.and_then(Figures::missing_bytes),
-        "reason": technique.figures.as_ref().err(),
-        "warnings": figures.map_or_else(Vec::new, |figures| warnings::all(&[], figures.departures)),
-    })
 }

@@ -46,11 +46,11 @@ fn parts<'a>(results: &'a [Value], recordings: &'a [Recording]) -> Vec<Part<'a>>
     let is_run = |result: &&Value| result["schema"] == "vramlab-train-1";
     let together = results.iter().filter(is_run).count() == 1 && recordings.len() == 1;
     let of_result = |result: &'a Value| match is_run(&result) {
-        true => Part::Run { result: Some(result), recording: recordings.first().filter(|_| together) },
-        false => Part::Result(result),
+        true => Part::Result { result, recording: recordings.first().filter(|_| together) },
+        false => Part::Result { result, recording: None },
     };
     let alone = recordings.iter().filter(|_| !together);
-    let of_recording = |recording: &'a Recording| Part::Run { result: None, recording: Some(recording) };
+    let of_recording = Part::Recording;
     results.iter().map(of_result).chain(alone.map(of_recording)).collect()
 }
 
@@ -91,16 +91,12 @@ mod tests {
         let recording = Recording::new("r");
         let one = [run.clone(), other];
         let shown = parts(&one, std::slice::from_ref(&recording));
-        assert!(matches!(shown[..], [Part::Run { result: Some(_), recording: Some(_) }, Part::Result(_)]));
+        assert!(matches!(shown[..], [Part::Result { recording: Some(_), .. }, Part::Result { recording: None, .. }]));
         let two = [run.clone(), run];
         let shown = parts(&two, std::slice::from_ref(&recording));
         assert!(matches!(
             shown[..],
-            [
-                Part::Run { result: Some(_), recording: None },
-                Part::Run { result: Some(_), recording: None },
-                Part::Run { result: None, recording: Some(_) }
-            ]
+            [Part::Result { recording: None, .. }, Part::Result { recording: None, .. }, Part::Recording(_)]
         ));
     }
 }

@@ -2,34 +2,27 @@
 
 use std::path::Path;
 
-use lab::report::Part;
+use lab::results::{Findings, Point, Predicted, ScanResult, TrainResult};
 use lab::run::{DeviceSpec, ParallelSpec, RunSpec, SETTLED};
-use lab::section::{Cell, Table};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::outcome::{blank, execute, out_of_memory};
+use super::outcome::{execute, out_of_memory};
 use super::plan::Plan;
 use super::predict::ON_PAPER;
-use super::{profile, report};
+use super::profile;
 use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::{bytes, premises, table};
 use crate::ui::Ui;
-use lab::results::Premise;
-
-/// What results of scans call themselves.
-const SCHEMA: &str = "vramlab-scan-1";
 
 /// More is no result of a scan.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// What a point gave.
-struct Point {
-    /// As `vramlab-train-1`.
-    run: Value,
+struct Done {
+    run: TrainResult,
     /// Where it ran out of memory.
     failed: Option<Code>,
 }
@@ -72,7 +65,7 @@ pub(super) fn run(
         plan(&invocation.cli, spec.clone(), if i == 0 { ui } else { &silent })
     });
     let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
-    let mut done: Vec<Point> = Vec::new();
+    let mut done: Vec<Done> = Vec::new();
     {
         let progress = Progress::new(ui, plans.len() as u64);
         for (plan, point) in plans.iter().zip(&points) {
@@ -90,62 +83,48 @@ pub(super) fn run(
             }
         }
     }
-    let main = rows(invocation, &points, &done);
-    let text = table::titled(&told(main.clone(), points.first().map_or(0, Vec::len)), ui.style);
-    let text = format!("{text}{}", of_all(&plans));
-    let mut json = json(invocation, &points, &done);
-    json["notes"] = json!(note.iter().collect::<Vec<_>>());
-    if let Some(destination) = &page.html {
-        add_predictions(&mut json, &specs);
-        report::page(destination, &[Part::Result(&json)], ui)?;
-    }
-    tell_warnings(&done, ui);
-    output::deliver(ui, args, &Results { json: &json, tables: &[main], text: &text })?;
-    end(&done, ui, points.len())
-}
-
-/// What the answers of all points rest on; nothing where they have nothing in common.
-fn of_all(plans: &[Plan]) -> String {
-    let first = plans.first().map(|plan| plan.session.premises.as_slice()).unwrap_or_default();
-    let in_all = |premise: &&Premise| plans.iter().all(|plan| plan.session.premises.contains(premise));
-    let shared: Vec<Premise> = first.iter().filter(in_all).cloned().collect();
-    if shared.is_empty() { String::new() } else { format!("{}\n", premises::line(&shared)) }
+    let failed: Vec<Option<Code>> = done.iter().map(|done| done.failed).collect();
+    let found = result(invocation, &specs, done, note, page.html.is_some());
+    tell_warnings(&found, ui);
+    output::deliver_findings(ui, args, page.html.as_ref(), &found)?;
+    end(&failed, ui, points.len())
 }
 
 /// A point; one without memory enough is one too.
-fn one(plan: &Plan, ui: &Ui) -> Result<Point> {
+fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
     match execute(plan, ui, None) {
-        Ok(report) => Ok(Point { run: report.json(), failed: report.outcome.err().map(|failure| failure.code) }),
+        Ok(report) => Ok(Done { run: report.result, failed: report.failure.map(|failure| failure.code) }),
         Err(failure) if failure.is_too_large() => {
-            let mut run = blank();
-            run["settings"] = Value::Object(plan.session.in_force.fields());
-            run["out_of_memory"] = out_of_memory(&failure);
-            run["reason"] = "nothing was run".into();
-            Ok(Point { run, failed: Some(failure.code) })
+            let run = TrainResult {
+                out_of_memory: Some(out_of_memory(&failure)),
+                reason: Some("nothing was run".into()),
+                ..TrainResult::of(plan.session.in_force.fields())
+            };
+            Ok(Done { run, failed: Some(failure.code) })
         }
         Err(failure) => Err(failure),
     }
 }
 
 /// Each warning of any run, once.
-fn tell_warnings(done: &[Point], ui: &Ui) {
-    let all = done.iter().filter_map(|point| point.run["warnings"].as_array()).flatten().filter_map(Value::as_str);
-    let different: std::collections::BTreeSet<&str> = all.collect();
+fn tell_warnings(found: &ScanResult, ui: &Ui) {
+    let all = found.results.iter().flat_map(|point| &point.run.warnings);
+    let different: std::collections::BTreeSet<&String> = all.collect();
     different.iter().for_each(|warning| ui.tell(warning));
 }
 
-/// The results of the scan that this one goes on with.
-fn earlier(invocation: &Invocation) -> Result<Vec<Value>> {
+/// The runs of the scan that this one goes on with.
+fn earlier(invocation: &Invocation) -> Result<Vec<TrainResult>> {
     let Some(path) = scan_args(&invocation.cli).and_then(|scan| scan.go_on.as_deref()) else { return Ok(Vec::new()) };
     read(path).map_err(|problem| Failure::usage(format!("--continue {}: {problem}", path.display())))
 }
 
 /// The profile of the training runs that this scan goes on with: its own, unless a flag names another one.
-fn like_before(invocation: &Invocation, earlier: &[Value]) -> Option<String> {
+fn like_before(invocation: &Invocation, earlier: &[TrainResult]) -> Option<String> {
     let Command::Train(args) = &invocation.cli.command else { return None };
     let named = args.profile.like.is_some() || invocation.axes.iter().any(|axis| axis.name == "like");
     let first = earlier.first().filter(|_| !named)?;
-    Some(first["settings"]["like"].as_str()?.to_string())
+    Some(first.settings.get("like")?.as_str()?.to_string())
 }
 
 fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
@@ -168,43 +147,35 @@ pub(super) fn check_alone(cli: &Cli) -> Result<()> {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Value>, String> {
+fn read(path: &Path) -> Result<Vec<TrainResult>, String> {
     let metadata = path.metadata().map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return Err(format!("expected a file of at most {MAX_BYTES} bytes"));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let mut json: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    if json["schema"] != SCHEMA {
-        return Err(format!("schema: expected {SCHEMA:?}, found {}", json["schema"]));
+    let json: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if json["schema"] != ScanResult::SCHEMA {
+        return Err(format!("schema: expected {:?}, found {}", ScanResult::SCHEMA, json["schema"]));
     }
-    match json["results"].take() {
-        Value::Array(results) => results.into_iter().enumerate().map(|(i, result)| run_of(i, result)).collect(),
-        other => Err(format!("results: expected a list, found {other}")),
-    }
+    let found: ScanResult = serde_json::from_value(json).map_err(|error| error.to_string())?;
+    Ok(found.results.into_iter().map(|point| with_profile(point.run)).collect())
 }
 
-/// The run of the `i`-th result. One that names no profile has the default of its time.
-fn run_of(i: usize, mut result: Value) -> Result<Value, String> {
-    match result.get_mut("run").map(Value::take) {
-        Some(Value::Object(mut run)) => {
-            if let Some(Value::Object(settings)) = run.get_mut("settings") {
-                settings.entry("like").or_insert_with(|| profile::FORMER_DEFAULT.into());
-            }
-            Ok(Value::Object(run))
-        }
-        _ => Err(format!("results[{i}]: expected an object with the object \"run\"")),
-    }
+/// A run that names no profile has the default of its time.
+fn with_profile(mut run: TrainResult) -> TrainResult {
+    run.settings.entry("like").or_insert_with(|| profile::FORMER_DEFAULT.into());
+    run
 }
 
 /// A finished run with these very settings. A run without memory enough is finished too.
-fn taken(earlier: &[Value], plan: &Plan) -> Option<Point> {
-    let settings = |run: &Value| RunSpec::of_fields(run["settings"].as_object()?).ok();
-    let is_it = |run: &&Value| run["interrupted"] == false && settings(run).as_ref() == Some(&plan.session.in_force);
+fn taken(earlier: &[TrainResult], plan: &Plan) -> Option<Done> {
+    let is_it = |run: &&TrainResult| {
+        !run.interrupted && RunSpec::of_fields(&run.settings).is_ok_and(|spec| spec == plan.session.in_force)
+    };
     let run = earlier.iter().find(is_it)?.clone();
     let code = if plan.session.target.limited() { Code::Check } else { Code::Device };
-    let failed = (!run["out_of_memory"].is_null()).then_some(code);
-    Some(Point { run, failed })
+    let failed = run.out_of_memory.is_some().then_some(code);
+    Some(Done { run, failed })
 }
 
 /// The run of each point.
@@ -241,19 +212,22 @@ fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {
     Ok(if page.html.is_some() { plan } else { plan.rows_for(output) })
 }
 
-/// Beside what was measured, what the same run takes on paper; nothing where that cannot be said.
-fn add_predictions(json: &mut Value, specs: &[RunSpec]) {
-    let Some(results) = json["results"].as_array_mut() else { return };
-    for (result, spec) in results.iter_mut().zip(specs).filter(|(_, spec)| spec.device.backend.is_some()) {
-        let backend = result["run"]["device"]["backend"].as_str().unwrap_or_default();
-        if let Some((allocated_bytes, reserved_bytes)) = on_paper(spec, backend) {
-            result["predicted"] = json!({ "peak_bytes": allocated_bytes, "reserved_bytes": reserved_bytes });
-        }
-    }
+/// Beside what was measured, on a page, what the same run takes on paper; nothing where that cannot be said.
+fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Option<String>, page: bool) -> ScanResult {
+    let names: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
+    let interrupted = done.len() < specs.len() || done.iter().any(|done| done.run.interrupted);
+    let point = |(Done { run, .. }, spec): (Done, &RunSpec)| {
+        let value = |name: &String| (name.clone(), run.settings.get(name).cloned().unwrap_or_default());
+        let backend = run.device.as_ref().map(|device| device.backend.clone()).unwrap_or_default();
+        let predicted = (page && spec.device.backend.is_some()).then(|| on_paper(spec, &backend)).flatten();
+        Point { parameters: names.iter().map(value).collect(), predicted, run }
+    };
+    let results = done.into_iter().zip(specs).map(point).collect();
+    ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone() }
 }
 
 /// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.
-fn on_paper(spec: &RunSpec, backend: &str) -> Option<(u64, u64)> {
+fn on_paper(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
     spec.device = DeviceSpec::default();
     // On paper a backend's own workspaces are asked for by its name.
@@ -264,18 +238,19 @@ fn on_paper(spec: &RunSpec, backend: &str) -> Option<(u64, u64)> {
     let device = session.target.open().ok()?;
     ON_PAPER.train(&session, &device).ok()?;
     let stats = device.stats();
-    Some((stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak))
+    let (peak_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
+    Some(Predicted { peak_bytes, reserved_bytes })
 }
 
 fn at(point: &str, failure: Failure) -> Failure {
     Failure { code: failure.code, error: failure.error.context(format!("at {point}")) }
 }
 
-fn end(done: &[Point], ui: &Ui, points: usize) -> Result<Code> {
+fn end(failed: &[Option<Code>], ui: &Ui, points: usize) -> Result<Code> {
     if interrupt::asked() {
         return Ok(Code::Interrupted);
     }
-    let failed: Vec<Code> = done.iter().filter_map(|point| point.failed).collect();
+    let failed: Vec<Code> = failed.iter().flatten().copied().collect();
     match failed.first() {
         None => Ok(Code::Done),
         Some(code) => {
@@ -283,75 +258,4 @@ fn end(done: &[Point], ui: &Ui, points: usize) -> Result<Code> {
             Ok(*code)
         }
     }
-}
-
-fn rows(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Point]) -> Table {
-    let mut columns: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
-    let figures = ["parameters", "allocated", "reserved", "fits", "ms/step", "last loss"];
-    columns.extend(figures.map(String::from));
-    let rows = points.iter().zip(done).map(|(point, done)| {
-        let values = point.iter().map(|(_, value)| Cell::Text(value.clone()));
-        values.chain(figures_of(&done.run)).collect()
-    });
-    Table { title: "Peaks, for every combination".into(), columns, rows: rows.collect() }
-}
-
-/// Without the columns (after the first `keep`) that say nothing: the width is for the others.
-fn told(mut table: Table, keep: usize) -> Table {
-    let says = |table: &Table, column: usize| {
-        let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(column)).collect();
-        let constant = table.columns[column] == "parameters" && cells.windows(2).all(|pair| pair[0] == pair[1]);
-        !constant && cells.iter().any(|cell| **cell != none())
-    };
-    for column in (keep..table.columns.len()).rev().filter(|&column| !says(&table, column)).collect::<Vec<_>>() {
-        table.columns.remove(column);
-        table.rows.iter_mut().for_each(|row| drop(row.remove(column)));
-    }
-    table
-}
-
-/// What is not known.
-fn none() -> Cell {
-    Cell::Text("–".into())
-}
-
-fn figures_of(run: &Value) -> [Cell; 6] {
-    let count = |value: &Value, cell: fn(u64) -> Cell| value.as_u64().map_or_else(none, cell);
-    let number = |value: Option<f64>| value.map_or_else(none, Cell::Number);
-    if !run["out_of_memory"].is_null() {
-        let missing = bytes::lacking(run["out_of_memory"]["missing_bytes"].as_u64());
-        return [none(), none(), none(), Cell::Text(missing), none(), none()];
-    }
-    // Without a limit there is nothing to fit into.
-    let limits = ["gpu", "memory-limit", "memory-fraction"];
-    let limited = limits.iter().any(|name| run["settings"].get(name).is_some_and(|value| !value.is_null()));
-    let fits = if limited { Cell::Text("yes".into()) } else { none() };
-    let last_loss = run["losses"].as_array().and_then(|losses| losses.last()?.as_f64());
-    [
-        count(&run["parameters"], Cell::Count),
-        count(&run["peak"]["bytes"], Cell::Bytes),
-        count(&run["peak"]["reserved_bytes"], Cell::Bytes),
-        fits,
-        number(run["ms_per_step_median"].as_f64()),
-        number(last_loss),
-    ]
-}
-
-fn json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Point]) -> Value {
-    let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let results: Vec<Value> = points
-        .iter()
-        .zip(done)
-        .map(|(point, Point { run, .. })| {
-            let parameters: Map<String, Value> =
-                point.iter().map(|(name, _)| (name.clone(), run["settings"].get(name).cloned().into())).collect();
-            json!({ "parameters": parameters, "run": run })
-        })
-        .collect();
-    json!({
-        "schema": SCHEMA,
-        "parameters": names,
-        "interrupted": done.len() < points.len() || done.iter().any(|point| point.run["interrupted"] == true),
-        "results": results,
-    })
 }

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use lab::report::Part;
-use lab::section::Table;
-use serde_json::{Map, Value};
+use lab::results::Findings;
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
@@ -13,23 +12,11 @@ use super::snapshot::written;
 use super::{warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::destination::Destination;
-use crate::exit::{Code, Result};
+use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::{memory, premises};
 use crate::ui::Ui;
-
-/// What a command has to say beyond the report of its run.
-#[derive(Default)]
-pub(super) struct Extra {
-    /// Further keys.
-    pub json: Map<String, Value>,
-    /// Further tables.
-    pub tables: Vec<Table>,
-    /// For people: stands between the header and the tables.
-    pub text: String,
-}
 
 /// Runs a plan and reports.
 ///
@@ -38,7 +25,7 @@ pub(super) struct Extra {
 pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
     let plan = plan.for_page(page).rows_for(args);
     let report = measured(&plan, args, ui)?;
-    deliver(&plan, report, Extra::default(), args, ui)
+    deliver(&plan, report, args, ui)
 }
 
 /// Checks that everything can be written in the end, and runs.
@@ -59,12 +46,8 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     warnings::tell(report.departures, ui);
-    let mut json = report.json();
-    if let Value::Object(json) = &mut json {
-        json.extend(extra.json);
-    }
     if let (Some(destination), Some(state)) = (&plan.weights.save, &report.saved) {
         weights::write(destination, state)?;
     }
@@ -81,25 +64,27 @@ pub(super) fn deliver(plan: &Plan, report: Report, extra: Extra, args: &OutputAr
         report::exports(&plan.exports, recording, ui)?;
     }
     if let Some(destination) = &plan.page.html {
-        let run = Part::Run { result: Some(&json), recording: report.recording.as_ref() };
-        report::page(destination, &[run], ui)?;
+        let result = report.result.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
+        let part = Part::Result { result: &result, recording: report.recording.as_ref() };
+        report::page(destination, &[part], ui)?;
     }
-    let mut tables = match &report.outcome {
-        Ok(outcome) => vec![memory::rows(report.rows()), memory::composition(outcome)],
-        Err(_) => vec![memory::rows(report.rows())],
-    };
-    tables.extend(extra.tables);
-    let premises = premises::line(&report.premises);
-    // A prediction has them below its verdict.
-    let more = if extra.text.is_empty() { format!("{premises}\n") } else { extra.text };
-    let text = memory::header(&report, ui.style) + &more;
-    let text = match &report.outcome {
-        _ if events_take_stdout => String::new(),
-        Ok(outcome) => text + "\n" + &memory::text(&report, outcome, ui.style),
-        Err(_) if report.rows().is_empty() => text,
-        Err(_) => text + "\n" + &memory::until_it_failed(&report, ui.style),
-    };
-    output::deliver(ui, args, &Results { json: &json, tables: &tables, text: &text })?;
-    report.outcome?;
-    Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
+    let shown = output::write_all(ui, args, None, std::slice::from_ref(&report.result), true)?;
+    if !args.takes_stdout() && !events_take_stdout {
+        shown.print(ui)?;
+        ui.print(&as_pytorch(&report))?;
+    }
+    match report.failure {
+        Some(failure) => Err(failure),
+        None => Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done }),
+    }
+}
+
+/// PyTorch's own table and counters, if asked for.
+fn as_pytorch(report: &Report) -> String {
+    let mut out = report.summary.as_ref().map_or(String::new(), |summary| format!("\n{summary}"));
+    if let Some(stats) = &report.result.memory_stats {
+        out += "\nmemory_stats() after the last step\n";
+        out.extend(stats.iter().map(|(name, value)| format!("{name} {value}\n")));
+    }
+    out
 }

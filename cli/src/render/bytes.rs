@@ -1,3 +1,3 @@
 //! Bytes, written.
 
-pub(crate) use lab::figures::{both, lacking, short, signed};
+pub(crate) use lab::figures::{both, short, signed};

@@ -2,7 +2,7 @@
 
 use lab::section::{Chart, Series, Shape};
 
-use super::{WIDTH, bytes, style::Style};
+use super::{WIDTH, style::Style};
 
 /// Characters before the plot: a figure and the axis.
 const MARGIN: usize = 12;
@@ -10,41 +10,6 @@ const COLUMNS: usize = WIDTH - MARGIN;
 const ROWS: usize = 10;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const MARKERS: [char; 12] = ['●', '○', '▲', '△', '■', '□', '◆', '◇', '▼', '▽', '★', '☆'];
-
-/// The memory of a device at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Point {
-    /// Bytes allocated.
-    pub allocated: u64,
-    /// The most that was allocated since the point before.
-    pub peak: u64,
-    /// Bytes reserved.
-    pub reserved: u64,
-}
-
-/// Memory over time: allocated as an area, peaks and reserved memory above it. `first` and `last` label the ends. Nothing for no points.
-pub(crate) fn memory(points: &[Point], first: &str, last: &str) -> String {
-    let columns: Vec<Point> = buckets(points.len()).map(|range| widest(&points[range])).collect();
-    let max = columns.iter().map(|p| p.reserved.max(p.peak).max(p.allocated)).max().unwrap_or(0);
-    if max == 0 {
-        return String::new();
-    }
-    let row_of = |value: u64| (eighths(value, max).div_ceil(8)).checked_sub(1);
-    let mut out = String::new();
-    for row in (0..ROWS).rev() {
-        out.push_str(&margin(row, &bytes::short(max), &bytes::short(max / 2)));
-        for column in &columns {
-            let filled = eighths(column.allocated, max).saturating_sub(row * 8).min(8);
-            out.push(match filled {
-                0 if row_of(column.reserved) == Some(row) => '─',
-                0 if row_of(column.peak) == Some(row) => '·',
-                _ => EIGHTHS[filled],
-            });
-        }
-        trim_line(&mut out);
-    }
-    out + &axis("0 B", first, last) + &format!("{:MARGIN$}█ allocated   · peak since the row before   ─ reserved\n", "")
-}
 
 /// A chart of a result: areas filled, other series with a mark each. Nothing where nothing can be drawn.
 pub(crate) fn text(chart: &Chart, style: Style) -> String {
@@ -133,28 +98,6 @@ fn value_in(series: &Series, from: f64, to: f64) -> Option<f64> {
     inside.map(|inside| level().map_or(inside, |level| inside.max(level))).or_else(between)
 }
 
-/// Which points each column stands for: several where there are more points than columns, a point over several columns where there are fewer.
-fn buckets(points: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..if points == 0 { 0 } else { COLUMNS }).map(move |column| {
-        let start = column * points / COLUMNS;
-        start..((column + 1) * points / COLUMNS).max(start + 1)
-    })
-}
-
-fn widest(points: &[Point]) -> Point {
-    points.iter().fold(Point::default(), |a, b| Point {
-        allocated: a.allocated.max(b.allocated),
-        peak: a.peak.max(b.peak),
-        reserved: a.reserved.max(b.reserved),
-    })
-}
-
-/// Height in eighths of a row; something is never drawn as nothing.
-fn eighths(value: u64, max: u64) -> usize {
-    let height = (value as f64 / max as f64 * (ROWS * 8) as f64).round() as usize;
-    height.clamp(usize::from(value > 0), ROWS * 8)
-}
-
 fn margin(row: usize, max: &str, half: &str) -> String {
     let width = MARGIN - 2;
     match row {
@@ -179,46 +122,25 @@ fn trim_line(out: &mut String) {
 mod tests {
     use super::*;
 
-    fn point(allocated: u64, peak: u64, reserved: u64) -> Point {
-        Point { allocated, peak, reserved }
-    }
-
     fn fits(chart: &str) -> bool {
         chart.lines().all(|line| line.chars().count() <= WIDTH)
     }
 
     #[test]
-    fn an_area_under_a_line() {
-        let chart = memory(&[point(0, 0, 80), point(40, 60, 80)], "model", "end");
-        let lines: Vec<&str> = chart.lines().collect();
-        assert_eq!(lines.len(), ROWS + 3);
-        assert!(lines[0].starts_with("      80 B ┤─"), "{chart}");
-        assert_eq!(lines[0].matches('─').count(), COLUMNS, "{chart}");
-        // The second half is filled to 40 of 80, with its peak at 60.
-        assert_eq!(lines[4].matches('█').count(), 0, "{chart}");
-        assert_eq!(lines[5].matches('█').count(), COLUMNS / 2, "{chart}");
-        assert_eq!(chart.matches('·').count() - 1, COLUMNS / 2, "{chart}");
-        assert!(lines[ROWS + 1].trim_start().starts_with("model") && lines[ROWS + 1].ends_with("end"));
-        assert!(fits(&chart));
-    }
-
-    #[test]
     fn more_points_than_columns_keep_their_highest() {
-        let mut points = vec![point(1, 1, 1); 1000];
-        points[500] = point(8, 8, 8);
-        let chart = memory(&points, "a", "b");
-        assert_eq!(chart.lines().next().map(|line| line.matches('█').count()), Some(1), "{chart}");
-        assert!(fits(&chart));
+        let mut points: Vec<(f64, f64)> = (0..1000).map(|i| (f64::from(i), 1.0)).collect();
+        points[500].1 = 8.0;
+        let drawn = text(&chart(vec![series("a", Shape::Area, &points)]), Style::new(false));
+        assert_eq!(drawn.lines().next().map(|line| line.matches('█').count()), Some(1), "{drawn}");
+        assert!(fits(&drawn));
     }
 
     #[test]
     fn nothing_to_draw_is_nothing() {
-        assert_eq!(memory(&[], "", ""), "");
-        assert_eq!(memory(&[Point::default()], "", ""), "");
         assert_eq!(text(&chart(Vec::new()), Style::new(false)), "");
         assert_eq!(text(&chart(vec![series("a", Shape::Line, &[])]), Style::new(false)), "");
         assert_eq!(text(&chart(vec![series("a", Shape::Steps, &[(0.0, 0.0)])]), Style::new(false)), "");
-        assert!(fits(&memory(&[point(u64::MAX, u64::MAX, u64::MAX)], "x", "x")));
+        assert!(fits(&text(&chart(vec![series("a", Shape::Area, &[(0.0, 0.0), (1.0, 1.8e19)])]), Style::new(false))));
     }
 
     fn series(name: &str, shape: Shape, points: &[(f64, f64)]) -> Series {

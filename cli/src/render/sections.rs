@@ -23,8 +23,8 @@ fn collect(out: &mut Vec<String>, sections: &[Section], details: bool, style: St
     for section in sections {
         let (apart, text) = match section {
             Section::Answer(text) | Section::Note(text) => (false, paragraphs(text)),
-            Section::Warning(_) => continue,
-            Section::Failure(text) => (false, style.red(&paragraphs(text))),
+            // Standard error has them.
+            Section::Warning(_) | Section::Failure(_) => continue,
             Section::Heading(text) => (true, format!("{}\n", style.bold(&wrapped(text, WIDTH, 0)))),
             Section::Figures(list) => (false, list.iter().map(figure).collect()),
             Section::Verdicts(claims) => (true, claims.iter().map(|judged| verdict(judged, style)).collect()),

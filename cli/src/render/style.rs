@@ -33,15 +33,6 @@ impl Style {
         self.mark("32", text)
     }
 
-    /// What belongs to a category: the colours of the reports, as near as 256 come.
-    pub(crate) fn category(self, category: usize, text: &str) -> String {
-        const COLORS: [&str; 8] = ["25", "214", "169", "36", "117", "185", "166", "247"];
-        match COLORS.get(category) {
-            Some(color) => self.mark(&format!("38;5;{color}"), text),
-            None => text.to_string(),
-        }
-    }
-
     /// What depends.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.mark("33", text)

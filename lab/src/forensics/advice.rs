@@ -1,12 +1,12 @@
 //! What kind of mistake it is, and the line that says what to do.
 
 use memcore::memory::{Category, Live};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::holder::Path;
 
 /// What kind of mistake makes memory grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Results are kept with a graph that holds its saved values: backward never ran through it, or retained it.

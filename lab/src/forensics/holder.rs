@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use memcore::Device;
 use memcore::memory::{AllocId, Category, Live};
 use memcore::tape::TapeEntry;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Nodes of a path that are named; of more, those in the middle are counted.
 const MOST_NODES: usize = 4;
 
 /// One link of the path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {
     /// What it is: `a tensor that the program keeps`, `MseLossBackward0`, `saved input`.
     pub what: String,

@@ -136,7 +136,7 @@ fn named(ledger: &Ledger, site: &Growing) -> Site {
         op: memcore::context::label(node, op),
         scope: ledger.scope_path(scope).to_string(),
         phase: ledger.phase_name(phase).to_string(),
-        category: categories.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(name, _)| name),
+        category: categories.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(name, _)| name).into(),
         bytes_per_step: site.bytes_per_step,
         allocations: site.left.of.len() as u64,
     }

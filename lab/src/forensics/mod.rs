@@ -18,7 +18,7 @@ mod look;
 mod watch;
 
 use memcore::memory::{Category, CategoryBytes};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use advice::Cause;
 pub use holder::Hop;
@@ -28,7 +28,7 @@ pub use watch::Watch;
 pub const FEWEST_STEPS: usize = 6;
 
 /// Where memory grows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// The operator that allocates, with the autograd node that it runs in.
     pub op: String,
@@ -37,7 +37,7 @@ pub struct Site {
     /// The phase of the step; empty where the script names none.
     pub phase: String,
     /// What the memory is for now.
-    pub category: &'static str,
+    pub category: String,
     /// Bytes that a step adds, on average.
     pub bytes_per_step: u64,
     /// Allocations that are still there.
@@ -45,7 +45,7 @@ pub struct Site {
 }
 
 /// Memory that grows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leak {
     /// Steps seen.
     pub steps: usize,

@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(taken, snapshot.totals(device).allocated, "{name}");
             assert_eq!(most, snapshot.peak(device).bytes, "{name}");
             assert_eq!(reserved, snapshot.totals(device).reserved, "{name}");
-            let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+            let page = html(&[Part::Recording(&recording)]).unwrap();
             assert!(page.contains(name));
         }
     }

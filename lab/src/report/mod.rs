@@ -3,7 +3,7 @@
 //! ```text
 //! ledger, events file (read), snapshot ─► Recording ─ timeline ─► moments, phases, blocks, segments ─┐
 //!                                             │                                                    page ─► one HTML file
-//! results of commands ────────────────────────┼─ sections; as JSON yet: run, experiment, scan ──────┘
+//! results of commands ────────────────────────┼─ sections ────────────────────────────────────────────┘
 //!                                             └─ export: Chrome trace, folded stacks, MiniMalloc
 //! ```
 //!
@@ -18,8 +18,6 @@ mod page;
 mod payload;
 pub mod read;
 mod recording;
-mod run;
-mod scan;
 mod sections;
 mod segments;
 mod table;
@@ -31,5 +29,5 @@ mod tests;
 
 pub use page::{Part, html};
 pub use read::Source;
-pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN, op_name};
+pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN};
 pub use timeline::{Moment, PhasePeak, Stretch, Timeline};

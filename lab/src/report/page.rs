@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::payload::Payload;
 use super::recording::Recording;
+use super::sections;
 use super::text::{bytes, counted, element, escaped};
 use super::timeline::Timeline;
-use super::{run, scan, sections};
 use crate::error::{Error, Result};
 use crate::figures::short;
 use crate::results;
@@ -22,16 +22,16 @@ const SCRIPTS: [&str; 4] =
 /// What a page shows, in order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// A run: its result (`vramlab-train-1`), what happened to memory in it, or both.
-    Run {
-        /// Figures, settings.
-        result: Option<&'a Value>,
+    /// What happened to memory in a run of which nothing else is known.
+    Recording(&'a Recording),
+    /// A result as it was written; of a run, with what happened to memory in it.
+    Result {
+        /// With its schema.
+        result: &'a Value,
         /// The history.
         recording: Option<&'a Recording>,
     },
-    /// Any other result, as it was written.
-    Result(&'a Value),
-    /// Any other result, as what it consists of.
+    /// A result as what it consists of.
     Sections {
         /// What it is called.
         title: &'a str,
@@ -58,29 +58,50 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
 
 /// Writes a part, and says what it is called.
 fn shown(out: &mut String, index: usize, part: &Part<'_>) -> Result<String> {
-    let result = match *part {
-        Part::Run { result, recording } => {
-            run_part(out, index, result, recording)?;
-            let named = recording.map_or_else(String::new, |recording| recording.name.clone());
-            return Ok(result.map_or(named, run::name));
+    match *part {
+        Part::Recording(recording) => {
+            out.push_str("<header>\n");
+            element(out, "h1", &recording.name);
+            out.push_str("</header>\n");
+            timeline(out, index, &Timeline::of(recording), None, true)?;
+            Ok(recording.name.clone())
         }
         Part::Sections { title, sections } => {
             sections::show(out, title, sections);
-            return Ok(title.into());
+            Ok(title.into())
         }
-        Part::Result(result) => result,
-    };
-    match result["schema"].as_str() {
-        Some("vramlab-scan-1") => scan::show(out, result),
-        Some("vramlab-train-1") => run_part(out, index, Some(result), None)?,
-        Some(schema) if results::schemas().any(|known| known == schema) => {
+        Part::Result { result, recording } => {
             let (title, sections) = results::read(result)?;
-            sections::show(out, &title, &sections);
-            return Ok(title);
+            match recording {
+                None => sections::show(out, &title, &sections),
+                Some(recording) => {
+                    let driver = result["rings"]["driver"].as_u64();
+                    with_timeline(out, index, (&title, sections), recording, driver)?;
+                }
+            }
+            Ok(title)
         }
-        other => return Err(Error::usage("report", format!("a result of kind {other:?} is not shown"))),
     }
-    Ok(run::name(result))
+}
+
+/// The answer, what happened to memory event by event, then the rest. What the timeline shows is not drawn again.
+fn with_timeline(
+    out: &mut String,
+    index: usize,
+    (title, mut sections): (&str, Vec<Section>),
+    recording: &Recording,
+    driver: Option<u64>,
+) -> Result<()> {
+    sections.retain(|section| !matches!(section, Section::Drawing(chart) | Section::Chart(chart) if chart.bytes));
+    let in_words = |section: &Section| {
+        matches!(section, Section::Answer(_) | Section::Note(_) | Section::Warning(_) | Section::Failure(_))
+    };
+    let head = sections.iter().position(|section| !in_words(section)).unwrap_or(sections.len());
+    let rest = sections.split_off(head);
+    sections::show(out, title, &sections);
+    timeline(out, index, &Timeline::of(recording), driver, false)?;
+    rest.iter().for_each(|section| sections::one(out, section));
+    Ok(())
 }
 
 fn frame(title: &str, body: &str) -> String {
@@ -99,26 +120,6 @@ fn frame(title: &str, body: &str) -> String {
          <script>\n(() => {{\n\"use strict\";\n{script}}})();\n</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     )
-}
-
-fn run_part(out: &mut String, index: usize, result: Option<&Value>, recording: Option<&Recording>) -> Result<()> {
-    match (result, recording) {
-        (Some(result), _) => run::header(out, result),
-        (None, Some(recording)) => {
-            out.push_str("<header>\n");
-            element(out, "h1", &recording.name);
-            out.push_str("</header>\n");
-        }
-        (None, None) => {}
-    }
-    if let Some(recording) = recording {
-        let driver = result.and_then(|result| result["rings"]["driver"].as_u64());
-        timeline(out, index, &Timeline::of(recording), driver, result.is_none())?;
-    }
-    if let Some(result) = result {
-        run::details(out, result, recording.is_none());
-    }
-    Ok(())
 }
 
 /// The drawing's place, its data, and what can be said without a script.

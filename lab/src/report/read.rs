@@ -14,19 +14,11 @@ use super::from_snapshot::of_snapshot;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::error::{Error, Result};
 use crate::replay::{MOST_BYTES, MOST_OPERATIONS};
-use crate::results;
+use crate::results::schemas;
 use crate::snapshot::Snapshot;
 
 /// Recordings that can be read: of this program, of recorded scripts of PyTorch.
 const RECORDINGS: [&str; 2] = ["vramlab-events-1", "oracle-script-1"];
-/// Results that can be read, besides those of [`results`].
-const RESULTS: [&str; 2] = ["vramlab-train-1", "vramlab-scan-1"];
-
-/// Every result that can be read, by the name of its schema.
-pub fn schemas() -> impl Iterator<Item = &'static str> {
-    RESULTS.into_iter().chain(results::schemas())
-}
-
 /// What a file holds.
 #[derive(Debug)]
 pub enum Source {

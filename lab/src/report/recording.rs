@@ -3,6 +3,8 @@
 use memcore::memory::{self, AllocId, Category, Ledger};
 use rustc_hash::FxHashMap;
 
+use crate::record::op_name;
+
 /// A text of a [`Recording`]: an operator, a module's path, a phase. 0 is the empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
@@ -77,13 +79,6 @@ pub enum Event {
         /// By whom.
         op: NameId,
     },
-}
-
-/// Who did something to memory, as a profiler would name it: `addmm`, `AddmmBackward0>mm`. A free by the engine around a
-/// node is `AddmmBackward0.`.
-pub fn op_name(origin: &memory::Origin, free: bool) -> String {
-    let label = memcore::context::label(origin.node, origin.op);
-    if free && origin.node == Some(origin.op) { label + "." } else { label }
 }
 
 /// What happened to memory, in order, with names.

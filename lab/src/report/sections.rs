@@ -14,7 +14,8 @@ pub(super) fn show(out: &mut String, title: &str, sections: &[Section]) {
     sections.iter().for_each(|section| one(out, section));
 }
 
-fn one(out: &mut String, section: &Section) {
+/// Writes a section.
+pub(super) fn one(out: &mut String, section: &Section) {
     match section {
         Section::Answer(text) => paragraph(out, "lead", text),
         Section::Heading(text) => element(out, "h2", text),

@@ -178,8 +178,12 @@ fn hostile_results() -> Vec<Value> {
     let train = json!({ "schema": "vramlab-train-1", "settings": settings, "description": HOSTILE, "device": device, "steps": [row, row],
         "peak": peak, "by_category": by_category, "rings": { "requested": 1, "allocated": 2, "active": 2, "reserved": 3, "driver": 4 },
         "overheads": { "parts": [{ "name": HOSTILE, "bytes": 1 }], "unexplained_bytes": 0 },
-        "summits": [{ "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 1 }],
-        "techniques": [{ "name": HOSTILE, HOSTILE: HOSTILE }], "losses": [1.0, 0.5, 0.25],
+        "card": null, "budget_bytes": 100, "fits": false, "notes": [HOSTILE],
+        "needs": { "allocated_bytes": 1, "reserved_bytes": 200, "missing_bytes": 100, "fits_with_least_context": false },
+        "summits": [{ "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 2, "mostly": HOSTILE, "mostly_bytes": 1 },
+            { "phase": HOSTILE, "op": HOSTILE, "scope": HOSTILE, "allocated_bytes": 1, "mostly": HOSTILE, "mostly_bytes": 1 }],
+        "techniques": [{ "name": HOSTILE, "peak_bytes": 1, "reserved_bytes": 1, "warnings": [HOSTILE] },
+            { "name": HOSTILE, "reason": HOSTILE, "warnings": [] }], "losses": [1.0, 0.5, 0.25],
         "out_of_memory": { "message": HOSTILE }, "warnings": [HOSTILE] });
     let measurement = |n: u64| {
         json!({ "setting": { "batch": n, HOSTILE: HOSTILE }, "predicted": { "x_bytes": n, HOSTILE: 1 },
@@ -219,7 +223,7 @@ fn warnings_are_shown() {
         }
         result["warnings"] = json!(["warning: counted without <that>"]);
         result["notes"] = json!(["eager"]);
-        let page = html(&[Part::Result(&result)]).unwrap();
+        let page = html(&[Part::Result { result: &result, recording: None }]).unwrap();
         assert!(page.contains("<p class=\"note\">warning: counted without &lt;that&gt;</p>"), "{schema}");
         assert!(page.contains("<p class=\"note\">eager</p>"), "{schema}");
     }
@@ -228,8 +232,8 @@ fn warnings_are_shown() {
 #[test]
 fn nothing_from_a_file_is_markup() {
     let (recording, results) = (hostile_recording(), hostile_results());
-    let mut parts = vec![Part::Run { result: Some(&results[0]), recording: Some(&recording) }];
-    parts.extend(results.iter().map(Part::Result));
+    let mut parts = vec![Part::Result { result: &results[0], recording: Some(&recording) }];
+    parts.extend(results.iter().map(|result| Part::Result { result, recording: None }));
     let page = html(&parts).unwrap();
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"), "markup from a name");
     assert!(page.matches("&lt;/script&gt;&lt;img").count() > 40);
@@ -269,8 +273,8 @@ fn balanced(page: &str) {
 #[test]
 fn the_page_is_whole_and_asks_for_nothing() {
     let (recording, results) = (hostile_recording(), hostile_results());
-    let mut parts = vec![Part::Run { result: None, recording: Some(&recording) }];
-    parts.extend(results.iter().map(Part::Result));
+    let mut parts = vec![Part::Recording(&recording)];
+    parts.extend(results.iter().map(|result| Part::Result { result, recording: None }));
     let page = html(&parts).unwrap();
     balanced(&page);
     // The namespace of SVG is a name; apart from it there is no address in style or scripts.
@@ -281,7 +285,8 @@ fn the_page_is_whole_and_asks_for_nothing() {
     }
     assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
     assert!(page.contains("prefers-color-scheme: dark"));
-    let error = html(&[Part::Result(&json!({ "schema": "vramlab-devices-1" }))]).unwrap_err();
+    let error =
+        html(&[Part::Result { result: &json!({ "schema": "vramlab-devices-1" }), recording: None }]).unwrap_err();
     assert!(error.to_string().contains("vramlab-devices-1"));
 }
 
@@ -313,7 +318,7 @@ fn the_data_say_what_the_timeline_says() {
 #[test]
 fn a_million_events_make_a_page_under_five_megabytes() {
     let recording = synthetic(1_000_000, 1_000);
-    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    let page = html(&[Part::Recording(&recording)]).unwrap();
     assert!(recording.events().len() > 1_000_000);
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
     let (bytes, at) = highest(&recording);
@@ -326,7 +331,7 @@ fn a_million_events_make_a_page_under_five_megabytes() {
 #[ignore = "takes long: ten million events"]
 fn ten_million_events_are_a_page_too() {
     let recording = synthetic(10_000_000, 1_000);
-    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    let page = html(&[Part::Recording(&recording)]).unwrap();
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
     assert_eq!(Timeline::of(&recording).peak.allocated_bytes, highest(&recording).0);
 }
@@ -334,7 +339,7 @@ fn ten_million_events_are_a_page_too() {
 #[test]
 fn an_empty_recording_is_a_page_too() {
     let recording = Recording::new("nothing");
-    let page = html(&[Part::Run { result: None, recording: Some(&recording) }]).unwrap();
+    let page = html(&[Part::Recording(&recording)]).unwrap();
     assert_eq!(data(&page)["events"], 0);
     balanced(&page);
 }

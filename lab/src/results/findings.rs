@@ -49,11 +49,15 @@ struct Written<'a, F> {
 
 /// The command that gives a result again, and every setting in force.
 pub(super) fn again(command: &[&str], settings: &Settings) -> Section {
-    let in_force = settings.iter().filter(|(_, value)| !value.is_null());
-    let rows = in_force.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(plain(value))]).collect();
     let command = Section::Command(command::again(command, settings));
-    let table = Section::Table(Table::new("All settings in force", &["setting", "value"], rows));
-    Section::Details { title: "Do it again".into(), sections: vec![command, table] }
+    Section::Details { title: "Do it again".into(), sections: vec![command, settings_table(settings)] }
+}
+
+/// Every setting in force.
+pub(super) fn settings_table(settings: &Settings) -> Section {
+    let in_force = settings.iter().filter(|(_, value)| !value.is_null() && **value != Value::Bool(false));
+    let rows = in_force.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(plain(value))]).collect();
+    Section::Table(Table::new("All settings in force", &["setting", "value"], rows))
 }
 
 /// A value in words: text as it is, the rest as JSON.

@@ -12,6 +12,8 @@ mod findings;
 mod fit;
 mod premise;
 mod replay;
+mod run;
+mod scan;
 mod self_check;
 mod tune;
 
@@ -24,6 +26,12 @@ pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use premise::{Premise, line as premise_line};
 pub use replay::{PolicyResult, ReplayResult};
+pub use run::{
+    AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
+    OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes, SentBytes, StageResult,
+    StatesResult, TechniqueResult, TopScope, TrainResult, by_category,
+};
+pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;
 pub use tune::TuneResult;
 
@@ -44,6 +52,8 @@ const READERS: &[(&str, Reader)] = &[
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
+    (ScanResult::SCHEMA, shown::<ScanResult>),
+    (TrainResult::SCHEMA, shown::<TrainResult>),
 ];
 
 fn shown<F: Findings>(value: &Value) -> serde_json::Result<(String, Vec<Section>)> {

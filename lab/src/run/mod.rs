@@ -30,5 +30,5 @@ pub use search::{Largest, Quantity, Search, maximum};
 pub use session::{OnStep, SETTLED, Session, flow};
 pub use spec::{AllocatorSpec, BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec};
 pub use target::Target;
-pub use techniques::{AS_IT_IS, Technique, all as techniques};
+pub use techniques::{Technique, all as techniques};
 pub use variants::DEFAULT_PROFILE;

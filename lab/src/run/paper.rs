@@ -9,6 +9,7 @@ use super::session::{SETTLED, Session, flow, taken};
 use super::spec::RunSpec;
 use crate::backends::Entry;
 use crate::error::{Error, Result};
+use crate::results::NeedsResult;
 
 /// What a run takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,18 @@ impl Figures {
     /// Whether its tensors alone would go in, so that only the way in which memory is cut prevents it.
     pub fn is_fragmented(&self) -> bool {
         self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
+    }
+}
+
+impl From<&Figures> for NeedsResult {
+    fn from(figures: &Figures) -> Self {
+        Self {
+            allocated_bytes: figures.allocated_bytes,
+            reserved_bytes: figures.reserved_bytes,
+            reserved_here_bytes: figures.room.and_then(|room| room.reserved_bytes),
+            missing_bytes: figures.missing_bytes(),
+            fits_with_least_context: figures.room.map(|room| room.with_least_context),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use memcore::Profile;
 use memcore::optim::Implementation;
+use memcore::{Departures, Profile};
 
 use super::choices::{AttentionName, OptimizerForm};
 use super::paper::{Figures, Paper};
@@ -12,10 +12,8 @@ use super::session::Session;
 use super::spec::RunSpec;
 use crate::error::Result;
 use crate::models::Recompute;
+use crate::results::{AS_IT_IS, TechniqueResult};
 use crate::training::{OptimizerKind, Precision};
-
-/// The name of the run without any change.
-pub const AS_IT_IS: &str = "as it is";
 
 /// The most threads that predict side by side.
 const MOST_THREADS: usize = 8;
@@ -26,6 +24,24 @@ pub struct Technique {
     pub name: String,
     /// The run, or why this network cannot have it.
     pub figures: Result<Figures, String>,
+}
+
+impl Technique {
+    /// As results store it; `warnings` puts departures into words.
+    pub fn result(&self, warnings: impl Fn(Departures) -> Vec<String>) -> TechniqueResult {
+        let figures = self.figures.as_ref().ok();
+        TechniqueResult {
+            name: self.name.clone(),
+            peak_bytes: figures.map(|figures| figures.allocated_bytes),
+            reserved_bytes: figures.map(|figures| figures.reserved_bytes),
+            reserved_here_bytes: figures.and_then(|figures| figures.room?.reserved_bytes),
+            fits: figures.and_then(Figures::fits),
+            missing_bytes: figures.and_then(Figures::missing_bytes),
+            fits_with_least_context: figures.and_then(|figures| Some(figures.room?.with_least_context)),
+            reason: self.figures.as_ref().err().cloned(),
+            warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.departures)),
+        }
+    }
 }
 
 /// The run as it is, every technique that is not in force, alone, and those that this network can have in the pairs that matter, each predicted; in the order of the

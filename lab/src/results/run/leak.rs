@@ -1,15 +1,14 @@
 //! Memory that grows: by how much, where, who holds it, when it runs out, what to do.
 
-use lab::forensics::{Hop, Leak, Site};
+use crate::figures::{both, counted, grouped, short};
+use crate::forensics::{Hop, Leak, Site};
+use crate::section::{Cell, Figure, Section};
 
-use super::style::Style;
-use super::{WIDTH, bytes, counted, wrapped};
-
-/// A paragraph.
-pub(crate) fn text(leak: &Leak, style: Style) -> String {
+/// A paragraph under its own heading.
+pub(super) fn sections(leak: &Leak) -> [Section; 2] {
     let title = format!(
         "Memory grows by {} in each step (seen over {})",
-        bytes::both(leak.growth_bytes_per_step),
+        both(leak.growth_bytes_per_step),
         counted(leak.steps as u64, "step")
     );
     let mut lines: Vec<(&str, String)> = leak.sites.iter().map(|site| ("where", place(site))).collect();
@@ -19,19 +18,19 @@ pub(crate) fn text(leak: &Leak, style: Style) -> String {
         lines.push(("graph", format!("{} more in each step, on the host", counted(leak.nodes_per_step, "node"))));
     }
     if let Some(step) = leak.out_of_memory_step {
-        lines.push(("ends", format!("memory runs out at about step {}", super::grouped(step))));
+        lines.push(("ends", format!("memory runs out at about step {}", grouped(step, ' '))));
     }
     lines.push(("advice", leak.advice.clone()));
-    let line = |(name, text): &(&str, String)| format!("{name:<8}{}\n", wrapped(text, WIDTH - 8, 8));
-    format!("{}\n{}", style.bold(&title), lines.iter().map(line).collect::<String>())
+    let figure =
+        |(name, text): (&str, String)| Figure { name: name.into(), value: Cell::Text(text), note: String::new() };
+    [Section::Heading(title), Section::Figures(lines.into_iter().map(figure).collect())]
 }
 
 fn place(site: &Site) -> String {
     let scope = if site.scope.is_empty() { String::new() } else { format!(" in {}", site.scope) };
     let phase = if site.phase.is_empty() { String::new() } else { format!(", phase {}", site.phase) };
     let op = if site.op.is_empty() { "the program" } else { &site.op };
-    let bytes = bytes::short(site.bytes_per_step);
-    format!("{op}{scope}{phase}: {bytes} per step, {} now", site.category)
+    format!("{op}{scope}{phase}: {} per step, {} now", short(site.bytes_per_step), site.category)
 }
 
 fn link(hop: &Hop) -> String {
