@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{table, text};
 use super::timing::Times;
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -262,15 +262,28 @@ fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
         )
     });
     let over = runs.iter().all(|run| run.contest.reserved(CACHING) > run.contest.bound.bytes);
+    let first = &runs[0];
+    let called = [("driver calls, cached", first.steady.0), ("direct", calls(first, DIRECT))];
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Depends };
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: verdict(saves),
+            number: in_counts(called.map(|(label, calls)| (label, Some(calls)))),
             condition: format!("{}{driver}", speed.collect::<Vec<_>>().join("; ")),
         },
-        JudgedClaim { claim: CLAIMS[1], verdict: verdict(over), condition: cost.collect::<Vec<_>>().join("; ") },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(over),
+            number: reserved(&first.contest),
+            condition: cost.collect::<Vec<_>>().join("; "),
+        },
     ]
+}
+
+/// The figures of a program that the cache reserves more for than is live at once.
+fn reserved(contest: &Contest) -> String {
+    in_bytes([("reserved", contest.reserved(CACHING)), ("live at once", contest.reserved(DIRECT))])
 }
 
 /// What the cache holds beyond need, of a network of few operations and of one of many.
@@ -299,7 +312,7 @@ fn complexity(runs: &[Run], complex: &Contest) -> JudgedClaim {
         more(complex),
         each.collect::<Vec<_>>().join(", ")
     );
-    JudgedClaim { claim: CLAIMS[2], verdict, condition }
+    JudgedClaim { claim: CLAIMS[2], verdict, number: reserved(complex), condition }
 }
 
 /// Who is asked for memory in a step that is like the one before.
@@ -315,6 +328,7 @@ fn once(runs: &[Run]) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[3],
         verdict: if runs.iter().all(|run| run.steady.0 == 0) { Verdict::Depends } else { Verdict::Fails },
+        number: in_counts([("driver calls, last step", Some(runs[0].steady.0))]),
         condition: format!(
             "requests in the last step, {}: the driver gives memory in the first step alone, every tensor is allocated anew in each",
             each.collect::<Vec<_>>().join("; ")

@@ -5,7 +5,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -99,7 +99,7 @@ impl Experiment for Equation {
             trials.push(trial);
         }
         if let Some(last) = trials.last() {
-            outcome.claims = judge(last, trials.iter().map(|t| t.article_total()).zip(trials.iter().map(Trial::peak)));
+            outcome.claims = judge(last, &trials);
             outcome.claims.push(doubling(&trials));
         }
         Ok(outcome)
@@ -254,11 +254,16 @@ impl Trial {
 fn doubling(trials: &[Trial]) -> JudgedClaim {
     let batch = |trial: &&Trial| trial.sizes.batch;
     let (small, large) = (trials.iter().min_by_key(batch), trials.iter().max_by_key(batch));
-    let judged = |verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[5], verdict, condition };
+    let judged = |verdict: Verdict, number: String, condition: String| JudgedClaim {
+        claim: CLAIMS[5],
+        verdict,
+        number,
+        condition,
+    };
     let (Some(small), Some(large)) =
         (small, large.filter(|large| Some(large.sizes.batch) != small.map(|s| s.sizes.batch)))
     else {
-        return judged(Verdict::NotTested, "1 batch was run; it takes two".into());
+        return judged(Verdict::NotTested, String::new(), "1 batch was run; it takes two".into());
     };
     let factor = large.sizes.batch as f64 / small.sizes.batch as f64;
     let (few, many) = (small.requested(), large.requested());
@@ -268,8 +273,10 @@ fn doubling(trials: &[Trial]) -> JudgedClaim {
     let (activations, data) = (1, 3);
     let verdict = if doubles(activations) && doubles(data) { Verdict::Holds } else { Verdict::Fails };
     let so = |part: usize| format!("{:.3} times ({} to {})", grown(part), bytes(few[part]), bytes(many[part]));
+    let labels = [format!("activations, batch {}", small.sizes.batch), large.sizes.batch.to_string()];
     judged(
         verdict,
+        in_bytes([(&labels[0], few[activations]), (&labels[1], many[activations])]),
         format!(
             "{factor} times the batch ({} to {}) asks for {} of activations and {} of batch data; in blocks they are rounded up, and the peak \
              of the step grows {:.3} times only",
@@ -282,7 +289,7 @@ fn doubling(trials: &[Trial]) -> JudgedClaim {
     )
 }
 
-fn judge(last: &Trial, totals: impl Iterator<Item = (u64, u64)>) -> Vec<JudgedClaim> {
+fn judge(last: &Trial, trials: &[Trial]) -> Vec<JudgedClaim> {
     let article = last.sizes.article(last.parameters);
     let (parts, asked) = (last.parts(), last.requested());
     let so = |i: usize| {
@@ -290,10 +297,15 @@ fn judge(last: &Trial, totals: impl Iterator<Item = (u64, u64)>) -> Vec<JudgedCl
     };
     let exact = |i: usize| if asked[i] == article[i] { Verdict::Holds } else { Verdict::Depends };
     let gap: Vec<String> =
-        totals.map(|(article, peak)| format!("{} where the peak is {}", bytes(article), bytes(peak))).collect();
+        trials.iter().map(|t| format!("{} where the peak is {}", bytes(t.article_total()), bytes(t.peak()))).collect();
     let at_peak = &last.step.peak.by_category;
     let of = |category: Category| bytes(at_peak[category as usize]);
-    let claim = |i: usize, verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[i], verdict, condition };
+    let claim = |i: usize, verdict: Verdict, condition: String| {
+        // The last claim is about the sum, so the peak decides it.
+        let number =
+            asked.get(i).map_or_else(|| in_bytes([("peak", trials[0].peak())]), |part| in_bytes([("", *part)]));
+        JudgedClaim { claim: CLAIMS[i], verdict, number, condition }
+    };
     vec![
         claim(0, exact(0), format!("{}: each tensor's block is rounded up to 512 bytes", so(0))),
         claim(

@@ -9,7 +9,7 @@ use memcore::{Departures, Device, Profile};
 
 use super::pace::Pace;
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::fit::{self, Law, Room};
@@ -167,9 +167,16 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
     let activations = report.map_or(0, |report| report.by_category[Category::Activation as usize]);
     let held: u64 = report.map_or(0, |report| report.by_category.iter().sum());
     let largest = report.and_then(|report| Category::ALL.into_iter().max_by_key(|c| report.by_category[*c as usize]));
+    let figures = [
+        in_bytes([("reserved at the largest", reserved), ("needed", allocated)]),
+        in_bytes([("peak of the largest", allocated)]),
+    ];
+    // A run that did not end has no figures.
+    let [in_reserve, peak] = if fits.taken.is_some() { figures } else { Default::default() };
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
+            number: in_reserve,
             verdict: if fits.taken.is_some() && report.is_some() { Verdict::Depends } else { Verdict::Fails },
             condition: format!(
                 "it ends at the same batch ({}), but needs a run for each; {} runs without a device give the whole law, and {} more the border. What nvidia-smi shows is what is reserved ({} with batch {}), of which {} were ever needed at once",
@@ -183,6 +190,7 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
         },
         JudgedClaim {
             claim: CLAIMS[1],
+            number: peak,
             verdict: if largest == Some(Category::Activation) { Verdict::Holds } else { Verdict::Depends },
             condition: format!(
                 "with batch {} on {}, {} held when it ran out; of these {} were activations; {} more were asked for",

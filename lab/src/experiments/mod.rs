@@ -32,6 +32,7 @@ mod timing;
 
 pub use experiment::{Experiment, Setup, Size};
 pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
+use outcome::{in_bytes, in_counts};
 
 pub use crate::section::Verdict;
 

@@ -6,7 +6,7 @@ use memcore::optim::Implementation;
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -221,6 +221,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if two { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("state", adam.requested_state_bytes)]),
             condition: format!(
                 "{} asked for, {} by the formula ({} in blocks); besides, the usual (foreach) update needs {} for a moment, the loop {}, the fused one {}",
                 bytes(adam.requested_state_bytes),
@@ -234,6 +235,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if lower { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("peak, AdamW", adamw.step_peak_bytes), ("SGD", sgd.step_peak_bytes)]),
             condition: format!(
                 "AdamW holds {} more than SGD, and its step peaks {} above SGD's; in no form is it below",
                 bytes(adamw.state_bytes - sgd.state_bytes),

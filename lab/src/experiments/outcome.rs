@@ -23,8 +23,26 @@ pub struct JudgedClaim {
     pub claim: Claim,
     /// What became of it.
     pub verdict: Verdict,
-    /// Under which condition, or why; with the figures that decide.
+    /// The figures that decide, each with its unit; empty where nothing was measured.
+    pub number: String,
+    /// Under which condition, or why.
     pub condition: String,
+}
+
+/// Deciding figures in bytes, each behind what it is called: `peak, fp32: 12 B; fp16: 8 B`.
+pub(super) fn in_bytes<const N: usize>(figures: [(&str, u64); N]) -> String {
+    listed(figures.map(|(label, bytes)| (label, format!("{bytes} B"))))
+}
+
+/// The same of counts; `None` is what a device without values cannot give.
+pub(super) fn in_counts<const N: usize>(figures: [(&str, Option<u64>); N]) -> String {
+    let said = |count: Option<u64>| count.map_or_else(|| "not known without values".into(), |n| n.to_string());
+    listed(figures.map(|(label, count)| (label, said(count))))
+}
+
+fn listed<const N: usize>(figures: [(&str, String); N]) -> String {
+    let named = |(label, figure): (&str, String)| if label.is_empty() { figure } else { format!("{label}: {figure}") };
+    figures.map(named).join("; ")
 }
 
 /// Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or

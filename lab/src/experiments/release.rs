@@ -8,7 +8,7 @@ use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
@@ -390,7 +390,8 @@ fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
             keeps.driver_calls,
             empties.times.beside(&keeps.times)
         );
-        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, condition });
+        let number = in_bytes([("reserved, kept", keeps.between), ("emptied", empties.between)]);
+        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, number, condition });
     }
     if let [first, ..] = sequences
         && let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name()))
@@ -413,7 +414,8 @@ fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
             bytes(deleted.row.reserved),
             bytes(first.after(EmptyCache.name()).map_or(0, |m| m.row.reserved))
         );
-        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, condition });
+        let number = in_bytes([("allocated", deleted.row.allocated), ("reserved", deleted.row.reserved)]);
+        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, number, condition });
     }
     claims
 }

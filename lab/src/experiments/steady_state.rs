@@ -5,7 +5,7 @@ use memcore::memory::{Category, CategoryBytes};
 use super::pace::Pace;
 use super::rig::{Moment, Rig, rules, undisturbed};
 use super::show::{curve, some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::predict::{Forecast, Network, Rules};
 use crate::section::Cell;
@@ -346,9 +346,20 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
         _ => Verdict::NotTested,
     };
     let each = format!("bytes allocated: {}", each.join("; "));
-    let of =
-        |claim: usize, verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[claim], verdict, condition };
-    vec![of(0, grows, each), of(1, flat, format!("{}; {}", jumps(runs), reserved(runs)))]
+    let [grown, after] = runs.last().map(numbers).unwrap_or_default();
+    let condition = format!("{}; {}", jumps(runs), reserved(runs));
+    vec![
+        JudgedClaim { claim: CLAIMS[0], verdict: grows, number: grown, condition: each },
+        JudgedClaim { claim: CLAIMS[1], verdict: flat, number: after, condition },
+    ]
+}
+
+/// What the last step adds, and what is allocated after the first and after the last.
+fn numbers(run: &Run) -> [String; 2] {
+    let last = run.steps() - 1;
+    let (first, allocated) = (run.allocated_after(0), run.allocated_after(last));
+    let added = allocated.saturating_sub(run.allocated_after(last - 1));
+    [in_bytes([("last step adds", added)]), in_bytes([("after step 0", first), (&last.to_string(), allocated)])]
 }
 
 /// What the rise consists of.

@@ -8,7 +8,7 @@ use memcore::{Tensor, ops};
 use super::pace::Pace;
 use super::rig::{Rig, even_perceptron, rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Architecture;
@@ -86,8 +86,8 @@ impl Experiment for Accumulation {
         }
         let difference = gradient_difference(setup, batch, pieces)?;
         let mut m = Measurement::of([("micro_batch", micro.into()), ("pieces", pieces.into())]);
-        match difference {
-            Some(share) => m.measure("gradient_difference_ppb", (share * 1e9).round() as u64),
+        match difference.map(billionths) {
+            Some(share) => m.measure("gradient_difference_ppb", share),
             None => m.unknown("gradient_difference_ppb"),
         }
         outcome.rows.push(m);
@@ -99,9 +99,13 @@ impl Experiment for Accumulation {
         let learnt = learning::learn(setup, &*network()?, batch, pieces)?;
         outcome.rows.extend(learning::rows(batch, pieces, learnt.as_ref()));
         outcome.claims = judge(&trials, difference);
-        outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], learnt.as_ref()));
+        outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], batch, pieces, learnt.as_ref()));
         Ok(outcome)
     }
+}
+
+fn billionths(share: f64) -> u64 {
+    (share * 1e9).round() as u64
 }
 
 fn network() -> Result<Box<dyn Architecture>> {
@@ -222,6 +226,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict,
+            number: in_counts([("difference in 10⁻⁹", difference.map(billionths))]),
             condition: format!(
                 "{} micro-batches of {}, each loss divided by {}: {seen}. Batch normalisation would see the small batches",
                 accumulated.pieces, accumulated.micro, accumulated.pieces
@@ -230,6 +235,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if more == 0 { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("accumulated", accumulated.peak_bytes), ("small batch", small.peak_bytes)]),
             condition: format!(
                 "peak {} with the whole batch of {}, {} accumulated, {} with one batch of {}: accumulating takes {} more than the small \
                  batch alone, because gradients ({}) stay through the next forward and backward pass",

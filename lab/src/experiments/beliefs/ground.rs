@@ -6,7 +6,10 @@ use memcore::backend::{Backend, Limited};
 use memcore::{Device, Profile};
 
 use crate::error::Result;
-use crate::experiments::Setup;
+use crate::experiments::{Setup, Verdict};
+
+/// Verdict, the figures that decide, condition.
+pub(super) type Judged = (Verdict, String, String);
 
 /// What a batch is in each part: the larger and the smaller one.
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@ mod shown;
 mod spare;
 
 use super::pace::Pace;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
 use crate::error::{Error, Result};
-use ground::{Batches, Ground};
+use ground::{Batches, Ground, Judged};
 
 /// The experiment.
 pub(super) struct Beliefs;
@@ -51,7 +51,7 @@ impl Experiment for Beliefs {
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, CLAIMS.len());
         let ground = Ground::of(setup)?;
-        type Part = fn(&Ground, &Setup<'_>, Batches, &mut Outcome) -> Result<(Verdict, String)>;
+        type Part = fn(&Ground, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
         let parts: [(&str, Part); 3] = [
             ("emptying the cache", spare::measure),
             ("what the driver shows", shown::measure),
@@ -62,8 +62,8 @@ impl Experiment for Beliefs {
                 outcome.interrupted = true;
                 break;
             }
-            let (verdict, condition) = part(&ground, setup, batches, &mut outcome)?;
-            outcome.claims.push(JudgedClaim { claim: *claim, verdict, condition });
+            let (verdict, number, condition) = part(&ground, setup, batches, &mut outcome)?;
+            outcome.claims.push(JudgedClaim { claim: *claim, verdict, number, condition });
         }
         Ok(outcome)
     }

@@ -1,10 +1,10 @@
 //! Does a bigger model need proportionally more?
 
-use super::ground::{Batches, Ground};
+use super::ground::{Batches, Ground, Judged};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::table;
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
@@ -27,12 +27,7 @@ struct Trial {
     peak: u64,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let mut trials = Vec::new();
     for batch in [batches.small, MANY.max(batches.small + 1)] {
         for width in WIDTHS {
@@ -73,7 +68,9 @@ pub(super) fn measure(
         bytes(few[few.len() - 1].peak),
         many[0].batch
     );
-    Ok((verdict, condition))
+    let (least, most) = (&many[0], &many[many.len() - 1]);
+    let labels = [format!("peak, {} parameters", least.parameters), most.parameters.to_string()];
+    Ok((verdict, in_bytes([(&labels[0], least.peak), (&labels[1], most.peak)]), condition))
 }
 
 fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<(Trial, Option<(u64, u64)>)> {

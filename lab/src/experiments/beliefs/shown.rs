@@ -1,10 +1,10 @@
 //! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
 
-use super::ground::{Batches, Ground};
+use super::ground::{Batches, Ground, Judged};
 use crate::cards::CONTEXT;
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, Rules};
 
@@ -21,12 +21,7 @@ struct Figures {
     needed: u64,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let Batches { large, small } = batches;
     let processes = [
         Process { name: "small batch alone", steps: vec![small; 2] },
@@ -46,7 +41,7 @@ pub(super) fn measure(
         outcome.rows.push(measurement(process, &figures, rules.map(|rules| foreseen(rules, process))));
         found.push(figures);
     }
-    let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, "0 processes".into())) };
+    let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, String::new(), "0 processes".into())) };
     let verdict = if after.reserved > after.needed { Verdict::Fails } else { Verdict::Holds };
     let condition = format!(
         "it shows what the process has reserved, and besides its context ({} to {} on a card): {} where a step needs {} at most, and {} for the \
@@ -57,7 +52,7 @@ pub(super) fn measure(
         bytes(alone.needed),
         bytes(after.reserved)
     );
-    Ok((verdict, condition))
+    Ok((verdict, in_bytes([("shown", after.reserved), ("needed", after.needed)]), condition))
 }
 
 fn foreseen(rules: Rules, process: &Process) -> Figures {

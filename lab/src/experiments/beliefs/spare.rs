@@ -2,11 +2,11 @@
 
 use memcore::{Array, DType, Device};
 
-use super::ground::{Batches, Ground};
+use super::ground::{Batches, Ground, Judged};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::show::{table, text};
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::predict::{Forecast, Network, Rules, Variable};
 use crate::section::Cell;
@@ -27,18 +27,21 @@ struct Trial {
     one_more_fits: bool,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+impl Trial {
+    /// `block` if that is the largest one that it gets, else 0.
+    fn largest(&self, block: u64) -> u64 {
+        if self.fits && !self.one_more_fits { block } else { 0 }
+    }
+}
+
+pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
     let (device, capacity) = ground.open_limited(room, setup.seed);
     let Some(rules) = Rules::of(&device) else {
         return Ok((
             Verdict::NotTested,
+            String::new(),
             "0 runs: the block is sized by a prediction, and there is none for this allocator or profile".into(),
         ));
     };
@@ -73,7 +76,7 @@ pub(super) fn measure(
     let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
     let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
     outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
-    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, "0 trials".into())) };
+    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, String::new(), "0 trials".into())) };
     let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
     let condition = format!(
         "to the program itself it gives 0 bytes: the largest block it gets is {} with its cache and without, since the allocator empties the cache \
@@ -82,7 +85,8 @@ pub(super) fn measure(
         bytes(kept.reserved.saturating_sub(emptied.reserved)),
         bytes(kept.reserved)
     );
-    Ok((if same { Verdict::Fails } else { Verdict::Holds }, condition))
+    let blocks = [("largest block, cache kept", kept.largest(largest)), ("emptied", emptied.largest(largest))];
+    Ok((if same { Verdict::Fails } else { Verdict::Holds }, in_bytes(blocks), condition))
 }
 
 /// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
@@ -123,7 +127,7 @@ fn name(empties: bool) -> &'static str {
 
 fn measurement(trial: &Trial, largest: u64, reserved: u64) -> Measurement {
     let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
-    m.measure("largest_block_bytes", if trial.fits && !trial.one_more_fits { largest } else { 0 });
+    m.measure("largest_block_bytes", trial.largest(largest));
     m.predict("largest_block_bytes", largest);
     m.measure("reserved_bytes", trial.reserved);
     m.predict("reserved_bytes", reserved);

@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Recompute;
@@ -348,6 +348,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if saves { Verdict::Depends } else { Verdict::Fails },
+            number: in_bytes([("peak, whole", plain.peak.allocated_bytes), ("by blocks", blocks.peak.allocated_bytes)]),
             condition: format!(
                 "a decoder's graph keeps {} whole, {} by blocks, {} in segments of √n, and its step peaks at {}, {}, {}. It does not help \
                  where a block keeps little besides its input (linear layers with ReLU: {} and {}, peak {} and {}), nor where the peak is in \
@@ -370,6 +371,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if costs { Verdict::Holds } else { Verdict::Fails },
+            number: in_counts([("kernels again", Some(blocks.again(plain).launches))]),
             condition: format!(
                 "by count of operations. Computed again by blocks: {}; in segments of √n: {}; every other block: {}. Each block at most once, and never the values \
                  behind the last one that it saves",

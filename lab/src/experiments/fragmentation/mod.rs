@@ -4,11 +4,11 @@ mod orders;
 mod programs;
 mod steps;
 
-use super::contest::{CACHING, Contest, EXPANDABLE, MAX_SPLIT, PLANNED, recorded, recording_device};
+use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, MAX_SPLIT, PLANNED, recorded, recording_device};
 use super::pace::Pace;
 use super::rig::{Rig, rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::replay::{Machine, Policy, measure};
@@ -242,10 +242,12 @@ fn judge(found: &Found) -> Vec<JudgedClaim> {
     };
     let all: Vec<String> = found.contests.iter().map(each).collect();
     let over = found.contests.iter().all(|contest| contest.reserved(CACHING) > contest.bound.bytes);
+    let first = &found.contests[0];
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if over { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("reserved", first.reserved(CACHING)), ("live at once", first.reserved(DIRECT))]),
             condition: all.join("; "),
         },
         judge_orders(found),
@@ -268,9 +270,12 @@ fn judge_orders(found: &Found) -> JudgedClaim {
         )
     });
     let matters = orders.ranges.iter().any(|range| range.worst.0 > range.best.0);
+    let extremes = |range: &orders::Range| in_bytes([("reserved, best order", range.best.0), ("worst", range.worst.0)]);
+    let number = orders.ranges.iter().find(|range| range.policy == CACHING).map(extremes).unwrap_or_default();
     JudgedClaim {
         claim: CLAIMS[1],
         verdict: if matters { Verdict::Depends } else { Verdict::Fails },
+        number,
         condition: format!(
             "nothing is cleared between the steps, and what is reserved then depends on the order of the same batches; over {} \
              orders: {}",
@@ -292,6 +297,7 @@ fn judge_staged(found: &Found) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[2],
         verdict: if holds { Verdict::Holds } else { Verdict::Fails },
+        number: in_bytes([("reserved", pinned), ("max_split", cured)]),
         condition: format!(
             "{} weights of {} through buffers of {} reserve {}: one segment of the buffer's size each; with the limit {}, with \
              expandable segments {}; but the limit is not free: \"{name}\" reserves {} with it and {} without",

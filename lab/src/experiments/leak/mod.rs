@@ -10,7 +10,7 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::rules;
 use super::show::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
 use crate::section::Cell;
@@ -254,22 +254,26 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     };
     let grows = |habit: Habit| of(habit).is_some_and(|run| run.total() > 0);
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let number = |habit: Habit| of(habit).map(|run| in_bytes([("per step", run.growth())])).unwrap_or_default();
     let kept = text(Habit::KeepsActivations, "a list of activations grows by");
     let quiet = text(Habit::RetainsGraph, "retain_graph alone, whose graph the next step replaces, by");
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: verdict(grows(Habit::KeepsActivations)),
+            number: number(Habit::KeepsActivations),
             condition: format!("{kept}; {quiet}"),
         },
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: verdict(grows(Habit::KeepsActivations) && !grows(Habit::ClearsActivations)),
+            number: number(Habit::ClearsActivations),
             condition: text(Habit::ClearsActivations, "with the list cleared memory grows by"),
         },
         JudgedClaim {
             claim: CLAIMS[2],
             verdict: verdict(grows(Habit::NeverZeroes)),
+            number: number(Habit::NeverZeroes),
             condition: format!(
                 "{}: a gradient is added to the one that is there, in place; what accumulates is its value",
                 text(Habit::NeverZeroes, "without zero_grad memory grows by")

@@ -9,7 +9,7 @@ use memcore::Device;
 use super::pace::Pace;
 use super::rig::{rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
@@ -280,6 +280,9 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
     let [devices, parts] = find("split, 1f1b").map_or([1, 1], |t| [t.way.devices, t.way.micro_batches]);
     let less = split < whole && gpipe < whole && one < accumulated;
     let evenly = split * devices as u64 <= whole;
+    let first =
+        |name: &str| find(name).and_then(|trial| trial.stages.first()).map_or(0, |s| s.account.peak.allocated_bytes);
+    let label = format!("first of {devices}");
     JudgedClaim {
         claim: CLAIMS[0],
         verdict: match (less, evenly) {
@@ -287,6 +290,7 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
             (true, false) => Verdict::Depends,
             (false, _) => Verdict::Fails,
         },
+        number: in_bytes([("peak, one device", first("one device")), (&label, first("split"))]),
         condition: format!(
             "the largest peak of {devices} devices is {} where one device takes {}: not 1/{devices} of it, since the cut need not be even, what \
              crosses it is there twice, and temporaries do not shrink. Only one of them works at a time then; with {parts} micro-batches all can, \

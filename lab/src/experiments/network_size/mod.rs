@@ -8,7 +8,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
@@ -115,9 +115,15 @@ impl Experiment for NetworkSize {
         };
         let kept = "activations when the loss is there, of all that was asked for but libraries' workspaces";
         let made = "parameters, gradients and results made in convolutions and linear layers, of the peak without libraries' workspaces";
-        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept)));
+        let number = |label: &str, of: &str, figures: fn(&Trial) -> [u64; 2]| {
+            let [part, whole] = trials.last().map(figures).unwrap_or_default();
+            in_bytes([(label, part), (of, whole)])
+        };
+        let asked = number("activations", "of", |t| [t.kept().part, t.kept().whole]);
+        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept), asked));
         outcome.claims.push(filters::judge(CLAIMS[4], &sizes));
-        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products)));
+        let at_peak = number("by products", "peak", |t| [t.products.part, t.step.peak.allocated_bytes]);
+        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products), at_peak));
         Ok(outcome)
     }
 }
@@ -257,10 +263,13 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let linear = per(last, first) == per(first, last);
     let wider = large[0].requested_activation_bytes() > small[0].requested_activation_bytes();
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let asked = |t: &Trial| t.requested_activation_bytes();
+    let labels = [format!("batch {}", first.batch), last.batch.to_string()];
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: verdict(counted),
+            number: in_counts([("16 filters", Some(small[0].parameters)), ("64", Some(large[0].parameters))]),
             condition: format!(
                 "16 filters: {} parameters, 64 filters: {}, as counted (28 per filter, and 900·128 per filter in the layer behind, \
                  where nearly all of them are)",
@@ -270,6 +279,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: verdict(wider),
+            number: in_bytes([("16 filters", asked(first)), ("64", asked(&large[0]))]),
             condition: format!(
                 "with batch {}: {} asked for with 16 filters, {} with 64 (in blocks {} and {})",
                 first.batch,
@@ -282,6 +292,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[2],
             verdict: verdict(same_model && linear),
+            number: in_bytes([(&labels[0], asked(first)), (&labels[1], asked(last))]),
             condition: format!(
                 "from batch {} to {} the model stays at {}, what the graph keeps grows {:.2}-fold in bytes asked for ({} to {}) and \
                  {:.2}-fold in blocks ({} to {}); the peak of the step only from {} to {}, since parameters and gradients do not grow",

@@ -10,7 +10,7 @@ use super::pace::Pace;
 use super::rig::{rules, undisturbed};
 use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::rounded;
@@ -257,6 +257,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
         claim: CLAIMS[0],
         // Swapping would write device memory back to the host, or make the device hold more than it needs.
         verdict: if less && copied.step.down == 0 { Verdict::Fails } else { Verdict::Holds },
+        number: in_bytes([("up per step", copied.step.up)]),
         condition: format!(
             "{moved}. Nothing is swapped: {} come back, and the device holds one batch ({}) instead of the data set ({})",
             bytes(copied.step.down),
@@ -269,6 +270,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let second = JudgedClaim {
         claim: CLAIMS[1],
         verdict,
+        number: in_bytes([("peak, host", on_host.peak_bytes), ("device", copied.peak_bytes)]),
         condition: format!(
             "with the table on the host a step moves {} up (the rows of its tokens) and {} down (their gradients) instead of {} and 0; the \
              device's peak is {} instead of {}: the table and its gradient ({}) are gone, the rows and theirs ({}) come, so it needs more only \

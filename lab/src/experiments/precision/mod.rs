@@ -9,7 +9,7 @@ use memcore::memory::Category;
 
 use super::pace::Pace;
 use super::rig::rules;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::data;
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -153,6 +153,7 @@ fn halves((full, autocast, half): Three<'_>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[0],
         verdict: if halved { Verdict::Depends } else { Verdict::Fails },
+        number: in_bytes([("gradients, fp32", full.of(Category::Gradient)), ("fp16", half.of(Category::Gradient))]),
         condition: format!(
             "in fp32, under autocast and in fp16: parameters {}; gradients {}; Adam's state {}. Types halve what is stored in them: \
              everything when the parameters are in 16 bits, and nothing of these three under autocast",
@@ -176,6 +177,7 @@ fn nearly_halves(large: Three<'_>, many: Three<'_>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[1],
         verdict: if share(many) < 0.75 { Verdict::Depends } else { Verdict::Fails },
+        number: in_bytes([("peak, fp32", many.0.peak_bytes), ("autocast", many.1.peak_bytes)]),
         condition: format!(
             "the peak without the libraries' workspaces, where activations are most of it ({} examples): {}; where parameters are ({} \
              examples): {}, since parameters, gradients and state stay in float32 and every weight is there a second time in 16 bits",
@@ -214,14 +216,18 @@ fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedCl
         }
     };
     let verdict = if learnt.is_some() { Verdict::Depends } else { Verdict::NotTested };
-    JudgedClaim { claim: CLAIMS[2], verdict, condition: format!("{memory}; {seen}") }
+    let weights = [("weights, fp32", full.of(Category::Parameter)), ("fp16", half.of(Category::Parameter))];
+    JudgedClaim { claim: CLAIMS[2], verdict, number: in_bytes(weights), condition: format!("{memory}; {seen}") }
 }
 
 fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
+    let number =
+        |[without, with]: [Option<u64>; 2]| in_counts([("gradients that are 0, no scaler", without), ("scaler", with)]);
     let Some(learnt) = learnt else {
         return JudgedClaim {
             claim: CLAIMS[3],
             verdict: Verdict::NotTested,
+            number: number([None; 2]),
             condition: "whether values below 6e-8 come to nothing is not seen here: this device computes nothing"
                 .into(),
         };
@@ -233,6 +239,7 @@ fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[3],
         verdict: if stalls && cured { Verdict::Holds } else { Verdict::Depends },
+        number: number([without, with].map(|learnt| Some(learnt.zeros.0))),
         condition: format!(
             "with a loss divided by {:.0}, as a mean over that many tokens, {:.1} % of the gradients are 0 under autocast to float16 \
              ({:.1} % in fp32), and the loss stays at {:.3} (from {:.3}); with the scaler {:.1} % are 0 and it comes to {:.3}, in fp32 to \

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::pace::Pace;
 use super::rig::{Rig, rules};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -155,7 +155,8 @@ fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim
         bytes(float.inference_peak_bytes),
         bytes(ahead.inference_peak_bytes),
     );
-    vec![JudgedClaim { claim: CLAIMS[0], verdict, condition }]
+    let number = in_bytes([("float32", float.weights_bytes), ("int8", int8.weights_bytes)]);
+    vec![JudgedClaim { claim: CLAIMS[0], verdict, number, condition }]
 }
 
 impl Trial {

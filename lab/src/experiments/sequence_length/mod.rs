@@ -7,7 +7,7 @@ use memcore::memory::Category;
 use super::pace::Pace;
 use super::rig::{Rig, StepRecord, rules, undisturbed};
 use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -158,6 +158,11 @@ fn per_pair(trials: &[Trial]) -> f64 {
     (slope(b, c) - slope(a, b)) / (c.0 - a.0)
 }
 
+/// What is measured has no share of a byte, and rounding errors are below 0 at times.
+fn whole(bytes: f64) -> u64 {
+    bytes.round().max(0.0) as u64
+}
+
 /// The written-out form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row of it.
 fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
     if fused { 0 } else { (4 * batch * HEADS * LAYERS) as u64 }
@@ -166,7 +171,7 @@ fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
 fn curvature(trials: &[Trial], batch: usize, exact: bool) -> Measurement {
     let fused = trials[0].fused;
     let mut m = Measurement::of([("attention", form(fused).into()), ("sequence", "T²".into())]);
-    m.measure("bytes_per_pair_of_tokens", per_pair(trials).round().max(0.0) as u64);
+    m.measure("bytes_per_pair_of_tokens", whole(per_pair(trials)));
     if exact {
         m.predict("bytes_per_pair_of_tokens", foreseen_per_pair(fused, batch));
     }
@@ -196,6 +201,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if per_pair(eager) > 0.0 { Verdict::Depends } else { Verdict::Fails },
+            number: in_bytes([("per pair, eager", whole(per_pair(eager))), ("sdpa", whole(per_pair(fused)))]),
             condition: format!(
                 "written out, what the graph keeps grows by {:.0} bytes for each pair of tokens (B·heads·blocks·4): {} of {} at {} \
                  tokens, and everything else in proportion ({} at {} tokens); with the fused kernel by {:.0}, since it never keeps them",
@@ -215,6 +221,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
                 (0, 0, _) => Verdict::Depends,
                 _ => Verdict::Holds,
             },
+            number: in_bytes([("per step, let go", kept::most(kept, false)), ("kept", kept::most(kept, true))]),
             condition: format!(
                 "after backward the graph keeps {stays} bytes in every case: what it saved goes node by node, and an encoder and decoder \
                  with attention grows by {} bytes per step; only a list that holds the weights keeps them: with one it grows by {} in \
