@@ -7,8 +7,9 @@ use memcore::Device;
 use memcore::backend::Meta;
 
 use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, PLANNED, recorded, recording_device};
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
+use super::rig::{Rig, undisturbed};
 use super::show::{table, text};
 use super::timing::Times;
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
@@ -83,7 +84,7 @@ impl Experiment for Cache {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, batches.len() + 2);
-        let known = rules(setup)?.is_some();
+        let known = predictable(setup)?;
         let mut runs = Vec::new();
         for &batch in &batches {
             if !pace.next(&format!("batch {batch}")) {

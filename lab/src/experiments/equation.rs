@@ -2,14 +2,15 @@
 
 use memcore::memory::Category;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
+use super::rig::{Rig, StepRecord, undisturbed};
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
@@ -50,7 +51,8 @@ struct Trial {
     sizes: Sizes,
     parameters: u64,
     step: StepRecord,
-    predicted_peak_bytes: Option<u64>,
+    /// Whether the rules of its blocks are known.
+    predictable: bool,
 }
 
 impl Experiment for Equation {
@@ -86,14 +88,14 @@ impl Experiment for Equation {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, batches.len());
-        let rules = rules(setup)?;
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for batch in batches {
             if !pace.next(&format!("batch {batch}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let trial = attempt(setup, rules.as_ref(), Sizes { batch, layers, width, features, classes: 10 })?;
+            let trial = attempt(setup, predictable, Sizes { batch, layers, width, features, classes: 10 })?;
             outcome.rows.push(trial.measurement());
             outcome.tables.push(trial.table());
             trials.push(trial);
@@ -106,7 +108,7 @@ impl Experiment for Equation {
     }
 }
 
-fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, sizes: Sizes) -> Result<Trial> {
+fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> {
     // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
     device.set_history(true);
@@ -121,31 +123,11 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, sizes: Sizes) -> Result<Tri
     let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     rig.step("s0", sizes.batch)?;
     let step = rig.step("s1", sizes.batch)?;
-    let predicted_peak_bytes = rules.filter(|_| undisturbed(&device)).map(|rules| {
-        let mut forecast = Forecast::new(rules.clone(), sizes.network());
-        forecast.model("model");
-        forecast.step("s0", sizes.batch);
-        let before = forecast.rows().len();
-        forecast.step("s1", sizes.batch);
-        forecast.rows()[before..].iter().map(|row| row.phase_peak).max().unwrap_or(0)
-    });
-    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predicted_peak_bytes })
+    let predictable = predictable && undisturbed(&device);
+    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predictable })
 }
 
 impl Sizes {
-    fn network(&self) -> Network {
-        let mut layers = Vec::new();
-        let mut inputs = self.features;
-        for _ in 0..self.layers {
-            layers.push(Layer::Linear { inputs, outputs: self.width });
-            layers.push(Layer::Relu);
-            inputs = self.width;
-        }
-        layers.push(Layer::Linear { inputs, outputs: self.classes });
-        let objective = Objective::CrossEntropy(self.classes);
-        Network { input: vec![self.features], layers, objective, update: Update::Adam }
-    }
-
     /// The article's formulas.
     fn article(&self, parameters: u64) -> [u64; 4] {
         let Sizes { batch, layers, width, features, .. } = *self;
@@ -156,8 +138,10 @@ impl Sizes {
     /// block may be larger than that.
     fn exact(&self) -> Option<[u64; 4]> {
         let Sizes { batch, layers, width, features, classes } = *self;
-        let parameters: Vec<u64> =
-            self.network().parameters().iter().map(|(_, dims)| 4 * dims.iter().product::<usize>() as u64).collect();
+        let inputs = std::iter::once(features).chain(std::iter::repeat_n(width, layers));
+        let outputs = std::iter::repeat_n(width, layers).chain([classes]);
+        let tensors = inputs.zip(outputs).flat_map(|(inputs, outputs)| [inputs * outputs, outputs]);
+        let parameters: Vec<u64> = tensors.map(|values| 4 * values as u64).collect();
         let per_example = [4 * batch * width, 4 * batch * classes, 4 * batch * features].map(|n| n as u64);
         if parameters.iter().chain(&per_example).any(|bytes| *bytes > 1 << 20) {
             return None;
@@ -192,7 +176,7 @@ impl Trial {
 
     fn measurement(&self) -> Measurement {
         let mut m = Measurement::of([("batch", self.sizes.batch.into())]);
-        let exact = self.predicted_peak_bytes.and_then(|_| self.sizes.exact());
+        let exact = self.sizes.exact().filter(|_| self.predictable);
         for (i, (quantity, _)) in PARTS.into_iter().enumerate() {
             m.measure(quantity, self.parts()[i]);
             m.measure(&format!("requested_{quantity}"), self.requested()[i]);
@@ -201,9 +185,6 @@ impl Trial {
             }
         }
         m.measure("peak_bytes", self.peak());
-        if let Some(predicted) = self.predicted_peak_bytes {
-            m.predict("peak_bytes", predicted);
-        }
         m
     }
 

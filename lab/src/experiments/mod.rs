@@ -9,6 +9,7 @@ mod beliefs;
 mod cache;
 mod checkpointing;
 mod contest;
+mod default_allocator;
 mod equation;
 mod experiment;
 mod fit;

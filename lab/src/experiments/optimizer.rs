@@ -3,8 +3,9 @@
 use memcore::memory::Category;
 use memcore::optim::Implementation;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
+use super::rig::{Rig, undisturbed};
 use super::show::{some_bytes, table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -75,7 +76,7 @@ impl Experiment for OptimizerChoice {
         let mut outcome = Outcome::default();
         let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
         let mut pace = Pace::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for kind in OPTIMIZERS {
             for form in forms(kind) {

@@ -51,7 +51,7 @@ fn listed<const N: usize>(figures: [(&str, String); N]) -> String {
 pub struct Measurement {
     /// What was varied: `batch` → `32`.
     pub setting: BTreeMap<String, serde_json::Value>,
-    /// From a closed form.
+    /// From a closed form in the sizes. In `fit` from a dry run, in `cache` and `fragmentation` from a replay of the recorded allocations.
     pub predicted: BTreeMap<String, Option<i64>>,
     /// From the run.
     pub measured: BTreeMap<String, Option<i64>>,

@@ -5,13 +5,13 @@ use std::time::Instant;
 use memcore::Device;
 
 use super::pace::Pace;
-use super::rig::{Moment, Rig, rules, undisturbed};
+use super::rig::{Moment, Rig, Variable};
 use super::show::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
+use crate::predict::{Held, Network};
 use crate::section::Cell;
 
 /// The experiment.
@@ -75,7 +75,8 @@ struct Sequence {
     name: &'static str,
     /// The first one is after training.
     moments: Vec<Moment>,
-    predicted: Option<Vec<PredictedRow>>,
+    /// Asked for and held at each of them.
+    predicted: Vec<u64>,
 }
 
 /// Steps with and without emptying the cache between them.
@@ -88,7 +89,6 @@ struct Habit {
     driver_calls: u64,
     /// Of whole steps, in turns with those of the other habit.
     times: Times,
-    predicted: Option<(u64, u64)>,
 }
 
 impl Experiment for Release {
@@ -117,7 +117,6 @@ impl Experiment for Release {
         if batch == 0 {
             return Err(Error::usage("batch", "must be at least 1"));
         }
-        let rules = rules(setup)?;
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, SEQUENCES.len() + 2);
         let (mut sequences, mut habits) = (Vec::new(), Vec::new());
@@ -126,7 +125,7 @@ impl Experiment for Release {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let sequence = act(name, actions, setup, rules.as_ref(), batch)?;
+            let sequence = act(name, actions, setup, batch)?;
             show_sequence(&sequence, &mut outcome);
             sequences.push(sequence);
         }
@@ -136,7 +135,7 @@ impl Experiment for Release {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            scripts.push(Script::new(empties, setup, rules.as_ref(), batch)?);
+            scripts.push(Script::new(empties, setup, batch)?);
         }
         for round in 0..ROUNDS {
             turns(round, scripts.len()).try_for_each(|i| scripts[i].step(round))?;
@@ -151,59 +150,49 @@ impl Experiment for Release {
     }
 }
 
-/// A model after some steps, with what is predicted of it.
-fn trained(device: &Device, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
+/// A model after some steps.
+fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Rig> {
     let mut rig = Rig::asked(device, setup)?;
-    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), Network::simple_cnn()));
-    if let Some(forecast) = &mut forecast {
-        forecast.model("model");
-    }
     for i in 0..STEPS {
         rig.step(&format!("s{i}"), batch)?;
-        if let Some(forecast) = &mut forecast {
-            forecast.step(&format!("s{i}"), batch);
-        }
     }
-    Ok((rig, forecast))
+    Ok(rig)
 }
 
-fn act(
-    name: &'static str,
-    actions: &[Action],
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    batch: usize,
-) -> Result<Sequence> {
+/// What a deletion takes off.
+fn delete(held: &mut Held, variable: Variable) {
+    *match variable {
+        Variable::Output => &mut held.output,
+        Variable::Loss => &mut held.loss,
+        Variable::Batch => &mut held.batch,
+        Variable::Gradients => &mut held.gradients,
+        Variable::OptimizerState => &mut held.optimizer,
+        Variable::Parameters => &mut held.parameters,
+        Variable::Workspaces => &mut held.workspaces,
+    } = 0;
+}
+
+fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) -> Result<Sequence> {
     let device = (setup.open)()?;
-    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
+    let mut rig = trained(&device, setup, batch)?;
+    let mut held = Network::SIMPLE_CNN.held(batch, device.profile()).filter(|_| setup.model.is_none());
     let mut moments = vec![rig.moment("trained")];
+    let mut predicted: Vec<u64> = held.iter().map(Held::total).collect();
     for action in actions {
         match *action {
-            Delete(variable, label) => {
+            Delete(variable, _) => {
                 rig.delete(variable)?;
-                if let Some(forecast) = &mut forecast {
-                    forecast.delete(variable, label);
-                }
+                held.iter_mut().for_each(|held| delete(held, variable));
             }
             EmptyCache => {
                 device.empty_cache();
-                if let Some(forecast) = &mut forecast {
-                    forecast.empty_cache(action.name());
-                }
             }
             // The value stays where it is: nothing comes and nothing goes.
-            DetachLoss => {
-                rig.loss = rig.loss.take().map(|loss| loss.detach());
-                if let Some(forecast) = &mut forecast {
-                    forecast.nothing(action.name());
-                }
-            }
+            DetachLoss => rig.loss = rig.loss.take().map(|loss| loss.detach()),
         }
         moments.push(rig.moment(action.name()));
+        predicted.extend(held.iter().map(Held::total));
     }
-    let predicted = forecast
-        .filter(|_| undisturbed(&device))
-        .map(|forecast| forecast.rows()[forecast.rows().len() - moments.len()..].to_vec());
     Ok(Sequence { name, moments, predicted })
 }
 
@@ -212,31 +201,22 @@ struct Script {
     empties: bool,
     batch: usize,
     rig: Rig,
-    forecast: Option<Forecast>,
     times: Times,
     at_most: u64,
-    predicted_at_most: u64,
     /// Segments taken from the driver in the last step.
     taken: u64,
 }
 
 impl Script {
-    fn new(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Self> {
-        let (rig, forecast) = trained(&(setup.open)()?, setup, rules, batch)?;
-        let times = Times::default();
-        Ok(Self { empties, batch, rig, forecast, times, at_most: 0, predicted_at_most: 0, taken: 0 })
+    fn new(empties: bool, setup: &Setup<'_>, batch: usize) -> Result<Self> {
+        let rig = trained(&(setup.open)()?, setup, batch)?;
+        Ok(Self { empties, batch, rig, times: Times::default(), at_most: 0, taken: 0 })
     }
 
     fn tidy(&mut self) -> Result<()> {
         self.rig.delete(Variable::Output)?;
         if self.empties {
             self.rig.device.empty_cache();
-        }
-        if let Some(forecast) = &mut self.forecast {
-            forecast.delete(Variable::Output, "del outputs");
-            if self.empties {
-                forecast.empty_cache("empty_cache()");
-            }
         }
         Ok(())
     }
@@ -253,20 +233,14 @@ impl Script {
         }
         self.taken = device.stats().segment.all.allocated - before;
         self.at_most = self.at_most.max(step.reserved_peak);
-        if let Some(forecast) = &mut self.forecast {
-            forecast.step(&format!("t{number}"), self.batch);
-            self.predicted_at_most = self.predicted_at_most.max(forecast.reserved());
-        }
         Ok(())
     }
 
     fn end(mut self) -> Result<Habit> {
         self.tidy()?;
-        let Self { empties, rig, forecast, times, at_most, predicted_at_most, taken, .. } = self;
-        let forecast = forecast.filter(|_| undisturbed(&rig.device));
+        let Self { empties, rig, times, at_most, taken, .. } = self;
         let between = rig.device.stats().reserved_bytes.all.current;
-        let predicted = forecast.map(|forecast| (forecast.reserved(), predicted_at_most));
-        Ok(Habit { empties, between, at_most, driver_calls: taken, times, predicted })
+        Ok(Habit { empties, between, at_most, driver_calls: taken, times })
     }
 }
 
@@ -282,9 +256,9 @@ fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
         ]);
         m.measure("allocated_bytes", allocated);
         m.measure("reserved_bytes", reserved);
-        if let Some(row) = sequence.predicted.as_ref().and_then(|rows| rows.get(i)) {
-            m.predict("allocated_bytes", row.allocated);
-            m.predict("reserved_bytes", row.reserved);
+        m.measure("requested_bytes", moment.row.requested);
+        if let Some(bytes) = sequence.predicted.get(i) {
+            m.predict("requested_bytes", *bytes);
         }
         outcome.rows.push(m);
         let change = |now: u64, before: u64| match (i, now as i64 - before as i64) {
@@ -316,10 +290,6 @@ fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
         m.measure("reserved_between_steps_bytes", habit.between);
         m.measure("reserved_at_most_bytes", habit.at_most);
         m.measure("segments_taken_per_step", habit.driver_calls);
-        if let Some((between, at_most)) = habit.predicted {
-            m.predict("reserved_between_steps_bytes", between);
-            m.predict("reserved_at_most_bytes", at_most);
-        }
         habit.times.measure(&mut m, "step_us");
         outcome.rows.push(m);
         rows.push(vec![

@@ -12,7 +12,6 @@ use memcore::{Device, Tensor};
 use super::Setup;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model, ModelOptions, architecture};
-use crate::predict::{Rules, Variable};
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Precision, Source, loss};
 
@@ -50,6 +49,25 @@ pub(super) struct StepRecord {
     pub(super) nodes: u64,
     /// Host memory of those nodes.
     pub(super) graph_host_bytes: u64,
+}
+
+/// What a script can delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// The network's result.
+    Output,
+    /// The loss.
+    Loss,
+    /// Input and targets.
+    Batch,
+    /// What `zero_grad()` frees.
+    Gradients,
+    /// The optimizer.
+    OptimizerState,
+    /// The model.
+    Parameters,
+    /// What the libraries keep.
+    Workspaces,
 }
 
 /// A part of a step.
@@ -241,14 +259,6 @@ impl Rig {
         let (nodes, graph_host_bytes) = (tape.len() as u64, tape.host_bytes());
         Ok(StepRecord { batch, moments, peak, reserved_peak, peak_phase, nodes, graph_host_bytes })
     }
-}
-
-/// What a prediction has to know of the device, where there can be one: closed forms are of the experiments' own networks.
-pub(super) fn rules(setup: &Setup<'_>) -> Result<Option<Rules>> {
-    if setup.model.is_some() {
-        return Ok(None);
-    }
-    Rules::tried(&(setup.open)()?)
 }
 
 /// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.

@@ -3,11 +3,11 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::pace::Pace;
-use super::rig::{Moment, Rig, rules, undisturbed};
+use super::rig::{Moment, Rig};
 use super::show::{curve, some_bytes, table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
-use crate::predict::{Forecast, Network, Rules};
+use crate::predict::Network;
 use crate::section::Cell;
 
 /// The experiment.
@@ -24,16 +24,16 @@ const CLAIMS: &[Claim] = &[
 struct Case<'a> {
     name: &'a str,
     /// Its closed form; a network that the experiment is asked about has none.
-    network: Option<fn() -> Network>,
+    network: Option<Network>,
     build: fn(&memcore::Device, &Setup<'_>) -> Result<Rig>,
 }
 
 /// The articles' networks.
 const CASES: [Case<'static>; 2] = [
-    Case { name: "linear", network: Some(Network::linear), build: |device, setup| Rig::linear(device, setup.seed) },
+    Case { name: "linear", network: Some(Network::LINEAR), build: |device, setup| Rig::linear(device, setup.seed) },
     Case {
         name: "simple-cnn",
-        network: Some(Network::simple_cnn),
+        network: Some(Network::SIMPLE_CNN),
         build: |device, setup| Rig::simple_cnn(device, setup.seed),
     },
 ];
@@ -50,8 +50,8 @@ struct Run {
     phases: usize,
     /// The highest moment of each step.
     peaks: Vec<u64>,
-    /// Allocated after each phase and the highest of each step, as predicted.
-    predicted: Option<Vec<(u64, u64)>>,
+    /// Asked for and held after each step, as predicted.
+    predicted: Option<u64>,
 }
 
 /// Steps that repeat.
@@ -101,10 +101,9 @@ impl Experiment for SteadyState {
             None => CASES.into(),
         };
         let mut pace = Pace::new(setup, cases.len() * steps);
-        let rules = rules(setup)?;
         let mut runs = Vec::new();
         for case in &cases {
-            let (run, whole) = follow(case, setup, rules.as_ref(), steps, &mut pace)?;
+            let (run, whole) = follow(case, setup, steps, &mut pace)?;
             show(&run, &mut outcome);
             runs.push(run);
             if !whole {
@@ -117,21 +116,11 @@ impl Experiment for SteadyState {
     }
 }
 
-fn follow(
-    case: &Case<'_>,
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    steps: usize,
-    pace: &mut Pace<'_>,
-) -> Result<(Run, bool)> {
+fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", BATCH);
     let mut rig = (case.build)(&device, setup)?;
-    let mut forecast = rules.zip(case.network).map(|(rules, network)| Forecast::new(rules.clone(), network()));
     let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
-    if let Some(forecast) = &mut forecast {
-        forecast.model("model");
-    }
     for i in 0..steps {
         if !pace.next(&format!("{}, step {i}", case.name)) {
             whole = false;
@@ -140,13 +129,8 @@ fn follow(
         let step = rig.step(&format!("s{i}"), batch)?;
         moments.extend(step.moments);
         peaks.push(step.peak.allocated_bytes);
-        if let Some(forecast) = &mut forecast {
-            forecast.step(&format!("s{i}"), batch);
-        }
     }
-    let predicted = forecast
-        .filter(|_| undisturbed(&device))
-        .map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
+    let predicted = case.network.and_then(|network| network.held(batch, device.profile())).map(|held| held.total());
     Ok((Run { name: case.name.into(), moments, phases: 6, peaks, predicted }, whole))
 }
 
@@ -247,10 +231,8 @@ fn show(run: &Run, outcome: &mut Outcome) {
         m.measure("peak_bytes", run.peaks[i]);
         m.measure("allocated_bytes", run.allocated_after(i));
         m.measure("reserved_bytes", run.step(i).last().map_or(0, |m| m.row.reserved));
-        if let Some(rows) = run.predicted.as_ref().and_then(|rows| rows.get(1 + i * 6..7 + i * 6)) {
-            m.predict("peak_bytes", rows.iter().map(|(_, peak)| *peak).max().unwrap_or(0));
-            m.predict("allocated_bytes", rows[5].0);
-        }
+        m.measure("requested_bytes", run.step(i).last().map_or(0, |m| m.row.requested));
+        run.predicted.into_iter().for_each(|bytes| m.predict("requested_bytes", bytes));
         if i > 0 {
             let growth = run.allocated_after(i).saturating_sub(run.allocated_after(i - 1));
             m.measure("growth_bytes", growth);

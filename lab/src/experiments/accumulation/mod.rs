@@ -5,8 +5,9 @@ mod learning;
 use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, even_perceptron, rules, undisturbed};
+use super::rig::{Rig, even_perceptron, undisturbed};
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
@@ -68,7 +69,7 @@ impl Experiment for Accumulation {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, 5);
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let micro = batch / pieces;
         let mut trials = Vec::new();
         for (micro, pieces) in [(batch, 1), (micro, pieces), (micro, 1)] {

@@ -6,8 +6,8 @@ mod runs;
 mod show;
 mod verdicts;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::rules;
 use super::{Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use found::Found;
@@ -29,7 +29,7 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// The law is computed batch by batch, and has a new piece every few dozen: for larger batches only if asked.
+/// Every batch up to here has a dry run of its own: for larger ones only if asked.
 const MOST_POINTS: usize = 1024;
 
 impl Experiment for BatchSize {
@@ -88,7 +88,6 @@ fn measure(
     largest: usize,
     found: &mut Found,
 ) -> Result<bool> {
-    let rules = rules(setup)?;
     let orders: Vec<Vec<usize>> = match *batches {
         [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
         _ => Vec::new(),
@@ -98,32 +97,32 @@ fn measure(
         if !pace.next(&format!("batch {batch} on a fresh device")) {
             return Ok(false);
         }
-        found.fresh.push(runs::run(setup, rules.as_ref(), &Plan::fresh(batch, steps))?);
+        found.fresh.push(runs::run(setup, &Plan::fresh(batch, steps))?);
     }
     for order in &orders {
         let plan = Plan::stages(order, steps);
         if !pace.next(&format!("{} on one device", plan.name)) {
             return Ok(false);
         }
-        found.orders.push(runs::run(setup, rules.as_ref(), &plan)?);
+        found.orders.push(runs::run(setup, &plan)?);
     }
     if let [a, b, ..] = *batches {
         if !pace.next("one model, the last batch of each epoch smaller") {
             return Ok(false);
         }
-        found.changing = Some(runs::run(setup, rules.as_ref(), &Plan::changing(a.max(b), a.min(b), steps))?);
+        found.changing = Some(runs::run(setup, &Plan::changing(a.max(b), a.min(b), steps))?);
     }
     for &batch in batches {
         if !pace.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
             return Ok(false);
         }
-        found.epochs.push(runs::run(setup, rules.as_ref(), &Plan::epoch(batch, examples))?);
+        found.epochs.push(runs::run(setup, &Plan::epoch(batch, examples))?);
     }
     if !pace.next("the law of the peak") {
         return Ok(false);
     }
-    if rules.is_some() {
-        found.law = Law::of(&(setup.open)()?, batches, largest)?;
+    if predictable(setup)? {
+        found.law = Some(Law::of(&(setup.open)()?, largest)?);
     }
     Ok(true)
 }

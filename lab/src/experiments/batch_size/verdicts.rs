@@ -1,7 +1,7 @@
 //! The claims against the figures.
 
 use super::found::Found;
-use super::law::Law;
+use super::law::{Law, Point};
 use super::runs::Run;
 use crate::experiments::{Claim, JudgedClaim, Verdict, in_bytes, in_counts};
 use crate::figures::both as bytes;
@@ -127,17 +127,16 @@ fn linear(found: &Found) -> Judged {
         small.name,
         large.peak() as f64 / small.peak().max(1) as f64
     );
-    if let Some(Law { stretches, .. }) = &found.law
-        && let Some(stretch) = stretches.last()
+    if let Some(Law { asked, points, .. }) = &found.law
+        && let Some(piece) = asked.pieces.last()
     {
         condition += &format!(
             "; the tensors of the examples are exactly linear ({} bytes each at the peak from batch {} on), the peak is only \
-             piecewise so: {} do not depend on the batch, blocks are rounded to 512 bytes, and the rest of large blocks \
-             adds up to {}",
-            stretch.slope,
-            stretch.from,
-            bytes(stretch.constant),
-            bytes(stretches.iter().map(|s| s.most_slack).max().unwrap_or(0))
+             piecewise so: {} do not depend on the batch, and what blocks take beyond what was asked for adds up to {}",
+            piece.slope,
+            piece.from,
+            bytes(piece.constant.unsigned_abs()),
+            bytes(points.iter().map(Point::added).max().unwrap_or(0))
         );
     }
     let label = format!("peak, {}", large.name);

@@ -7,14 +7,12 @@ use crate::experiments::show::table;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
 use crate::section::Cell;
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// Neurons of each of two hidden layers.
 const WIDTHS: [usize; 3] = [64, 128, 256];
-/// Examples of which activations are a good part. Below 256 no sum is divided among thread blocks, which would take temporaries that the prediction
-/// does not list.
+/// Examples of which activations are a good part.
 const MANY: usize = 255;
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
@@ -31,8 +29,8 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     let mut trials = Vec::new();
     for batch in [batches.small, MANY.max(batches.small + 1)] {
         for width in WIDTHS {
-            let (trial, foreseen) = attempt(ground, setup, width, batch)?;
-            outcome.rows.push(measurement(&trial, foreseen));
+            let trial = attempt(ground, setup, width, batch)?;
+            outcome.rows.push(measurement(&trial));
             trials.push(trial);
         }
     }
@@ -73,7 +71,7 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     Ok((verdict, in_bytes([(&labels[0], least.peak), (&labels[1], most.peak)]), condition))
 }
 
-fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<(Trial, Option<(u64, u64)>)> {
+fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<Trial> {
     let device = ground.open(setup.seed);
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
@@ -82,41 +80,18 @@ fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Re
     for step in 0..2 {
         peak = rig.step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
     }
-    let foreseen = Rules::of(&device).filter(|_| batch <= MANY).map(|rules| {
-        let network = perceptron(width);
-        let parameters = network.parameter_count();
-        let mut forecast = Forecast::new(rules, network);
-        forecast.model("model");
-        for step in 0..2 {
-            forecast.step(&format!("s{step}"), batch);
-        }
-        (parameters, forecast.peak().allocated)
-    });
-    Ok((Trial { width, batch, parameters: rig.model.parameter_count(), peak }, foreseen))
+    Ok(Trial { width, batch, parameters: rig.model.parameter_count(), peak })
 }
 
-fn perceptron(width: usize) -> Network {
-    Network {
-        input: vec![FEATURES],
-        layers: vec![
-            Layer::Linear { inputs: FEATURES, outputs: width },
-            Layer::Relu,
-            Layer::Linear { inputs: width, outputs: width },
-            Layer::Relu,
-            Layer::Linear { inputs: width, outputs: CLASSES },
-        ],
-        objective: Objective::CrossEntropy(CLASSES),
-        update: Update::Adam,
-    }
+/// Of two hidden layers between features and classes, with their biases.
+fn parameters(width: usize) -> u64 {
+    (width * (FEATURES + 1) + width * (width + 1) + CLASSES * (width + 1)) as u64
 }
 
-fn measurement(trial: &Trial, foreseen: Option<(u64, u64)>) -> Measurement {
+fn measurement(trial: &Trial) -> Measurement {
     let mut m = Measurement::of([("width", trial.width.into()), ("batch", trial.batch.into())]);
     m.measure("parameters", trial.parameters);
+    m.predict("parameters", parameters(trial.width));
     m.measure("peak_bytes", trial.peak);
-    if let Some((parameters, peak)) = foreseen {
-        m.predict("parameters", parameters);
-        m.predict("peak_bytes", peak);
-    }
     m
 }

@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::experiments::rig::Rig;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, Rules};
 
 /// One process.
 struct Process {
@@ -37,8 +36,7 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
         }
         let reserved = device.stats().reserved_bytes.all.current;
         let figures = Figures { reserved, needed };
-        let rules = Rules::of(&device);
-        outcome.rows.push(measurement(process, &figures, rules.map(|rules| foreseen(rules, process))));
+        outcome.rows.push(measurement(process, &figures));
         found.push(figures);
     }
     let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, String::new(), "0 processes".into())) };
@@ -55,25 +53,9 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     Ok((verdict, in_bytes([("shown", after.reserved), ("needed", after.needed)]), condition))
 }
 
-fn foreseen(rules: Rules, process: &Process) -> Figures {
-    let mut forecast = Forecast::new(rules, Network::simple_cnn());
-    forecast.model("model");
-    for (step, batch) in process.steps.iter().enumerate() {
-        forecast.step(&format!("s{step}"), *batch);
-    }
-    // The rows of the last step: one per phase.
-    let rows = forecast.rows();
-    let needed = rows[rows.len().saturating_sub(6)..].iter().map(|row| row.phase_peak).max().unwrap_or(0);
-    Figures { reserved: forecast.reserved(), needed }
-}
-
-fn measurement(process: &Process, figures: &Figures, foreseen: Option<Figures>) -> Measurement {
+fn measurement(process: &Process, figures: &Figures) -> Measurement {
     let mut m = Measurement::of([("process", process.name.into())]);
     m.measure("reserved_bytes", figures.reserved);
     m.measure("needed_bytes", figures.needed);
-    if let Some(foreseen) = foreseen {
-        m.predict("reserved_bytes", foreseen.reserved);
-        m.predict("needed_bytes", foreseen.needed);
-    }
     m
 }

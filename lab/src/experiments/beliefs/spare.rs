@@ -4,11 +4,10 @@ use memcore::{Array, DType, Device};
 
 use super::ground::{Batches, Ground, Judged};
 use crate::error::Result;
-use crate::experiments::rig::Rig;
+use crate::experiments::rig::{Rig, Variable};
 use crate::experiments::show::{table, text};
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, Rules, Variable};
 use crate::section::Cell;
 
 /// Blocks of 10 MiB and more come in segments of multiples of this.
@@ -38,35 +37,15 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
     let (device, capacity) = ground.open_limited(room, setup.seed);
-    let Some(rules) = Rules::of(&device) else {
-        return Ok((
-            Verdict::NotTested,
-            String::new(),
-            "0 runs: the block is sized by a prediction, and there is none for this allocator or profile".into(),
-        ));
-    };
     drop(device);
-    let foreseen = |empties: bool| {
-        let mut forecast = Forecast::new(rules.clone(), Network::simple_cnn());
-        forecast.model("model");
-        for step in 0..2 {
-            forecast.step(&format!("s{step}"), batches.large);
-        }
-        for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
-            forecast.delete(variable, "del");
-        }
-        if empties {
-            forecast.empty_cache("empty_cache()");
-        }
-        forecast.reserved()
-    };
-    let largest = (capacity - foreseen(true)) / SEGMENT * SEGMENT;
+    // What is left of the device once nothing is cached.
+    let largest = (capacity - trained(ground, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
     let mut trials = Vec::new();
     for empties in [false, true] {
         let (reserved, fits) = asked(ground, setup, batches, room, empties, largest)?;
         let (_, one_more_fits) = asked(ground, setup, batches, room, empties, largest + 1)?;
         let trial = Trial { empties, reserved, fits, one_more_fits };
-        outcome.rows.push(measurement(&trial, largest, foreseen(empties)));
+        outcome.rows.push(measurement(&trial, largest));
         trials.push(trial);
     }
     let row = |t: &Trial| {
@@ -98,6 +77,13 @@ fn asked(
     empties: bool,
     block: u64,
 ) -> Result<(u64, bool)> {
+    // The model stays while the block is asked for.
+    let (rig, reserved) = trained(ground, setup, batches, room, empties)?;
+    Ok((reserved, takes(&rig.device, block)?))
+}
+
+/// A model after two steps on a fresh device, its results deleted, and what is reserved then.
+fn trained(ground: &Ground, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Rig, u64)> {
     let (device, _) = ground.open_limited(room, setup.seed);
     let mut rig = Rig::simple_cnn(&device, setup.seed)?;
     for step in 0..2 {
@@ -110,7 +96,7 @@ fn asked(
         device.empty_cache();
     }
     let reserved = device.stats().reserved_bytes.all.current;
-    Ok((reserved, takes(&device, block)?))
+    Ok((rig, reserved))
 }
 
 fn takes(device: &Device, bytes: u64) -> Result<bool> {
@@ -125,11 +111,9 @@ fn name(empties: bool) -> &'static str {
     if empties { "empty_cache()" } else { "nothing" }
 }
 
-fn measurement(trial: &Trial, largest: u64, reserved: u64) -> Measurement {
+fn measurement(trial: &Trial, largest: u64) -> Measurement {
     let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
     m.measure("largest_block_bytes", trial.largest(largest));
-    m.predict("largest_block_bytes", largest);
     m.measure("reserved_bytes", trial.reserved);
-    m.predict("reserved_bytes", reserved);
     m
 }

@@ -7,15 +7,15 @@ use std::time::Instant;
 use memcore::Device;
 use memcore::memory::{Category, PeakComposition};
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
+use super::rig::{Rig, undisturbed};
 use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Recompute;
-use crate::predict::Rules;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 use networks::{Kind, Network};
@@ -111,7 +111,7 @@ impl Experiment for Checkpointing {
             .collect();
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, runs.len());
-        let rules = rules(setup)?;
+        let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for network in networks(blocks, batch) {
             // All of a network's trials stay, so that their steps can be timed in turns.
@@ -121,9 +121,9 @@ impl Experiment for Checkpointing {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
-                let (trial, rig) = attempt(setup, rules.as_ref(), *network, recompute.clone())?;
+                let (trial, rig) = attempt(setup, predictable, *network, recompute.clone())?;
                 let plain = trials.iter().find(|t| t.network == *network);
-                outcome.rows.push(trial.measurement(plain, rules.is_some()));
+                outcome.rows.push(trial.measurement(plain, predictable));
                 trials.push(trial);
                 rigs.push(rig);
             }
@@ -173,7 +173,7 @@ fn time(rigs: &mut [Rig], trials: &mut [Trial]) -> Result<()> {
     Ok(())
 }
 
-fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
+fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
     let device = (setup.open)()?;
     let optimizer = OptimizerSettings::new(network.optimizer, 1e-3);
     let mut rig = Rig::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
@@ -199,11 +199,9 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute
         device.synchronize()?;
     }
     let peak = device.usage().at_peak();
-    let foreseen_peak_bytes = match rules {
-        Some(rules) if peak_is_in_the_update(&network) => {
-            network.foreseen_update_bytes(&recompute, &rig.model.parameters, rules)
-        }
-        _ => None,
+    let foreseen_peak_bytes = match predictable && peak_is_in_the_update(&network) {
+        true => network.foreseen_update_bytes(&recompute, &rig.model.parameters, device.profile()),
+        false => None,
     };
     let trial = Trial {
         network,

@@ -5,8 +5,9 @@ mod programs;
 mod steps;
 
 use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, MAX_SPLIT, PLANNED, recorded, recording_device};
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
+use super::rig::{Rig, undisturbed};
 use super::show::{table, text};
 use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -82,7 +83,7 @@ impl Experiment for Fragmentation {
             outcome.interrupted = true;
             Ok(outcome)
         };
-        let known = rules(setup)?.is_some();
+        let known = predictable(setup)?;
         let mut contests = Vec::new();
         for (name, what) in &loops {
             if !pace.next(name) {

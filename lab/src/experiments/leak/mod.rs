@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use memcore::Device;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::rules;
 use super::show::{table, text};
 use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -86,14 +86,14 @@ impl Experiment for Leak {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, CASES.len() + 1);
-        let rules = rules(setup)?;
+        let predictable = predictable(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
             if !pace.next(case.name) {
                 outcome.interrupted = true;
                 break;
             }
-            runs.push(follow(case, setup, rules.is_some(), batch, steps)?);
+            runs.push(follow(case, setup, predictable, batch, steps)?);
         }
         outcome.rows.extend(runs.iter().map(|run| run.measurement(memory)));
         if !outcome.interrupted {

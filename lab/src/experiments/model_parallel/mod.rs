@@ -6,8 +6,9 @@ mod sharded;
 
 use memcore::Device;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{rules, undisturbed};
+use super::rig::undisturbed;
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -80,7 +81,7 @@ impl Experiment for ModelParallel {
         let mut outcome = Outcome::default();
         let ways = ways(devices, pieces);
         let mut pace = Pace::new(setup, ways.len() + 1);
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for way in ways {
             if !pace.next(way.name) {

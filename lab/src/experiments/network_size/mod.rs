@@ -5,13 +5,14 @@ mod shares;
 
 use memcore::memory::Category;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
+use super::rig::{Rig, StepRecord, undisturbed};
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use crate::training::OptimizerKind;
 use filters::SIDES;
@@ -54,8 +55,8 @@ struct Trial {
     step: StepRecord,
     /// What products and convolutions made of the peak.
     products: Share,
-    predicted_model_bytes: Option<u64>,
-    predicted_peak_bytes: Option<u64>,
+    /// Whether the rules of its blocks are known.
+    predictable: bool,
 }
 
 impl Experiment for NetworkSize {
@@ -84,7 +85,7 @@ impl Experiment for NetworkSize {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
-        let rules = rules(setup)?;
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for (name, filters) in NETWORKS {
             for &batch in &batches {
@@ -92,7 +93,7 @@ impl Experiment for NetworkSize {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
-                let trial = attempt(setup, rules.as_ref(), name, filters, batch)?;
+                let trial = attempt(setup, predictable, name, filters, batch)?;
                 outcome.rows.push(trial.measurement());
                 trials.push(trial);
             }
@@ -128,27 +129,14 @@ impl Experiment for NetworkSize {
     }
 }
 
-fn attempt(
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    name: &'static str,
-    filters: usize,
-    batch: usize,
-) -> Result<Trial> {
+fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: usize, batch: usize) -> Result<Trial> {
     // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
     device.set_history(true);
     let mut rig = Rig::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
     let model_bytes = rig.moment("model").row.allocated;
     let step = rig.step("s0", batch)?;
-    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| {
-        let mut forecast = Forecast::new(rules.clone(), network(filters));
-        forecast.model("model");
-        forecast.step("s0", batch);
-        (forecast.rows()[0].allocated, forecast.peak().allocated)
-    });
     let parameters = rig.model.parameter_count();
-    let (predicted_model_bytes, predicted_peak_bytes) = forecast.unzip();
     let products = shares::of_products(&device, &step.peak);
     Ok(Trial {
         name,
@@ -158,23 +146,8 @@ fn attempt(
         model_bytes,
         step,
         products,
-        predicted_model_bytes,
-        predicted_peak_bytes,
+        predictable: predictable && undisturbed(&device),
     })
-}
-
-fn network(filters: usize) -> Network {
-    Network {
-        input: vec![3, 32, 32],
-        layers: vec![
-            Layer::Conv2d { inputs: 3, outputs: filters, kernel: 3, padding: 0 },
-            Layer::Relu,
-            Layer::Flatten,
-            Layer::Linear { inputs: filters * SIDE * SIDE, outputs: OUTPUTS },
-        ],
-        objective: Objective::MeanSquaredError(OUTPUTS),
-        update: Update::Sgd,
-    }
 }
 
 impl Trial {
@@ -210,8 +183,7 @@ impl Trial {
     fn foreseen_activation_bytes(&self) -> Option<u64> {
         let kept = self.kept_bytes();
         // Beyond 1 MiB a block may be larger than what was asked for.
-        self.predicted_peak_bytes.filter(|_| kept[0] <= 1 << 20)?;
-        Some(kept.into_iter().map(rounded).sum())
+        (self.predictable && kept[0] <= 1 << 20).then(|| kept.into_iter().map(rounded).sum())
     }
 
     fn measurement(&self) -> Measurement {
@@ -222,17 +194,12 @@ impl Trial {
         m.measure("made_by_products_bytes", self.products.part);
         m.measure("requested_activation_bytes", self.requested_activation_bytes());
         m.predict("requested_activation_bytes", self.kept_bytes().into_iter().sum());
-        let measured = [
-            ("model_bytes", self.model_bytes, self.predicted_model_bytes),
-            ("activation_bytes", self.activation_bytes(), self.foreseen_activation_bytes()),
-            ("peak_bytes", self.step.peak.allocated_bytes, self.predicted_peak_bytes),
-        ];
-        for (quantity, bytes, predicted) in measured {
-            m.measure(quantity, bytes);
-            if let Some(predicted) = predicted {
-                m.predict(quantity, predicted);
-            }
+        m.measure("model_bytes", self.model_bytes);
+        m.measure("activation_bytes", self.activation_bytes());
+        if let Some(predicted) = self.foreseen_activation_bytes() {
+            m.predict("activation_bytes", predicted);
         }
+        m.measure("peak_bytes", self.step.peak.allocated_bytes);
         m
     }
 }

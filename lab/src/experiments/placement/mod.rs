@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use memcore::memory::{Category, CategoryBytes};
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{rules, undisturbed};
+use super::rig::undisturbed;
 use super::show::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
@@ -85,7 +86,7 @@ impl Experiment for Placement {
         }
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, Arrangement::ALL.len());
-        let exact = sizes.largest_bytes() <= 1 << 20 && rules(setup)?.is_some();
+        let exact = sizes.largest_bytes() <= 1 << 20 && predictable(setup)?;
         let (mut trials, mut programs) = (Vec::new(), Vec::new());
         for arrangement in Arrangement::ALL {
             if !pace.next(arrangement.name()) {

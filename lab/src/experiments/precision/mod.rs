@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use memcore::memory::Category;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::rules;
 use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::data;
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ impl Experiment for PrecisionChoice {
         let sizes = [SIZES[0], Sizes { batch, ..SIZES[1] }];
         let mut outcome = Outcome::default();
         let mut pace = Pace::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let mut weighed = Vec::new();
         for sizes in sizes {
             for precision in PRECISIONS {

@@ -6,8 +6,9 @@ mod subject;
 
 use std::sync::Arc;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, rules};
+use super::rig::Rig;
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
@@ -65,7 +66,7 @@ impl Experiment for Quantization {
         let (inputs, classes) =
             digits.batch(digits.split(Split::Test)).map_err(|error| Error::usage("digits", error.to_string()))?;
         let exam = Exam { inputs, classes };
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for form in Form::ALL {
             if !pace.next(form.name()) {

@@ -4,8 +4,9 @@ mod kept;
 
 use memcore::memory::Category;
 
+use super::default_allocator::predictable;
 use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
+use super::rig::{Rig, StepRecord, undisturbed};
 use super::show::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -72,7 +73,7 @@ impl Experiment for SequenceLength {
         // Exact where each tensor is a multiple of 512 bytes and none is above 1 MiB.
         let whole = lengths.iter().all(|length| (batch * length * 4).is_multiple_of(512));
         let large = [lengths[2] * VOCABULARY, lengths[2] * 4 * WIDTH, HEADS * lengths[2] * lengths[2]];
-        let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && rules(setup)?.is_some();
+        let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && predictable(setup)?;
         let mut trials = Vec::new();
         for fused in [false, true] {
             for &length in &lengths {
