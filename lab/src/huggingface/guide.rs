@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use memcore::nn::Init;
 use memcore::{DType, Result, Tensor, ops};
 
 use super::blocks::Context;
@@ -69,23 +68,12 @@ impl Guide {
         self
     }
 
-    /// One for each device that has blocks, with the buffers that are made there.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub(super) fn turning(
-        desks: &[Init],
-        new: impl Fn() -> Self,
-        rotary: impl Fn(&Init) -> Result<RotaryEmbedding>,
-    ) -> Result<Vec<Self>> {
-        let guide = |init: &Init| {
-            let mut guide = new();
-            if let Some(decoder) = &mut guide.decoder {
-                decoder.rotary = Some(rotary(init)?);
-            }
-            Ok(guide)
-        };
-        desks.iter().map(guide).collect()
+    /// The same, of a model that turns queries and keys by their positions.
+    pub(super) fn turning(mut self, rotary: RotaryEmbedding) -> Self {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.rotary = Some(rotary);
+        }
+        self
     }
 
     /// An empty cache, where one is filled.

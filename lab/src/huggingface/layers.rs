@@ -4,6 +4,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
 use memcore::{Array, Result, Tensor, context, ops};
 
+use super::keys::Keys;
 use super::options::Options;
 use crate::error::Error;
 
@@ -83,6 +84,14 @@ pub(super) enum Activation {
 }
 
 impl Activation {
+    /// Under `key`, or the one called `default`.
+    ///
+    /// # Errors
+    /// As [`Activation::named`].
+    pub(super) fn read(keys: &Keys<'_>, key: &'static str, default: &'static str) -> Result<Self, Error> {
+        Self::named(key, keys.name(key, default)?)
+    }
+
     /// # Errors
     /// [`Error::Usage`] for one that is not here, listing those that are.
     pub(super) fn named(key: &str, name: &str) -> Result<Self, Error> {

@@ -192,15 +192,14 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Where the blocks of a network of so many begin on each device: through these the guides are made.
-    pub(super) fn desks(at: &Places<'_>, layers: usize) -> Vec<Init> {
-        let mut desks: Vec<Init> = Vec::new();
-        for init in (1..=layers).map(at) {
-            if !desks.last().is_some_and(|last| last.device().is_same(init.device())) {
-                desks.push(init);
-            }
-        }
-        desks
+    /// One for each device that has some of `layers` blocks, made through the place of the first one there.
+    ///
+    /// # Errors
+    /// Those of `guide`.
+    pub(super) fn guides(at: &Places<'_>, layers: usize, guide: impl Fn(&Init) -> Result<Guide>) -> Result<Vec<Guide>> {
+        let mut first: Vec<Init> = (1..=layers).map(at).collect();
+        first.dedup_by(|next, last| last.device().is_same(next.device()));
+        first.iter().map(guide).collect()
     }
 }
 

@@ -35,7 +35,7 @@ impl Stack {
     /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
         let embed = init.at("embed_tokens");
-        let count = if decoder { c.decoder_layers } else { c.layers };
+        let count = if decoder { c.own.decoder_layers } else { c.layers };
         let block = |i: usize| Ok(Arc::new(Block::new(&init.at("block").at(i), c, decoder, i == 0)?));
         Ok(Self {
             scope: init.scope(),
