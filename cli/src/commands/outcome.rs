@@ -4,15 +4,15 @@ use std::ops::ControlFlow;
 
 use lab::figures::median;
 use lab::forensics::{Leak, Watch};
+use lab::peaks::{LocalPeak, local_peaks};
 use lab::record::{Account, COLUMNS, Row};
 use lab::report::{Recording, op_name};
 use lab::results::DeviceInfo;
 use lab::run::{SETTLED, Session};
 use lab::snapshot::{Document, record};
-use lab::summits::{Summit, summits};
 use lab::training::{Accuracy, Failed, Partial, Progress as Step, RunResult, TrainingState};
 use memcore::memory::{CategoryBytes, Origin, OutOfMemory, PeakComposition, ScopeId, Snapshot as Segments};
-use memcore::{Departures, Device};
+use memcore::{Deviations, Device};
 use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
     /// The scopes that held most at the peak, most first.
     pub scopes: Vec<(String, CategoryBytes)>,
     /// The peak and the next moments below it; empty unless the events were kept.
-    pub summits: Vec<Summit>,
+    pub summits: Vec<LocalPeak>,
 }
 
 /// A run and what came of it.
@@ -75,7 +75,7 @@ pub(crate) struct Report {
     /// What was told before the run.
     pub of_file: Vec<String>,
     /// What was done otherwise than the program that the run stands for would.
-    pub departures: Departures,
+    pub departures: Deviations,
     /// Every event, if asked for.
     pub events: Option<Value>,
     /// The run as PyTorch's snapshot, if asked for.
@@ -199,7 +199,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let (model, description) = (session.name().to_string(), session.description());
     let (settings, leak) = (session.in_force.fields(), watch.leak().cloned());
-    let departures = device.departures();
+    let departures = device.deviations();
     let device = info;
     Ok(Report {
         device,
@@ -251,7 +251,7 @@ fn memory_summary(device: &Device, index: usize) -> String {
 
 fn name(result: RunResult, device: &Device) -> Outcome {
     let (maker, scopes) = makers(&result.peak, device);
-    let summits = device.with_ledger(|ledger| summits(ledger, TOP_SUMMITS));
+    let summits = device.with_ledger(|ledger| local_peaks(ledger, TOP_SUMMITS));
     Outcome { result, maker, scopes, summits }
 }
 

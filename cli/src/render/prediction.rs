@@ -1,10 +1,10 @@
 //! A prediction in words: the peak, what comes below it, whether it fits, what would change it.
 
+use lab::peaks::LocalPeak;
 use lab::results::{CardResult, Premise, room};
 use lab::run::{AS_IT_IS, Figures, Room, RunSpec, Technique};
 use lab::section::{Cell, Table};
-use lab::summits::Summit;
-use memcore::Departures;
+use memcore::Deviations;
 
 use super::style::Style;
 use super::{WIDTH, bytes, premises, table, wrapped};
@@ -44,7 +44,7 @@ pub(crate) fn text(
     prediction: &Prediction,
     outcome: Option<&Outcome>,
     premises: &[Premise],
-    said: Departures,
+    said: Deviations,
     style: Style,
 ) -> String {
     let mut out = String::from("\n");
@@ -57,7 +57,7 @@ pub(crate) fn text(
     out += &format!("{}\n", premises::line(premises));
     prediction.notes.iter().for_each(|note| out += &format!("{}\n", wrapped(note, WIDTH, 0)));
     if let Some(outcome) = outcome.filter(|outcome| outcome.summits.len() > 1) {
-        out += &format!("\n{}", table::titled(&summits(&outcome.summits), style));
+        out += &format!("\n{}", table::titled(&peaks(&outcome.summits), style));
     }
     out += &format!("\n{}", table::titled(&techniques_table(prediction), style));
     for (note, names) in notes(&prediction.techniques, said) {
@@ -83,7 +83,7 @@ fn peak(outcome: &Outcome) -> String {
         text += &format!(" in {}", maker.scope);
     }
     if let Some(first) = outcome.summits.first() {
-        text += &format!("; {} of it is {}", bytes::short(first.mostly_bytes), first.mostly);
+        text += &format!("; {} of it is {}", bytes::short(first.dominant_bytes), first.dominant_category);
     }
     text + &format!(". PyTorch reserves {} at most.", bytes::both(outcome.max_reserved()))
 }
@@ -148,18 +148,18 @@ fn does_not_fit(prediction: &Prediction, here: Room, room: &str) -> String {
 }
 
 /// The highest moments.
-fn summits(summits: &[Summit]) -> Table {
-    let row = |summit: &Summit| {
-        let scope = if summit.scope.is_empty() { "(outside the model)" } else { &summit.scope };
+fn peaks(peaks: &[LocalPeak]) -> Table {
+    let row = |peak: &LocalPeak| {
+        let scope = if peak.scope.is_empty() { "(outside the model)" } else { &peak.scope };
         vec![
-            Cell::Bytes(summit.allocated_bytes),
-            Cell::Text(summit.phase.clone()),
-            Cell::Text(format!("{} in {scope}", summit.op)),
-            Cell::Text(format!("{} {}", bytes::short(summit.mostly_bytes), summit.mostly)),
+            Cell::Bytes(peak.allocated_bytes),
+            Cell::Text(peak.phase.clone()),
+            Cell::Text(format!("{} in {scope}", peak.op)),
+            Cell::Text(format!("{} {}", bytes::short(peak.dominant_bytes), peak.dominant_category)),
         ]
     };
     let columns = ["allocated", "phase", "reached by", "mostly"].map(String::from).to_vec();
-    Table { title: "The peak and the next ones below it".into(), columns, rows: summits.iter().map(row).collect() }
+    Table { title: "The peak and the next ones below it".into(), columns, rows: peaks.iter().map(row).collect() }
 }
 
 /// What each technique would change.
@@ -200,7 +200,7 @@ fn fits_in_short(figures: &Figures) -> String {
 }
 
 /// What techniques do otherwise than PyTorch would and the run itself does not, by what it is.
-fn notes(techniques: &[Technique], said: Departures) -> Vec<(String, Vec<&str>)> {
+fn notes(techniques: &[Technique], said: Deviations) -> Vec<(String, Vec<&str>)> {
     let known = techniques.iter().filter_map(|technique| Some((technique, technique.figures.as_ref().ok()?)));
     let notes = known.flat_map(|(technique, figures)| {
         let new = figures.departures.iter().filter(|departure| !said.contains(*departure));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memcore::backend::{Backend, Limited, Meta};
 use memcore::memory::{Category, OutOfMemory};
-use memcore::{Departures, Device, Profile};
+use memcore::{Deviations, Device, Profile};
 
 use super::pace::Pace;
 use super::show::{table, text};
@@ -38,7 +38,7 @@ struct Trial {
     taken: Option<[u64; 3]>,
     out_of_memory: Option<Box<OutOfMemory>>,
     /// Of a run to its end: what it did otherwise than PyTorch would.
-    departures: Departures,
+    deviations: Deviations,
 }
 
 impl Experiment for Fit {
@@ -95,8 +95,8 @@ impl Experiment for Fit {
         }
         outcome.tables.push(pieces(&law));
         outcome.claims = judge(&trials, &found, &law, budget);
-        let departures = trials.iter().fold(Departures::default(), |all, trial| all.union(trial.departures));
-        outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
+        let deviations = trials.iter().fold(Deviations::default(), |all, trial| all.union(trial.deviations));
+        outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
         Ok(outcome)
     }
 }
@@ -117,10 +117,10 @@ fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: us
         Ok(device) => {
             let reserved = device.stats().reserved_bytes.all.peak;
             let taken = Some([device.usage().peak_bytes(), fit::requested_peak(&device), reserved]);
-            Ok(Trial { batch, taken, out_of_memory: None, departures: device.departures() })
+            Ok(Trial { batch, taken, out_of_memory: None, deviations: device.deviations() })
         }
         Err(Error::Core(memcore::Error::OutOfMemory(report))) => {
-            Ok(Trial { batch, taken: None, out_of_memory: Some(report), departures: Departures::default() })
+            Ok(Trial { batch, taken: None, out_of_memory: Some(report), deviations: Deviations::default() })
         }
         Err(error) => Err(error),
     }

@@ -4,7 +4,7 @@
 //! innermost, so that the next convolution brings its input into order again.
 //!
 //! With cuDNN PyTorch convolves such pictures as they lie. Here they are brought into order there as well, which is a
-//! [`ChannelsLast`](memcore::Departure::ChannelsLast) departure: in recorded runs bytes allocated and reserved were the same, the number of events was not.
+//! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events was not.
 
 use memcore::backend::kernel::{Conv2dGeometry, UnaryOp};
 use memcore::memory::ScopeId;

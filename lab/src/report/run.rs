@@ -101,7 +101,7 @@ pub(super) fn details(out: &mut String, result: &Value, curve: bool) {
     out.push_str("<section>\n<h2>In figures</h2>\n<div class=\"pair\">\n");
     composition(out, result);
     modules(out, &result["peak"]["by_scope"]);
-    summits(out, &result["summits"]);
+    peaks(out, &result["summits"]);
     techniques(out, result);
     out.push_str("</div>\n");
     rows_table(out, result);
@@ -221,11 +221,11 @@ fn modules(out: &mut String, by_scope: &Value) {
     table(out, "Who held most of it", &["module", "at the peak", "mostly"].map(String::from), &rows);
 }
 
-fn summits(out: &mut String, summits: &Value) {
+fn peaks(out: &mut String, peaks: &Value) {
     let text = |value: &Value| Cell::text(value.as_str().unwrap_or_default());
     let row =
         |s: &Value| vec![text(&s["phase"]), Cell::bytes_of(&s["allocated_bytes"]), text(&s["op"]), text(&s["scope"])];
-    let rows: Vec<Vec<Cell>> = list(summits).iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = list(peaks).iter().map(row).collect();
     let columns = ["phase", "allocated", "reached by", "of"].map(String::from);
     table(out, "The peak and the next moments below it", &columns, &rows);
 }

@@ -8,7 +8,7 @@ use super::batch_norm_kernels::{
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ pub(super) fn takes<'a>(
         && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
         && matches!(x.dtype(), DType::F32 | DType::F16)
         && parameters.iter().all(|parameter| parameter.dtype() == DType::F32);
-    (suits && x.device().has_cudnn_or(Departure::WithoutCudnn)).then_some(parameters)
+    (suits && x.device().has_cudnn_or(Deviation::WithoutCudnn)).then_some(parameters)
 }
 
 /// As [`super::batch_norm`]: the input is brought into order first; statistics are made in training only, and evaluation keeps the running ones.
