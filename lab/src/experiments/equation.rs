@@ -3,9 +3,9 @@
 use memcore::memory::Category;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -87,11 +87,11 @@ impl Experiment for Equation {
             return Err(Error::usage("batch, layers, width, features", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, batches.len());
+        let mut progress = Progress::new(setup, batches.len());
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for batch in batches {
-            if !pace.next(&format!("batch {batch}")) {
+            if !progress.next(&format!("batch {batch}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }

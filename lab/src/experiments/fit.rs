@@ -7,8 +7,8 @@ use memcore::backend::{Backend, Limited, Meta};
 use memcore::memory::{Category, OutOfMemory};
 use memcore::{Deviations, Device, Profile};
 
-use super::pace::Pace;
-use super::show::{table, text};
+use super::progress::Progress;
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -68,8 +68,8 @@ impl Experiment for Fit {
         let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
         let budget = workspaces + (memory << 20);
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 3);
-        if !pace.next("solving, on no device") {
+        let mut progress = Progress::new(setup, 3);
+        if !progress.next("solving, on no device") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -85,7 +85,7 @@ impl Experiment for Fit {
         let backend = (setup.open)()?.shared_backend();
         let mut trials = Vec::new();
         for batch in [largest, largest + 1] {
-            if !pace.next(&format!("batch {batch} on a device of that size")) {
+            if !progress.next(&format!("batch {batch} on a device of that size")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }

@@ -4,9 +4,9 @@ use memcore::memory::Category;
 use memcore::optim::Implementation;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
-use super::show::{some_bytes, table, text};
+use super::tables::{some_bytes, table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -75,12 +75,12 @@ impl Experiment for OptimizerChoice {
         }
         let mut outcome = Outcome::default();
         let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
-        let mut pace = Pace::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
+        let mut progress = Progress::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for kind in OPTIMIZERS {
             for form in forms(kind) {
-                if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
+                if !progress.next(&format!("{} ({})", kind.name(), form.1)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use memcore::Device;
 
-use super::pace::Pace;
-use super::rig::{Moment, Rig, Variable};
-use super::show::{curve, table, text};
+use super::progress::Progress;
+use super::rig::{Rig, Sample, Variable};
+use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ const SEQUENCES: &[(&str, &[Action])] = &[
 struct Sequence {
     name: &'static str,
     /// The first one is after training.
-    moments: Vec<Moment>,
+    moments: Vec<Sample>,
     /// Asked for and held at each of them.
     predicted: Vec<u64>,
 }
@@ -118,10 +118,10 @@ impl Experiment for Release {
             return Err(Error::usage("batch", "must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, SEQUENCES.len() + 2);
+        let mut progress = Progress::new(setup, SEQUENCES.len() + 2);
         let (mut sequences, mut habits) = (Vec::new(), Vec::new());
         for (name, actions) in SEQUENCES {
-            if !pace.next(name) {
+            if !progress.next(name) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -131,7 +131,7 @@ impl Experiment for Release {
         }
         let mut scripts = Vec::new();
         for empties in [false, true] {
-            if !pace.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
+            if !progress.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -307,11 +307,11 @@ fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
 }
 
 impl Sequence {
-    fn after(&self, action: &str) -> Option<&Moment> {
+    fn after(&self, action: &str) -> Option<&Sample> {
         self.moments.iter().find(|moment| moment.row.label == action)
     }
 
-    fn end(&self) -> &Moment {
+    fn end(&self) -> &Sample {
         &self.moments[self.moments.len() - 1]
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Re
 
 /// A row, with what memory consisted of then.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
+pub(super) struct Sample {
     /// The figures.
     pub(super) row: Row,
     /// Bytes by category.
@@ -38,7 +38,7 @@ pub(super) struct StepRecord {
     /// Examples.
     pub(super) batch: usize,
     /// One per phase.
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<Sample>,
     /// The highest moment of the step.
     pub(super) peak: PeakComposition,
     /// The most that was reserved during the step.
@@ -153,7 +153,7 @@ impl Rig {
         Self::new(device, "linear", OptimizerKind::Sgd, 1e-2, seed)
     }
 
-    pub(super) fn moment(&self, label: impl Into<String>) -> Moment {
+    pub(super) fn moment(&self, label: impl Into<String>) -> Sample {
         moment(&self.device, label)
     }
 
@@ -267,9 +267,9 @@ pub(super) fn undisturbed(device: &Device) -> bool {
 }
 
 /// The device's memory now.
-pub(super) fn moment(device: &Device, label: impl Into<String>) -> Moment {
+pub(super) fn moment(device: &Device, label: impl Into<String>) -> Sample {
     let requested = device.with_ledger(|ledger| requested(ledger.history()));
-    Moment { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
+    Sample { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
 }
 
 /// What is held, as it was asked for, after these events; `None` without any.

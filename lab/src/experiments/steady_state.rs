@@ -2,9 +2,9 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
-use super::pace::Pace;
-use super::rig::{Moment, Rig};
-use super::show::{curve, some_bytes, table, text};
+use super::progress::Progress;
+use super::rig::{Rig, Sample};
+use super::tables::{curve, some_bytes, table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::predict::Network;
@@ -45,7 +45,7 @@ const BATCH: usize = 32;
 struct Run {
     name: String,
     /// With the row `model` first.
-    moments: Vec<Moment>,
+    moments: Vec<Sample>,
     /// Moments per step.
     phases: usize,
     /// The highest moment of each step.
@@ -100,10 +100,10 @@ impl Experiment for SteadyState {
             Some(name) => vec![Case { name, network: None, build: Rig::asked }],
             None => CASES.into(),
         };
-        let mut pace = Pace::new(setup, cases.len() * steps);
+        let mut progress = Progress::new(setup, cases.len() * steps);
         let mut runs = Vec::new();
         for case in &cases {
-            let (run, whole) = follow(case, setup, steps, &mut pace)?;
+            let (run, whole) = follow(case, setup, steps, &mut progress)?;
             show(&run, &mut outcome);
             runs.push(run);
             if !whole {
@@ -116,13 +116,13 @@ impl Experiment for SteadyState {
     }
 }
 
-fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>) -> Result<(Run, bool)> {
+fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", BATCH);
     let mut rig = (case.build)(&device, setup)?;
     let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
     for i in 0..steps {
-        if !pace.next(&format!("{}, step {i}", case.name)) {
+        if !progress.next(&format!("{}, step {i}", case.name)) {
             whole = false;
             break;
         }
@@ -136,7 +136,7 @@ fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>)
 
 impl Run {
     /// The moments of a step.
-    fn step(&self, i: usize) -> &[Moment] {
+    fn step(&self, i: usize) -> &[Sample] {
         self.moments.get(1 + i * self.phases..1 + (i + 1) * self.phases).unwrap_or(&[])
     }
 
@@ -146,7 +146,7 @@ impl Run {
 
     /// Everything that a step shows, without its label.
     fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
-        let figures = |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
+        let figures = |m: &Sample| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
         self.step(i).iter().map(figures).collect()
     }
 

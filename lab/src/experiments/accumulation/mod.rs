@@ -6,9 +6,9 @@ use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, even_perceptron, undisturbed};
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -68,12 +68,12 @@ impl Experiment for Accumulation {
             return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 5);
+        let mut progress = Progress::new(setup, 5);
         let predictable = predictable(setup)?;
         let micro = batch / pieces;
         let mut trials = Vec::new();
         for (micro, pieces) in [(batch, 1), (micro, pieces), (micro, 1)] {
-            if !pace.next(&format!("{pieces} × {micro}")) {
+            if !progress.next(&format!("{pieces} × {micro}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -81,7 +81,7 @@ impl Experiment for Accumulation {
             outcome.rows.push(trial.measurement(predictable));
             trials.push(trial);
         }
-        if !pace.next("the gradients of both") {
+        if !progress.next("the gradients of both") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -93,7 +93,7 @@ impl Experiment for Accumulation {
         }
         outcome.rows.push(m);
         outcome.tables.push(shown(&trials));
-        if !pace.next("what is learnt with each batch") {
+        if !progress.next("what is learnt with each batch") {
             outcome.interrupted = true;
             return Ok(outcome);
         }

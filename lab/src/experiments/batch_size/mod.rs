@@ -7,7 +7,7 @@ mod show;
 mod verdicts;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::{Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use found::Found;
@@ -92,33 +92,33 @@ fn measure(
         [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
         _ => Vec::new(),
     };
-    let mut pace = Pace::new(setup, 2 * batches.len() + orders.len() + 2);
+    let mut progress = Progress::new(setup, 2 * batches.len() + orders.len() + 2);
     for &batch in batches {
-        if !pace.next(&format!("batch {batch} on a fresh device")) {
+        if !progress.next(&format!("batch {batch} on a fresh device")) {
             return Ok(false);
         }
         found.fresh.push(runs::run(setup, &Plan::fresh(batch, steps))?);
     }
     for order in &orders {
         let plan = Plan::stages(order, steps);
-        if !pace.next(&format!("{} on one device", plan.name)) {
+        if !progress.next(&format!("{} on one device", plan.name)) {
             return Ok(false);
         }
         found.orders.push(runs::run(setup, &plan)?);
     }
     if let [a, b, ..] = *batches {
-        if !pace.next("one model, the last batch of each epoch smaller") {
+        if !progress.next("one model, the last batch of each epoch smaller") {
             return Ok(false);
         }
         found.changing = Some(runs::run(setup, &Plan::changing(a.max(b), a.min(b), steps))?);
     }
     for &batch in batches {
-        if !pace.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
+        if !progress.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
             return Ok(false);
         }
         found.epochs.push(runs::run(setup, &Plan::epoch(batch, examples))?);
     }
-    if !pace.next("the law of the peak") {
+    if !progress.next("the law of the peak") {
         return Ok(false);
     }
     if predictable(setup)? {

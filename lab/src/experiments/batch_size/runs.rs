@@ -3,7 +3,7 @@
 use memcore::Profile;
 
 use crate::error::Result;
-use crate::experiments::rig::{Moment, Rig, StepRecord, moment};
+use crate::experiments::rig::{Rig, Sample, StepRecord, moment};
 use crate::experiments::{Measurement, Setup};
 use crate::predict::Network;
 
@@ -51,11 +51,11 @@ pub(super) struct Run {
     /// Steps of each stage.
     pub(super) stages: Vec<Vec<StepRecord>>,
     /// All moments in order, with those between the stages.
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<Sample>,
     /// The end of each stage, before the model is dropped.
-    pub(super) ends: Vec<Moment>,
+    pub(super) ends: Vec<Sample>,
     /// What is left when everything was dropped.
-    pub(super) dropped: Moment,
+    pub(super) dropped: Sample,
     profile: Profile,
 }
 

@@ -3,7 +3,7 @@
 use super::found::Found;
 use super::law::{Law, Point};
 use super::runs::{Run, by_step, summary};
-use crate::experiments::show::{by_category, curve, table, text};
+use crate::experiments::tables::{by_category, curve, table, text};
 use crate::experiments::{Measurement, Outcome};
 use crate::figures::both as bytes;
 use crate::fit::Piece;

@@ -1,14 +1,14 @@
 //! `beliefs`: what is widely said about GPU memory, and is it so?
 
-mod ground;
 mod scaling;
 mod shown;
 mod spare;
+mod testbed;
 
-use super::pace::Pace;
+use super::progress::Progress;
 use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
 use crate::error::{Error, Result};
-use ground::{Batches, Ground, Judged};
+use testbed::{Batches, Judged, Testbed};
 
 /// The experiment.
 pub(super) struct Beliefs;
@@ -49,20 +49,20 @@ impl Experiment for Beliefs {
         }
         let batches = Batches { large, small };
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, CLAIMS.len());
-        let ground = Ground::of(setup)?;
-        type Part = fn(&Ground, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
+        let mut progress = Progress::new(setup, CLAIMS.len());
+        let testbed = Testbed::of(setup)?;
+        type Part = fn(&Testbed, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
         let parts: [(&str, Part); 3] = [
             ("emptying the cache", spare::measure),
             ("what the driver shows", shown::measure),
             ("bigger models", scaling::measure),
         ];
         for ((name, part), claim) in parts.into_iter().zip(CLAIMS) {
-            if !pace.next(name) {
+            if !progress.next(name) {
                 outcome.interrupted = true;
                 break;
             }
-            let (verdict, number, condition) = part(&ground, setup, batches, &mut outcome)?;
+            let (verdict, number, condition) = part(&testbed, setup, batches, &mut outcome)?;
             outcome.claims.push(JudgedClaim { claim: *claim, verdict, number, condition });
         }
         Ok(outcome)

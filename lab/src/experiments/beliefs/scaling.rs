@@ -1,9 +1,9 @@
 //! Does a bigger model need proportionally more?
 
-use super::ground::{Batches, Ground, Judged};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::show::table;
+use crate::experiments::tables::table;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -25,11 +25,11 @@ struct Trial {
     peak: u64,
 }
 
-pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let mut trials = Vec::new();
     for batch in [batches.small, MANY.max(batches.small + 1)] {
         for width in WIDTHS {
-            let trial = attempt(ground, setup, width, batch)?;
+            let trial = attempt(testbed, setup, width, batch)?;
             outcome.rows.push(measurement(&trial));
             trials.push(trial);
         }
@@ -71,8 +71,8 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     Ok((verdict, in_bytes([(&labels[0], least.peak), (&labels[1], most.peak)]), condition))
 }
 
-fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<Trial> {
-    let device = ground.open(setup.seed);
+fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> Result<Trial> {
+    let device = testbed.open(setup.seed);
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
     let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;

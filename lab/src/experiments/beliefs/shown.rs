@@ -1,6 +1,6 @@
 //! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
 
-use super::ground::{Batches, Ground, Judged};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::cards::CONTEXT;
 use crate::error::Result;
 use crate::experiments::rig::Rig;
@@ -20,7 +20,7 @@ struct Figures {
     needed: u64,
 }
 
-pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let Batches { large, small } = batches;
     let processes = [
         Process { name: "small batch alone", steps: vec![small; 2] },
@@ -28,7 +28,7 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
     ];
     let mut found = Vec::new();
     for process in &processes {
-        let device = ground.open(setup.seed);
+        let device = testbed.open(setup.seed);
         let mut rig = Rig::simple_cnn(&device, setup.seed)?;
         let mut needed = 0;
         for (step, batch) in process.steps.iter().enumerate() {

@@ -2,10 +2,10 @@
 
 use memcore::{Array, DType, Device};
 
-use super::ground::{Batches, Ground, Judged};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
 use crate::experiments::rig::{Rig, Variable};
-use crate::experiments::show::{table, text};
+use crate::experiments::tables::{table, text};
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::section::Cell;
@@ -33,17 +33,17 @@ impl Trial {
     }
 }
 
-pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
-    let (device, capacity) = ground.open_limited(room, setup.seed);
+    let (device, capacity) = testbed.open_limited(room, setup.seed);
     drop(device);
     // What is left of the device once nothing is cached.
-    let largest = (capacity - trained(ground, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
+    let largest = (capacity - trained(testbed, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
     let mut trials = Vec::new();
     for empties in [false, true] {
-        let (reserved, fits) = asked(ground, setup, batches, room, empties, largest)?;
-        let (_, one_more_fits) = asked(ground, setup, batches, room, empties, largest + 1)?;
+        let (reserved, fits) = asked(testbed, setup, batches, room, empties, largest)?;
+        let (_, one_more_fits) = asked(testbed, setup, batches, room, empties, largest + 1)?;
         let trial = Trial { empties, reserved, fits, one_more_fits };
         outcome.rows.push(measurement(&trial, largest));
         trials.push(trial);
@@ -70,7 +70,7 @@ pub(super) fn measure(ground: &Ground, setup: &Setup<'_>, batches: Batches, outc
 
 /// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
 fn asked(
-    ground: &Ground,
+    testbed: &Testbed,
     setup: &Setup<'_>,
     batches: Batches,
     room: u64,
@@ -78,13 +78,13 @@ fn asked(
     block: u64,
 ) -> Result<(u64, bool)> {
     // The model stays while the block is asked for.
-    let (rig, reserved) = trained(ground, setup, batches, room, empties)?;
+    let (rig, reserved) = trained(testbed, setup, batches, room, empties)?;
     Ok((reserved, takes(&rig.device, block)?))
 }
 
 /// A model after two steps on a fresh device, its results deleted, and what is reserved then.
-fn trained(ground: &Ground, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Rig, u64)> {
-    let (device, _) = ground.open_limited(room, setup.seed);
+fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Rig, u64)> {
+    let (device, _) = testbed.open_limited(room, setup.seed);
     let mut rig = Rig::simple_cnn(&device, setup.seed)?;
     for step in 0..2 {
         rig.step(&format!("s{step}"), batches.large)?;

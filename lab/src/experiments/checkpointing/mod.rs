@@ -8,9 +8,9 @@ use memcore::Device;
 use memcore::memory::{Category, PeakComposition};
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
@@ -110,14 +110,14 @@ impl Experiment for Checkpointing {
             .chain([Recompute::None, Recompute::Blocks].map(|recompute| (wide, recompute)))
             .collect();
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, runs.len());
+        let mut progress = Progress::new(setup, runs.len());
         let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for network in networks(blocks, batch) {
             // All of a network's trials stay, so that their steps can be timed in turns.
             let (first, mut rigs) = (trials.len(), Vec::new());
             for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
-                if !pace.next(&format!("{}, checkpoint {recompute}", network.name)) {
+                if !progress.next(&format!("{}, checkpoint {recompute}", network.name)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }

@@ -1,7 +1,7 @@
 //! The same batches in every order.
 
-use super::super::contest::{CACHING, CONTENDERS, EXPANDABLE};
-use super::super::pace::Pace;
+use super::super::policy_comparison::{CACHING, CONTENDERS, EXPANDABLE};
+use super::super::progress::Progress;
 use super::steps::{Steps, program};
 use crate::error::Result;
 use crate::replay::{Machine, Policy, Silent, replay};
@@ -30,7 +30,7 @@ pub(super) struct Orders {
 }
 
 /// Tries the orders of a multiset of batches (`counts` of each of `steps`); `None` when stopped.
-pub(super) fn search(steps: &[Steps], counts: usize, pace: &mut Pace<'_>) -> Result<Option<Orders>> {
+pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
     let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
     let possible = orders(steps.len(), counts);
     let every = possible.div_ceil(MOST_ORDERS).max(1);
@@ -46,7 +46,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, pace: &mut Pace<'_>) -> Res
     let mut tried = 0;
     for index in 0.. {
         if index % every == 0 {
-            if tried % STRETCH == 0 && !pace.next(&format!("orders of batches, {tried} tried")) {
+            if tried % STRETCH == 0 && !progress.next(&format!("orders of batches, {tried} tried")) {
                 return Ok(None);
             }
             tried += 1;

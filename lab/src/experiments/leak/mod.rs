@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use memcore::Device;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
-use super::show::{table, text};
+use super::progress::Progress;
+use super::tables::{table, text};
 use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
@@ -85,11 +85,11 @@ impl Experiment for Leak {
             return Err(Error::usage("batch, steps, memory_mib", "at least 1, at least 4, and 1 to 64"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, CASES.len() + 1);
+        let mut progress = Progress::new(setup, CASES.len() + 1);
         let predictable = predictable(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
-            if !pace.next(case.name) {
+            if !progress.next(case.name) {
                 outcome.interrupted = true;
                 break;
             }
@@ -97,7 +97,7 @@ impl Experiment for Leak {
         }
         outcome.rows.extend(runs.iter().map(|run| run.measurement(memory)));
         if !outcome.interrupted {
-            outcome.interrupted = !pace.next("until memory runs out");
+            outcome.interrupted = !progress.next("until memory runs out");
         }
         if !outcome.interrupted {
             full::fill(setup, memory, &mut outcome)?;

@@ -7,9 +7,9 @@ mod sharded;
 use memcore::Device;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::undisturbed;
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -80,11 +80,11 @@ impl Experiment for ModelParallel {
         }
         let mut outcome = Outcome::default();
         let ways = ways(devices, pieces);
-        let mut pace = Pace::new(setup, ways.len() + 1);
+        let mut progress = Progress::new(setup, ways.len() + 1);
         let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for way in ways {
-            if !pace.next(way.name) {
+            if !progress.next(way.name) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -94,7 +94,7 @@ impl Experiment for ModelParallel {
             outcome.rows.extend(measurements(&trial, &predicted, same));
             trials.push(trial);
         }
-        if !pace.next("ZeRO") {
+        if !progress.next("ZeRO") {
             outcome.interrupted = true;
             return Ok(outcome);
         }

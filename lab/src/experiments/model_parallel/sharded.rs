@@ -7,7 +7,7 @@ use memcore::Device;
 use memcore::backend::{Backend, Meta};
 use memcore::memory::Direct;
 
-use super::super::show::{table, text};
+use super::super::tables::{table, text};
 use super::claims::CLAIMS;
 use super::network::{CLASSES, LAYERS, WIDTH, network};
 use super::{JudgedClaim, Measurement, Setup, Verdict, in_bytes};

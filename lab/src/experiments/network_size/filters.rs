@@ -4,7 +4,7 @@ use memcore::memory::Category;
 
 use crate::error::{Error, Result};
 use crate::experiments::rig::Rig;
-use crate::experiments::show::{table, text};
+use crate::experiments::tables::{table, text};
 use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::model_file;

@@ -6,9 +6,9 @@ mod shares;
 use memcore::memory::Category;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -84,12 +84,12 @@ impl Experiment for NetworkSize {
             return Err(Error::usage("batch", "two or more different numbers of examples, each at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
+        let mut progress = Progress::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for (name, filters) in NETWORKS {
             for &batch in &batches {
-                if !pace.next(&format!("{name}, batch {batch}")) {
+                if !progress.next(&format!("{name}, batch {batch}")) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -101,7 +101,7 @@ impl Experiment for NetworkSize {
         outcome.tables.push(shown(&trials));
         let mut sizes = Vec::new();
         for (padded, side) in [false, true].into_iter().flat_map(|padded| SIDES.map(|side| (padded, side))) {
-            if !pace.next(&format!("filters of {side} × {side}")) {
+            if !progress.next(&format!("filters of {side} × {side}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }

@@ -7,9 +7,9 @@ use std::time::Instant;
 use memcore::memory::{Category, CategoryBytes};
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::undisturbed;
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -85,11 +85,11 @@ impl Experiment for Placement {
             return Err(Error::usage("batch, vocabulary, batches", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, Arrangement::ALL.len());
+        let mut progress = Progress::new(setup, Arrangement::ALL.len());
         let exact = sizes.largest_bytes() <= 1 << 20 && predictable(setup)?;
         let (mut trials, mut programs) = (Vec::new(), Vec::new());
         for arrangement in Arrangement::ALL {
-            if !pace.next(arrangement.name()) {
+            if !progress.next(arrangement.name()) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }

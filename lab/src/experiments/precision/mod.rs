@@ -8,7 +8,7 @@ use std::sync::Arc;
 use memcore::memory::Category;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::data;
 use crate::error::{Error, Result};
@@ -73,12 +73,12 @@ impl Experiment for PrecisionChoice {
         }
         let sizes = [SIZES[0], Sizes { batch, ..SIZES[1] }];
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
+        let mut progress = Progress::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
         let predictable = predictable(setup)?;
         let mut weighed = Vec::new();
         for sizes in sizes {
             for precision in PRECISIONS {
-                if !pace.next(&format!("{}, {} examples", precision.name(), sizes.batch)) {
+                if !progress.next(&format!("{}, {} examples", precision.name(), sizes.batch)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -88,7 +88,7 @@ impl Experiment for PrecisionChoice {
             }
             outcome.tables.push(memory::shown(sizes, &weighed));
         }
-        let learnt = lessons(setup, steps, &mut pace, &mut outcome)?;
+        let learnt = lessons(setup, steps, &mut progress, &mut outcome)?;
         if !outcome.interrupted {
             outcome.claims = judge(&weighed, &learnt);
         }
@@ -97,12 +97,12 @@ impl Experiment for PrecisionChoice {
 }
 
 /// Empty on a device that computes nothing.
-fn lessons(setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>, outcome: &mut Outcome) -> Result<Vec<Learnt>> {
+fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome: &mut Outcome) -> Result<Vec<Learnt>> {
     let digits = data::digits().map_err(|error| Error::usage("digits", error.to_string()))?;
     let digits = Arc::new(digits);
     let mut all = Vec::new();
     for lesson in LESSONS {
-        if !pace.next(&format!("digits, {}", lesson.name)) {
+        if !progress.next(&format!("digits, {}", lesson.name)) {
             outcome.interrupted = true;
             return Ok(all);
         }

@@ -7,9 +7,9 @@ mod subject;
 use std::sync::Arc;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::Rig;
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
@@ -56,9 +56,9 @@ impl Experiment for Quantization {
             return Err(Error::usage("width, steps", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 1 + Form::ALL.len());
+        let mut progress = Progress::new(setup, 1 + Form::ALL.len());
         let digits = Arc::new(digits().map_err(|error| Error::usage("digits", error.to_string()))?);
-        if !pace.next("training on the digits") {
+        if !progress.next("training on the digits") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -69,7 +69,7 @@ impl Experiment for Quantization {
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for form in Form::ALL {
-            if !pace.next(form.name()) {
+            if !progress.next(form.name()) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::experiments::default_allocator::predictable;
 use crate::experiments::rig::{Rig, undisturbed};
-use crate::experiments::show::{table, text};
+use crate::experiments::tables::{table, text};
 use crate::experiments::{Measurement, Setup};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;

@@ -5,9 +5,9 @@ mod kept;
 use memcore::memory::Category;
 
 use super::default_allocator::predictable;
-use super::pace::Pace;
+use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -69,7 +69,7 @@ impl Experiment for SequenceLength {
             return Err(Error::usage("sequence, batch", "three different lengths, and at least 1 example"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 12);
+        let mut progress = Progress::new(setup, 12);
         // Exact where each tensor is a multiple of 512 bytes and none is above 1 MiB.
         let whole = lengths.iter().all(|length| (batch * length * 4).is_multiple_of(512));
         let large = [lengths[2] * VOCABULARY, lengths[2] * 4 * WIDTH, HEADS * lengths[2] * lengths[2]];
@@ -77,7 +77,7 @@ impl Experiment for SequenceLength {
         let mut trials = Vec::new();
         for fused in [false, true] {
             for &length in &lengths {
-                if !pace.next(&format!("{}, {length} tokens", form(fused))) {
+                if !progress.next(&format!("{}, {length} tokens", form(fused))) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -94,7 +94,7 @@ impl Experiment for SequenceLength {
         let mut kept = Vec::new();
         for keeps in [false, true] {
             for &length in &lengths {
-                if !pace.next(&format!("encoder and decoder, {length} tokens")) {
+                if !progress.next(&format!("encoder and decoder, {length} tokens")) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }

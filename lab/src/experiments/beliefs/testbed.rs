@@ -19,12 +19,12 @@ pub(super) struct Batches {
 }
 
 /// PyTorch's allocator with its own settings above the device under test: what is said is said of those.
-pub(super) struct Ground {
+pub(super) struct Testbed {
     backend: Arc<dyn Backend>,
     profile: Profile,
 }
 
-impl Ground {
+impl Testbed {
     pub(super) fn of(setup: &Setup<'_>) -> Result<Self> {
         let device = (setup.open)()?;
         Ok(Self { backend: device.shared_backend(), profile: device.profile().clone() })
