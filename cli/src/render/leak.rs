@@ -1,6 +1,6 @@
 //! Memory that grows: by how much, where, who holds it, when it runs out, what to do.
 
-use lab::forensics::{Hop, Leak, Site};
+use lab::forensics::{Leak, Link, Site};
 
 use super::style::Style;
 use super::{WIDTH, bytes, counted, wrapped};
@@ -13,7 +13,7 @@ pub(crate) fn text(leak: &Leak, style: Style) -> String {
         counted(leak.steps as u64, "step")
     );
     let mut lines: Vec<(&str, String)> = leak.sites.iter().map(|site| ("where", place(site))).collect();
-    let path: Vec<String> = leak.holder.iter().map(link).collect();
+    let path: Vec<String> = leak.holder.iter().map(named).collect();
     lines.push(("held by", path.join(" > ")));
     if leak.nodes_per_step > 0 {
         lines.push(("graph", format!("{} more in each step, on the host", counted(leak.nodes_per_step, "node"))));
@@ -34,6 +34,6 @@ fn place(site: &Site) -> String {
     format!("{op}{scope}{phase}: {bytes} per step, {} now", site.category)
 }
 
-fn link(hop: &Hop) -> String {
-    if hop.scope.is_empty() { hop.what.clone() } else { format!("{} in {}", hop.what, hop.scope) }
+fn named(link: &Link) -> String {
+    if link.scope.is_empty() { link.what.clone() } else { format!("{} in {}", link.what, link.scope) }
 }

@@ -29,7 +29,7 @@ const CLAIMS: &[Claim] = &[
 
 /// Steps of each run: after the second nothing changes any more.
 const STEPS: usize = 3;
-const MOST_EXAMPLES: usize = 1 << 20;
+const MAX_EXAMPLES: usize = 1 << 20;
 
 /// A run of the first article's network, and what became of it.
 struct Trial {
@@ -77,7 +77,7 @@ impl Experiment for Fit {
             Room::Endless => one(Arc::new(Meta::default()), &profile, batch, setup.seed, true),
             Room::Budget => one(Arc::new(Limited::new(Meta::default(), budget)), &profile, batch, setup.seed, false),
         };
-        let found = fit::largest(&dry, budget, MOST_EXAMPLES)?;
+        let found = fit::largest(&dry, budget, MAX_EXAMPLES)?;
         let Some(largest) = found.largest else {
             return Err(Error::usage("memory_mib", format!("{memory} MiB are too little for a single example")));
         };

@@ -80,14 +80,14 @@ struct Sequence {
 }
 
 /// Steps with and without emptying the cache between them.
-struct Habit {
+struct CachePolicy {
     empties: bool,
     /// Reserved between the steps, and at most during one.
     between: u64,
     at_most: u64,
     /// Segments taken from the driver per step.
     driver_calls: u64,
-    /// Of whole steps, in turns with those of the other habit.
+    /// Of whole steps, in turns with those of the other policy.
     times: Times,
 }
 
@@ -119,7 +119,7 @@ impl Experiment for Release {
         }
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, SEQUENCES.len() + 2);
-        let (mut sequences, mut habits) = (Vec::new(), Vec::new());
+        let (mut sequences, mut policies) = (Vec::new(), Vec::new());
         for (name, actions) in SEQUENCES {
             if !progress.next(name) {
                 outcome.interrupted = true;
@@ -141,11 +141,11 @@ impl Experiment for Release {
             turns(round, scripts.len()).try_for_each(|i| scripts[i].step(round))?;
         }
         for script in scripts {
-            habits.push(script.end()?);
+            policies.push(script.end()?);
         }
-        show_habits(&habits, &mut outcome);
+        show_policies(&policies, &mut outcome);
         notes(&sequences, &mut outcome);
-        outcome.claims = judge(&sequences, &habits);
+        outcome.claims = judge(&sequences, &policies);
         Ok(outcome)
     }
 }
@@ -236,11 +236,11 @@ impl Script {
         Ok(())
     }
 
-    fn end(mut self) -> Result<Habit> {
+    fn end(mut self) -> Result<CachePolicy> {
         self.tidy()?;
         let Self { empties, rig, times, at_most, taken, .. } = self;
         let between = rig.device.stats().reserved_bytes.all.current;
-        Ok(Habit { empties, between, at_most, driver_calls: taken, times })
+        Ok(CachePolicy { empties, between, at_most, driver_calls: taken, times })
     }
 }
 
@@ -279,25 +279,25 @@ fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
     outcome.curves.push(curve(sequence.name, &sequence.moments));
 }
 
-fn habit_name(empties: bool) -> &'static str {
+fn policy_name(empties: bool) -> &'static str {
     if empties { "del outputs; empty_cache()" } else { "del outputs" }
 }
 
-fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
+fn show_policies(policies: &[CachePolicy], outcome: &mut Outcome) {
     let mut rows = Vec::new();
-    for habit in habits {
-        let mut m = Measurement::of([("after each step", habit_name(habit.empties).into())]);
-        m.measure("reserved_between_steps_bytes", habit.between);
-        m.measure("reserved_at_most_bytes", habit.at_most);
-        m.measure("segments_taken_per_step", habit.driver_calls);
-        habit.times.measure(&mut m, "step_us");
+    for policy in policies {
+        let mut m = Measurement::of([("after each step", policy_name(policy.empties).into())]);
+        m.measure("reserved_between_steps_bytes", policy.between);
+        m.measure("reserved_at_most_bytes", policy.at_most);
+        m.measure("segments_taken_per_step", policy.driver_calls);
+        policy.times.measure(&mut m, "step_us");
         outcome.rows.push(m);
         rows.push(vec![
-            text(habit_name(habit.empties)),
-            Cell::Bytes(habit.between),
-            Cell::Bytes(habit.at_most),
-            Cell::Count(habit.driver_calls),
-            text(habit.times.words()),
+            text(policy_name(policy.empties)),
+            Cell::Bytes(policy.between),
+            Cell::Bytes(policy.at_most),
+            Cell::Count(policy.driver_calls),
+            text(policy.times.words()),
         ]);
     }
     let columns = ["after each step", "between", "at most", "segments", "step (range)"];
@@ -341,9 +341,9 @@ fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
     }
 }
 
-fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
+fn judge(sequences: &[Sequence], policies: &[CachePolicy]) -> Vec<JudgedClaim> {
     let mut claims = Vec::new();
-    if let [keeps, empties] = habits {
+    if let [keeps, empties] = policies {
         let verdict = match (empties.between < keeps.between, empties.at_most < keeps.at_most) {
             (true, true) => Verdict::Holds,
             (true, false) => Verdict::Depends,

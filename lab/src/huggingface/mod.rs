@@ -68,10 +68,10 @@ use crate::files;
 use crate::models::{Architecture, Defaults, Input, Loss, Places, Task};
 
 /// Largest file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Most layers that a configuration may ask for: a hundred times as many as any has.
-const MOST_LAYERS: usize = 10_000;
+const MAX_LAYERS: usize = 10_000;
 
 /// Why a network with another head is trained as a whole.
 const OWN_LOSS: &str =
@@ -113,7 +113,7 @@ pub const MODEL_TYPES: [&str; 15] = [
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
-    let text = files::text(path, MOST_BYTES, "a configuration")?;
+    let text = files::text(path, MAX_BYTES, "a configuration")?;
     parse(&path.display().to_string(), &text, options)
 }
 
@@ -165,8 +165,8 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     };
     model.check_mask()?;
     let layers = model.sizes().layers;
-    if layers > MOST_LAYERS {
-        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
+    if layers > MAX_LAYERS {
+        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
     }
     Ok(model)
 }

@@ -259,7 +259,7 @@ fn techniques(out: &mut String, result: &Value) {
 }
 
 /// Rows of a table that a page shows; the rest is in the JSON.
-const MOST_ROWS: usize = 400;
+const MAX_ROWS: usize = 400;
 
 fn rows_table(out: &mut String, result: &Value) {
     let all = list(&result["steps"]);
@@ -268,12 +268,12 @@ fn rows_table(out: &mut String, result: &Value) {
         let figures = [1, 5, 3].map(|i| Cell::bytes_of(&row[i]));
         std::iter::once(label).chain(figures).collect()
     };
-    let rows: Vec<Vec<Cell>> = all.iter().take(MOST_ROWS).map(row).collect();
+    let rows: Vec<Vec<Cell>> = all.iter().take(MAX_ROWS).map(row).collect();
     let columns = ["phase", "allocated", "peak in phase", "reserved"].map(String::from);
     let _ = writeln!(out, "<details><summary>Memory by phase: {}</summary>", counted(all.len(), "row"));
     table(out, "Memory by phase", &columns, &rows);
-    if all.len() > MOST_ROWS {
-        let _ = writeln!(out, "<p class=\"note\">The first {MOST_ROWS}; --json has all.</p>");
+    if all.len() > MAX_ROWS {
+        let _ = writeln!(out, "<p class=\"note\">The first {MAX_ROWS}; --json has all.</p>");
     }
     out.push_str("</details>\n");
 }

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 
 /// Examples of a batch, in training and in evaluation, at most.
-const MOST_EXAMPLES: [usize; 2] = [880_801, 65_535];
+const MAX_EXAMPLES: [usize; 2] = [880_801, 65_535];
 
 /// Weight and bias, where PyTorch takes cuDNN: where that is, for pictures and sequences in f32 or float16, with both in f32.
 pub(super) fn takes<'a>(
@@ -24,7 +24,7 @@ pub(super) fn takes<'a>(
 ) -> Option<[&'a Tensor; 2]> {
     let parameters = [weight?, bias?];
     let suits = x.rank() >= 3
-        && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
+        && x.dims()[0] <= MAX_EXAMPLES[usize::from(!training)]
         && matches!(x.dtype(), DType::F32 | DType::F16)
         && parameters.iter().all(|parameter| parameter.dtype() == DType::F32);
     (suits && x.device().has_cudnn_or(Deviation::WithoutCudnn)).then_some(parameters)

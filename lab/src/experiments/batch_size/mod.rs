@@ -30,7 +30,7 @@ const CLAIMS: &[Claim] = &[
 ];
 
 /// Every batch up to here has a dry run of its own: for larger ones only if asked.
-const MOST_POINTS: usize = 1024;
+const MAX_POINTS: usize = 1024;
 
 impl Experiment for BatchSize {
     fn name(&self) -> &'static str {
@@ -64,7 +64,7 @@ impl Experiment for BatchSize {
         let batches = setup.sizes("batch", &[128, 32]);
         let steps = setup.size("steps", 3);
         let (least, most) = (batches.iter().min().copied().unwrap_or(0), batches.iter().max().copied().unwrap_or(0));
-        let (largest, examples) = (setup.size("largest", most.clamp(256, MOST_POINTS)), setup.size("examples", most));
+        let (largest, examples) = (setup.size("largest", most.clamp(256, MAX_POINTS)), setup.size("examples", most));
         if least == 0 || least == most || [steps, largest, examples].contains(&0) {
             return Err(Error::usage("batch, steps, largest, examples", "each at least 1, and two different batches"));
         }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::replay::{Machine, Policy, Silent, replay};
 
 /// The most orders that are tried; of more, every n-th.
-const MOST_ORDERS: usize = 4096;
+const MAX_ORDERS: usize = 4096;
 /// Orders between two looks at whether to stop.
 const STRETCH: usize = 256;
 
@@ -33,7 +33,7 @@ pub(super) struct Orders {
 pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
     let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
     let possible = orders(steps.len(), counts);
-    let every = possible.div_ceil(MOST_ORDERS).max(1);
+    let every = possible.div_ceil(MAX_ORDERS).max(1);
     let wanted = |name: &str| CONTENDERS.iter().find(|contender| contender.name == name);
     let mut ranges: Vec<(Policy, Range)> = Vec::new();
     for name in [CACHING, EXPANDABLE] {
@@ -79,7 +79,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
 /// How often the search will say how far it is.
 pub(super) fn pieces(kinds: usize, counts: usize) -> usize {
     let possible = orders(kinds, counts);
-    possible.div_ceil(possible.div_ceil(MOST_ORDERS).max(1)).div_ceil(STRETCH)
+    possible.div_ceil(possible.div_ceil(MAX_ORDERS).max(1)).div_ceil(STRETCH)
 }
 
 /// Orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.

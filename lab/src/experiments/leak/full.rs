@@ -5,13 +5,13 @@ use std::sync::Arc;
 use memcore::Device;
 use memcore::backend::{Limited, Meta};
 
-use super::cases::{CASES, Habit};
+use super::cases::{CASES, Pattern};
 use crate::error::{Error, Result};
 use crate::experiments::{Measurement, Outcome, Setup};
 
 const BATCH: usize = 255;
 /// No device of at most 64 MiB holds more steps.
-const MOST_STEPS: usize = 10_000;
+const MAX_STEPS: usize = 10_000;
 
 /// Fills a small dry device by keeping activations, until a step fails.
 pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) -> Result<()> {
@@ -19,10 +19,10 @@ pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) 
     let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
     let capacity = workspaces + ((memory_mib as u64) << 20);
     let device = Device::builder(Arc::new(Limited::new(Meta::default(), capacity))).profile(profile).build();
-    let Some(case) = CASES.iter().find(|case| case.habit == Habit::KeepsActivations) else { return Ok(()) };
+    let Some(case) = CASES.iter().find(|case| case.pattern == Pattern::KeepsActivations) else { return Ok(()) };
     let mut done = 0;
     let mut stopped = false;
-    let result = case.run(&device, BATCH, MOST_STEPS, setup.seed, &mut |step| {
+    let result = case.run(&device, BATCH, MAX_STEPS, setup.seed, &mut |step| {
         done = step + 1;
         stopped = step % 64 == 63 && (setup.progress)("until memory runs out", 0.95).is_break();
         !stopped
