@@ -126,13 +126,13 @@ impl Call<'_> {
         };
         weights = ops::dropout(&weights, self.dropout, true)?;
         let y = ops::matmul(&weights, &v)?;
-        let mut turned = ops::transpose(&y, 1, 2)?;
+        let mut transposed = ops::transpose(&y, 1, 2)?;
         drop(y);
         if self.contiguous {
-            turned = ops::contiguous(&turned)?;
+            transposed = ops::contiguous(&transposed)?;
         }
         drop((k, v));
-        Ok((turned, weights))
+        Ok((transposed, weights))
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
@@ -154,9 +154,9 @@ impl Call<'_> {
         let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
         let y = ops::scaled_dot_product_attention(q, k, v, biased.as_ref().or(self.mask), options)?;
         let dims = y.dims().to_vec();
-        let turned = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
+        let transposed = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
         drop(y);
-        ops::contiguous(&turned)
+        ops::contiguous(&transposed)
     }
 
     /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where the mask, or a causal form without one,

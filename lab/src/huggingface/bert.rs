@@ -5,17 +5,17 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Par
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
-use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts, Variables};
 use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
@@ -87,7 +87,7 @@ impl Config {
         Ok(Self { common, own: Own { form, types: keys.size("type_vocab_size", 2)? } })
     }
 
-    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+    fn output(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn OutputHead>> {
         if head.head.is_language_model() {
             return Ok(Box::new(masked_head(init, self, table)?));
         }
@@ -146,12 +146,12 @@ impl Family for Config {
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
+        let output = self.output(&at(1 + self.layers), head, &embeddings.word.weight)?;
         Ok(Parts {
-            front: Box::new(embeddings),
+            embeddings: Box::new(embeddings),
             blocks,
-            back,
-            guides: Parts::guides(at, self.layers, |_| Ok(Guide::encoder(&self.options)))?,
+            output,
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::encoder(&self.options)))?,
             body: self.own.form.body(),
         })
     }
@@ -289,12 +289,12 @@ fn counted(ids: &Tensor, padding: usize) -> Result<Array> {
     Ok(positions)
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
-        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
-        let context = Context { mask, ..Context::default() };
-        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
+        let context = BlockInputs { mask, ..BlockInputs::default() };
+        Ok(EmbeddingOutput { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
     }
 }
 
@@ -359,7 +359,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
@@ -377,19 +377,19 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = memcore::context::scope(self.scope);
         let (attended, _weights) = {
             let (attended, weights) = self.attention(hidden, context)?;
             (self.attention_output.forward(&attended, hidden)?, weights)
         };
-        let mut fed = self.intermediate.forward(&attended)?;
-        fed = self.config.activation.apply(&fed)?;
-        self.output.forward(&fed, &attended)
+        let mut ff = self.intermediate.forward(&attended)?;
+        ff = self.config.activation.apply(&ff)?;
+        self.output.forward(&ff, &attended)
     }
 }
 
-/// A projection, dropout, and a norm of the sum with what went around: `BertSelfOutput` and `BertOutput`.
+/// A projection, dropout, and a norm of the sum with the residual: `BertSelfOutput` and `BertOutput`.
 struct AddNorm {
     dense: Linear,
     norm: LayerNorm,
@@ -405,10 +405,10 @@ impl AddNorm {
         })
     }
 
-    fn forward(&self, x: &Tensor, around: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
         let mut hidden = self.dense.forward(x)?;
         hidden = self.dropout.forward(&hidden)?;
-        let sum = ops::add(&hidden, around)?;
+        let sum = ops::add(&hidden, residual)?;
         self.norm.forward(&sum)
     }
 }

@@ -5,16 +5,16 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Par
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts, Variables};
 use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
@@ -64,7 +64,7 @@ impl Config {
         Ok(Self { common, own })
     }
 
-    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+    fn output(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn OutputHead>> {
         if head.head.is_language_model() {
             return Ok(Box::new(masked_head(init, self, table)?));
         }
@@ -102,12 +102,12 @@ impl Family for Config {
         let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
         let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
         let blocks = blocks::stack(self.layers, layer)?;
-        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
+        let output = self.output(&at(1 + self.layers), head, &embeddings.word.weight)?;
         Ok(Parts {
-            front: Box::new(embeddings),
+            embeddings: Box::new(embeddings),
             blocks,
-            back,
-            guides: Parts::guides(at, self.layers, |_| Ok(Guide::encoder(&self.options)))?,
+            output,
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::encoder(&self.options)))?,
             body: BODY,
         })
     }
@@ -152,12 +152,12 @@ impl Embeddings {
     }
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
-        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
-        let context = Context { mask, ..Context::default() };
-        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
+        let context = BlockInputs { mask, ..BlockInputs::default() };
+        Ok(EmbeddingOutput { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
     }
 }
 
@@ -205,7 +205,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
@@ -218,7 +218,7 @@ impl Layer {
         call.project([q, k, v], &self.out_lin)
     }
 
-    fn fed(&self, hidden: &Tensor) -> Result<Tensor> {
+    fn ff(&self, hidden: &Tensor) -> Result<Tensor> {
         let mut x = self.lin1.forward(hidden)?;
         x = self.config.activation.apply(&x)?;
         x = self.lin2.forward(&x)?;
@@ -227,15 +227,15 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = memcore::context::scope(self.scope);
         let (mut attended, _weights) = self.attention(hidden, context)?;
         attended = {
             let sum = ops::add(&attended, hidden)?;
             self.sa_layer_norm.forward(&sum)?
         };
-        let fed = self.fed(&attended)?;
-        let sum = ops::add(&fed, &attended)?;
+        let ff = self.ff(&attended)?;
+        let sum = ops::add(&ff, &attended)?;
         self.output_layer_norm.forward(&sum)
     }
 }

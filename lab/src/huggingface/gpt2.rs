@@ -5,15 +5,15 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common};
 use super::family::{Family, Kind};
-use super::guide::{self, Guide};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
-use super::network::{Begun, Front, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::{Attention, Options};
+use super::stage::{self, Stage};
 use crate::error;
 use crate::models::Places;
 
@@ -91,10 +91,10 @@ impl Family for Config {
         let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
         let drop = Dropout::new(&body(0).at("drop"), self.own.embedding_dropout)?;
         Ok(Parts {
-            front: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
+            embeddings: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
             blocks,
-            back: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
-            guides: Parts::guides(at, self.layers, |_| Ok(Guide::decoder(&self.options, self.use_cache, true)))?,
+            output: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, true)))?,
             body: BODY,
         })
     }
@@ -125,26 +125,26 @@ fn look_for_padding(ids: &Tensor) -> Result<()> {
     Ok(())
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         if self.looks_for_padding && attention_mask.is_none() {
             look_for_padding(ids)?;
         }
         let embeds = self.wte.forward(ids)?;
-        let positions = guide::positions(ids)?;
+        let positions = stage::positions(ids)?;
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
-        let context = match guide {
-            Some(guide) => Context {
-                mask: guide.mask(&embeds, attention_mask)?,
-                cache: guide.cache(),
+        let context = match stage {
+            Some(stage) => BlockInputs {
+                mask: stage.mask(&embeds, attention_mask)?,
+                cache: stage.cache(),
                 _positions: Some(positions.clone()),
-                ..Context::default()
+                ..BlockInputs::default()
             },
-            None => Context::default(),
+            None => BlockInputs::default(),
         };
         hidden = self.drop.forward(&hidden)?;
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
     }
 }
 
@@ -182,7 +182,7 @@ impl Block {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let heads = |part: &Tensor| attention::heads(part, c.heads);
@@ -219,17 +219,17 @@ impl Block {
 }
 
 impl blocks::Block for Block {
-    fn forward(&self, residual: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, residual: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.ln_1.forward(residual)?;
         let (attended, weights) = self.attention(&hidden, context)?;
         hidden = ops::add(&attended, residual)?;
         let residual = hidden.clone();
         hidden = self.ln_2.forward(&hidden)?;
-        let fed = self.mlp(&hidden)?;
-        let y = ops::add(&residual, &fed)?;
+        let ff = self.mlp(&hidden)?;
+        let y = ops::add(&residual, &ff)?;
         // In the order of the library's variables.
-        drop((hidden, residual, attended, weights, fed));
+        drop((hidden, residual, attended, weights, ff));
         Ok(y)
     }
 }

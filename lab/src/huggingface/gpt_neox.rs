@@ -5,16 +5,16 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::{self, Guide};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
-use super::network::{Begun, Front, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
+use super::stage::{self, Stage};
 use crate::error;
 use crate::models::Places;
 
@@ -57,13 +57,13 @@ impl Config {
         keys.get("is_decoder");
         keys.check_no_window()?;
         keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
-        config.own.rope.check(keys, config.turned())?;
+        config.own.rope.check(keys, config.rotated())?;
         keys::fits(keys, options.sequence, config.positions)?;
         Ok(config)
     }
 
-    /// Elements of a head that are turned.
-    fn turned(&self) -> usize {
+    /// Elements of a head that are rotated.
+    fn rotated(&self) -> usize {
         ((self.width / self.heads) as f64 * self.own.rope.share) as usize
     }
 }
@@ -79,19 +79,19 @@ impl Family for Config {
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
         let last = 1 + self.layers;
         let final_layer_norm = LayerNorm::new(&body(last).at("final_layer_norm"), self.width, self.eps)?;
-        let guides = Parts::guides(at, self.layers, |init| {
-            let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.turned())?;
-            Ok(Guide::decoder(&self.options, self.use_cache, true).turning(rotary))
+        let stages = Parts::stages(at, self.layers, |init| {
+            let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.rotated())?;
+            Ok(Stage::decoder(&self.options, self.use_cache, true).with_rotary(rotary))
         })?;
         let sizes = [self.width, self.vocabulary];
         let lm_head = |init: &Init| layers::lm_head(init, &embed_in, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.dropout)?;
         Ok(Parts {
-            front: Box::new(Embeddings { embed_in, emb_dropout }),
+            embeddings: Box::new(Embeddings { embed_in, emb_dropout }),
             blocks,
-            back: Box::new(NormedHead { norm: final_layer_norm, pooler: None, scores }),
-            guides,
+            output: Box::new(NormedHead { norm: final_layer_norm, pooler: None, scores }),
+            stages,
             body: BODY,
         })
     }
@@ -107,20 +107,20 @@ struct Embeddings {
     emb_dropout: Dropout,
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embeds = self.embed_in.forward(ids)?;
-        let Some(guide) = guide else {
+        let Some(stage) = stage else {
             let hidden = self.emb_dropout.forward(&embeds)?;
-            return Ok(Begun { hidden, context: Context::default(), variables: Variables(vec![embeds]) });
+            return Ok(EmbeddingOutput { hidden, context: BlockInputs::default(), variables: Variables(vec![embeds]) });
         };
-        let cache = guide.cache();
-        let positions = guide::positions(ids)?;
-        let mask = guide.mask(&embeds, attention_mask)?;
+        let cache = stage.cache();
+        let positions = stage::positions(ids)?;
+        let mask = stage.mask(&embeds, attention_mask)?;
         let hidden = self.emb_dropout.forward(&embeds)?;
-        let rotary = guide.angles(&positions, hidden.dtype())?;
-        let context = Context { mask, cache, rotary, _positions: Some(positions), ..Context::default() };
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
+        let rotary = stage.angles(&positions, hidden.dtype())?;
+        let context = BlockInputs { mask, cache, rotary, _positions: Some(positions), ..BlockInputs::default() };
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds]) })
     }
 }
 
@@ -153,7 +153,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
@@ -167,7 +167,7 @@ impl Layer {
         let mut part = || parts.next().ok_or_else(missing);
         let (q, k, v) = (part()?, part()?, part()?);
         let Angles { sin, cos } = context.rotary.as_ref().ok_or_else(missing)?;
-        let (q, k) = partly_turned(q, k, cos, sin)?;
+        let (q, k) = partly_rotated(q, k, cos, sin)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
@@ -185,24 +185,24 @@ impl Layer {
     }
 }
 
-/// Queries and keys with the first elements of each head turned, the others as they were.
-fn partly_turned(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
+/// Queries and keys with the first elements of each head rotated, the others as they were.
+fn partly_rotated(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
-    let (turned, d) = (cos.dims()[3], q.dims()[3]);
+    let (rotated, d) = (cos.dims()[3], q.dims()[3]);
     // All of a head is the head itself, by another name.
-    let first = |x: &Tensor| if turned == d { ops::alias(x) } else { ops::narrow(x, 3, 0, turned) };
-    let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, turned, d - turned)?));
+    let first = |x: &Tensor| if rotated == d { ops::alias(x) } else { ops::narrow(x, 3, 0, rotated) };
+    let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, rotated, d - rotated)?));
     let (q_rot, q_pass) = cut(&q)?;
     let (k_rot, k_pass) = cut(&k)?;
-    let mut q_embed = rotary::turned(&q_rot, &cos, &sin)?;
-    let mut k_embed = rotary::turned(&k_rot, &cos, &sin)?;
+    let mut q_embed = rotary::rotated(&q_rot, &cos, &sin)?;
+    let mut k_embed = rotary::rotated(&k_rot, &cos, &sin)?;
     q_embed = ops::cat(&[&q_embed, &q_pass], 3)?;
     k_embed = ops::cat(&[&k_embed, &k_pass], 3)?;
     Ok((q_embed, k_embed))
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let (mut attended, _weights) = {
             let normed = self.input_layernorm.forward(hidden)?;
@@ -210,18 +210,18 @@ impl blocks::Block for Layer {
         };
         attended = self.dropout.forward(&attended)?;
         if self.config.own.parallel_residual {
-            let mut fed = self.mlp(&self.post_attention_layernorm.forward(hidden)?)?;
-            fed = self.dropout.forward(&fed)?;
-            let mut sum = ops::add(&fed, &attended)?;
+            let mut ff = self.mlp(&self.post_attention_layernorm.forward(hidden)?)?;
+            ff = self.dropout.forward(&ff)?;
+            let mut sum = ops::add(&ff, &attended)?;
             sum = ops::add(&sum, hidden)?;
-            drop((attended, fed));
+            drop((attended, ff));
             return Ok(sum);
         }
         attended = ops::add(&attended, hidden)?;
-        let mut fed = self.mlp(&self.post_attention_layernorm.forward(&attended)?)?;
-        fed = self.dropout.forward(&fed)?;
-        let sum = ops::add(&fed, &attended)?;
-        drop((attended, fed));
+        let mut ff = self.mlp(&self.post_attention_layernorm.forward(&attended)?)?;
+        ff = self.dropout.forward(&ff)?;
+        let sum = ops::add(&ff, &attended)?;
+        drop((attended, ff));
         Ok(sum)
     }
 }

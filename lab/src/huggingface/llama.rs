@@ -5,17 +5,17 @@ use memcore::nn::{Embedding, Fill, Init, Linear, Module};
 use memcore::{Array, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
-use super::network::{Begun, Front, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
+use super::stage::Stage;
 use super::windows::{WindowKeys, Windows};
 use crate::error;
 use crate::models::Places;
@@ -153,7 +153,7 @@ impl Config {
         keys::divides(keys, "head_dim", 2, own.head)?;
         own.rope.check(keys, own.head)?;
         if own.rope.share != 1.0 {
-            return Err(keys.error("partial_rotary_factor", "heads turned in part are not represented for this model"));
+            return Err(keys.error("partial_rotary_factor", "heads rotated in part are not represented for this model"));
         }
         keys::fits(keys, options.sequence, positions)?;
         own.windows.check(keys, options, positions)?;
@@ -193,21 +193,21 @@ impl Family for Config {
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self, i))?;
         let last = 1 + self.layers;
         let norm = self.norm(&body(last).at("norm"), self.width)?;
-        let guides = Parts::guides(at, self.layers, |init| {
+        let stages = Parts::stages(at, self.layers, |init| {
             let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.own.head)?;
-            Ok(Guide::decoder(&self.options, self.use_cache, true)
+            Ok(Stage::decoder(&self.options, self.use_cache, true)
                 .windowed(&self.own.windows)
                 .copying_triangle(matches!(self.own.form, Form::Llama | Form::Gemma))
-                .turning(rotary))
+                .with_rotary(rotary))
         })?;
         let sizes = [self.width, self.vocabulary];
         let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens.table, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
         Ok(Parts {
-            front: Box::new(embed_tokens),
+            embeddings: Box::new(embed_tokens),
             blocks,
-            back: Box::new(NormedHead { norm, pooler: None, scores }),
-            guides,
+            output: Box::new(NormedHead { norm, pooler: None, scores }),
+            stages,
             body: BODY,
         })
     }
@@ -230,22 +230,22 @@ pub(super) enum Scale {
     Tensor(Tensor),
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = self.table.forward(ids)?;
         if let Scale::Tensor(scale) = &self.scale {
             embeds = ops::mul(&embeds, scale)?;
         }
-        let context = match guide {
-            Some(guide) => guide.context(&embeds, attention_mask)?,
-            None => Context::default(),
+        let context = match stage {
+            Some(stage) => stage.block_inputs(&embeds, attention_mask)?,
+            None => BlockInputs::default(),
         };
         let hidden = match &self.scale {
             // The embeddings live on beside it.
             Scale::Number(scale) => ops::mul_scalar(&embeds, *scale)?,
             _ => embeds.clone(),
         };
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds]) })
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds]) })
     }
 }
 
@@ -273,7 +273,7 @@ impl Layer {
         let norm = |init: Init, width| c.norm(&init, width);
         let norms_heads = c.own.form == Form::Qwen3;
         let head_norm = |name| if norms_heads { norm(attn.at(name), c.own.head).map(Some) } else { Ok(None) };
-        let [qkv, out, fed] = c.own.bias;
+        let [qkv, out, ff] = c.own.bias;
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
@@ -284,15 +284,15 @@ impl Layer {
             o_proj: linear(attn.at("o_proj"), c.heads * c.own.head, c.width, out)?,
             q_norm: head_norm("q_norm")?,
             k_norm: head_norm("k_norm")?,
-            gate_proj: linear(mlp.at("gate_proj"), c.width, c.inner, fed)?,
-            up_proj: linear(mlp.at("up_proj"), c.width, c.inner, fed)?,
-            down_proj: linear(mlp.at("down_proj"), c.inner, c.width, fed)?,
+            gate_proj: linear(mlp.at("gate_proj"), c.width, c.inner, ff)?,
+            up_proj: linear(mlp.at("up_proj"), c.width, c.inner, ff)?,
+            down_proj: linear(mlp.at("down_proj"), c.inner, c.width, ff)?,
             input_layernorm: norm(init.at("input_layernorm"), c.width)?,
             post_attention_layernorm: norm(init.at("post_attention_layernorm"), c.width)?,
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [batch, time, _] = attention::sizes(hidden)?;
         let heads = |projection: &Linear, norm: &Option<rms::Norm>, heads: usize| {
@@ -303,7 +303,7 @@ impl Layer {
         let q = heads(&self.q_proj, &self.q_norm, c.heads)?;
         let k = heads(&self.k_proj, &self.k_norm, c.own.key_heads)?;
         let v = heads(&self.v_proj, &None, c.own.key_heads)?;
-        let (q, k) = turned(q, k, context)?;
+        let (q, k) = rotated(q, k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
@@ -329,13 +329,13 @@ impl Layer {
     }
 }
 
-/// Queries and keys turned by their positions' angles.
-fn turned(q: Tensor, k: Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
+/// Queries and keys rotated by their positions' angles.
+fn rotated(q: Tensor, k: Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
-    let both = (rotary::turned(&q, &cos, &sin)?, rotary::turned(&k, &cos, &sin)?);
+    let both = (rotary::rotated(&q, &cos, &sin)?, rotary::rotated(&k, &cos, &sin)?);
     drop((q, k));
     Ok(both)
 }
@@ -345,7 +345,7 @@ impl blocks::Block for Layer {
         self.window
     }
 
-    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.input_layernorm.forward(input)?;
         let (attended, _weights) = self.attention(&hidden, context)?;

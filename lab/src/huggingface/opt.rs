@@ -5,16 +5,16 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Seq
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::mask;
-use super::network::{Back, Begun, Front, Parts, Scores, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, OutputHead, Parts, Scores, Variables};
 use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
@@ -89,10 +89,10 @@ impl Family for Config {
         let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), table, "classifier", lm_head)?;
         Ok(Parts {
-            front: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
+            embeddings: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
             blocks,
-            back: Box::new(Head { project_out, final_layer_norm, scores }),
-            guides: Parts::guides(at, self.layers, |_| Ok(Guide::decoder(&self.options, self.use_cache, false)))?,
+            output: Box::new(Head { project_out, final_layer_norm, scores }),
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, false)))?,
             body: BODY,
         })
     }
@@ -141,26 +141,26 @@ impl Embeddings {
     }
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = self.embed_tokens.forward(ids)?;
-        let cache = guide.and_then(Guide::cache);
+        let cache = stage.and_then(Stage::cache);
         let (mask, positions) = Self::positions(ids, attention_mask)?;
-        let context = match guide {
-            Some(guide) => Context {
-                mask: guide.mask(&embeds, attention_mask)?,
+        let context = match stage {
+            Some(stage) => BlockInputs {
+                mask: stage.mask(&embeds, attention_mask)?,
                 cache,
                 _positions: Some(positions.clone()),
-                ..Context::default()
+                ..BlockInputs::default()
             },
-            None => Context::default(),
+            None => BlockInputs::default(),
         };
         let position_embeds = self.embedded_positions(&positions)?;
         if let Some(project_in) = &self.project_in {
             embeds = project_in.forward(&embeds)?;
         }
         let hidden = ops::add(&embeds, &position_embeds)?;
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, mask, position_embeds]) })
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds, positions, mask, position_embeds]) })
     }
 }
 
@@ -170,7 +170,7 @@ struct Head {
     scores: Sequential,
 }
 
-impl Back for Head {
+impl OutputHead for Head {
     fn norm(&self, mut hidden: Tensor) -> Result<Tensor> {
         if let Some(norm) = &self.final_layer_norm {
             hidden = norm.forward(&hidden)?;
@@ -220,7 +220,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
@@ -247,7 +247,7 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = input.clone();
         let mut residual = hidden.clone();

@@ -1,14 +1,13 @@
-//! `phi3`: `Phi3ForCausalLM`, a Llama whose projections are joined and whose heads may be turned in part.
+//! `phi3`: `Phi3ForCausalLM`, a Llama whose projections are joined and whose heads may be rotated in part.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
@@ -17,6 +16,7 @@ use super::network::{NormedHead, Parts};
 use super::options::Options;
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
+use super::stage::Stage;
 use super::windows::{WindowKeys, Windows};
 use crate::error;
 use crate::models::Places;
@@ -67,19 +67,19 @@ impl Config {
         if !config.own.rope.is_default() && !config.own.rope.is_longrope() {
             return Err(keys.error("rope_scaling", "this model knows default and longrope"));
         }
-        // An odd number of elements is turned with one more.
-        if config.turned() == 0 || config.turned().next_multiple_of(2) > config.own.head {
-            let problem = format!("{} of {} elements turned is not represented", config.turned(), config.own.head);
+        // An odd number of elements is rotated with one more.
+        if config.rotated() == 0 || config.rotated().next_multiple_of(2) > config.own.head {
+            let problem = format!("{} of {} elements rotated is not represented", config.rotated(), config.own.head);
             return Err(keys.error("partial_rotary_factor", problem));
         }
-        config.own.rope.check(keys, config.turned())?;
+        config.own.rope.check(keys, config.rotated())?;
         keys::fits(keys, options.sequence, config.positions)?;
         config.own.windows.check(keys, options, config.positions)?;
         Ok(config)
     }
 
-    /// Elements of a head that are turned.
-    fn turned(&self) -> usize {
+    /// Elements of a head that are rotated.
+    fn rotated(&self) -> usize {
         (self.own.head as f64 * self.own.rope.share) as usize
     }
 
@@ -99,18 +99,18 @@ impl Family for Config {
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
         let last = 1 + self.layers;
         let norm = self.norm(&body(last).at("norm"))?;
-        let guides = Parts::guides(at, self.layers, |init| {
-            let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.turned())?;
-            Ok(Guide::decoder(&self.options, self.use_cache, true).windowed(&self.own.windows).turning(rotary))
+        let stages = Parts::stages(at, self.layers, |init| {
+            let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.rotated())?;
+            Ok(Stage::decoder(&self.options, self.use_cache, true).windowed(&self.own.windows).with_rotary(rotary))
         })?;
         let sizes = [self.width, self.vocabulary];
         let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
         Ok(Parts {
-            front: Box::new(Embeddings { table, scale: Scale::None }),
+            embeddings: Box::new(Embeddings { table, scale: Scale::None }),
             blocks,
-            back: Box::new(NormedHead { norm, pooler: None, scores }),
-            guides,
+            output: Box::new(NormedHead { norm, pooler: None, scores }),
+            stages,
             body: BODY,
         })
     }
@@ -150,7 +150,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let qkv = self.qkv_proj.forward(hidden)?;
         // All three are cut out before any is seen as heads: backward goes the other way.
@@ -159,7 +159,7 @@ impl Layer {
         let v = part(c.heads + c.own.key_heads, c.own.key_heads)?;
         let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.own.key_heads)?);
         let v = attention::heads(&v, c.own.key_heads)?;
-        let (q, k) = turned(&q, &k, context)?;
+        let (q, k) = rotated(&q, &k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
@@ -182,8 +182,8 @@ impl Layer {
     }
 }
 
-/// Queries and keys, of which the first elements are turned by their positions' angles.
-fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
+/// Queries and keys, of which the first elements are rotated by their positions' angles.
+fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
@@ -194,11 +194,11 @@ fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)>
         let turning = if part == head { ops::alias(x)? } else { ops::narrow(x, 3, 0, part)? };
         Ok::<_, memcore::Error>([turning, ops::narrow(x, 3, part, head - part)?])
     };
-    // Both are taken apart before either is turned: backward goes the other way.
+    // Both are taken apart before either is rotated: backward goes the other way.
     let (q, k) = (parts(q)?, parts(k)?);
     let turn = |[turning, passing]: &[Tensor; 2]| {
-        let turned = rotary::turned(turning, &cos, &sin)?;
-        ops::cat(&[&turned, passing], 3)
+        let rotated = rotary::rotated(turning, &cos, &sin)?;
+        ops::cat(&[&rotated, passing], 3)
     };
     Ok((turn(&q)?, turn(&k)?))
 }
@@ -208,7 +208,7 @@ impl blocks::Block for Layer {
         self.window
     }
 
-    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let dropout = |x: &Tensor| ops::dropout(x, self.config.dropout, true);
         let mut hidden = self.input_layernorm.forward(input)?;

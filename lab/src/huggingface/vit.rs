@@ -7,16 +7,16 @@ use memcore::{Result, Tensor, context, ops};
 use serde_json::Value;
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
+use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
-use super::guide::Guide;
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{Begun, Front, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
@@ -95,10 +95,10 @@ impl Family for Config {
         let pooler = || head_config::pooler(&body(last).at("pooler"), "dense", self.width, ops::tanh, None);
         let pooler = if classifies { None } else { Some(pooler()?) };
         Ok(Parts {
-            front: Box::new(embeddings),
+            embeddings: Box::new(embeddings),
             blocks,
-            back: Box::new(NormedHead { norm, pooler, scores }),
-            guides: Parts::guides(at, self.layers, |_| Ok(Guide::encoder(&self.options)))?,
+            output: Box::new(NormedHead { norm, pooler, scores }),
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::encoder(&self.options)))?,
             body: BODY,
         })
     }
@@ -152,10 +152,14 @@ impl Embeddings {
     }
 }
 
-impl Front for Embeddings {
-    fn forward(&self, pixels: &Tensor, _: Option<&Tensor>, _: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, pixels: &Tensor, _: Option<&Tensor>, _: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(pixels)?;
-        Ok(Begun { hidden: embedded.clone(), context: Context::default(), variables: Variables(vec![embedded]) })
+        Ok(EmbeddingOutput {
+            hidden: embedded.clone(),
+            context: BlockInputs::default(),
+            variables: Variables(vec![embedded]),
+        })
     }
 }
 
@@ -210,7 +214,7 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, input: &Tensor, _: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, _: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.layernorm_before.forward(input)?;
         let (attended, _weights) = self.attention(&hidden)?;

@@ -10,7 +10,7 @@ use super::super::cache::DynamicCache;
 use super::super::mask;
 use super::super::options::{Attention, AttentionMask};
 use super::super::rms::{Form, Norm};
-use super::block::{self, Biases, Block, Given};
+use super::block::{self, Biases, Block, BlockInputs};
 use super::config::Config;
 
 pub(super) struct Stack {
@@ -82,7 +82,7 @@ impl Stack {
         let causal = if encoded.is_some() { request(None).causal()? } else { None };
         let of_batch = request(attention_mask).bidirectional()?;
         let (mask, cross_mask) = if encoded.is_some() { (causal, of_batch) } else { (of_batch, None) };
-        let given = Given { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
+        let given = BlockInputs { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
         let mut hidden = self.dropout.forward(&embeds)?;
         let mut biases = Biases::default();
         for block in &self.blocks {

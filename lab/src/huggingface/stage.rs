@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memcore::{DType, Result, Tensor, ops};
 
-use super::blocks::Context;
+use super::blocks::BlockInputs;
 use super::cache::DynamicCache;
 use super::mask::{self, Triangle};
 use super::options::{AttentionMask, Options};
@@ -12,7 +12,7 @@ use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 
 /// Makes what all blocks are given, once per forward pass; on each device anew, where a network is split.
-pub(super) struct Guide {
+pub(super) struct Stage {
     pub(super) options: Options,
     /// `None` for an encoder, whose blocks are given nothing.
     decoder: Option<Decoder>,
@@ -32,7 +32,7 @@ struct Decoder {
     triangle: Triangle,
 }
 
-impl Guide {
+impl Stage {
     /// For blocks that see every position.
     pub(super) fn encoder(options: &Options) -> Self {
         Self { options: options.clone(), decoder: None }
@@ -69,7 +69,7 @@ impl Guide {
     }
 
     /// The same, of a model that turns queries and keys by their positions.
-    pub(super) fn turning(mut self, rotary: RotaryEmbedding) -> Self {
+    pub(super) fn with_rotary(mut self, rotary: RotaryEmbedding) -> Self {
         if let Some(decoder) = &mut self.decoder {
             decoder.rotary = Some(rotary);
         }
@@ -129,7 +129,7 @@ impl Guide {
         mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
     }
 
-    /// Cosines and sines of these positions, `[1, time]`, where queries and keys are turned.
+    /// Cosines and sines of these positions, `[1, time]`, where queries and keys are rotated.
     ///
     /// # Errors
     /// Those of the device.
@@ -142,9 +142,9 @@ impl Guide {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn context(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<Context> {
+    pub(super) fn block_inputs(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<BlockInputs> {
         if self.decoder.is_none() {
-            return Ok(Context::default());
+            return Ok(BlockInputs::default());
         }
         let cache = self.cache();
         let positions = if self.options.rules().plain_positions {
@@ -156,7 +156,7 @@ impl Guide {
         let mask = self.mask(hidden, attention_mask)?;
         let window_mask = self.window_mask(hidden, attention_mask)?;
         let rotary = self.angles(&positions, hidden.dtype())?;
-        Ok(Context { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
+        Ok(BlockInputs { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
     }
 }
 
