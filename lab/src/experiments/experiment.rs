@@ -26,9 +26,6 @@ pub struct Setup<'a> {
 
 impl Setup<'_> {
     /// Opens the device of that place, fresh.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn open_at(&self, place: usize) -> Result<Device> {
         self.places.get(place).map_or_else(|| (self.open)(), |open| open())
     }

@@ -66,9 +66,6 @@ const MAX_RUNS: usize = 256;
 
 impl Law {
     /// For the sizes from `from` to `to`.
-    ///
-    /// # Errors
-    /// Those of the runs.
     pub fn of(run: &Run<'_>, from: usize, to: usize) -> Result<Self> {
         let mut solver = Solver { run, names: None, traces: FxHashMap::default(), pieces: Vec::new(), complete: true };
         solver.solve(from, to)?;

@@ -33,9 +33,6 @@ impl BlockInputs {
     }
 
     /// Keys and values with those that are cached, where a cache is filled.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
         match &self.cache {
             Some(cache) => cache.update(keys, values, self.window),
@@ -46,8 +43,6 @@ impl BlockInputs {
 
 /// One of a network's repeated blocks.
 pub(super) trait Block: Send + Sync + 'static {
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor>;
 
     /// Tokens that a position sees, itself included; `None`: all before it.
@@ -57,18 +52,12 @@ pub(super) trait Block: Send + Sync + 'static {
 }
 
 /// `count` blocks, made in their order.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn stack<B: Block>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<dyn Block>>> {
     (0..count).map(|i| Ok(Arc::new(new(i)?) as Arc<dyn Block>)).collect()
 }
 
 /// The hidden states after a block. `checkpointed`, it keeps its input and computes itself again for its gradient
 /// (`gradient_checkpointing_enable`, `use_reentrant=False`).
-///
-/// # Errors
-/// Those of the block.
 pub(super) fn through(
     block: &Arc<dyn Block>,
     hidden: Tensor,

@@ -31,15 +31,9 @@ pub(super) trait Family: Deref<Target = Common> + Send + Sync {
     fn kind(&self) -> Kind;
 
     /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts>;
 
     /// The network on one device, but for its loss.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
         let parts = self.parts(&|_| init.clone(), head)?;
         let chain = Chain::new(parts, init).ok_or_else(|| Error::invalid("network", "it has no blocks"))?;

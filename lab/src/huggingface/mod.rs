@@ -277,9 +277,6 @@ impl Pretrained {
     }
 
     /// The network with its loss, on one device.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn network(&self, init: &Init) -> memcore::Result<Network> {
         Ok(Network::new(self.family.body(init, &self.head)?, self.ending()))
     }

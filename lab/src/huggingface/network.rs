@@ -39,14 +39,9 @@ pub struct Output {
 
 /// All of a network but its output layer and loss.
 pub(super) trait Body: Send + Sync + 'static {
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn forward(&self, inputs: &Inputs) -> Result<Hidden>;
 
     /// The output layer: scores of the last hidden states.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
@@ -59,9 +54,6 @@ pub(super) struct Scores {
 
 impl Scores {
     /// Of layers, whose results on the way have the same name in the library, so that each goes with the next one; the last layer's has its own.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn of(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
         let mut input = hidden.clone();
         let Some((last, before)) = layers.modules().split_last() else {
@@ -91,9 +83,6 @@ pub(super) struct Hidden {
 /// What comes before the blocks: embeddings.
 pub(super) trait InputEmbeddings: Send + Sync + 'static {
     /// `stage` makes what the blocks are given, where some lie on the same device.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn forward(
         &self,
         input: &Tensor,
@@ -119,23 +108,14 @@ pub(super) struct Variables(#[expect(dead_code, reason = "it holds them, no more
 /// What comes after the blocks.
 pub(super) trait OutputHead: Send + Sync + 'static {
     /// What is still the body's: the last norm.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn norm(&self, hidden: Tensor) -> Result<Tensor>;
 
     /// And what a pooler makes of that, where the body has one.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn pooled(&self, _: &Tensor) -> Result<Option<Tensor>> {
         Ok(None)
     }
 
     /// The scores.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
@@ -198,9 +178,6 @@ pub(super) struct Parts {
 
 impl Parts {
     /// One for each device that has some of `layers` blocks, made through the place of the first one there.
-    ///
-    /// # Errors
-    /// Those of `stage`.
     pub(super) fn stages(at: &Places<'_>, layers: usize, stage: impl Fn(&Init) -> Result<Stage>) -> Result<Vec<Stage>> {
         let mut first: Vec<Init> = (1..=layers).map(at).collect();
         first.dedup_by(|next, last| last.device().is_same(next.device()));
@@ -221,9 +198,6 @@ impl Network {
     }
 
     /// One forward pass.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
         let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;

@@ -25,9 +25,6 @@ pub(super) struct Norm {
 
 impl Norm {
     /// Of `width` elements.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, width: usize, eps: f64, form: Form) -> Result<Self> {
         let first = if form == Form::OnePlusWeight { 0.0 } else { 1.0 };
         let weight = init.parameter("weight", &[width], Fill::Constant(first))?;

@@ -116,9 +116,6 @@ pub(super) struct RotaryEmbedding {
 
 impl RotaryEmbedding {
     /// For heads of which `rotated` elements are rotated.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, rope: &Rope, rotated: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
         let buffer = || {
@@ -137,9 +134,6 @@ impl RotaryEmbedding {
     }
 
     /// Those of positions `[1, time]`, `[1, time, rotated]` each in `dtype`.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<Angles> {
         let _scope = context::scope(self.scope);
         match &self.rope.scaling {
@@ -223,9 +217,6 @@ impl RotaryEmbedding {
 }
 
 /// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the reciprocal of the power, and the power.
-///
-/// # Errors
-/// Those of the device.
 fn temporaries(device: &Device, rotated: usize) -> Result<[Array; 2]> {
     let floats = || Array::empty(device, &[rotated.div_ceil(2)], DType::F32);
     let power = {
@@ -254,9 +245,6 @@ fn length(device: &Device) -> Result<Array> {
 }
 
 /// `dynamic_frequency_update`: whether the sequence is longer than the frequencies are for, and whether shorter. Neither changes anything here.
-///
-/// # Errors
-/// Those of the device.
 fn look_for_growth(device: &Device) -> Result<()> {
     let _length = length(device)?;
     Array::empty(device, &[], DType::Bool)?;
@@ -265,9 +253,6 @@ fn look_for_growth(device: &Device) -> Result<()> {
 }
 
 /// `x` `[b, h, t, d]` rotated: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.
-///
-/// # Errors
-/// Shapes that do not fit; those of the device.
 pub(super) fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let direct = ops::mul(x, cos)?;
     let mut crossed = rotate_half(x)?;

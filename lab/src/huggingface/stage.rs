@@ -83,9 +83,6 @@ impl Stage {
     }
 
     /// The mask for these embeddings, `[batch, time, width]`, where one is needed.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         let Some(decoder) = &self.decoder else {
             let (attention, padded) = (self.options.attention, self.padded());
@@ -100,9 +97,6 @@ impl Stage {
     }
 
     /// The mask of blocks with a window.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn window_mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         match &self.decoder {
             Some(decoder) if decoder.window.is_some() => {
@@ -130,18 +124,12 @@ impl Stage {
     }
 
     /// Cosines and sines of these positions, `[1, time]`, where queries and keys are rotated.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<Angles>> {
         let rotary = self.decoder.as_ref().and_then(|decoder| decoder.rotary.as_ref());
         rotary.map(|rotary| rotary.forward(positions, dtype)).transpose()
     }
 
     /// Everything, for hidden states `[batch, time, width]` that nothing else is known of.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn block_inputs(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<BlockInputs> {
         if self.decoder.is_none() {
             return Ok(BlockInputs::default());
@@ -161,9 +149,6 @@ impl Stage {
 }
 
 /// The positions of `[batch, time, ..]`: i64 `[1, time]`.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn positions(x: &Tensor) -> Result<Tensor> {
     let time = x.dims().get(1).copied().unwrap_or(0);
     ops::unsqueeze(&Tensor::from_array(mask::positions(x.device(), time)?), 0)

@@ -50,9 +50,6 @@ impl Trace {
     }
 
     /// Reads a recording; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, source: impl Read) -> Result<Self> {
         let cannot = |error: io::Error| Error::usage(name, error.to_string());
         let mut source = BufReader::with_capacity(1 << 16, source);

@@ -41,9 +41,6 @@ impl Document {
     }
 
     /// Reads a pickle or JSON; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, mut reader: impl Read) -> Result<(Self, Format)> {
         let mut head = [0; 2];
         let mut there = 0;
@@ -84,9 +81,6 @@ impl Snapshot {
     }
 
     /// Reads a pickle or JSON; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, reader: impl Read) -> Result<Self> {
         let (document, _) = Document::read(name, reader)?;
         document.into_snapshot(name)

@@ -23,9 +23,6 @@ pub(super) struct Learnt {
 }
 
 /// `None` on a device that computes nothing.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn learn(
     setup: &Setup<'_>,
     network: &dyn Architecture,

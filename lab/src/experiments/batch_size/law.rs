@@ -45,9 +45,6 @@ pub(super) struct Law {
 
 impl Law {
     /// For this device's profile, up to `largest` examples.
-    ///
-    /// # Errors
-    /// Those of the dry runs.
     pub(super) fn of(device: &Device, largest: usize) -> Result<Self> {
         let profile = device.profile();
         // The device, and the most that was allocated on it.

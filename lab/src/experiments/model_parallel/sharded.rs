@@ -39,9 +39,6 @@ pub(super) struct Divided {
 }
 
 /// Every stage, of the small network among `ranks` ranks and of the large one among the paper's number.
-///
-/// # Errors
-/// Those of the devices.
 pub(super) fn trials(setup: &Setup<'_>, ranks: usize, batch: usize) -> Result<Vec<Divided>> {
     let small = network()?;
     let share = (batch / ranks).max(1);

@@ -44,9 +44,6 @@ pub(super) struct Attention {
 
 impl Attention {
     /// Of a block's own tokens. The first block has the table of relative positions.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn own(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let mut attention = Self::cross(init, c)?;
         attention.causal = decoder;
@@ -56,9 +53,6 @@ impl Attention {
     }
 
     /// Of the encoder's tokens.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn cross(init: &Init, c: &Config) -> Result<Self> {
         let (width, inner) = (c.width, c.heads * c.own.head);
         let spread = |n: usize| c.normal((n as f64).powf(-0.5));
@@ -80,9 +74,6 @@ impl Attention {
     }
 
     /// `hidden` `[batch, time, width]`; `bias` is there but in the first block.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn forward(
         &self,
         hidden: &Tensor,

@@ -16,8 +16,6 @@ pub(super) struct RelativePositions {
 }
 
 impl RelativePositions {
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, bidirectional: bool) -> Result<Self> {
         let fill = c.normal((c.width as f64).powf(-0.5));
         let table = Embedding::with_fill(init, c.own.buckets, c.heads, fill)?;
@@ -25,9 +23,6 @@ impl RelativePositions {
     }
 
     /// `compute_bias`: `[1, heads, queries, keys]`, a view of `[queries, keys, heads]`.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn forward(&self, [queries, keys]: [usize; 2]) -> Result<Tensor> {
         let device = self.table.weight.array().device();
         let asking = mask::positions(device, queries)?;

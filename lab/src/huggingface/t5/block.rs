@@ -35,9 +35,6 @@ pub(super) struct Biases {
 }
 
 /// The hidden states after a block, and the biases. `checkpointed`, it computes itself again for its gradient.
-///
-/// # Errors
-/// Those of the block.
 pub(super) fn through(
     block: &Arc<Block>,
     hidden: Tensor,
@@ -74,9 +71,6 @@ pub(super) struct Block {
 
 impl Block {
     /// `first` has the table of relative positions.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let layer = |i: usize| init.at("layer").at(i);
         let own = Attention::own(&layer(0).at("SelfAttention"), c, decoder, first)?;

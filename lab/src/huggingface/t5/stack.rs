@@ -30,9 +30,6 @@ pub(super) struct Stack {
 
 impl Stack {
     /// With the token table that `shared` has.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
         let embed = init.at("embed_tokens");
         let count = if decoder { c.own.decoder_layers } else { c.layers };
@@ -54,9 +51,6 @@ impl Stack {
 
     /// The last hidden states of tokens `[batch, time]`, and what was cached of their own and of the encoder's. A decoder is given what the encoder
     /// gave.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn forward(
         &self,
         ids: &Tensor,
