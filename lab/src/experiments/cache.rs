@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
 use super::tables::{table, text};
 use super::timing::Times;
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -52,28 +52,18 @@ struct Run {
 }
 
 impl Experiment for Cache {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is the cache worth, and what does it cost?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "batch sizes, each on a fresh device; 128 32 100"),
-                Size::one("steps", "steps with each, at least 3; 4"),
-            ]
+            &About {
+                name: "cache",
+                question: "What is the cache worth, and what does it cost?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "batch sizes, each on a fresh device; 128 32 100"),
+                    Size::one("steps", "steps with each, at least 3; 4"),
+                ],
+                takes_model: true,
+            }
         }
     }
 

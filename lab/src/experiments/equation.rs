@@ -6,7 +6,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -56,26 +56,20 @@ struct Trial {
 }
 
 impl Experiment for Equation {
-    fn name(&self) -> &'static str {
-        "equation"
-    }
-
-    fn question(&self) -> &'static str {
-        "Is total = model + activations + optimizer + batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "examples per step; 32, 128 and 512"),
-                Size::one("layers", "hidden layers; 4"),
-                Size::one("width", "neurons of a hidden layer; 256"),
-                Size::one("features", "values of an example; 256"),
-            ]
+            &About {
+                name: "equation",
+                question: "Is total = model + activations + optimizer + batch?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "examples per step; 32, 128 and 512"),
+                    Size::one("layers", "hidden layers; 4"),
+                    Size::one("width", "neurons of a hidden layer; 256"),
+                    Size::one("features", "values of an example; 256"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use memcore::{Deviations, Device, Profile};
 
 use super::progress::Progress;
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::fit::{self, Law, Room};
@@ -42,20 +42,19 @@ struct Trial {
 }
 
 impl Experiment for Fit {
-    fn name(&self) -> &'static str {
-        "fit"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is the largest batch that fits?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("memory_mib", "memory of the device beside the workspaces of its libraries, in MiB; 64")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "fit",
+                question: "What is the largest batch that fits?",
+                claims: CLAIMS,
+                sizes: &[Size::one(
+                    "memory_mib",
+                    "memory of the device beside the workspaces of its libraries, in MiB; 64",
+                )],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

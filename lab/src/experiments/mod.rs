@@ -31,7 +31,7 @@ mod steady_state;
 mod tables;
 mod timing;
 
-pub use experiment::{Experiment, Setup, Size};
+pub use experiment::{About, Experiment, Setup, Size};
 pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
 use outcome::{in_bytes, in_counts};
 

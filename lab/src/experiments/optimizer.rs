@@ -7,7 +7,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
 use super::tables::{some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -47,24 +47,18 @@ struct Trial {
 }
 
 impl Experiment for OptimizerChoice {
-    fn name(&self) -> &'static str {
-        "optimizer"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does each optimizer hold, and what does its step take?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("width", "neurons of each of four hidden layers; 256"),
-                Size::one("batch", "examples per step; 32"),
-            ]
+            &About {
+                name: "optimizer",
+                question: "What does each optimizer hold, and what does its step take?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each of four hidden layers; 256"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::progress::Progress;
 use super::rig::{Rig, Sample, Variable};
 use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::{Held, Network};
@@ -92,24 +92,16 @@ struct CachePolicy {
 }
 
 impl Experiment for Release {
-    fn name(&self) -> &'static str {
-        "release"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does deleting and clearing give back?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("batch", "examples per step; 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "release",
+                question: "What does deleting and clearing give back?",
+                claims: CLAIMS,
+                sizes: &[Size::one("batch", "examples per step; 32")],
+                takes_model: true,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use memcore::memory::{Category, CategoryBytes};
 use super::progress::Progress;
 use super::rig::{Rig, Sample};
 use super::tables::{curve, some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::predict::Network;
 use crate::section::Cell;
@@ -70,24 +70,19 @@ const LENGTHS: [usize; 2] = [1, 2];
 const ENOUGH: usize = 6;
 
 impl Experiment for SteadyState {
-    fn name(&self) -> &'static str {
-        "steady-state"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does memory grow from batch to batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("steps", "steps of each network, at least 4; 6"), Size::one("batch", "examples per step; 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "steady-state",
+                question: "Does memory grow from batch to batch?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("steps", "steps of each network, at least 4; 6"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: true,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

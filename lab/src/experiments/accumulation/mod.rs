@@ -9,7 +9,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::{Rig, even_perceptron, undisturbed};
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Architecture;
@@ -46,20 +46,16 @@ struct Trial {
 }
 
 impl Experiment for Accumulation {
-    fn name(&self) -> &'static str {
-        "accumulation"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does accumulation buy a large batch for free?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("batch", "examples per step; 512"), Size::one("pieces", "micro-batches; 8")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "accumulation",
+                question: "Does accumulation buy a large batch for free?",
+                claims: CLAIMS,
+                sizes: &[Size::one("batch", "examples per step; 512"), Size::one("pieces", "micro-batches; 8")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -8,7 +8,7 @@ mod verdicts;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::{Claim, Experiment, Outcome, Setup, Size};
+use super::{About, Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use found::Found;
 use law::Law;
@@ -33,30 +33,23 @@ const CLAIMS: &[Claim] = &[
 const MAX_POINTS: usize = 1024;
 
 impl Experiment for BatchSize {
-    fn name(&self) -> &'static str {
-        "batch-size"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does a smaller batch reserve more?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
-                Size::one("steps", "steps with each batch; 3"),
-                Size::one("examples", "examples of an epoch; the largest batch"),
-                Size::one("largest", "the law of the peak is computed up to this batch; the largest, from 256 to 1024"),
-            ]
+            &About {
+                name: "batch-size",
+                question: "Does a smaller batch reserve more?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
+                    Size::one("steps", "steps with each batch; 3"),
+                    Size::one("examples", "examples of an epoch; the largest batch"),
+                    Size::one(
+                        "largest",
+                        "the law of the peak is computed up to this batch; the largest, from 256 to 1024",
+                    ),
+                ],
+                takes_model: true,
+            }
         }
     }
 

@@ -6,7 +6,7 @@ mod spare;
 mod testbed;
 
 use super::progress::Progress;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use testbed::{Batches, Judged, Testbed};
 
@@ -23,20 +23,16 @@ const CLAIMS: &[Claim] = &[
 ];
 
 impl Experiment for Beliefs {
-    fn name(&self) -> &'static str {
-        "beliefs"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is widely said about GPU memory, and is it so?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "beliefs",
+                question: "What is widely said about GPU memory, and is it so?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Recompute;
@@ -75,24 +75,18 @@ impl Work {
 }
 
 impl Experiment for Checkpointing {
-    fn name(&self) -> &'static str {
-        "checkpointing"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does recomputation save, and what does it cost?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("blocks", "blocks of the decoder; 9"),
-                Size::one("batch", "examples per step of the decoder; 8"),
-            ]
+            &About {
+                name: "checkpointing",
+                question: "What does recomputation save, and what does it cost?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("blocks", "blocks of the decoder; 9"),
+                    Size::one("batch", "examples per step of the decoder; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

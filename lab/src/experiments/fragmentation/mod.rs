@@ -11,7 +11,7 @@ use super::policy_comparison::{
 use super::progress::Progress;
 use super::rig::{Rig, undisturbed};
 use super::tables::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::replay::{Machine, Policy, measure};
@@ -47,27 +47,21 @@ struct Found {
 }
 
 impl Experiment for Fragmentation {
-    fn name(&self) -> &'static str {
-        "fragmentation"
-    }
-
-    fn question(&self) -> &'static str {
-        "When is memory reserved and unusable?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step of the named loops; 128"),
-                Size::many("batches", "batch sizes that are put in every order; 128 64 32 16"),
-                Size::one("repeats", "how often each of them comes; 2"),
-                Size::many("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
-                Size::one("weights", "weights that are loaded through a buffer; 8"),
-            ]
+            &About {
+                name: "fragmentation",
+                question: "When is memory reserved and unusable?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step of the named loops; 128"),
+                    Size::many("batches", "batch sizes that are put in every order; 128 64 32 16"),
+                    Size::one("repeats", "how often each of them comes; 2"),
+                    Size::many("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
+                    Size::one("weights", "weights that are loaded through a buffer; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

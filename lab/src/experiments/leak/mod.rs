@@ -10,7 +10,7 @@ use memcore::Device;
 use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::tables::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
 use crate::section::Cell;
@@ -53,28 +53,22 @@ struct Holder {
 }
 
 impl Experiment for Leak {
-    fn name(&self) -> &'static str {
-        "leak"
-    }
-
-    fn question(&self) -> &'static str {
-        "What makes memory grow from step to step?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step; 32"),
-                Size::one("steps", "steps of each program, at least 4; 8"),
-                Size::one(
-                    "memory_mib",
-                    "the small device that is filled, beyond the libraries' workspaces, up to 64; 16",
-                ),
-            ]
+            &About {
+                name: "leak",
+                question: "What makes memory grow from step to step?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step; 32"),
+                    Size::one("steps", "steps of each program, at least 4; 8"),
+                    Size::one(
+                        "memory_mib",
+                        "the small device that is filled, beyond the libraries' workspaces, up to 64; 16",
+                    ),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::undisturbed;
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
@@ -46,25 +46,19 @@ struct Trial {
 }
 
 impl Experiment for ModelParallel {
-    fn name(&self) -> &'static str {
-        "model-parallel"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does splitting a network over devices save?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("devices", "devices, each of the chosen kind and opened anew; 4, or those of --devices"),
-                Size::one("batch", "examples per step; 512"),
-                Size::one("pieces", "micro-batches; 8"),
-            ]
+            &About {
+                name: "model-parallel",
+                question: "What does splitting a network over devices save?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("devices", "devices, each of the chosen kind and opened anew; 4, or those of --devices"),
+                    Size::one("batch", "examples per step; 512"),
+                    Size::one("pieces", "micro-batches; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::rounded;
@@ -60,20 +60,16 @@ struct Trial {
 }
 
 impl Experiment for NetworkSize {
-    fn name(&self) -> &'static str {
-        "network-size"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does a wider network cost, and what a larger batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "network-size",
+                question: "What does a wider network cost, and what a larger batch?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {

@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::rig::undisturbed;
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::rounded;
@@ -53,25 +53,19 @@ struct Trial {
 }
 
 impl Experiment for Placement {
-    fn name(&self) -> &'static str {
-        "placement"
-    }
-
-    fn question(&self) -> &'static str {
-        "What do data and tables on the host cost: bytes over the bus, time, memory?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples of 16 tokens per step; 32"),
-                Size::one("vocabulary", "rows of the table, 64 values each; 1024"),
-                Size::one("batches", "batches of the data set; 8"),
-            ]
+            &About {
+                name: "placement",
+                question: "What do data and tables on the host cost: bytes over the bus, time, memory?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples of 16 tokens per step; 32"),
+                    Size::one("vocabulary", "rows of the table, 64 values each; 1024"),
+                    Size::one("batches", "batches of the data set; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use memcore::memory::Category;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::data;
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -45,24 +45,18 @@ const PRECISIONS: [Precision; 5] =
 const SIZES: [Sizes; 2] = [Sizes { width: 256, batch: 32 }, Sizes { width: 64, batch: 4096 }];
 
 impl Experiment for PrecisionChoice {
-    fn name(&self) -> &'static str {
-        "precision"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does 16-bit halve memory, and what does it do to training?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step of the network with few parameters; 4096"),
-                Size::one("steps", "steps on the digits; 66"),
-            ]
+            &About {
+                name: "precision",
+                question: "Does 16-bit halve memory, and what does it do to training?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step of the network with few parameters; 4096"),
+                    Size::one("steps", "steps on the digits; 66"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

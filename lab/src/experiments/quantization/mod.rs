@@ -10,7 +10,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::Rig;
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -29,24 +29,18 @@ const CLAIMS: &[Claim] = &[Claim {
 }];
 
 impl Experiment for Quantization {
-    fn name(&self) -> &'static str {
-        "quantization"
-    }
-
-    fn question(&self) -> &'static str {
-        "What do int8 weights save, and what do they cost in accuracy?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("width", "neurons of each of two hidden layers; 128"),
-                Size::one("steps", "training steps before, on the digits; 300"),
-            ]
+            &About {
+                name: "quantization",
+                question: "What do int8 weights save, and what do they cost in accuracy?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each of two hidden layers; 128"),
+                    Size::one("steps", "training steps before, on the digits; 300"),
+                ],
+                takes_model: false,
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::rig::{Rig, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -39,24 +39,18 @@ struct Trial {
 }
 
 impl Experiment for SequenceLength {
-    fn name(&self) -> &'static str {
-        "sequence-length"
-    }
-
-    fn question(&self) -> &'static str {
-        "What grows with the sequence?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("sequence", "tokens per example, three values; 32, 64 and 96"),
-                Size::one("batch", "examples per step; 4"),
-            ]
+            &About {
+                name: "sequence-length",
+                question: "What grows with the sequence?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("sequence", "tokens per example, three values; 32, 64 and 96"),
+                    Size::one("batch", "examples per step; 4"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
