@@ -16,10 +16,9 @@ pub struct Claim {
 }
 
 /// A claim with its verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct JudgedClaim {
     /// The statement and its source.
-    #[serde(flatten)]
     pub claim: Claim,
     /// What became of it.
     pub verdict: Verdict,
@@ -104,7 +103,7 @@ pub struct Curve {
 }
 
 /// What an experiment found.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The claims, judged.
     pub claims: Vec<JudgedClaim>,
