@@ -49,14 +49,14 @@ pub(crate) fn exp_f32<S: Isa>(x: f32) -> f32 {
 }
 
 /// The least x whose exponential is a normal number.
-const LEAST_NORMAL: f32 = -87.336_54;
+const MIN_NORMAL: f32 = -87.336_54;
 
 /// [`exp_f32`] for `x ≤ 0`, without subnormal results: n fits one factor.
 #[inline(always)]
 pub(crate) fn exp_nonpositive_f32<S: Isa>(x: f32) -> f32 {
-    let (y, n) = exp_parts::<S>(if x < LEAST_NORMAL { LEAST_NORMAL } else { x });
+    let (y, n) = exp_parts::<S>(if x < MIN_NORMAL { MIN_NORMAL } else { x });
     let y = y * power_of_two(n);
-    if x < LEAST_NORMAL { 0.0 } else { y }
+    if x < MIN_NORMAL { 0.0 } else { y }
 }
 
 /// Upper bits of ln 2, so that small multiples are exact.

@@ -82,7 +82,7 @@ kernels! { TENSOR_KERNELS in AttentionTensor:
 }
 
 /// The most columns of a head that the kernels have room for.
-const MOST_COLUMNS: usize = 256;
+const MAX_COLUMNS: usize = 256;
 
 /// Shared memory that every device gives a block.
 const SHARED_BYTES: u32 = 48 << 10;
@@ -91,7 +91,7 @@ const SHARED_BYTES: u32 = 48 << 10;
 pub(crate) fn supports(q: &Operand, k: &Operand, v: &Operand) -> bool {
     let columns = q.dims()[3].max(v.dims()[3]);
     let rows = |x: &Operand| x.dims()[..3].iter().product::<usize>();
-    columns <= MOST_COLUMNS && rows(q) < 1 << 31 && rows(k) < 1 << 31
+    columns <= MAX_COLUMNS && rows(q) < 1 << 31 && rows(k) < 1 << 31
 }
 
 fn strides(operand: &Operand) -> [i64; 4] {
@@ -143,11 +143,11 @@ fn common(
 }
 
 /// The most columns of a head for which tensor cores' kernels have room.
-const MOST_TENSOR_COLUMNS: u32 = 128;
+const MAX_TENSOR_COLUMNS: u32 = 128;
 
 /// Whether tensor cores do it: they know 16-bit types, and leave no gradient of a mask.
 fn by_tensor_cores(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> bool {
-    let fits = args.depth.max(args.value_depth) <= MOST_TENSOR_COLUMNS && args.dmask == 0;
+    let fits = args.depth.max(args.value_depth) <= MAX_TENSOR_COLUMNS && args.dmask == 0;
     dtype.is_half() && has_tensor_cores(ctx.properties.capability, dtype) && fits
 }
 

@@ -36,9 +36,9 @@ impl Sizes {
 
 /// Whether the kernels can count so far: sides and the number of tiles have 31 bits.
 pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
-    const MOST: usize = 1 << 31;
+    const MAX_SIZE: usize = 1 << 31;
     let tiles = m.div_ceil(64).checked_mul(n.div_ceil(64)).and_then(|tiles| tiles.checked_mul(batches));
-    [m, n, k, batches].iter().all(|&size| size < MOST) && tiles.is_some_and(|tiles| tiles < 1 << 24)
+    [m, n, k, batches].iter().all(|&size| size < MAX_SIZE) && tiles.is_some_and(|tiles| tiles < 1 << 24)
 }
 
 /// The kernels of a product.
@@ -106,13 +106,13 @@ fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
     let are_busy = |parts: u32| tiles * u64::from(parts.max(1)) >= u64::from(ctx.properties.processors);
     if tensors && side >= 16 {
         // So do parts of them, unless half of their rows were none.
-        return if s.m > 64 && are_busy(s.k / LEAST_PART) { Form::TensorLarge } else { Form::Tensor };
+        return if s.m > 64 && are_busy(s.k / MIN_PART) { Form::TensorLarge } else { Form::Tensor };
     }
     if are_busy(1) { Form::Large } else { Form::Small }
 }
 
 /// A part of the inner dimension is at least this long: shorter ones cost more to add up than they save.
-const LEAST_PART: u32 = 512;
+const MIN_PART: u32 = 512;
 
 /// Parts of the inner dimension, so that a product with few results and a long sum keeps the device busy.
 fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
@@ -122,7 +122,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
         _ => u64::from(ctx.properties.processors) * 2,
     };
     let room = ctx.scratch.bytes / 4 / s.results().max(1);
-    let wanted = busy.div_ceil(blocks.max(1)).min(u64::from(s.k / LEAST_PART)).min(room);
+    let wanted = busy.div_ceil(blocks.max(1)).min(u64::from(s.k / MIN_PART)).min(room);
     u32::try_from(wanted).unwrap_or(1).max(1)
 }
 

@@ -35,13 +35,13 @@ const SYMBOLS: &[&str] = &[
 ];
 
 /// So much is handed over without being asked for.
-const MOST_COLLECTED: usize = 4096;
+const MAX_COLLECTED: usize = 4096;
 
 /// So many sequences are known at once; then all are forgotten.
-const MOST_KNOWN: usize = 64;
+const MAX_KNOWN: usize = 64;
 
 /// So often in a row a graph is made anew.
-const MOST_RENEWED: u32 = 8;
+const MAX_RENEWED: u32 = 8;
 
 /// One thing that the queue does.
 pub(crate) enum Work {
@@ -103,7 +103,7 @@ impl Graphs {
     /// What failed since the last call, or fails when so much is collected that it is handed over.
     pub(crate) fn collect(&mut self, work: Work, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
         self.collected.push(work);
-        if self.collected.len() < MOST_COLLECTED { Ok(()) } else { self.flush(queue, blas) }
+        if self.collected.len() < MAX_COLLECTED { Ok(()) } else { self.flush(queue, blas) }
     }
 
     /// As [`Graphs::flush`]; a failure is told at the next call.
@@ -129,7 +129,7 @@ impl Graphs {
         queue.bind()?;
         let steps: Vec<Step> = work.iter().map(Step::of).collect();
         let Some(known) = self.known.get_mut(&steps) else {
-            if self.known.len() >= MOST_KNOWN {
+            if self.known.len() >= MAX_KNOWN {
                 self.known.clear();
                 self.held_bytes = 0;
             }
@@ -162,7 +162,7 @@ impl Known {
                 graph.set_arguments(work)?;
                 return Ok(0);
             }
-            Self::Ready(graph) if graph.renewed >= MOST_RENEWED => {
+            Self::Ready(graph) if graph.renewed >= MAX_RENEWED => {
                 return Err(Error::backend(NAME, "its products never lie where they did"));
             }
             Self::Ready(graph) => graph.renewed + 1,

@@ -224,7 +224,7 @@ fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result
 
 /// Rows that a block of the parameters' gradients takes at least, and chunks that it is worth having.
 const CHUNK_ROWS: u64 = 64;
-const MOST_CHUNKS: u64 = 256;
+const MAX_CHUNKS: u64 = 256;
 
 /// Sums over rows, in chunks that leave their sums in the scratch.
 fn parameter_grads(
@@ -239,7 +239,7 @@ fn parameter_grads(
     }
     // Both sums in one pass, as many columns at a time as the scratch holds.
     let room = ctx.scratch.bytes / 8;
-    let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MOST_CHUNKS).min((room / a.n).max(1));
+    let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS).min((room / a.n).max(1));
     let partial = [ctx.scratch.address, ctx.scratch.address + chunks * a.n * 4];
     let args = ParameterGradArgs {
         grad: a.grad,

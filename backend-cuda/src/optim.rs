@@ -11,7 +11,7 @@ use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 
 /// Tensors of a launch: what an argument of 4 KiB holds.
-const MOST_TENSORS: usize = 48;
+const MAX_TENSORS: usize = 48;
 
 /// Elements of a block.
 const CHUNK: u64 = 4096;
@@ -50,9 +50,9 @@ arguments! { TENSORS:
 argument! { [T: Field<Host = T> + Copy + PartialEq] [format!("List<{}>", T::declare("").trim_end())]
     /// `tensors[i]` has the blocks from `first_block[i]` on.
     struct List<T> {
-        first_block: [u32; MOST_TENSORS + 1],
+        first_block: [u32; MAX_TENSORS + 1],
         count: u32,
-        tensors: [T; MOST_TENSORS],
+        tensors: [T; MAX_TENSORS],
     }
 }
 
@@ -118,7 +118,7 @@ kernels! { KERNELS in Optim:
 
 impl<T: Field<Host = T> + Copy + Default + PartialEq> List<T> {
     fn new() -> Self {
-        Self { first_block: [0; MOST_TENSORS + 1], count: 0, tensors: [T::default(); MOST_TENSORS] }
+        Self { first_block: [0; MAX_TENSORS + 1], count: 0, tensors: [T::default(); MAX_TENSORS] }
     }
 
     fn push(&mut self, tensor: T, elements: u64) {
@@ -156,7 +156,7 @@ fn each_list<I, T: Field<Host = T> + Copy + Default + PartialEq>(
             let of = operand(item);
             if of.dtype == dtype && of.numel() > 0 {
                 list.push(tensor(item)?, of.numel() as u64);
-                if list.count as usize == MOST_TENSORS {
+                if list.count as usize == MAX_TENSORS {
                     run(&mut list)?;
                 }
             }

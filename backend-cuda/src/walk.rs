@@ -6,7 +6,7 @@ use memcore::layout::MAX_RANK;
 use crate::arguments::{Definition, argument, arguments};
 
 /// Launches of more than one dimension stay below this many packs, so that kernels divide 32-bit numbers.
-const MOST_PACKS: u64 = 1 << 31;
+const MAX_PACKS: u64 = 1 << 31;
 
 arguments! { DIVIDER:
     /// Division by a number that the host knows: `n / d = (umulhi(n, magic) + n) >> shift` for n < 2³¹ (Granlund and
@@ -192,7 +192,7 @@ impl<const N: usize> Dims<N> {
         launch: &mut impl FnMut(&Walk<N>, [u64; N]) -> Result<(), E>,
     ) -> Result<(), E> {
         let elements: u64 = self.sizes[..self.rank].iter().product();
-        if self.rank <= 1 || elements / pack < MOST_PACKS {
+        if self.rank <= 1 || elements / pack < MAX_PACKS {
             return launch(&self.walk(pack, elements), offsets);
         }
         let mut whole = *self;
@@ -294,7 +294,7 @@ mod tests {
         let (mut elements, mut walks) = (0, 0);
         Dims::merged([&plain, &long])
             .each_walk(1, &mut |walk, _| {
-                assert!(walk.packs < MOST_PACKS);
+                assert!(walk.packs < MAX_PACKS);
                 elements += walk.elements;
                 walks += 1;
                 Ok::<(), ()>(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use lab::bench::kernels::{self, Kernel, Size, label};
-use lab::bench::{Demand, Limits, Roofs, Work};
+use lab::bench::{Demand, Limits, Roofline, Work};
 use memcore::DType;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ use common::Found;
 /// Seconds for the roofs of a device.
 const ROOF_SECONDS: f64 = 6.0;
 /// A call of more takes a processor seconds, and a criterion wants dozens of them.
-const MOST_FLOPS_OF_A_PROCESSOR: u64 = 1 << 35;
+const MAX_FLOPS_OF_A_PROCESSOR: u64 = 1 << 35;
 /// Types whose product is a roof.
 const ROOF_TYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 
@@ -44,14 +44,14 @@ fn kernels(c: &mut Criterion) {
 fn one(
     group: &mut BenchmarkGroup<'_, WallTime>,
     found: &Found,
-    roofs: &OnceCell<Roofs>,
+    roofs: &OnceCell<Roofline>,
     kernel: &Kernel,
     (dtype, size): (DType, &[usize]),
 ) {
     // Of all operands, so that it is known before there are any.
     let demand = kernel.demand(dtype, size).expect("a call that was understood");
     let Demand { bytes, flops, .. } = demand;
-    if found.is_processor && flops > MOST_FLOPS_OF_A_PROCESSOR {
+    if found.is_processor && flops > MAX_FLOPS_OF_A_PROCESSOR {
         println!("{}/{}/{}/{}: skipped: for GPUs only", found.name, kernel.name, dtype.name(), label(size));
         return;
     }
@@ -80,7 +80,7 @@ fn one(
 }
 
 /// How near the last samples come: those before are the warm-up.
-fn say(roofs: &Roofs, demand: Demand, dtype: DType, samples: &[f64]) {
+fn say(roofs: &Roofline, demand: Demand, dtype: DType, samples: &[f64]) {
     let mut last: Vec<f64> = samples.iter().rev().take(10).copied().collect();
     last.sort_by(f64::total_cmp);
     let ns = last[last.len() / 2];
@@ -91,9 +91,9 @@ fn say(roofs: &Roofs, demand: Demand, dtype: DType, samples: &[f64]) {
 }
 
 /// Measures them, and leaves them where the results are collected from.
-fn measured_roofs(found: &Found) -> Roofs {
+fn measured_roofs(found: &Found) -> Roofline {
     let limits = Limits { seconds: ROOF_SECONDS, stop: &|| false };
-    let roofs = Roofs::measure(&found.device(), &ROOF_TYPES, &limits).expect("a copy and a product");
+    let roofs = Roofline::measure(&found.device(), &ROOF_TYPES, &limits).expect("a copy and a product");
     let products: Vec<String> =
         roofs.gemm_flops_per_s.iter().map(|(dtype, rate)| format!("{dtype} {:.1} GFLOP/s", rate / 1e9)).collect();
     println!("{}: copy {:.1} GB/s, product {}", found.name, roofs.copy_bytes_per_s / 1e9, products.join(", "));

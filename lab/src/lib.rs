@@ -1,7 +1,7 @@
 //! The laboratory: what one can train, how a step goes, what is asked of it and how it is answered.
 //!
 //! ```text
-//! experiments → fit, summits; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
+//! experiments → fit, peaks; experiments, model_file, huggingface → training → models, data        (no arrow runs back)
 //! experiments → pipeline, data_parallel → training: a network split over devices, and one step divided among many
 //! results: what a command found, as data; section: what a result consists of, for people
 //! report: pages and exports, from results and from histories of events
@@ -11,6 +11,9 @@
 //! ```
 //!
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
+//!
+//! Whatever works on a device fails as the device does: out of memory, a kernel that it lacks, tensors whose shapes do not fit. An
+//! `# Errors` section names what comes besides.
 
 pub mod backends;
 pub mod bench;
@@ -31,6 +34,7 @@ pub mod lock;
 pub mod model_file;
 pub mod models;
 mod named;
+pub mod peaks;
 pub mod pipeline;
 pub mod predict;
 pub mod record;
@@ -40,7 +44,6 @@ pub mod results;
 pub mod run;
 pub mod section;
 pub mod snapshot;
-pub mod summits;
 pub mod training;
 
 pub use error::{Error, Result};

@@ -1,64 +1,111 @@
-//! What training will take, from the sizes of the layers alone.
-//!
-//! A step is written down as the list of the tensors that exist during it: what each is, how many bytes it has as a formula in the batch `B`,
-//! when it comes and when it goes. The bytes in use at a moment are then the sum over those that exist, each rounded up to 512; what the
-//! pool adds (the rest of at most 1 MiB that a large block keeps) and what is reserved follow from the allocator's rules ([`Shelf`]). No
-//! tensor, operator or device of the core is involved.
+//! What can be said of training without running it: closed forms in the sizes of the layers. What has none (a peak, what is reserved) is
+//! measured, on a device or in a dry run on `meta`.
 
-mod network;
-mod rules;
-mod shelf;
-mod step;
+use memcore::Profile;
 
-pub use network::{Layer, Network, Objective, Update};
-pub use rules::{ConvScratch, Rules};
-pub use shelf::{Shelf, rounded};
-pub use step::{Forecast, Variable};
-
-/// One tensor that a prediction counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// What it is.
-    pub what: String,
-    /// Its bytes as a formula: `4·B·16·32·32`.
-    pub formula: String,
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-    /// Bytes of its block.
-    pub block_bytes: u64,
-    /// Whether its size depends on the batch.
-    pub per_example: bool,
+/// `bytes` rounded up to a multiple of 512, at least 512: the block that PyTorch's allocator gives to a request of at most 1 MiB.
+pub fn rounded(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(512)
 }
 
-impl Piece {
-    /// What the pool adds beyond rounding to 512.
-    pub fn slack_bytes(&self) -> u64 {
-        self.block_bytes - rounded(self.requested_bytes)
+/// A network of the articles, in f32, with its usual loss and optimizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Trained values.
+    pub parameters: u64,
+    /// Nodes of the graph of one step: one per operation, two per linear layer (its weight is transposed first), two for cross entropy.
+    pub nodes: u64,
+    /// Values of an example.
+    features: u64,
+    /// Bytes of an example's target.
+    target_bytes: u64,
+    /// Values that the network makes of an example.
+    outputs: u64,
+    /// Values that the optimizer keeps for each parameter.
+    states: u64,
+    /// Whether the loss is the squared error's mean, whose memory is that of all the squares with PyTorch's temporaries.
+    squared_error: bool,
+    /// Whether a linear layer adds its bias in the product, which takes the workspace of the library with epilogues.
+    epilogue: bool,
+}
+
+impl Network {
+    /// `simple-cnn` with Adam: 16 filters of 3·3·3 values, and a linear layer from 16·16·16 values to 10 classes.
+    pub const SIMPLE_CNN: Self = Self {
+        parameters: 16 * (3 * 3 * 3 + 1) + 10 * (16 * 16 * 16 + 1),
+        nodes: 1 + 1 + 1 + 1 + 2 + 2,
+        features: 3 * 32 * 32,
+        target_bytes: 8,
+        outputs: 10,
+        states: 2,
+        squared_error: false,
+        epilogue: true,
+    };
+
+    /// `linear` with SGD: 10 values to one, whose product is a vector's.
+    pub const LINEAR: Self = Self {
+        parameters: 10 + 1,
+        nodes: 2 + 1,
+        features: 10,
+        target_bytes: 4,
+        outputs: 1,
+        states: 0,
+        squared_error: true,
+        epilogue: false,
+    };
+
+    /// `two-layer` with SGD: 10 values to 20, a ReLU, 20 to one.
+    pub const TWO_LAYER: Self = Self {
+        parameters: 20 * (10 + 1) + (20 + 1),
+        nodes: 2 + 1 + 2 + 1,
+        features: 10,
+        target_bytes: 4,
+        outputs: 1,
+        states: 0,
+        squared_error: true,
+        epilogue: true,
+    };
+
+    /// What is held after a step with `batch` examples. `None` under a profile that takes workspaces for each product anew.
+    pub fn held(&self, batch: usize, profile: &Profile) -> Option<Held> {
+        let (batch, model) = (batch as u64, 4 * self.parameters);
+        let epilogue = if self.epilogue { profile.gemm_epilogue_workspace_bytes } else { 0 };
+        let squares = self.squared_error && profile.torch_temporaries;
+        profile.keeps_workspaces.then_some(Held {
+            parameters: model,
+            gradients: model,
+            optimizer: self.states * model,
+            batch: batch * (4 * self.features + self.target_bytes),
+            output: 4 * batch * self.outputs,
+            loss: if squares { 4 * batch * self.outputs } else { 4 },
+            workspaces: 2 * profile.gemm_workspace_bytes + epilogue,
+        })
     }
 }
 
-/// What is predicted for the end of a phase, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PredictedRow {
-    /// The phase.
-    pub label: String,
-    /// `memory_allocated()`.
-    pub allocated: u64,
-    /// The sum of the requests.
-    pub requested: u64,
-    /// `memory_reserved()`.
-    pub reserved: u64,
-    /// The highest `allocated` since the row before.
-    pub phase_peak: u64,
+/// The variables of a training script after a step and what libraries keep, in bytes as they were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The model.
+    pub parameters: u64,
+    /// One per parameter.
+    pub gradients: u64,
+    /// The optimizer's state.
+    pub optimizer: u64,
+    /// Input and targets.
+    pub batch: u64,
+    /// The network's result.
+    pub output: u64,
+    /// The loss.
+    pub loss: u64,
+    /// Of the libraries of matrix products: one for each of the two threads, and one for products with a bias.
+    pub workspaces: u64,
 }
 
-/// What exists at the highest moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PredictedPeak {
-    /// Bytes of all blocks.
-    pub allocated: u64,
-    /// During which phase.
-    pub phase: String,
-    /// The tensors, in the order in which they were made.
-    pub pieces: Vec<Piece>,
+impl Held {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        let Self { parameters, gradients, optimizer, batch, output, loss, workspaces } = self;
+        parameters + gradients + optimizer + batch + output + loss + workspaces
+    }
 }

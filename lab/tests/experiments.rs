@@ -102,8 +102,11 @@ fn leak() {
         let outcome = run("leak", profile);
         check("leak", &outcome);
         assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds, Verdict::Fails], "{profile}");
-        let ran_out = outcome.rows.iter().filter(|row| row.residual.contains_key("out_of_memory_step"));
-        assert_eq!(ran_out.count(), 1, "{profile}: one case was run until memory ran out");
+        let ran_out: Vec<i64> =
+            outcome.rows.iter().filter_map(|row| *row.measured.get("out_of_memory_step")?).collect();
+        // Each step keeps 255 · 20 floats, in blocks of 512 bytes: 16 MiB hold so many at most, and segments waste less than half.
+        let most = (16 << 20) / 20_480;
+        assert!(matches!(ran_out[..], [step] if (most / 2..=most).contains(&step)), "{profile}: {ran_out:?} of {most}");
     }
 }
 
@@ -348,7 +351,7 @@ fn the_figures_of_the_recorded_pytorch_runs() {
 }
 
 #[test]
-fn other_settings_of_the_allocator_are_measured_and_not_predicted() {
+fn under_other_settings_of_the_allocator_no_prediction_is_wrong() {
     for settings in ["expandable_segments:True", "roundup_power2_divisions:4", "max_split_size_mb:20"] {
         let config = AllocatorConfig::parse(settings).unwrap();
         for experiment in ALL {

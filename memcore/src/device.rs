@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Meta, Overhead, Region, validate};
 use crate::context;
-use crate::departure::{Departure, Departures, Noted};
+use crate::deviation::{Deviation, Deviations, RecordedDeviations};
 use crate::error::{Error, Result};
 use crate::memory::{
     AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
@@ -53,7 +53,7 @@ struct Inner {
     /// Next unused counter of the random generator.
     random_offset: AtomicU64,
     work: Work,
-    departures: Noted,
+    deviations: RecordedDeviations,
 }
 
 struct State {
@@ -119,7 +119,7 @@ impl DeviceBuilder {
             seed: AtomicU64::new(self.seed),
             random_offset: AtomicU64::new(0),
             work: Work::default(),
-            departures: Noted::default(),
+            deviations: RecordedDeviations::default(),
         }))
     }
 }
@@ -355,21 +355,21 @@ impl Device {
     }
 
     /// What was done so far otherwise than the program that a run stands for would.
-    pub fn departures(&self) -> Departures {
-        self.0.departures.so_far()
+    pub fn deviations(&self) -> Deviations {
+        self.0.deviations.so_far()
     }
 
-    /// Whether the profile has cuDNN, for what PyTorch would give it; where one of PyTorch has none, that is a `departure`.
-    pub(crate) fn has_cudnn_or(&self, departure: Departure) -> bool {
+    /// Whether the profile has cuDNN, for what PyTorch would give it; where one of PyTorch has none, that is a `deviation`.
+    pub(crate) fn has_cudnn_or(&self, deviation: Deviation) -> bool {
         if self.profile().convolution == Convolution::Native {
-            self.depart(departure);
+            self.record_deviation(deviation);
         }
         self.profile().cudnn_workspace_bytes().is_some()
     }
 
     /// Says that this was.
-    pub(crate) fn depart(&self, departure: Departure) {
-        self.0.departures.note(departure);
+    pub(crate) fn record_deviation(&self, deviation: Deviation) {
+        self.0.deviations.record(deviation);
     }
 
     /// What the device was asked to do so far.

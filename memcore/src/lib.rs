@@ -23,7 +23,7 @@ pub mod array;
 pub mod autograd;
 pub mod backend;
 pub mod context;
-mod departure;
+mod deviation;
 pub mod device;
 pub mod dtype;
 pub mod error;
@@ -40,7 +40,7 @@ pub mod tape;
 
 pub use array::Array;
 pub use autograd::{NoGrad, Tensor};
-pub use departure::{Departure, Departures};
+pub use deviation::{Deviation, Deviations};
 pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, Result};

@@ -32,7 +32,7 @@ pub const LAYERS: &[CrateLayers] = &[
             &["backend"],
             &["memory"],
             // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
-            &["context", "departure", "profile", "tape"],
+            &["context", "deviation", "profile", "tape"],
             &["device"],
             &["storage"],
             &["array"],

@@ -182,8 +182,8 @@ fn measured(
     if result.interrupted {
         return Ok(None);
     }
-    warnings::tell(device.departures(), ui);
-    let warnings = warnings::all(&session.warnings(), device.departures());
+    warnings::tell(device.deviations(), ui);
+    let warnings = warnings::all(&session.warnings(), device.deviations());
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: session.in_force.fields(), memory };
     let (model, premises) = (session.name().into(), session.premises);

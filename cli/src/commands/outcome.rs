@@ -3,15 +3,15 @@
 use std::ops::ControlFlow;
 
 use lab::forensics::Watch;
+use lab::peaks::{LocalPeak, local_peaks};
 use lab::record::COLUMNS;
 use lab::report::Recording;
 use lab::results::{DeviceInfo, OutOfMemoryResult, TrainResult};
 use lab::run::{SETTLED, Session};
 use lab::snapshot::{Document, record};
-use lab::summits::{Summit, summits};
 use lab::training::{Failed, Progress as Step, TrainingState};
 use memcore::memory::Snapshot as Segments;
-use memcore::{Departures, Device};
+use memcore::{Deviations, Device};
 use serde_json::{Value, json};
 
 use super::plan::Plan;
@@ -33,9 +33,9 @@ pub(crate) struct Report {
     /// The failure for lack of memory.
     pub failure: Option<Failure>,
     /// The peak and the highest moments below it; `None` of a run that failed, or whose events were not kept.
-    pub summits: Option<Vec<Summit>>,
+    pub summits: Option<Vec<LocalPeak>>,
     /// What was done otherwise than the program that the run stands for would.
-    pub departures: Departures,
+    pub departures: Deviations,
     /// PyTorch's table, if asked for: after the last step.
     pub summary: Option<String>,
     /// Every event, if asked for.
@@ -136,7 +136,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
             (result.failed(*partial, out_of_memory(&failure), &device), Some(failure))
         }
     };
-    let departures = device.departures();
+    let departures = device.deviations();
     let stats = stats.map(|stats| stats.into_iter().map(|(name, value)| (name, Value::from(value))).collect());
     let warnings = warnings::all(&session.warnings(), departures);
     let result = TrainResult { leak: watch.leak().cloned(), memory_stats: stats, warnings, ..result };
@@ -147,7 +147,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     });
     let kept = plan.page.html.is_some() || plan.exports.any();
     let recording = kept.then(|| device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger)));
-    let summits = failure.is_none().then(|| device.with_ledger(|ledger| summits(ledger, TOP_SUMMITS)));
+    let summits = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_SUMMITS)));
     Ok(Report { result, failure, summits, departures, summary, events, snapshot, recording, saved })
 }
 

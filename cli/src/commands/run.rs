@@ -7,7 +7,7 @@ use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
 use lab::results::{DeviceInfo, ExperimentResult, Settings};
 use lab::run::{self, RunSpec, Target};
-use memcore::{Departures, Device};
+use memcore::{Deviations, Device};
 use serde_json::json;
 
 use crate::args::{RunArgs, config_text};
@@ -246,7 +246,7 @@ fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) 
         let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;
-    let departures = watch.departures();
+    let departures = watch.deviations();
     outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
     Ok(outcome)
 }
@@ -256,21 +256,21 @@ fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) 
 #[derive(Default)]
 struct Watch {
     last: RefCell<Option<Device>>,
-    before: Cell<Departures>,
+    before: Cell<Deviations>,
 }
 
 impl Watch {
     fn open(&self, target: &Target) -> lab::Result<Device> {
-        self.before.set(self.departures());
+        self.before.set(self.deviations());
         self.last.replace(None);
         let device = target.open()?;
         self.last.replace(Some(device.clone()));
         Ok(device)
     }
 
-    fn departures(&self) -> Departures {
+    fn deviations(&self) -> Deviations {
         let last = self.last.borrow();
-        last.iter().fold(self.before.get(), |all, device| all.union(device.departures()))
+        last.iter().fold(self.before.get(), |all, device| all.union(device.deviations()))
     }
 }
 

@@ -8,7 +8,7 @@ use super::style::Style;
 use super::{WIDTH, counted, table, wrapped};
 
 /// Letters of a condition that a terminal is given.
-const MOST_LETTERS: usize = 120;
+const MAX_LETTERS: usize = 120;
 
 /// For files: everything.
 pub(crate) fn table(claims: &[CheckedClaim]) -> Table {
@@ -46,10 +46,10 @@ fn source(claim: &CheckedClaim) -> String {
 }
 
 fn beginning(condition: &str) -> String {
-    if condition.chars().count() <= MOST_LETTERS {
+    if condition.chars().count() <= MAX_LETTERS {
         return condition.to_string();
     }
-    let cut: String = condition.chars().take(MOST_LETTERS).collect();
+    let cut: String = condition.chars().take(MAX_LETTERS).collect();
     let end = cut.rfind(' ').unwrap_or(cut.len());
     format!("{} …", &cut[..end])
 }

@@ -9,7 +9,7 @@ use crate::figures::median;
 const SAMPLE: Duration = Duration::from_millis(2);
 
 /// No sample has more runs: a queue is not to grow without end.
-const MOST_RUNS: u64 = 1000;
+const MAX_RUNS: u64 = 1000;
 
 /// How long one thing is measured, and who may end it before.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub fn time(limits: &Limits<'_>, run: &mut dyn FnMut(u64) -> Result<Duration>) -
         return Ok(None);
     }
     let one = run(1)?;
-    let runs = (SAMPLE.as_nanos() / one.as_nanos().max(1)).clamp(1, u128::from(MOST_RUNS)) as u64;
+    let runs = (SAMPLE.as_nanos() / one.as_nanos().max(1)).clamp(1, u128::from(MAX_RUNS)) as u64;
     let mut samples = Vec::new();
     if runs == 1 {
         samples.push(one.as_nanos() as f64);

@@ -4,7 +4,7 @@
 //! ```text
 //! kernels: every family, at sizes that grow ─────────┐
 //! training: networks as other programs train them ───┼─► Work: runs on a device; what it must move and compute ─► Timing
-//! allocators: programs through every policy ─► Timing│   Roofs: the device's own copy and product, to compare with
+//! allocators: programs through every policy ─► Timing│   Roofline: the device's own copy and product, to compare with
 //! short: a minute's selection of all of it ◄─────────┘
 //! ```
 //!
@@ -13,14 +13,14 @@
 pub mod allocators;
 mod clock;
 pub mod kernels;
-mod roofs;
+mod roofline;
 mod short;
 pub mod training;
 mod values;
 mod work;
 
 pub use clock::{Limits, Timing, time};
-pub use roofs::Roofs;
+pub use roofline::Roofline;
 pub use short::{Allocator, Measured, OfDevice, Short, Skipped, Trained};
 pub use values::{INPUTS, TARGETS, labels, uniform};
 pub use work::{Demand, Work};

@@ -7,7 +7,7 @@ use memcore::backend::kernel::{Binary, BinaryOp, Unary, UnaryOp};
 use memcore::{DType, Device};
 
 use super::clock::{Limits, Timing};
-use super::roofs::Roofs;
+use super::roofline::Roofline;
 use super::work::{Demand, Work};
 use super::{allocators, kernels, training};
 use crate::error::Result;
@@ -98,7 +98,7 @@ pub struct Allocator {
 #[derive(Clone, Debug, Default)]
 pub struct OfDevice {
     /// What it reaches.
-    pub roofs: Roofs,
+    pub roofs: Roofline,
     /// Its kernels.
     pub kernels: Vec<Measured>,
     /// Its training steps.
@@ -118,7 +118,7 @@ impl Short<'_> {
         let mut found = OfDevice::default();
         (self.tell)("roofs");
         let limits = Limits { seconds: self.share().seconds * ROOF_SHARES as f64, stop: self.stop };
-        match Roofs::measure(&Device::builder(backend.clone()).build(), &[DType::F32], &limits) {
+        match Roofline::measure(&Device::builder(backend.clone()).build(), &[DType::F32], &limits) {
             Ok(roofs) => found.roofs = roofs,
             Err(error) => found.skipped.push(Skipped { name: "roofs", reason: error.to_string() }),
         }
@@ -148,7 +148,7 @@ impl Short<'_> {
     fn kernel(
         &self,
         backend: &Arc<dyn Backend>,
-        roofs: &Roofs,
+        roofs: &Roofline,
         (name, kernel, size): (&'static str, &str, &[usize]),
     ) -> Result<Option<Measured>> {
         let device = Device::builder(backend.clone()).build();
@@ -160,7 +160,7 @@ impl Short<'_> {
         self.measured(roofs, (name, kernels::label(size)), work)
     }
 
-    fn training(&self, backend: &Arc<dyn Backend>, roofs: &Roofs, name: &'static str) -> Result<Option<Trained>> {
+    fn training(&self, backend: &Arc<dyn Backend>, roofs: &Roofline, name: &'static str) -> Result<Option<Trained>> {
         let device = Device::builder(backend.clone()).build();
         let Some(workload) = training::named(name) else { return Ok(None) };
         let work = workload.prepare(&device)?.into_work()?;
@@ -172,7 +172,7 @@ impl Short<'_> {
 
     fn measured(
         &self,
-        roofs: &Roofs,
+        roofs: &Roofline,
         (name, size): (&'static str, String),
         mut work: Work,
     ) -> Result<Option<Measured>> {

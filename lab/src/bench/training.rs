@@ -94,9 +94,6 @@ pub struct Training {
 
 impl Workload {
     /// The network on a device, with its batch.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn prepare(&self, device: &Device) -> Result<Training> {
         let architecture = architecture(self.model, &(self.options)())?;
         let model = Model::build(&*architecture, device, DType::F32, 0)?;
@@ -109,9 +106,6 @@ impl Workload {
 
 impl Training {
     /// One step. Returns the loss; `None` on a device that computes nothing.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn step(&mut self) -> Result<Option<f64>> {
         self.optimizer.zero_grad(true)?;
         let output = self.model.module.forward(&self.input)?;
@@ -124,9 +118,6 @@ impl Training {
     }
 
     /// Steps as something to measure. One is made before the first that counts: it takes the optimizer's state.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn into_work(mut self) -> Result<Work> {
         self.step()?;
         let device = self.device.clone();

@@ -74,9 +74,6 @@ impl Work {
     }
 
     /// Runs it so many times, waits for the device, and says how long that took.
-    ///
-    /// # Errors
-    /// Those of the work.
     pub fn run(&mut self, times: u64) -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..times {
@@ -87,9 +84,6 @@ impl Work {
     }
 
     /// How long one run takes.
-    ///
-    /// # Errors
-    /// Those of the work.
     pub fn time(&mut self, limits: &Limits<'_>) -> Result<Option<Timing>> {
         time(limits, &mut |runs| self.run(runs))
     }

@@ -12,9 +12,6 @@ use super::tally::Tally;
 use super::unit::Unit;
 
 /// A float32 copy for the optimizer to work on: a master weight.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn master(path: &str, value: &Array) -> Result<Parameter> {
     let _op = context::op("to>_to_copy");
     let copy = Array::empty_as(value.device(), value.dims(), DType::F32, Category::OptimizerState)?;

@@ -50,9 +50,6 @@ struct Gradients {
 
 impl Unit {
     /// For parameters of these sizes. It is whole at first, for them to be filled; [`Unit::release`] leaves the shard.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(kind: &Kind<'_>, sizes: &[usize]) -> memcore::Result<Self> {
         let partition = Partition::new(sizes.iter().map(|size| *size as u64).sum(), kind.ranks);
         let (all, part) = ([partition.padded() as usize], [partition.shard() as usize]);
@@ -92,9 +89,6 @@ impl Unit {
     }
 
     /// Before the unit is used: all-gathers the parameters where each rank has a shard only.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn gather(&self) -> memcore::Result<()> {
         let _op = context::op("all_gather_into_tensor");
         if self.divided && self.flat.storage().acquire()? {
@@ -127,9 +121,6 @@ impl Unit {
     }
 
     /// Copies a parameter's gradient to its place in the bucket, which is taken with the first one.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn collect(&self, offset: usize, grad: &Array) -> memcore::Result<()> {
         let mut gradients = self.gradients();
         let bucket = match &gradients.bucket {
@@ -152,9 +143,6 @@ impl Unit {
     }
 
     /// Reduce-scatters what is in the bucket: the rank's shard of the sum stays, added to that of earlier micro-batches, and the bucket goes.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn reduce(&self) -> memcore::Result<()> {
         let mut gradients = self.gradients();
         gradients.arrived = 0;

@@ -6,12 +6,13 @@ use std::time::Instant;
 use memcore::Device;
 use memcore::backend::Meta;
 
-use super::contest::{CACHING, Contest, DIRECT, EXPANDABLE, PLANNED, recorded, recording_device};
-use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
-use super::show::{table, text};
+use super::default_allocator::predictable;
+use super::policy_comparison::{CACHING, DIRECT, EXPANDABLE, PLANNED, PolicyComparison, recorded, recording_device};
+use super::progress::Progress;
+use super::rig::{Rig, undisturbed};
+use super::tables::{table, text};
 use super::timing::Times;
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -41,7 +42,7 @@ const TRIAL_BYTES: u64 = 20 << 20;
 /// One batch size: the program, what it took, and where its steps end.
 struct Run {
     batch: usize,
-    contest: Contest,
+    comparison: PolicyComparison,
     /// Operations of the whole run until the end of each step.
     ends: Vec<usize>,
     /// Calls of the driver in the last step, with the cache kept, and with the cache emptied after each step.
@@ -51,28 +52,18 @@ struct Run {
 }
 
 impl Experiment for Cache {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is the cache worth, and what does it cost?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "batch sizes, each on a fresh device; 128 32 100"),
-                Size::one("steps", "steps with each, at least 3; 4"),
-            ]
+            &About {
+                name: "cache",
+                question: "What is the cache worth, and what does it cost?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "batch sizes, each on a fresh device; 128 32 100"),
+                    Size::one("steps", "steps with each, at least 3; 4"),
+                ],
+                takes_model: true,
+            }
         }
     }
 
@@ -82,11 +73,11 @@ impl Experiment for Cache {
             return Err(Error::usage("batch, steps", "batches of at least 1 example, at least 3 steps"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, batches.len() + 2);
-        let known = rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, batches.len() + 2);
+        let known = predictable(setup)?;
         let mut runs = Vec::new();
         for &batch in &batches {
-            if !pace.next(&format!("batch {batch}")) {
+            if !progress.next(&format!("batch {batch}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -94,14 +85,14 @@ impl Experiment for Cache {
             show(&run, &mut outcome);
             runs.push(run);
         }
-        if !pace.next("a decoder") {
+        if !progress.next("a decoder") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
         let complex = decoder(setup)?;
         outcome.rows.extend(complex.rows(DECODER));
         outcome.tables.push(complex.table(DECODER));
-        if !pace.next("the driver") {
+        if !progress.next("the driver") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -126,11 +117,11 @@ fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &
         ends.push(Trace::of_history("until here", &history)?.operations().len());
     }
     let name = format!("batch {batch}");
-    let contest = Contest::hold(recorded(&device, &name)?)?;
+    let comparison = PolicyComparison::run(recorded(&device, &name)?)?;
     if known && undisturbed(&device) {
         let mut m = Measurement::of([("program", name.clone().into()), ("policy", "the device's own".into())]);
         m.measure("reserved_bytes", reserved);
-        m.predict("reserved_bytes", contest.reserved(CACHING));
+        m.predict("reserved_bytes", comparison.reserved(CACHING));
         outcome.rows.push(m);
     }
     let config = Policy::by_name(CACHING, &Default::default())?;
@@ -139,19 +130,19 @@ fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &
         let figures = measure(&trace, &config, &Machine::default())?;
         Ok((figures.driver.total(), figures.peak_reserved))
     };
-    let (operations, last) = (contest.trace.operations(), ends[ends.len() - 2]);
+    let (operations, last) = (comparison.trace.operations(), ends[ends.len() - 2]);
     let with_emptying = emptied_after(operations, &ends);
     let kept = calls(operations)?.0 - calls(&operations[..last])?.0;
     let (all, emptied) = calls(&with_emptying)?;
     let before = calls(&with_emptying[..last + ends.len() - 1])?.0;
-    Ok(Run { batch, contest, ends, steady: (kept, all - before), emptied })
+    Ok(Run { batch, comparison, ends, steady: (kept, all - before), emptied })
 }
 
 /// A network of many operations: in tables and rows.
 const DECODER: &str = "a decoder of 4 blocks";
 
 /// Two steps of a decoder whose attention is written out, on paper: only its list of allocations is wanted.
-fn decoder(setup: &Setup<'_>) -> Result<Contest> {
+fn decoder(setup: &Setup<'_>) -> Result<PolicyComparison> {
     let profile = (setup.open)()?.profile().clone();
     let device = Device::builder(Arc::new(Meta::default())).profile(profile).history(true).build();
     let options = ModelOptions {
@@ -167,7 +158,7 @@ fn decoder(setup: &Setup<'_>) -> Result<Contest> {
     for step in 0..2 {
         rig.step(&format!("s{step}"), 8)?;
     }
-    Contest::hold(recorded(&device, DECODER)?)
+    PolicyComparison::run(recorded(&device, DECODER)?)
 }
 
 /// The same program, with the cache emptied at the end of each step.
@@ -185,7 +176,7 @@ fn emptied_after(operations: &[Operation], ends: &[usize]) -> Vec<Operation> {
 
 fn show(run: &Run, outcome: &mut Outcome) {
     let name = format!("batch {}", run.batch);
-    outcome.rows.extend(run.contest.rows(&name));
+    outcome.rows.extend(run.comparison.rows(&name));
     for (policy, calls, predicted) in
         [("caching, last step", run.steady.0, Some(0)), ("emptied after each step, last step", run.steady.1, None)]
     {
@@ -195,10 +186,10 @@ fn show(run: &Run, outcome: &mut Outcome) {
         predicted.into_iter().for_each(|calls| m.predict("driver_calls", calls));
         outcome.rows.push(m);
     }
-    outcome.tables.push(run.contest.table(&format!("{name}, {} steps", run.ends.len())));
-    let step = (run.contest.trace.operations().len() - run.ends[run.ends.len() - 2]) as u64;
+    outcome.tables.push(run.comparison.table(&format!("{name}, {} steps", run.ends.len())));
+    let step = (run.comparison.trace.operations().len() - run.ends[run.ends.len() - 2]) as u64;
     let row = |policy: &str, calls: u64, reserved: u64| vec![text(policy), Cell::Count(calls), Cell::Bytes(reserved)];
-    let reserved = |policy: &str| run.contest.reserved(policy);
+    let reserved = |policy: &str| run.comparison.reserved(policy);
     let title = format!("{name}: calls of the driver in the last step, of {step} allocations and frees");
     outcome.tables.push(table(
         title,
@@ -231,7 +222,7 @@ fn driver_time(device: &Device) -> Result<Times> {
 }
 
 fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
-    let calls = |run: &Run, policy: &str| run.contest.of(policy).map_or(0, |figures| figures.driver.total());
+    let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
     let speed = runs.iter().map(|run| {
         format!(
             "batch {}: {} calls of the driver in {} steps instead of {}, {} in the last step",
@@ -252,31 +243,44 @@ fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
             "batch {}: {} reserved where {} live at once ({:.1} % more; {:.1} % with expandable segments, {:.1} % with the whole run \
              known); emptying the cache after each step leaves {} at most, for {} calls a step",
             run.batch,
-            bytes(run.contest.reserved(CACHING)),
-            bytes(run.contest.bound.bytes),
-            (run.contest.ratio(CACHING) - 1.0) * 100.0,
-            (run.contest.ratio(EXPANDABLE) - 1.0) * 100.0,
-            (run.contest.ratio(PLANNED) - 1.0) * 100.0,
+            bytes(run.comparison.reserved(CACHING)),
+            bytes(run.comparison.bound.bytes),
+            (run.comparison.ratio(CACHING) - 1.0) * 100.0,
+            (run.comparison.ratio(EXPANDABLE) - 1.0) * 100.0,
+            (run.comparison.ratio(PLANNED) - 1.0) * 100.0,
             bytes(run.emptied),
             run.steady.1
         )
     });
-    let over = runs.iter().all(|run| run.contest.reserved(CACHING) > run.contest.bound.bytes);
+    let over = runs.iter().all(|run| run.comparison.reserved(CACHING) > run.comparison.bound.bytes);
+    let first = &runs[0];
+    let called = [("driver calls, cached", first.steady.0), ("direct", calls(first, DIRECT))];
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Depends };
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: verdict(saves),
+            number: in_counts(called.map(|(label, calls)| (label, Some(calls)))),
             condition: format!("{}{driver}", speed.collect::<Vec<_>>().join("; ")),
         },
-        JudgedClaim { claim: CLAIMS[1], verdict: verdict(over), condition: cost.collect::<Vec<_>>().join("; ") },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(over),
+            number: reserved(&first.comparison),
+            condition: cost.collect::<Vec<_>>().join("; "),
+        },
     ]
 }
 
+/// The figures of a program that the cache reserves more for than is live at once.
+fn reserved(comparison: &PolicyComparison) -> String {
+    in_bytes([("reserved", comparison.reserved(CACHING)), ("live at once", comparison.reserved(DIRECT))])
+}
+
 /// What the cache holds beyond need, of a network of few operations and of one of many.
-fn complexity(runs: &[Run], complex: &Contest) -> JudgedClaim {
-    let more = |contest: &Contest| 100.0 * (contest.ratio(CACHING) - 1.0);
-    let above = runs.iter().filter(|run| more(complex) > more(&run.contest)).count();
+fn complexity(runs: &[Run], complex: &PolicyComparison) -> JudgedClaim {
+    let more = |comparison: &PolicyComparison| 100.0 * (comparison.ratio(CACHING) - 1.0);
+    let above = runs.iter().filter(|run| more(complex) > more(&run.comparison)).count();
     let verdict = match above {
         0 => Verdict::Fails,
         n if n == runs.len() => Verdict::Holds,
@@ -285,9 +289,9 @@ fn complexity(runs: &[Run], complex: &Contest) -> JudgedClaim {
     let each = runs.iter().map(|run| {
         format!(
             "{:.1} % with batch {} ({} allocations)",
-            more(&run.contest),
+            more(&run.comparison),
             run.batch,
-            run.contest.trace.allocations()
+            run.comparison.trace.allocations()
         )
     });
     let condition = format!(
@@ -299,14 +303,14 @@ fn complexity(runs: &[Run], complex: &Contest) -> JudgedClaim {
         more(complex),
         each.collect::<Vec<_>>().join(", ")
     );
-    JudgedClaim { claim: CLAIMS[2], verdict, condition }
+    JudgedClaim { claim: CLAIMS[2], verdict, number: reserved(complex), condition }
 }
 
 /// Who is asked for memory in a step that is like the one before.
 fn once(runs: &[Run]) -> JudgedClaim {
     let asked = |run: &Run| {
         let (from, to) = (run.ends[run.ends.len() - 2], run.ends[run.ends.len() - 1]);
-        let last = &run.contest.trace.operations()[from..to];
+        let last = &run.comparison.trace.operations()[from..to];
         last.iter().filter(|operation| matches!(operation, Operation::Allocate { .. })).count()
     };
     let each = runs
@@ -315,6 +319,7 @@ fn once(runs: &[Run]) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[3],
         verdict: if runs.iter().all(|run| run.steady.0 == 0) { Verdict::Depends } else { Verdict::Fails },
+        number: in_counts([("driver calls, last step", Some(runs[0].steady.0))]),
         condition: format!(
             "requests in the last step, {}: the driver gives memory in the first step alone, every tensor is allocated anew in each",
             each.collect::<Vec<_>>().join("; ")

@@ -2,14 +2,15 @@
 
 use memcore::memory::Category;
 
-use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, StepRecord, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 
@@ -50,30 +51,25 @@ struct Trial {
     sizes: Sizes,
     parameters: u64,
     step: StepRecord,
-    predicted_peak_bytes: Option<u64>,
+    /// Whether the rules of its blocks are known.
+    predictable: bool,
 }
 
 impl Experiment for Equation {
-    fn name(&self) -> &'static str {
-        "equation"
-    }
-
-    fn question(&self) -> &'static str {
-        "Is total = model + activations + optimizer + batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "examples per step; 32, 128 and 512"),
-                Size::one("layers", "hidden layers; 4"),
-                Size::one("width", "neurons of a hidden layer; 256"),
-                Size::one("features", "values of an example; 256"),
-            ]
+            &About {
+                name: "equation",
+                question: "Is total = model + activations + optimizer + batch?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "examples per step; 32, 128 and 512"),
+                    Size::one("layers", "hidden layers; 4"),
+                    Size::one("width", "neurons of a hidden layer; 256"),
+                    Size::one("features", "values of an example; 256"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -85,28 +81,28 @@ impl Experiment for Equation {
             return Err(Error::usage("batch, layers, width, features", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, batches.len());
-        let rules = rules(setup)?;
+        let mut progress = Progress::new(setup, batches.len());
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for batch in batches {
-            if !pace.next(&format!("batch {batch}")) {
+            if !progress.next(&format!("batch {batch}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let trial = attempt(setup, rules.as_ref(), Sizes { batch, layers, width, features, classes: 10 })?;
+            let trial = attempt(setup, predictable, Sizes { batch, layers, width, features, classes: 10 })?;
             outcome.rows.push(trial.measurement());
             outcome.tables.push(trial.table());
             trials.push(trial);
         }
         if let Some(last) = trials.last() {
-            outcome.claims = judge(last, trials.iter().map(|t| t.article_total()).zip(trials.iter().map(Trial::peak)));
+            outcome.claims = judge(last, &trials);
             outcome.claims.push(doubling(&trials));
         }
         Ok(outcome)
     }
 }
 
-fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, sizes: Sizes) -> Result<Trial> {
+fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> {
     // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
     device.set_history(true);
@@ -121,31 +117,11 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, sizes: Sizes) -> Result<Tri
     let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     rig.step("s0", sizes.batch)?;
     let step = rig.step("s1", sizes.batch)?;
-    let predicted_peak_bytes = rules.filter(|_| undisturbed(&device)).map(|rules| {
-        let mut forecast = Forecast::new(rules.clone(), sizes.network());
-        forecast.model("model");
-        forecast.step("s0", sizes.batch);
-        let before = forecast.rows().len();
-        forecast.step("s1", sizes.batch);
-        forecast.rows()[before..].iter().map(|row| row.phase_peak).max().unwrap_or(0)
-    });
-    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predicted_peak_bytes })
+    let predictable = predictable && undisturbed(&device);
+    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predictable })
 }
 
 impl Sizes {
-    fn network(&self) -> Network {
-        let mut layers = Vec::new();
-        let mut inputs = self.features;
-        for _ in 0..self.layers {
-            layers.push(Layer::Linear { inputs, outputs: self.width });
-            layers.push(Layer::Relu);
-            inputs = self.width;
-        }
-        layers.push(Layer::Linear { inputs, outputs: self.classes });
-        let objective = Objective::CrossEntropy(self.classes);
-        Network { input: vec![self.features], layers, objective, update: Update::Adam }
-    }
-
     /// The article's formulas.
     fn article(&self, parameters: u64) -> [u64; 4] {
         let Sizes { batch, layers, width, features, .. } = *self;
@@ -156,8 +132,10 @@ impl Sizes {
     /// block may be larger than that.
     fn exact(&self) -> Option<[u64; 4]> {
         let Sizes { batch, layers, width, features, classes } = *self;
-        let parameters: Vec<u64> =
-            self.network().parameters().iter().map(|(_, dims)| 4 * dims.iter().product::<usize>() as u64).collect();
+        let inputs = std::iter::once(features).chain(std::iter::repeat_n(width, layers));
+        let outputs = std::iter::repeat_n(width, layers).chain([classes]);
+        let tensors = inputs.zip(outputs).flat_map(|(inputs, outputs)| [inputs * outputs, outputs]);
+        let parameters: Vec<u64> = tensors.map(|values| 4 * values as u64).collect();
         let per_example = [4 * batch * width, 4 * batch * classes, 4 * batch * features].map(|n| n as u64);
         if parameters.iter().chain(&per_example).any(|bytes| *bytes > 1 << 20) {
             return None;
@@ -192,7 +170,7 @@ impl Trial {
 
     fn measurement(&self) -> Measurement {
         let mut m = Measurement::of([("batch", self.sizes.batch.into())]);
-        let exact = self.predicted_peak_bytes.and_then(|_| self.sizes.exact());
+        let exact = self.sizes.exact().filter(|_| self.predictable);
         for (i, (quantity, _)) in PARTS.into_iter().enumerate() {
             m.measure(quantity, self.parts()[i]);
             m.measure(&format!("requested_{quantity}"), self.requested()[i]);
@@ -201,9 +179,6 @@ impl Trial {
             }
         }
         m.measure("peak_bytes", self.peak());
-        if let Some(predicted) = self.predicted_peak_bytes {
-            m.predict("peak_bytes", predicted);
-        }
         m
     }
 
@@ -254,11 +229,16 @@ impl Trial {
 fn doubling(trials: &[Trial]) -> JudgedClaim {
     let batch = |trial: &&Trial| trial.sizes.batch;
     let (small, large) = (trials.iter().min_by_key(batch), trials.iter().max_by_key(batch));
-    let judged = |verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[5], verdict, condition };
+    let judged = |verdict: Verdict, number: String, condition: String| JudgedClaim {
+        claim: CLAIMS[5],
+        verdict,
+        number,
+        condition,
+    };
     let (Some(small), Some(large)) =
         (small, large.filter(|large| Some(large.sizes.batch) != small.map(|s| s.sizes.batch)))
     else {
-        return judged(Verdict::NotTested, "1 batch was run; it takes two".into());
+        return judged(Verdict::NotTested, String::new(), "1 batch was run; it takes two".into());
     };
     let factor = large.sizes.batch as f64 / small.sizes.batch as f64;
     let (few, many) = (small.requested(), large.requested());
@@ -268,8 +248,10 @@ fn doubling(trials: &[Trial]) -> JudgedClaim {
     let (activations, data) = (1, 3);
     let verdict = if doubles(activations) && doubles(data) { Verdict::Holds } else { Verdict::Fails };
     let so = |part: usize| format!("{:.3} times ({} to {})", grown(part), bytes(few[part]), bytes(many[part]));
+    let labels = [format!("activations, batch {}", small.sizes.batch), large.sizes.batch.to_string()];
     judged(
         verdict,
+        in_bytes([(&labels[0], few[activations]), (&labels[1], many[activations])]),
         format!(
             "{factor} times the batch ({} to {}) asks for {} of activations and {} of batch data; in blocks they are rounded up, and the peak \
              of the step grows {:.3} times only",
@@ -282,7 +264,7 @@ fn doubling(trials: &[Trial]) -> JudgedClaim {
     )
 }
 
-fn judge(last: &Trial, totals: impl Iterator<Item = (u64, u64)>) -> Vec<JudgedClaim> {
+fn judge(last: &Trial, trials: &[Trial]) -> Vec<JudgedClaim> {
     let article = last.sizes.article(last.parameters);
     let (parts, asked) = (last.parts(), last.requested());
     let so = |i: usize| {
@@ -290,10 +272,15 @@ fn judge(last: &Trial, totals: impl Iterator<Item = (u64, u64)>) -> Vec<JudgedCl
     };
     let exact = |i: usize| if asked[i] == article[i] { Verdict::Holds } else { Verdict::Depends };
     let gap: Vec<String> =
-        totals.map(|(article, peak)| format!("{} where the peak is {}", bytes(article), bytes(peak))).collect();
+        trials.iter().map(|t| format!("{} where the peak is {}", bytes(t.article_total()), bytes(t.peak()))).collect();
     let at_peak = &last.step.peak.by_category;
     let of = |category: Category| bytes(at_peak[category as usize]);
-    let claim = |i: usize, verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[i], verdict, condition };
+    let claim = |i: usize, verdict: Verdict, condition: String| {
+        // The last claim is about the sum, so the peak decides it.
+        let number =
+            asked.get(i).map_or_else(|| in_bytes([("peak", trials[0].peak())]), |part| in_bytes([("", *part)]));
+        JudgedClaim { claim: CLAIMS[i], verdict, number, condition }
+    };
     vec![
         claim(0, exact(0), format!("{}: each tensor's block is rounded up to 512 bytes", so(0))),
         claim(

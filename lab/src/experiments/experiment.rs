@@ -26,9 +26,6 @@ pub struct Setup<'a> {
 
 impl Setup<'_> {
     /// Opens the device of that place, fresh.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn open_at(&self, place: usize) -> Result<Device> {
         self.places.get(place).map_or_else(|| (self.open)(), |open| open())
     }
@@ -67,30 +64,53 @@ impl Size {
     }
 }
 
+/// What an experiment is about.
+pub struct About {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What is asked.
+    pub question: &'static str,
+    /// What others say about it.
+    pub claims: &'static [Claim],
+    /// The sizes that can be set from outside.
+    pub sizes: &'static [Size],
+    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
+    pub takes_model: bool,
+}
+
 /// One question and how it is answered.
 pub trait Experiment: Sync {
-    /// What the command line calls it.
-    fn name(&self) -> &'static str;
-
-    /// What is asked.
-    fn question(&self) -> &'static str;
-
-    /// What others say about it.
-    fn claims(&self) -> &'static [Claim];
-
-    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
-    fn takes_model(&self) -> bool {
-        false
-    }
-
-    /// The sizes that can be set from outside.
-    fn sizes(&self) -> &'static [Size] {
-        &[]
-    }
+    /// Name, question, claims and sizes.
+    fn about(&self) -> &'static About;
 
     /// Measures, compares, judges.
     ///
     /// # Errors
     /// Sizes that cannot be; those of the device.
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome>;
+
+    /// What the command line calls it.
+    fn name(&self) -> &'static str {
+        self.about().name
+    }
+
+    /// What is asked.
+    fn question(&self) -> &'static str {
+        self.about().question
+    }
+
+    /// What others say about it.
+    fn claims(&self) -> &'static [Claim] {
+        self.about().claims
+    }
+
+    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
+    fn takes_model(&self) -> bool {
+        self.about().takes_model
+    }
+
+    /// The sizes that can be set from outside.
+    fn sizes(&self) -> &'static [Size] {
+        self.about().sizes
+    }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use memcore::backend::{Backend, Limited, Meta};
 use memcore::memory::{Category, OutOfMemory};
-use memcore::{Departures, Device, Profile};
+use memcore::{Deviations, Device, Profile};
 
-use super::pace::Pace;
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::progress::Progress;
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::fit::{self, Law, Room};
@@ -29,7 +29,7 @@ const CLAIMS: &[Claim] = &[
 
 /// Steps of each run: after the second nothing changes any more.
 const STEPS: usize = 3;
-const MOST_EXAMPLES: usize = 1 << 20;
+const MAX_EXAMPLES: usize = 1 << 20;
 
 /// A run of the first article's network, and what became of it.
 struct Trial {
@@ -38,24 +38,23 @@ struct Trial {
     taken: Option<[u64; 3]>,
     out_of_memory: Option<Box<OutOfMemory>>,
     /// Of a run to its end: what it did otherwise than PyTorch would.
-    departures: Departures,
+    deviations: Deviations,
 }
 
 impl Experiment for Fit {
-    fn name(&self) -> &'static str {
-        "fit"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is the largest batch that fits?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("memory_mib", "memory of the device beside the workspaces of its libraries, in MiB; 64")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "fit",
+                question: "What is the largest batch that fits?",
+                claims: CLAIMS,
+                sizes: &[Size::one(
+                    "memory_mib",
+                    "memory of the device beside the workspaces of its libraries, in MiB; 64",
+                )],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -68,8 +67,8 @@ impl Experiment for Fit {
         let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
         let budget = workspaces + (memory << 20);
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 3);
-        if !pace.next("solving, on no device") {
+        let mut progress = Progress::new(setup, 3);
+        if !progress.next("solving, on no device") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -77,7 +76,7 @@ impl Experiment for Fit {
             Room::Endless => one(Arc::new(Meta::default()), &profile, batch, setup.seed, true),
             Room::Budget => one(Arc::new(Limited::new(Meta::default(), budget)), &profile, batch, setup.seed, false),
         };
-        let found = fit::largest(&dry, budget, MOST_EXAMPLES)?;
+        let found = fit::largest(&dry, budget, MAX_EXAMPLES)?;
         let Some(largest) = found.largest else {
             return Err(Error::usage("memory_mib", format!("{memory} MiB are too little for a single example")));
         };
@@ -85,7 +84,7 @@ impl Experiment for Fit {
         let backend = (setup.open)()?.shared_backend();
         let mut trials = Vec::new();
         for batch in [largest, largest + 1] {
-            if !pace.next(&format!("batch {batch} on a device of that size")) {
+            if !progress.next(&format!("batch {batch} on a device of that size")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -95,8 +94,8 @@ impl Experiment for Fit {
         }
         outcome.tables.push(pieces(&law));
         outcome.claims = judge(&trials, &found, &law, budget);
-        let departures = trials.iter().fold(Departures::default(), |all, trial| all.union(trial.departures));
-        outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
+        let deviations = trials.iter().fold(Deviations::default(), |all, trial| all.union(trial.deviations));
+        outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
         Ok(outcome)
     }
 }
@@ -117,10 +116,10 @@ fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: us
         Ok(device) => {
             let reserved = device.stats().reserved_bytes.all.peak;
             let taken = Some([device.usage().peak_bytes(), fit::requested_peak(&device), reserved]);
-            Ok(Trial { batch, taken, out_of_memory: None, departures: device.departures() })
+            Ok(Trial { batch, taken, out_of_memory: None, deviations: device.deviations() })
         }
         Err(Error::Core(memcore::Error::OutOfMemory(report))) => {
-            Ok(Trial { batch, taken: None, out_of_memory: Some(report), departures: Departures::default() })
+            Ok(Trial { batch, taken: None, out_of_memory: Some(report), deviations: Deviations::default() })
         }
         Err(error) => Err(error),
     }
@@ -167,9 +166,16 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
     let activations = report.map_or(0, |report| report.by_category[Category::Activation as usize]);
     let held: u64 = report.map_or(0, |report| report.by_category.iter().sum());
     let largest = report.and_then(|report| Category::ALL.into_iter().max_by_key(|c| report.by_category[*c as usize]));
+    let figures = [
+        in_bytes([("reserved at the largest", reserved), ("needed", allocated)]),
+        in_bytes([("peak of the largest", allocated)]),
+    ];
+    // A run that did not end has no figures.
+    let [in_reserve, peak] = if fits.taken.is_some() { figures } else { Default::default() };
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
+            number: in_reserve,
             verdict: if fits.taken.is_some() && report.is_some() { Verdict::Depends } else { Verdict::Fails },
             condition: format!(
                 "it ends at the same batch ({}), but needs a run for each; {} runs without a device give the whole law, and {} more the border. What nvidia-smi shows is what is reserved ({} with batch {}), of which {} were ever needed at once",
@@ -183,6 +189,7 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
         },
         JudgedClaim {
             claim: CLAIMS[1],
+            number: peak,
             verdict: if largest == Some(Category::Activation) { Verdict::Holds } else { Verdict::Depends },
             condition: format!(
                 "with batch {} on {}, {} held when it ran out; of these {} were activations; {} more were asked for",

@@ -8,7 +8,7 @@ mod batch_size;
 mod beliefs;
 mod cache;
 mod checkpointing;
-mod contest;
+mod default_allocator;
 mod equation;
 mod experiment;
 mod fit;
@@ -18,20 +18,22 @@ mod model_parallel;
 mod network_size;
 mod optimizer;
 mod outcome;
-mod pace;
 mod placement;
+mod policy_comparison;
 mod precision;
 pub mod programs;
+mod progress;
 mod quantization;
 mod release;
 mod rig;
 mod sequence_length;
-mod show;
 mod steady_state;
+mod tables;
 mod timing;
 
-pub use experiment::{Experiment, Setup, Size};
+pub use experiment::{About, Experiment, Setup, Size};
 pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
+use outcome::{in_bytes, in_counts};
 
 pub use crate::section::Verdict;
 

@@ -3,10 +3,11 @@
 use memcore::memory::Category;
 use memcore::optim::Implementation;
 
-use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
-use super::show::{some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, undisturbed};
+use super::tables::{some_bytes, table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -46,24 +47,18 @@ struct Trial {
 }
 
 impl Experiment for OptimizerChoice {
-    fn name(&self) -> &'static str {
-        "optimizer"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does each optimizer hold, and what does its step take?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("width", "neurons of each of four hidden layers; 256"),
-                Size::one("batch", "examples per step; 32"),
-            ]
+            &About {
+                name: "optimizer",
+                question: "What does each optimizer hold, and what does its step take?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each of four hidden layers; 256"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -74,12 +69,12 @@ impl Experiment for OptimizerChoice {
         }
         let mut outcome = Outcome::default();
         let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
-        let mut pace = Pace::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
-        let predictable = rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for kind in OPTIMIZERS {
             for form in forms(kind) {
-                if !pace.next(&format!("{} ({})", kind.name(), form.1)) {
+                if !progress.next(&format!("{} ({})", kind.name(), form.1)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -221,6 +216,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if two { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("state", adam.requested_state_bytes)]),
             condition: format!(
                 "{} asked for, {} by the formula ({} in blocks); besides, the usual (foreach) update needs {} for a moment, the loop {}, the fused one {}",
                 bytes(adam.requested_state_bytes),
@@ -234,6 +230,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if lower { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("peak, AdamW", adamw.step_peak_bytes), ("SGD", sgd.step_peak_bytes)]),
             condition: format!(
                 "AdamW holds {} more than SGD, and its step peaks {} above SGD's; in no form is it below",
                 bytes(adamw.state_bytes - sgd.state_bytes),

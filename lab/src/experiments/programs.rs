@@ -23,17 +23,11 @@ pub struct KeptActivations {
 }
 
 /// Runs the program; one row per phase, without one for its end.
-///
-/// # Errors
-/// Those of the device.
 pub fn kept_activations(device: &Device, program: &KeptActivations) -> Result<Vec<Row>> {
     kept_activations_watched(device, program, &mut |_| true)
 }
 
 /// As [`kept_activations`]; `watch` is told after each step, while everything is still held, and ends the program with `false`.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn kept_activations_watched(
     device: &Device,
     program: &KeptActivations,

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use memcore::Device;
 
-use super::pace::Pace;
-use super::rig::{Moment, Rig, rules, undisturbed};
-use super::show::{curve, table, text};
+use super::progress::Progress;
+use super::rig::{Rig, Sample, Variable};
+use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, PredictedRow, Rules, Variable};
+use crate::predict::{Held, Network};
 use crate::section::Cell;
 
 /// The experiment.
@@ -74,42 +74,34 @@ const SEQUENCES: &[(&str, &[Action])] = &[
 struct Sequence {
     name: &'static str,
     /// The first one is after training.
-    moments: Vec<Moment>,
-    predicted: Option<Vec<PredictedRow>>,
+    moments: Vec<Sample>,
+    /// Asked for and held at each of them.
+    predicted: Vec<u64>,
 }
 
 /// Steps with and without emptying the cache between them.
-struct Habit {
+struct CachePolicy {
     empties: bool,
     /// Reserved between the steps, and at most during one.
     between: u64,
     at_most: u64,
     /// Segments taken from the driver per step.
     driver_calls: u64,
-    /// Of whole steps, in turns with those of the other habit.
+    /// Of whole steps, in turns with those of the other policy.
     times: Times,
-    predicted: Option<(u64, u64)>,
 }
 
 impl Experiment for Release {
-    fn name(&self) -> &'static str {
-        "release"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does deleting and clearing give back?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("batch", "examples per step; 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "release",
+                question: "What does deleting and clearing give back?",
+                claims: CLAIMS,
+                sizes: &[Size::one("batch", "examples per step; 32")],
+                takes_model: true,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -117,93 +109,82 @@ impl Experiment for Release {
         if batch == 0 {
             return Err(Error::usage("batch", "must be at least 1"));
         }
-        let rules = rules(setup)?;
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, SEQUENCES.len() + 2);
-        let (mut sequences, mut habits) = (Vec::new(), Vec::new());
+        let mut progress = Progress::new(setup, SEQUENCES.len() + 2);
+        let (mut sequences, mut policies) = (Vec::new(), Vec::new());
         for (name, actions) in SEQUENCES {
-            if !pace.next(name) {
+            if !progress.next(name) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            let sequence = act(name, actions, setup, rules.as_ref(), batch)?;
+            let sequence = act(name, actions, setup, batch)?;
             show_sequence(&sequence, &mut outcome);
             sequences.push(sequence);
         }
         let mut scripts = Vec::new();
         for empties in [false, true] {
-            if !pace.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
+            if !progress.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
-            scripts.push(Script::new(empties, setup, rules.as_ref(), batch)?);
+            scripts.push(Script::new(empties, setup, batch)?);
         }
         for round in 0..ROUNDS {
             turns(round, scripts.len()).try_for_each(|i| scripts[i].step(round))?;
         }
         for script in scripts {
-            habits.push(script.end()?);
+            policies.push(script.end()?);
         }
-        show_habits(&habits, &mut outcome);
+        show_policies(&policies, &mut outcome);
         notes(&sequences, &mut outcome);
-        outcome.claims = judge(&sequences, &habits);
+        outcome.claims = judge(&sequences, &policies);
         Ok(outcome)
     }
 }
 
-/// A model after some steps, with what is predicted of it.
-fn trained(device: &Device, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<(Rig, Option<Forecast>)> {
+/// A model after some steps.
+fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Rig> {
     let mut rig = Rig::asked(device, setup)?;
-    let mut forecast = rules.map(|rules| Forecast::new(rules.clone(), Network::simple_cnn()));
-    if let Some(forecast) = &mut forecast {
-        forecast.model("model");
-    }
     for i in 0..STEPS {
         rig.step(&format!("s{i}"), batch)?;
-        if let Some(forecast) = &mut forecast {
-            forecast.step(&format!("s{i}"), batch);
-        }
     }
-    Ok((rig, forecast))
+    Ok(rig)
 }
 
-fn act(
-    name: &'static str,
-    actions: &[Action],
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    batch: usize,
-) -> Result<Sequence> {
+/// What a deletion takes off.
+fn delete(held: &mut Held, variable: Variable) {
+    *match variable {
+        Variable::Output => &mut held.output,
+        Variable::Loss => &mut held.loss,
+        Variable::Batch => &mut held.batch,
+        Variable::Gradients => &mut held.gradients,
+        Variable::OptimizerState => &mut held.optimizer,
+        Variable::Parameters => &mut held.parameters,
+        Variable::Workspaces => &mut held.workspaces,
+    } = 0;
+}
+
+fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) -> Result<Sequence> {
     let device = (setup.open)()?;
-    let (mut rig, mut forecast) = trained(&device, setup, rules, batch)?;
+    let mut rig = trained(&device, setup, batch)?;
+    let mut held = Network::SIMPLE_CNN.held(batch, device.profile()).filter(|_| setup.model.is_none());
     let mut moments = vec![rig.moment("trained")];
+    let mut predicted: Vec<u64> = held.iter().map(Held::total).collect();
     for action in actions {
         match *action {
-            Delete(variable, label) => {
+            Delete(variable, _) => {
                 rig.delete(variable)?;
-                if let Some(forecast) = &mut forecast {
-                    forecast.delete(variable, label);
-                }
+                held.iter_mut().for_each(|held| delete(held, variable));
             }
             EmptyCache => {
                 device.empty_cache();
-                if let Some(forecast) = &mut forecast {
-                    forecast.empty_cache(action.name());
-                }
             }
             // The value stays where it is: nothing comes and nothing goes.
-            DetachLoss => {
-                rig.loss = rig.loss.take().map(|loss| loss.detach());
-                if let Some(forecast) = &mut forecast {
-                    forecast.nothing(action.name());
-                }
-            }
+            DetachLoss => rig.loss = rig.loss.take().map(|loss| loss.detach()),
         }
         moments.push(rig.moment(action.name()));
+        predicted.extend(held.iter().map(Held::total));
     }
-    let predicted = forecast
-        .filter(|_| undisturbed(&device))
-        .map(|forecast| forecast.rows()[forecast.rows().len() - moments.len()..].to_vec());
     Ok(Sequence { name, moments, predicted })
 }
 
@@ -212,31 +193,22 @@ struct Script {
     empties: bool,
     batch: usize,
     rig: Rig,
-    forecast: Option<Forecast>,
     times: Times,
     at_most: u64,
-    predicted_at_most: u64,
     /// Segments taken from the driver in the last step.
     taken: u64,
 }
 
 impl Script {
-    fn new(empties: bool, setup: &Setup<'_>, rules: Option<&Rules>, batch: usize) -> Result<Self> {
-        let (rig, forecast) = trained(&(setup.open)()?, setup, rules, batch)?;
-        let times = Times::default();
-        Ok(Self { empties, batch, rig, forecast, times, at_most: 0, predicted_at_most: 0, taken: 0 })
+    fn new(empties: bool, setup: &Setup<'_>, batch: usize) -> Result<Self> {
+        let rig = trained(&(setup.open)()?, setup, batch)?;
+        Ok(Self { empties, batch, rig, times: Times::default(), at_most: 0, taken: 0 })
     }
 
     fn tidy(&mut self) -> Result<()> {
         self.rig.delete(Variable::Output)?;
         if self.empties {
             self.rig.device.empty_cache();
-        }
-        if let Some(forecast) = &mut self.forecast {
-            forecast.delete(Variable::Output, "del outputs");
-            if self.empties {
-                forecast.empty_cache("empty_cache()");
-            }
         }
         Ok(())
     }
@@ -253,20 +225,14 @@ impl Script {
         }
         self.taken = device.stats().segment.all.allocated - before;
         self.at_most = self.at_most.max(step.reserved_peak);
-        if let Some(forecast) = &mut self.forecast {
-            forecast.step(&format!("t{number}"), self.batch);
-            self.predicted_at_most = self.predicted_at_most.max(forecast.reserved());
-        }
         Ok(())
     }
 
-    fn end(mut self) -> Result<Habit> {
+    fn end(mut self) -> Result<CachePolicy> {
         self.tidy()?;
-        let Self { empties, rig, forecast, times, at_most, predicted_at_most, taken, .. } = self;
-        let forecast = forecast.filter(|_| undisturbed(&rig.device));
+        let Self { empties, rig, times, at_most, taken, .. } = self;
         let between = rig.device.stats().reserved_bytes.all.current;
-        let predicted = forecast.map(|forecast| (forecast.reserved(), predicted_at_most));
-        Ok(Habit { empties, between, at_most, driver_calls: taken, times, predicted })
+        Ok(CachePolicy { empties, between, at_most, driver_calls: taken, times })
     }
 }
 
@@ -282,9 +248,9 @@ fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
         ]);
         m.measure("allocated_bytes", allocated);
         m.measure("reserved_bytes", reserved);
-        if let Some(row) = sequence.predicted.as_ref().and_then(|rows| rows.get(i)) {
-            m.predict("allocated_bytes", row.allocated);
-            m.predict("reserved_bytes", row.reserved);
+        m.measure("requested_bytes", moment.row.requested);
+        if let Some(bytes) = sequence.predicted.get(i) {
+            m.predict("requested_bytes", *bytes);
         }
         outcome.rows.push(m);
         let change = |now: u64, before: u64| match (i, now as i64 - before as i64) {
@@ -305,29 +271,25 @@ fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
     outcome.curves.push(curve(sequence.name, &sequence.moments));
 }
 
-fn habit_name(empties: bool) -> &'static str {
+fn policy_name(empties: bool) -> &'static str {
     if empties { "del outputs; empty_cache()" } else { "del outputs" }
 }
 
-fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
+fn show_policies(policies: &[CachePolicy], outcome: &mut Outcome) {
     let mut rows = Vec::new();
-    for habit in habits {
-        let mut m = Measurement::of([("after each step", habit_name(habit.empties).into())]);
-        m.measure("reserved_between_steps_bytes", habit.between);
-        m.measure("reserved_at_most_bytes", habit.at_most);
-        m.measure("segments_taken_per_step", habit.driver_calls);
-        if let Some((between, at_most)) = habit.predicted {
-            m.predict("reserved_between_steps_bytes", between);
-            m.predict("reserved_at_most_bytes", at_most);
-        }
-        habit.times.measure(&mut m, "step_us");
+    for policy in policies {
+        let mut m = Measurement::of([("after each step", policy_name(policy.empties).into())]);
+        m.measure("reserved_between_steps_bytes", policy.between);
+        m.measure("reserved_at_most_bytes", policy.at_most);
+        m.measure("segments_taken_per_step", policy.driver_calls);
+        policy.times.measure(&mut m, "step_us");
         outcome.rows.push(m);
         rows.push(vec![
-            text(habit_name(habit.empties)),
-            Cell::Bytes(habit.between),
-            Cell::Bytes(habit.at_most),
-            Cell::Count(habit.driver_calls),
-            text(habit.times.words()),
+            text(policy_name(policy.empties)),
+            Cell::Bytes(policy.between),
+            Cell::Bytes(policy.at_most),
+            Cell::Count(policy.driver_calls),
+            text(policy.times.words()),
         ]);
     }
     let columns = ["after each step", "between", "at most", "segments", "step (range)"];
@@ -337,11 +299,11 @@ fn show_habits(habits: &[Habit], outcome: &mut Outcome) {
 }
 
 impl Sequence {
-    fn after(&self, action: &str) -> Option<&Moment> {
+    fn after(&self, action: &str) -> Option<&Sample> {
         self.moments.iter().find(|moment| moment.row.label == action)
     }
 
-    fn end(&self) -> &Moment {
+    fn end(&self) -> &Sample {
         &self.moments[self.moments.len() - 1]
     }
 }
@@ -371,9 +333,9 @@ fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
     }
 }
 
-fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
+fn judge(sequences: &[Sequence], policies: &[CachePolicy]) -> Vec<JudgedClaim> {
     let mut claims = Vec::new();
-    if let [keeps, empties] = habits {
+    if let [keeps, empties] = policies {
         let verdict = match (empties.between < keeps.between, empties.at_most < keeps.at_most) {
             (true, true) => Verdict::Holds,
             (true, false) => Verdict::Depends,
@@ -390,7 +352,8 @@ fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
             keeps.driver_calls,
             empties.times.beside(&keeps.times)
         );
-        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, condition });
+        let number = in_bytes([("reserved, kept", keeps.between), ("emptied", empties.between)]);
+        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, number, condition });
     }
     if let [first, ..] = sequences
         && let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name()))
@@ -413,7 +376,8 @@ fn judge(sequences: &[Sequence], habits: &[Habit]) -> Vec<JudgedClaim> {
             bytes(deleted.row.reserved),
             bytes(first.after(EmptyCache.name()).map_or(0, |m| m.row.reserved))
         );
-        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, condition });
+        let number = in_bytes([("allocated", deleted.row.allocated), ("reserved", deleted.row.reserved)]);
+        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, number, condition });
     }
     claims
 }

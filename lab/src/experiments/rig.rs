@@ -12,7 +12,6 @@ use memcore::{Device, Tensor};
 use super::Setup;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model, ModelOptions, architecture};
-use crate::predict::{Rules, Variable};
 use crate::record::Row;
 use crate::training::{OptimizerKind, OptimizerSettings, Precision, Source, loss};
 
@@ -24,7 +23,7 @@ pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Re
 
 /// A row, with what memory consisted of then.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
+pub(super) struct Sample {
     /// The figures.
     pub(super) row: Row,
     /// Bytes by category.
@@ -39,7 +38,7 @@ pub(super) struct StepRecord {
     /// Examples.
     pub(super) batch: usize,
     /// One per phase.
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<Sample>,
     /// The highest moment of the step.
     pub(super) peak: PeakComposition,
     /// The most that was reserved during the step.
@@ -50,6 +49,25 @@ pub(super) struct StepRecord {
     pub(super) nodes: u64,
     /// Host memory of those nodes.
     pub(super) graph_host_bytes: u64,
+}
+
+/// What a script can delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// The network's result.
+    Output,
+    /// The loss.
+    Loss,
+    /// Input and targets.
+    Batch,
+    /// What `zero_grad()` frees.
+    Gradients,
+    /// The optimizer.
+    OptimizerState,
+    /// The model.
+    Parameters,
+    /// What the libraries keep.
+    Workspaces,
 }
 
 /// A part of a step.
@@ -135,7 +153,7 @@ impl Rig {
         Self::new(device, "linear", OptimizerKind::Sgd, 1e-2, seed)
     }
 
-    pub(super) fn moment(&self, label: impl Into<String>) -> Moment {
+    pub(super) fn moment(&self, label: impl Into<String>) -> Sample {
         moment(&self.device, label)
     }
 
@@ -243,23 +261,15 @@ impl Rig {
     }
 }
 
-/// What a prediction has to know of the device, where there can be one: closed forms are of the experiments' own networks.
-pub(super) fn rules(setup: &Setup<'_>) -> Result<Option<Rules>> {
-    if setup.model.is_some() {
-        return Ok(None);
-    }
-    Rules::tried(&(setup.open)()?)
-}
-
 /// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.
 pub(super) fn undisturbed(device: &Device) -> bool {
     device.stats().num_alloc_retries == 0
 }
 
 /// The device's memory now.
-pub(super) fn moment(device: &Device, label: impl Into<String>) -> Moment {
+pub(super) fn moment(device: &Device, label: impl Into<String>) -> Sample {
     let requested = device.with_ledger(|ledger| requested(ledger.history()));
-    Moment { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
+    Sample { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
 }
 
 /// What is held, as it was asked for, after these events; `None` without any.

@@ -2,12 +2,12 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
-use super::pace::Pace;
-use super::rig::{Moment, Rig, rules, undisturbed};
-use super::show::{curve, some_bytes, table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::progress::Progress;
+use super::rig::{Rig, Sample};
+use super::tables::{curve, some_bytes, table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
-use crate::predict::{Forecast, Network, Rules};
+use crate::predict::Network;
 use crate::section::Cell;
 
 /// The experiment.
@@ -24,16 +24,16 @@ const CLAIMS: &[Claim] = &[
 struct Case<'a> {
     name: &'a str,
     /// Its closed form; a network that the experiment is asked about has none.
-    network: Option<fn() -> Network>,
+    network: Option<Network>,
     build: fn(&memcore::Device, &Setup<'_>) -> Result<Rig>,
 }
 
 /// The articles' networks.
 const CASES: [Case<'static>; 2] = [
-    Case { name: "linear", network: Some(Network::linear), build: |device, setup| Rig::linear(device, setup.seed) },
+    Case { name: "linear", network: Some(Network::LINEAR), build: |device, setup| Rig::linear(device, setup.seed) },
     Case {
         name: "simple-cnn",
-        network: Some(Network::simple_cnn),
+        network: Some(Network::SIMPLE_CNN),
         build: |device, setup| Rig::simple_cnn(device, setup.seed),
     },
 ];
@@ -45,13 +45,13 @@ const BATCH: usize = 32;
 struct Run {
     name: String,
     /// With the row `model` first.
-    moments: Vec<Moment>,
+    moments: Vec<Sample>,
     /// Moments per step.
     phases: usize,
     /// The highest moment of each step.
     peaks: Vec<u64>,
-    /// Allocated after each phase and the highest of each step, as predicted.
-    predicted: Option<Vec<(u64, u64)>>,
+    /// Asked for and held after each step, as predicted.
+    predicted: Option<u64>,
 }
 
 /// Steps that repeat.
@@ -70,24 +70,19 @@ const LENGTHS: [usize; 2] = [1, 2];
 const ENOUGH: usize = 6;
 
 impl Experiment for SteadyState {
-    fn name(&self) -> &'static str {
-        "steady-state"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does memory grow from batch to batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("steps", "steps of each network, at least 4; 6"), Size::one("batch", "examples per step; 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "steady-state",
+                question: "Does memory grow from batch to batch?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("steps", "steps of each network, at least 4; 6"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: true,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -100,11 +95,10 @@ impl Experiment for SteadyState {
             Some(name) => vec![Case { name, network: None, build: Rig::asked }],
             None => CASES.into(),
         };
-        let mut pace = Pace::new(setup, cases.len() * steps);
-        let rules = rules(setup)?;
+        let mut progress = Progress::new(setup, cases.len() * steps);
         let mut runs = Vec::new();
         for case in &cases {
-            let (run, whole) = follow(case, setup, rules.as_ref(), steps, &mut pace)?;
+            let (run, whole) = follow(case, setup, steps, &mut progress)?;
             show(&run, &mut outcome);
             runs.push(run);
             if !whole {
@@ -117,42 +111,27 @@ impl Experiment for SteadyState {
     }
 }
 
-fn follow(
-    case: &Case<'_>,
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    steps: usize,
-    pace: &mut Pace<'_>,
-) -> Result<(Run, bool)> {
+fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", BATCH);
     let mut rig = (case.build)(&device, setup)?;
-    let mut forecast = rules.zip(case.network).map(|(rules, network)| Forecast::new(rules.clone(), network()));
     let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
-    if let Some(forecast) = &mut forecast {
-        forecast.model("model");
-    }
     for i in 0..steps {
-        if !pace.next(&format!("{}, step {i}", case.name)) {
+        if !progress.next(&format!("{}, step {i}", case.name)) {
             whole = false;
             break;
         }
         let step = rig.step(&format!("s{i}"), batch)?;
         moments.extend(step.moments);
         peaks.push(step.peak.allocated_bytes);
-        if let Some(forecast) = &mut forecast {
-            forecast.step(&format!("s{i}"), batch);
-        }
     }
-    let predicted = forecast
-        .filter(|_| undisturbed(&device))
-        .map(|f| f.rows().iter().map(|row| (row.allocated, row.phase_peak)).collect());
+    let predicted = case.network.and_then(|network| network.held(batch, device.profile())).map(|held| held.total());
     Ok((Run { name: case.name.into(), moments, phases: 6, peaks, predicted }, whole))
 }
 
 impl Run {
     /// The moments of a step.
-    fn step(&self, i: usize) -> &[Moment] {
+    fn step(&self, i: usize) -> &[Sample] {
         self.moments.get(1 + i * self.phases..1 + (i + 1) * self.phases).unwrap_or(&[])
     }
 
@@ -162,7 +141,7 @@ impl Run {
 
     /// Everything that a step shows, without its label.
     fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
-        let figures = |m: &Moment| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
+        let figures = |m: &Sample| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
         self.step(i).iter().map(figures).collect()
     }
 
@@ -247,10 +226,8 @@ fn show(run: &Run, outcome: &mut Outcome) {
         m.measure("peak_bytes", run.peaks[i]);
         m.measure("allocated_bytes", run.allocated_after(i));
         m.measure("reserved_bytes", run.step(i).last().map_or(0, |m| m.row.reserved));
-        if let Some(rows) = run.predicted.as_ref().and_then(|rows| rows.get(1 + i * 6..7 + i * 6)) {
-            m.predict("peak_bytes", rows.iter().map(|(_, peak)| *peak).max().unwrap_or(0));
-            m.predict("allocated_bytes", rows[5].0);
-        }
+        m.measure("requested_bytes", run.step(i).last().map_or(0, |m| m.row.requested));
+        run.predicted.into_iter().for_each(|bytes| m.predict("requested_bytes", bytes));
         if i > 0 {
             let growth = run.allocated_after(i).saturating_sub(run.allocated_after(i - 1));
             m.measure("growth_bytes", growth);
@@ -346,9 +323,20 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
         _ => Verdict::NotTested,
     };
     let each = format!("bytes allocated: {}", each.join("; "));
-    let of =
-        |claim: usize, verdict: Verdict, condition: String| JudgedClaim { claim: CLAIMS[claim], verdict, condition };
-    vec![of(0, grows, each), of(1, flat, format!("{}; {}", jumps(runs), reserved(runs)))]
+    let [grown, after] = runs.last().map(numbers).unwrap_or_default();
+    let condition = format!("{}; {}", jumps(runs), reserved(runs));
+    vec![
+        JudgedClaim { claim: CLAIMS[0], verdict: grows, number: grown, condition: each },
+        JudgedClaim { claim: CLAIMS[1], verdict: flat, number: after, condition },
+    ]
+}
+
+/// What the last step adds, and what is allocated after the first and after the last.
+fn numbers(run: &Run) -> [String; 2] {
+    let last = run.steps() - 1;
+    let (first, allocated) = (run.allocated_after(0), run.allocated_after(last));
+    let added = allocated.saturating_sub(run.allocated_after(last - 1));
+    [in_bytes([("last step adds", added)]), in_bytes([("after step 0", first), (&last.to_string(), allocated)])]
 }
 
 /// What the rise consists of.

@@ -62,13 +62,10 @@ pub struct Law {
 }
 
 /// Dry runs after which the rest is left open.
-const MOST_RUNS: usize = 256;
+const MAX_RUNS: usize = 256;
 
 impl Law {
     /// For the sizes from `from` to `to`.
-    ///
-    /// # Errors
-    /// Those of the runs.
     pub fn of(run: &Run<'_>, from: usize, to: usize) -> Result<Self> {
         let mut solver = Solver { run, names: None, traces: FxHashMap::default(), pieces: Vec::new(), complete: true };
         solver.solve(from, to)?;
@@ -176,7 +173,7 @@ impl Solver<'_> {
     /// Pieces of `from ..= to`, appended in order.
     fn solve(&mut self, from: usize, to: usize) -> Result<()> {
         let (first, last) = (self.trace(from)?, self.trace(to)?);
-        let given_up = self.traces.len() >= MOST_RUNS && to - from > 1;
+        let given_up = self.traces.len() >= MAX_RUNS && to - from > 1;
         if given_up || to - from <= 1 {
             self.complete &= !given_up;
             self.point(&first);

@@ -8,11 +8,11 @@ use memcore::tape::TapeEntry;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of a path that are named; of more, those in the middle are counted.
-const MOST_NODES: usize = 4;
+const MAX_NODES: usize = 4;
 
 /// One link of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hop {
+pub struct Link {
     /// What it is: `a tensor that the program keeps`, `MseLossBackward0`, `saved input`.
     pub what: String,
     /// The module's path, where there is one.
@@ -21,41 +21,41 @@ pub struct Hop {
 
 /// A path and what it says.
 pub(super) struct Path {
-    pub(super) hops: Vec<Hop>,
+    pub(super) links: Vec<Link>,
     /// The node that the program holds, when a graph holds the memory.
     pub(super) root: Option<&'static str>,
 }
 
-fn hop(what: impl Into<String>) -> Hop {
-    Hop { what: what.into(), scope: String::new() }
+fn link(what: impl Into<String>) -> Link {
+    Link { what: what.into(), scope: String::new() }
 }
 
 /// The path to an allocation: over the graph when a node that is alive saved it; otherwise somebody holds it directly.
 pub(super) fn path(device: &Device, id: AllocId, live: &Live) -> Path {
     let entries = device.tape().entries();
-    let memory = hop(format!("{} bytes of memory", live.bytes));
+    let memory = link(format!("{} bytes of memory", live.bytes));
     let holders = entries.iter().filter_map(|e| Some((e, e.allocations.iter().position(|a| *a == Some(id))?)));
     let Some((holder, place)) = holders.min_by_key(|(e, _)| e.seq) else {
-        return Path { hops: vec![hop(direct(live)), memory], root: None };
+        return Path { links: vec![link(direct(live)), memory], root: None };
     };
     let chain = chain(&entries, holder);
     let root = chain.first().map(|entry| entry.name);
-    let mut hops = vec![hop(format!("a tensor that the program keeps: the result of {}", root.unwrap_or("a node")))];
-    let node = |entry: &TapeEntry| Hop {
+    let mut links = vec![link(format!("a tensor that the program keeps: the result of {}", root.unwrap_or("a node")))];
+    let node = |entry: &TapeEntry| Link {
         what: entry.name.to_string(),
         scope: device.with_ledger(|ledger| ledger.scope_path(entry.scope).to_string()),
     };
-    if chain.len() <= MOST_NODES {
-        hops.extend(chain.iter().map(|entry| node(entry)));
+    if chain.len() <= MAX_NODES {
+        links.extend(chain.iter().map(|entry| node(entry)));
     } else {
-        let ends = MOST_NODES / 2;
-        hops.extend(chain[..ends].iter().map(|entry| node(entry)));
-        hops.push(hop(format!("{} more nodes", chain.len() - 2 * ends)));
-        hops.extend(chain[chain.len() - ends..].iter().map(|entry| node(entry)));
+        let ends = MAX_NODES / 2;
+        links.extend(chain[..ends].iter().map(|entry| node(entry)));
+        links.push(link(format!("{} more nodes", chain.len() - 2 * ends)));
+        links.extend(chain[chain.len() - ends..].iter().map(|entry| node(entry)));
     }
-    hops.push(hop(format!("saved {}", holder.saved.get(place).map_or("value", |(role, _)| role))));
-    hops.push(memory);
-    Path { hops, root }
+    links.push(link(format!("saved {}", holder.saved.get(place).map_or("value", |(role, _)| role))));
+    links.push(memory);
+    Path { links, root }
 }
 
 /// From the node that no other one leads to, down to `holder`.

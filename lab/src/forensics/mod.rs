@@ -13,19 +13,19 @@
 //! | one tensor that becomes longer | nothing, but more in each step while batches stay as they were | leak |
 
 mod advice;
+mod analyze;
 mod holder;
-mod look;
 mod watch;
 
 use memcore::memory::{Category, CategoryBytes};
 use serde::{Deserialize, Serialize};
 
 pub use advice::Cause;
-pub use holder::Hop;
+pub use holder::Link;
 pub use watch::Watch;
 
 /// Steps that there must be before anything can be said.
-pub const FEWEST_STEPS: usize = 6;
+pub const MIN_STEPS: usize = 6;
 
 /// Where memory grows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Leak {
     /// Where, most bytes first.
     pub sites: Vec<Site>,
     /// From who holds the largest site's memory to the memory.
-    pub holder: Vec<Hop>,
+    pub holder: Vec<Link>,
     /// What kind of mistake it is.
     pub cause: Cause,
     /// What to do.

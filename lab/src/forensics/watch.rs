@@ -2,7 +2,7 @@
 
 use memcore::Device;
 
-use super::{Leak, Mark, look};
+use super::{Leak, Mark, analyze};
 
 /// Marks that are kept at most. Beyond, every second one goes: a long run is seen at every second, fourth, eighth … of its steps.
 const MAX_MARKS: usize = 4096;
@@ -61,7 +61,7 @@ impl Watch {
     /// Looks once more. Call it while everything is still held.
     pub fn look(&mut self) {
         self.looked = self.seen;
-        self.found = look::look(&self.device, &self.marks, self.stride);
+        self.found = analyze::analyze(&self.device, &self.marks, self.stride);
     }
 
     /// What the last look found.

@@ -82,9 +82,6 @@ impl Call<'_> {
 
     /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
     /// a block holds them until it is done.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Weights)> {
         match self.kind {
             Attention::Eager => self.eager(q, k, v).map(|(y, weights)| (y, Some(weights))),
@@ -126,13 +123,13 @@ impl Call<'_> {
         };
         weights = ops::dropout(&weights, self.dropout, true)?;
         let y = ops::matmul(&weights, &v)?;
-        let mut turned = ops::transpose(&y, 1, 2)?;
+        let mut transposed = ops::transpose(&y, 1, 2)?;
         drop(y);
         if self.contiguous {
-            turned = ops::contiguous(&turned)?;
+            transposed = ops::contiguous(&transposed)?;
         }
         drop((k, v));
-        Ok((turned, weights))
+        Ok((transposed, weights))
     }
 
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
@@ -154,16 +151,13 @@ impl Call<'_> {
         let options = ops::AttentionOptions { scale: Some(self.scale), causal, dropout: self.dropout };
         let y = ops::scaled_dot_product_attention(q, k, v, biased.as_ref().or(self.mask), options)?;
         let dims = y.dims().to_vec();
-        let turned = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
+        let transposed = ops::transpose(&ops::view(&y, &dims)?, 1, 2)?;
         drop(y);
-        ops::contiguous(&turned)
+        ops::contiguous(&transposed)
     }
 
     /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where the mask, or a causal form without one,
     /// hides a key.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn position_bias_mask(&self, bias: &Tensor) -> Result<Tensor> {
         let (device, dtype, time) = (bias.device(), bias.dtype(), bias.dims()[2]);
         let only = |seen: &Tensor| {
@@ -192,9 +186,6 @@ impl Call<'_> {
 }
 
 /// `[b, t, h, d]` as `[b, t, h·d]`.
-///
-/// # Errors
-/// Shapes that do not fit; those of the device.
 pub(super) fn join(y: &Tensor) -> Result<Tensor> {
     let [batch, time, heads, head] = *y.dims() else {
         return Err(memcore::Error::shape("attention", format!("{:?}: expected four dimensions", y.dims())));

@@ -5,21 +5,23 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Par
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
-use super::guide::Guide;
+use super::blocks::{self, BlockInputs};
+use super::config::{self, Common, SIZES};
+use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
-use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
-use super::options::{Options, Sizes};
+use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts, Variables};
+use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum Form {
     /// `bert`
     Bert,
     /// `roberta`: counts its positions from the tokens, behind the one that pads.
@@ -29,7 +31,7 @@ pub(super) enum Family {
     },
 }
 
-impl Family {
+impl Form {
     /// All but the output layer.
     fn body(self) -> &'static str {
         if self == Self::Bert { "bert" } else { "roberta" }
@@ -44,95 +46,56 @@ impl Family {
     }
 }
 
-/// What its configuration says.
+/// What is its own.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    family: Family,
-    vocabulary: usize,
-    positions: usize,
+pub(super) struct Own {
+    form: Form,
+    /// Types of tokens.
     types: usize,
-    width: usize,
-    layers: usize,
-    heads: usize,
-    inner: usize,
-    activation: Activation,
-    hidden_dropout: f64,
-    attention_dropout: f64,
-    eps: f64,
-    tied: bool,
-    options: Options,
 }
+
+/// What its configuration says.
+pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, head: &HeadConfig, options: &Options) -> error::Result<Self> {
         let roberta = model_type == "roberta";
-        let family = if roberta { Family::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Family::Bert };
-        let config = Self {
-            family,
-            vocabulary: keys.size("vocab_size", if roberta { 50_265 } else { 30_522 })?,
-            positions: keys.size("max_position_embeddings", 512)?,
-            types: keys.size("type_vocab_size", 2)?,
-            width: keys.size("hidden_size", 768)?,
-            layers: keys.size("num_hidden_layers", 12)?,
-            heads: keys.size("num_attention_heads", 12)?,
-            inner: keys.size("intermediate_size", 3072)?,
-            activation: Activation::named("hidden_act", keys.name("hidden_act", "gelu")?)?,
-            hidden_dropout: keys.probability("hidden_dropout_prob", 0.1)?,
-            attention_dropout: keys.probability("attention_probs_dropout_prob", 0.1)?,
-            eps: keys.number("layer_norm_eps", 1e-12)?,
-            tied: keys.flag("tie_word_embeddings", true)?,
-            options: options.clone(),
-        };
+        let form = if roberta { Form::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Form::Bert };
+        let sizes = [if roberta { 50_265 } else { 30_522 }, 512, 768, 12, 12, 3072];
+        let activation = Activation::read(keys, "hidden_act", "gelu")?;
+        let mut common = Common::read(keys, options, SIZES, sizes, activation)?;
+        common.dropout = keys.probability("hidden_dropout_prob", 0.1)?;
+        common.attention_dropout = keys.probability("attention_probs_dropout_prob", 0.1)?;
+        common.eps = keys.number("layer_norm_eps", 1e-12)?;
+        common.tied = keys.flag("tie_word_embeddings", true)?;
         // An encoder caches nothing.
         keys.get("use_cache");
         if keys.flag("is_decoder", false)? {
             return Err(keys.error("is_decoder", "an encoder as a decoder is not represented"));
         }
-        if !config.tied && head.head.is_language_model() {
+        if !common.tied && head.head.is_language_model() {
             return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
         }
-        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
-        if config.positions <= family.unused_positions() {
+        keys::divides(keys, "num_attention_heads", common.heads, common.width)?;
+        if common.positions <= form.unused_positions() {
             return Err(keys.error("max_position_embeddings", "leaves no position behind the one of padding"));
         }
-        keys::fits(keys, options.sequence, config.sizes().positions)?;
-        Ok(config)
+        common.positions -= form.unused_positions();
+        keys::fits(keys, options.sequence, common.positions)?;
+        Ok(Self { common, own: Own { form, types: keys.size("type_vocab_size", 2)? } })
     }
 
-    pub(super) fn sizes(&self) -> Sizes {
-        let (layers, width, heads) = (self.layers, self.width, self.heads);
-        let positions = self.positions - self.family.unused_positions();
-        Sizes { layers, width, heads, classes: self.vocabulary, positions }
-    }
-
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
-        let body = |piece: usize| at(piece).at(self.family.body());
-        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
-        let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
-        let blocks = blocks::stack(self.layers, layer)?;
-        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
-        let guide = |_: &Init| Guide::encoder(&self.options);
-        Ok(Parts {
-            front: Box::new(embeddings),
-            blocks,
-            back,
-            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
-            body: self.family.body(),
-        })
-    }
-
-    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+    fn output(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn OutputHead>> {
         if head.head.is_language_model() {
             return Ok(Box::new(masked_head(init, self, table)?));
         }
-        let (width, bert) = (self.width, self.family == Family::Bert);
-        let classifier_dropout = head.dropout(self.hidden_dropout);
+        let (width, bert) = (self.width, self.own.form == Form::Bert);
+        let classifier_dropout = head.dropout(self.dropout);
         let dropout = |p| Dropout::new(&init.at("dropout"), p);
-        let pooler = || head_config::pooler(&init.at(self.family.body()).at("pooler"), "dense", width, ops::tanh, None);
+        let pooler =
+            || head_config::pooler(&init.at(self.own.form.body()).at("pooler"), "dense", width, ops::tanh, None);
         let last = |name: &str, outputs| head_config::linear(&init.at(name), width, outputs, true);
         let mut layers = Sequential::new();
         let pools = match head.head {
@@ -159,7 +122,7 @@ impl Config {
                 layers.push(head_config::linear(&init.at("cls").at("seq_relationship"), width, 2, true)?);
             }
             Head::MultipleChoice => {
-                layers.push(dropout(if bert { classifier_dropout } else { self.hidden_dropout })?);
+                layers.push(dropout(if bert { classifier_dropout } else { self.dropout })?);
                 layers.push(last("classifier", 1)?);
             }
             Head::TokenClassification => {
@@ -171,26 +134,51 @@ impl Config {
         }
         Ok(Box::new(NormedHead { norm: Sequential::new(), pooler, scores: layers }))
     }
-
-    /// Whether the output layer has the weights of the token table.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
-    }
 }
 
-/// The parameters, given in the order in which they are moved to the device, as `model.parameters()` has them: the output's bias is one of the
-/// module that holds the rest of the head, so the optimizer sees it first.
-pub(super) fn optimizer_order(mut parameters: Vec<Parameter>) -> Vec<Parameter> {
-    if let Some(bias) = parameters.pop() {
-        let place = parameters.len().saturating_sub(BEFORE_BIAS);
-        parameters.insert(place, bias);
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::Encoder { pools: true }
     }
-    parameters
+
+    fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(self.own.form.body());
+        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
+        let layer = |i: usize| Layer::new(&body(1 + i).at("encoder").at("layer").at(i), self);
+        let blocks = blocks::stack(self.layers, layer)?;
+        let output = self.output(&at(1 + self.layers), head, &embeddings.word.weight)?;
+        Ok(Parts {
+            embeddings: Box::new(embeddings),
+            blocks,
+            output,
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::encoder(&self.options)))?,
+            body: self.own.form.body(),
+        })
+    }
+
+    fn check(&self, batch: usize) -> error::Result<()> {
+        if self.options.sequence == Some(1) && batch > 1 {
+            let problem = "one token per example is represented for batches of one only";
+            return Err(error::Error::usage("sequence", problem));
+        }
+        Ok(())
+    }
+
+    /// The output's bias is one of the module that holds the rest of the head, so the optimizer sees it first.
+    fn optimizer_order(&self, head: Head, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
+        if head == Head::MaskedLm
+            && let Some(bias) = parameters.pop()
+        {
+            let place = parameters.len().saturating_sub(BEFORE_BIAS);
+            parameters.insert(place, bias);
+        }
+        parameters
+    }
 }
 
 struct Embeddings {
     scope: ScopeId,
-    family: Family,
+    form: Form,
     word: Embedding,
     position: Embedding,
     token_type: Embedding,
@@ -205,31 +193,32 @@ impl Embeddings {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let table = |name: &str, rows| Embedding::with_fill(&init.at(name), rows, c.width, SMALL);
         let word = table("word_embeddings", c.vocabulary)?;
-        let place = || table("position_embeddings", c.positions);
-        let before = if c.family == Family::Bert { Some(place()?) } else { None };
-        let token_type = table("token_type_embeddings", c.types)?;
+        let rows = c.positions + c.own.form.unused_positions();
+        let place = || table("position_embeddings", rows);
+        let before = if c.own.form == Form::Bert { Some(place()?) } else { None };
+        let token_type = table("token_type_embeddings", c.own.types)?;
         let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?;
         let position = before.map_or_else(place, Ok)?;
-        let dropout = Dropout::new(&init.at("dropout"), c.hidden_dropout)?;
+        let dropout = Dropout::new(&init.at("dropout"), c.dropout)?;
         let buffer = |values: Vec<i64>| {
-            let array = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
+            let array = Array::empty_as(init.device(), &[1, rows], DType::I64, Category::Buffer)?;
             if init.device().computes() {
                 array.write(&values)?;
             }
             Ok::<_, memcore::Error>(array)
         };
-        let position_ids = buffer((0..c.positions as i64).collect())?;
-        let token_type_ids = buffer(vec![0; c.positions])?;
-        let (scope, family) = (init.scope(), c.family);
-        Ok(Self { scope, family, word, position, token_type, norm, dropout, position_ids, token_type_ids })
+        let position_ids = buffer((0..rows as i64).collect())?;
+        let token_type_ids = buffer(vec![0; rows])?;
+        let (scope, form) = (init.scope(), c.own.form);
+        Ok(Self { scope, form, word, position, token_type, norm, dropout, position_ids, token_type_ids })
     }
 
     fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let [batch, time] = [ids.dims()[0], ids.dims()[1]];
-        let position_ids = match self.family {
-            Family::Bert => self.position_ids.narrow(1, 0, time)?,
-            Family::Roberta { padding } => counted(ids, padding)?,
+        let position_ids = match self.form {
+            Form::Bert => self.position_ids.narrow(1, 0, time)?,
+            Form::Roberta { padding } => counted(ids, padding)?,
         };
         // Gathered from the buffer at the positions: zeros.
         let types = Array::empty(ids.device(), position_ids.dims(), DType::I64)?;
@@ -300,12 +289,12 @@ fn counted(ids: &Tensor, padding: usize) -> Result<Array> {
     Ok(positions)
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
-        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
-        let context = Context { mask, ..Context::default() };
-        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
+        let context = BlockInputs { mask, ..BlockInputs::default() };
+        Ok(EmbeddingOutput { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
     }
 }
 
@@ -314,7 +303,7 @@ const BEFORE_BIAS: usize = 4;
 
 /// `BertOnlyMLMHead`, `RobertaLMHead`
 fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
-    let (init, transform, norm, activation) = if c.family == Family::Bert {
+    let (init, transform, norm, activation) = if c.own.form == Form::Bert {
         let init = init.at("cls").at("predictions");
         (init.clone(), init.at("transform"), "LayerNorm", c.activation)
     } else {
@@ -370,7 +359,7 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
@@ -388,19 +377,19 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = memcore::context::scope(self.scope);
         let (attended, _weights) = {
             let (attended, weights) = self.attention(hidden, context)?;
             (self.attention_output.forward(&attended, hidden)?, weights)
         };
-        let mut fed = self.intermediate.forward(&attended)?;
-        fed = self.config.activation.apply(&fed)?;
-        self.output.forward(&fed, &attended)
+        let mut ff = self.intermediate.forward(&attended)?;
+        ff = self.config.activation.apply(&ff)?;
+        self.output.forward(&ff, &attended)
     }
 }
 
-/// A projection, dropout, and a norm of the sum with what went around: `BertSelfOutput` and `BertOutput`.
+/// A projection, dropout, and a norm of the sum with the residual: `BertSelfOutput` and `BertOutput`.
 struct AddNorm {
     dense: Linear,
     norm: LayerNorm,
@@ -412,14 +401,14 @@ impl AddNorm {
         Ok(Self {
             dense: Linear::with_fill(&init.at("dense"), inputs, c.width, true, SMALL)?,
             norm: LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?,
-            dropout: Dropout::new(&init.at("dropout"), c.hidden_dropout)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
         })
     }
 
-    fn forward(&self, x: &Tensor, around: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
         let mut hidden = self.dense.forward(x)?;
         hidden = self.dropout.forward(&hidden)?;
-        let sum = ops::add(&hidden, around)?;
+        let sum = ops::add(&hidden, residual)?;
         self.norm.forward(&sum)
     }
 }

@@ -10,7 +10,7 @@ use super::rotary::Angles;
 
 /// What every block of one forward pass is given besides the hidden states.
 #[derive(Clone, Default)]
-pub(super) struct Context {
+pub(super) struct BlockInputs {
     /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
     pub(super) _positions: Option<Tensor>,
     /// The mask to add to the scores, or of what is seen; none where the kernel's own causal form does.
@@ -25,7 +25,7 @@ pub(super) struct Context {
     pub(super) rotary: Option<Angles>,
 }
 
-impl Context {
+impl BlockInputs {
     /// What a block with this window, or without one, is given.
     fn for_window(&self, window: Option<usize>) -> Self {
         let mask = if window.is_some() { &self.window_mask } else { &self.mask };
@@ -33,9 +33,6 @@ impl Context {
     }
 
     /// Keys and values with those that are cached, where a cache is filled.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
         match &self.cache {
             Some(cache) => cache.update(keys, values, self.window),
@@ -46,9 +43,7 @@ impl Context {
 
 /// One of a network's repeated blocks.
 pub(super) trait Block: Send + Sync + 'static {
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor>;
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor>;
 
     /// Tokens that a position sees, itself included; `None`: all before it.
     fn window(&self) -> Option<usize> {
@@ -57,19 +52,18 @@ pub(super) trait Block: Send + Sync + 'static {
 }
 
 /// `count` blocks, made in their order.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn stack<B: Block>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<dyn Block>>> {
     (0..count).map(|i| Ok(Arc::new(new(i)?) as Arc<dyn Block>)).collect()
 }
 
 /// The hidden states after a block. `checkpointed`, it keeps its input and computes itself again for its gradient
 /// (`gradient_checkpointing_enable`, `use_reentrant=False`).
-///
-/// # Errors
-/// Those of the block.
-pub(super) fn through(block: &Arc<dyn Block>, hidden: Tensor, context: &Context, checkpointed: bool) -> Result<Tensor> {
+pub(super) fn through(
+    block: &Arc<dyn Block>,
+    hidden: Tensor,
+    context: &BlockInputs,
+    checkpointed: bool,
+) -> Result<Tensor> {
     let context = context.for_window(block.window());
     if !checkpointed {
         return block.forward(&hidden, &context);

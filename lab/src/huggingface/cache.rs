@@ -29,9 +29,6 @@ impl DynamicCache {
     /// Adds a layer's keys and values, `[batch, heads, time, head]`, and returns all of them. They are concatenated with what was there, which
     /// copies them also when that is nothing; and that nothing has the keys' type, which widens values of a narrower one (autocast computes
     /// values in 16 bits, and turns keys in 32).
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn update(&self, keys: Tensor, values: Tensor, window: Option<usize>) -> Result<(Tensor, Tensor)> {
         if self.as_is {
             self.push(LayerCache { keys: keys.clone(), values: values.clone(), window: None });

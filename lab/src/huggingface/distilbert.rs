@@ -5,37 +5,30 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Par
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
-use super::guide::Guide;
+use super::blocks::{self, BlockInputs};
+use super::config::{self, Common};
+use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{Back, Begun, Front, MaskedHead, NormedHead, Parts, Variables};
-use super::options::{Options, Sizes};
+use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts, Variables};
+use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
-/// What its configuration says.
+/// What is its own: dropouts of heads.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    vocabulary: usize,
-    positions: usize,
-    width: usize,
-    layers: usize,
-    heads: usize,
-    inner: usize,
-    activation: Activation,
-    dropout: f64,
-    attention_dropout: f64,
+pub(super) struct Own {
     answer_dropout: f64,
     class_dropout: f64,
-    tied: bool,
-    options: Options,
 }
 
-/// Of every norm.
-const EPS: f64 = 1e-12;
+/// What its configuration says.
+pub(super) type Config = config::Config<Own>;
+
+const KEYS: [&str; 6] = ["vocab_size", "max_position_embeddings", "dim", "n_layers", "n_heads", "hidden_dim"];
 
 impl Config {
     /// # Errors
@@ -48,20 +41,15 @@ impl Config {
                 return Err(keys.error(key, format!("write {own}, as this model's files do")));
             }
         }
-        let config = Self {
-            vocabulary: keys.size("vocab_size", 30_522)?,
-            positions: keys.size("max_position_embeddings", 512)?,
-            width: keys.size("dim", 768)?,
-            layers: keys.size("n_layers", 6)?,
-            heads: keys.size("n_heads", 12)?,
-            inner: keys.size("hidden_dim", 3072)?,
-            activation: Activation::named("activation", keys.name("activation", "gelu")?)?,
-            dropout: keys.probability("dropout", 0.1)?,
-            attention_dropout: keys.probability("attention_dropout", 0.1)?,
+        let activation = Activation::read(keys, "activation", "gelu")?;
+        let mut common = Common::read(keys, options, KEYS, [30_522, 512, 768, 6, 12, 3072], activation)?;
+        common.dropout = keys.probability("dropout", 0.1)?;
+        common.attention_dropout = keys.probability("attention_dropout", 0.1)?;
+        common.eps = 1e-12;
+        common.tied = keys.flag("tie_word_embeddings", true)?;
+        let own = Own {
             answer_dropout: keys.probability("qa_dropout", 0.1)?,
             class_dropout: keys.probability("seq_classif_dropout", 0.2)?,
-            tied: keys.flag("tie_word_embeddings", true)?,
-            options: options.clone(),
         };
         // An encoder caches nothing.
         keys.get("use_cache");
@@ -71,35 +59,12 @@ impl Config {
         if options.built_on_device {
             return Err(keys.error("model_type", "this model made on the device itself is not represented"));
         }
-        keys::divides(keys, "n_heads", config.heads, config.width)?;
-        keys::fits(keys, options.sequence, config.positions)?;
-        Ok(config)
+        keys::divides(keys, "n_heads", common.heads, common.width)?;
+        keys::fits(keys, options.sequence, common.positions)?;
+        Ok(Self { common, own })
     }
 
-    pub(super) fn sizes(&self) -> Sizes {
-        let (layers, width, heads) = (self.layers, self.width, self.heads);
-        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
-    }
-
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
-        let body = |piece: usize| at(piece).at(BODY);
-        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
-        let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
-        let blocks = blocks::stack(self.layers, layer)?;
-        let back = self.back(&at(1 + self.layers), head, &embeddings.word.weight)?;
-        let guide = |_: &Init| Guide::encoder(&self.options);
-        Ok(Parts {
-            front: Box::new(embeddings),
-            blocks,
-            back,
-            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
-            body: BODY,
-        })
-    }
-
-    fn back(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn Back>> {
+    fn output(&self, init: &Init, head: &HeadConfig, table: &Parameter) -> Result<Box<dyn OutputHead>> {
         if head.head.is_language_model() {
             return Ok(Box::new(masked_head(init, self, table)?));
         }
@@ -109,7 +74,7 @@ impl Config {
         match head.head {
             Head::SequenceClassification | Head::MultipleChoice => {
                 layers.append(head_config::pooler(init, "pre_classifier", self.width, ops::relu, None)?);
-                layers.push(dropout(self.class_dropout)?);
+                layers.push(dropout(self.own.class_dropout)?);
                 let classes = if head.head == Head::MultipleChoice { 1 } else { head.labels };
                 layers.push(last("classifier", classes)?);
             }
@@ -118,17 +83,33 @@ impl Config {
                 layers.push(last("classifier", head.labels)?);
             }
             Head::QuestionAnswering => {
-                layers.push(dropout(self.answer_dropout)?);
+                layers.push(dropout(self.own.answer_dropout)?);
                 layers.push(last("qa_outputs", 2)?);
             }
             _ => {}
         }
         Ok(Box::new(NormedHead { norm: Sequential::new(), pooler: None, scores: layers }))
     }
+}
 
-    /// Whether the output layer has the weights of the token table.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::Encoder { pools: false }
+    }
+
+    fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let embeddings = Embeddings::new(&body(0).at("embeddings"), self)?;
+        let layer = |i: usize| Layer::new(&body(1 + i).at("transformer").at("layer").at(i), self);
+        let blocks = blocks::stack(self.layers, layer)?;
+        let output = self.output(&at(1 + self.layers), head, &embeddings.word.weight)?;
+        Ok(Parts {
+            embeddings: Box::new(embeddings),
+            blocks,
+            output,
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::encoder(&self.options)))?,
+            body: BODY,
+        })
     }
 }
 
@@ -149,7 +130,7 @@ impl Embeddings {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let table = |name: &str, rows| Embedding::with_fill(&init.at(name), rows, c.width, SMALL);
         let (word, position) = (table("word_embeddings", c.vocabulary)?, table("position_embeddings", c.positions)?);
-        let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, EPS)?;
+        let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?;
         let dropout = Dropout::new(&init.at("dropout"), c.dropout)?;
         let position_ids = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
         if init.device().computes() {
@@ -171,19 +152,19 @@ impl Embeddings {
     }
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
-        let mask = guide.map_or(Ok(None), |guide| guide.mask(&embedded, attention_mask))?;
-        let context = Context { mask, ..Context::default() };
-        Ok(Begun { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
+        let context = BlockInputs { mask, ..BlockInputs::default() };
+        Ok(EmbeddingOutput { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
     }
 }
 
 /// From hidden states to the scores of tokens.
 fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
     let dense = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
-    let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, EPS)?;
+    let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, c.eps)?;
     let last = init.at("vocab_projector");
     let decoder = if c.tied { last.shared(table)? } else { last.parameter("weight", &[c.vocabulary, c.width], SMALL)? };
     let bias = last.parameter("bias", &[c.vocabulary], Fill::Constant(0.0))?;
@@ -216,15 +197,15 @@ impl Layer {
             k_lin: square("k_lin")?,
             v_lin: square("v_lin")?,
             out_lin: square("out_lin")?,
-            sa_layer_norm: LayerNorm::new(&init.at("sa_layer_norm"), c.width, EPS)?,
+            sa_layer_norm: LayerNorm::new(&init.at("sa_layer_norm"), c.width, c.eps)?,
             lin1: linear(ffn.at("lin1"), c.width, c.inner)?,
             lin2: linear(ffn.at("lin2"), c.inner, c.width)?,
             dropout: Dropout::new(&ffn.at("dropout"), c.dropout)?,
-            output_layer_norm: LayerNorm::new(&init.at("output_layer_norm"), c.width, EPS)?,
+            output_layer_norm: LayerNorm::new(&init.at("output_layer_norm"), c.width, c.eps)?,
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
@@ -237,7 +218,7 @@ impl Layer {
         call.project([q, k, v], &self.out_lin)
     }
 
-    fn fed(&self, hidden: &Tensor) -> Result<Tensor> {
+    fn ff(&self, hidden: &Tensor) -> Result<Tensor> {
         let mut x = self.lin1.forward(hidden)?;
         x = self.config.activation.apply(&x)?;
         x = self.lin2.forward(&x)?;
@@ -246,15 +227,15 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, hidden: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = memcore::context::scope(self.scope);
         let (mut attended, _weights) = self.attention(hidden, context)?;
         attended = {
             let sum = ops::add(&attended, hidden)?;
             self.sa_layer_norm.forward(&sum)?
         };
-        let fed = self.fed(&attended)?;
-        let sum = ops::add(&fed, &attended)?;
+        let ff = self.ff(&attended)?;
+        let sum = ops::add(&ff, &attended)?;
         self.output_layer_norm.forward(&sum)
     }
 }

@@ -76,9 +76,6 @@ impl Ending {
     }
 
     /// Labels for `batch` examples of so many tokens; `None` where they come with the data.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn labels(
         &self,
         device: &Device,
@@ -102,9 +99,6 @@ impl Ending {
     }
 
     /// The loss of a head's scores, for these last hidden states.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn finish(&self, last: &Tensor, scores: Tensor, inputs: &Inputs) -> Result<Ended> {
         match self {
             Self::Scores(loss) => {

@@ -5,59 +5,47 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Softmax, Weights};
-use super::blocks::{self, Context};
-use super::guide::{self, Guide};
+use super::blocks::{self, BlockInputs};
+use super::config::{self, Common};
+use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
-use super::network::{Begun, Front, NormedHead, Parts, Variables};
-use super::options::{Attention, Options, Sizes};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
+use super::options::{Attention, Options};
+use super::stage::{self, Stage};
 use crate::error;
 use crate::models::Places;
 
-/// What its configuration says.
+/// What is its own.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    vocabulary: usize,
-    positions: usize,
-    width: usize,
-    layers: usize,
-    heads: usize,
-    inner: usize,
-    activation: Activation,
-    residual_dropout: f64,
+pub(super) struct Own {
     embedding_dropout: f64,
-    attention_dropout: f64,
-    eps: f64,
     scale_weights: bool,
     scale_by_layer: bool,
-    tied: bool,
-    use_cache: bool,
-    options: Options,
 }
+
+/// What its configuration says.
+pub(super) type Config = config::Config<Own>;
+
+const KEYS: [&str; 6] = ["vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"];
 
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         let width = keys.size("n_embd", 768)?;
-        let config = Self {
-            vocabulary: keys.size("vocab_size", 50_257)?,
-            positions: keys.size("n_positions", 1024)?,
-            width,
-            layers: keys.size("n_layer", 12)?,
-            heads: keys.size("n_head", 12)?,
-            inner: keys.optional_size("n_inner")?.unwrap_or(4 * width),
-            activation: Activation::named("activation_function", keys.name("activation_function", "gelu_new")?)?,
-            residual_dropout: keys.probability("resid_pdrop", 0.1)?,
+        let activation = Activation::read(keys, "activation_function", "gelu_new")?;
+        let mut common = Common::read(keys, options, KEYS, [50_257, 1024, width, 12, 12, 4 * width], activation)?;
+        common.dropout = keys.probability("resid_pdrop", 0.1)?;
+        common.attention_dropout = keys.probability("attn_pdrop", 0.1)?;
+        common.eps = keys.number("layer_norm_epsilon", 1e-5)?;
+        common.tied = keys.flag("tie_word_embeddings", true)?;
+        common.use_cache = keys.flag("use_cache", true)?;
+        let own = Own {
             embedding_dropout: keys.probability("embd_pdrop", 0.1)?,
-            attention_dropout: keys.probability("attn_pdrop", 0.1)?,
-            eps: keys.number("layer_norm_epsilon", 1e-5)?,
             scale_weights: keys.flag("scale_attn_weights", true)?,
             scale_by_layer: keys.flag("scale_attn_by_inverse_layer_idx", false)?,
-            tied: keys.flag("tie_word_embeddings", true)?,
-            use_cache: keys.flag("use_cache", true)?,
-            options: options.clone(),
         };
         if keys.flag("reorder_and_upcast_attn", false)? && options.attention == Attention::Eager {
             return Err(keys.error("reorder_and_upcast_attn", "attention scores in f32 are not represented"));
@@ -79,24 +67,18 @@ impl Config {
             }
         }
         keys.check_no_window()?;
-        keys::divides(keys, "n_head", config.heads, config.width)?;
-        keys::fits(keys, options.sequence, config.positions)?;
-        Ok(config)
+        keys::divides(keys, "n_head", common.heads, common.width)?;
+        keys::fits(keys, options.sequence, common.positions)?;
+        Ok(Self { common, own })
+    }
+}
+
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::Decoder { wide: false, shifted: false }
     }
 
-    pub(super) fn sizes(&self) -> Sizes {
-        Sizes {
-            layers: self.layers,
-            width: self.width,
-            heads: self.heads,
-            classes: self.vocabulary,
-            positions: self.positions,
-        }
-    }
-
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
+    fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let small = Fill::Normal { std: 0.02 };
         let body = |piece: usize| at(piece).at(BODY);
         let wte = Embedding::with_fill(&body(0).at("wte"), self.vocabulary, self.width, small)?;
@@ -107,20 +89,14 @@ impl Config {
         let sizes = [self.width, self.vocabulary];
         let lm_head = |init: &Init| layers::lm_head(init, &wte, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
-        let drop = Dropout::new(&body(0).at("drop"), self.embedding_dropout)?;
-        let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, true);
+        let drop = Dropout::new(&body(0).at("drop"), self.own.embedding_dropout)?;
         Ok(Parts {
-            front: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
+            embeddings: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
             blocks,
-            back: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
-            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            output: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, true)))?,
             body: BODY,
         })
-    }
-
-    /// Whether the output layer has the weights of the token table.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
     }
 }
 
@@ -149,26 +125,26 @@ fn look_for_padding(ids: &Tensor) -> Result<()> {
     Ok(())
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         if self.looks_for_padding && attention_mask.is_none() {
             look_for_padding(ids)?;
         }
         let embeds = self.wte.forward(ids)?;
-        let positions = guide::positions(ids)?;
+        let positions = stage::positions(ids)?;
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
-        let context = match guide {
-            Some(guide) => Context {
-                mask: guide.mask(&embeds, attention_mask)?,
-                cache: guide.cache(),
+        let context = match stage {
+            Some(stage) => BlockInputs {
+                mask: stage.mask(&embeds, attention_mask)?,
+                cache: stage.cache(),
                 _positions: Some(positions.clone()),
-                ..Context::default()
+                ..BlockInputs::default()
             },
-            None => Context::default(),
+            None => BlockInputs::default(),
         };
         hidden = self.drop.forward(&hidden)?;
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds, positions, position_embeds]) })
     }
 }
 
@@ -188,8 +164,8 @@ struct Block {
 impl Block {
     fn new(init: &Init, c: &Config, index: usize) -> Result<Self> {
         let (attn, mlp) = (init.at("attn"), init.at("mlp"));
-        let mut scale = if c.scale_weights { ((c.width / c.heads) as f64).powf(-0.5) } else { 1.0 };
-        if c.scale_by_layer {
+        let mut scale = if c.own.scale_weights { ((c.width / c.heads) as f64).powf(-0.5) } else { 1.0 };
+        if c.own.scale_by_layer {
             scale /= (index + 1) as f64;
         }
         Ok(Self {
@@ -199,14 +175,14 @@ impl Block {
             ln_1: LayerNorm::new(&init.at("ln_1"), c.width, c.eps)?,
             c_attn: Conv1d::new(&attn.at("c_attn"), 3 * c.width, c.width)?,
             attn_proj: Conv1d::new(&attn.at("c_proj"), c.width, c.width)?,
-            resid_dropout: Dropout::new(&attn.at("resid_dropout"), c.residual_dropout)?,
+            resid_dropout: Dropout::new(&attn.at("resid_dropout"), c.dropout)?,
             ln_2: LayerNorm::new(&init.at("ln_2"), c.width, c.eps)?,
             c_fc: Conv1d::new(&mlp.at("c_fc"), c.inner, c.width)?,
             mlp_proj: Conv1d::new(&mlp.at("c_proj"), c.width, c.inner)?,
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let heads = |part: &Tensor| attention::heads(part, c.heads);
@@ -243,17 +219,17 @@ impl Block {
 }
 
 impl blocks::Block for Block {
-    fn forward(&self, residual: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, residual: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = self.ln_1.forward(residual)?;
         let (attended, weights) = self.attention(&hidden, context)?;
         hidden = ops::add(&attended, residual)?;
         let residual = hidden.clone();
         hidden = self.ln_2.forward(&hidden)?;
-        let fed = self.mlp(&hidden)?;
-        let y = ops::add(&residual, &fed)?;
+        let ff = self.mlp(&hidden)?;
+        let y = ops::add(&residual, &ff)?;
         // In the order of the library's variables.
-        drop((hidden, residual, attended, weights, fed));
+        drop((hidden, residual, attended, weights, ff));
         Ok(y)
     }
 }

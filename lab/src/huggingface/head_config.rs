@@ -134,9 +134,6 @@ impl HeadConfig {
     }
 
     /// What a decoder's class has on the hidden states; `classifier` names the layer of tokens, `lm_head` makes the language model's.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn on_decoder(
         &self,
         init: &Init,
@@ -187,8 +184,6 @@ fn labels(keys: &Keys<'_>, head: Head) -> error::Result<(usize, Problem)> {
 /// Weights as the library draws them.
 pub(super) const SMALL: Fill = Fill::Normal { std: 0.02 };
 
-/// # Errors
-/// Those of the device.
 pub(super) fn linear(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Linear> {
     Linear::with_fill(init, inputs, outputs, bias, SMALL)
 }
@@ -204,9 +199,6 @@ impl Module for First {
 
 /// `hidden[:, 0]` through a layer as wide and a function: a pooler, or the first layer of a classifier that does the same. With a probability, values
 /// are dropped before the layer.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn pooler(
     init: &Init,
     layer: &str,

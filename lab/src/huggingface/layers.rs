@@ -4,6 +4,7 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
 use memcore::{Array, Result, Tensor, context, ops};
 
+use super::keys::Keys;
 use super::options::Options;
 use crate::error::Error;
 
@@ -16,9 +17,6 @@ pub(super) struct Conv1d {
 
 impl Conv1d {
     /// From `inputs` to `outputs` features.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, outputs: usize, inputs: usize) -> Result<Self> {
         Ok(Self {
             scope: init.scope(),
@@ -28,9 +26,6 @@ impl Conv1d {
     }
 
     /// `[batch, time, in]` gives `[batch, time, out]`.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let width = x.dims().last().copied().unwrap_or(1);
@@ -46,9 +41,6 @@ impl Conv1d {
 
 /// The layer from features to scores of tokens, `[width, vocabulary]` of them, without bias: with weights of its own, or those of the token table.
 /// (Made on the device, it has weights of its own until they are tied.)
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn lm_head(
     init: &Init,
     table: &Embedding,
@@ -83,6 +75,14 @@ pub(super) enum Activation {
 }
 
 impl Activation {
+    /// Under `key`, or the one called `default`.
+    ///
+    /// # Errors
+    /// As [`Activation::named`].
+    pub(super) fn read(keys: &Keys<'_>, key: &'static str, default: &'static str) -> Result<Self, Error> {
+        Self::named(key, keys.name(key, default)?)
+    }
+
     /// # Errors
     /// [`Error::Usage`] for one that is not here, listing those that are.
     pub(super) fn named(key: &str, name: &str) -> Result<Self, Error> {
@@ -100,8 +100,6 @@ impl Activation {
         })
     }
 
-    /// # Errors
-    /// Those of the device.
     pub(super) fn apply(self, x: &Tensor) -> Result<Tensor> {
         match self {
             Self::Gelu => ops::gelu(x),

@@ -6,18 +6,12 @@ use memcore::{Array, DType, Device, Result, Tensor};
 use super::options::{Attention, AttentionMask};
 
 /// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is let go at once.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn positions(device: &Device, n: usize) -> Result<Array> {
     let _range = range(device, n)?;
     range(device, n)
 }
 
 /// `torch.arange(n)`, i64 `[n]`.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn range(device: &Device, n: usize) -> Result<Array> {
     let out = Array::empty(device, &[n], DType::I64)?;
     if device.computes() {
@@ -68,18 +62,12 @@ enum Pattern {
 impl Request<'_> {
     /// `create_causal_mask`: nothing for the fused kernel without padding, which is causal by itself (no batch here has packed sequences, but the
     /// library looks); else what is seen in bool; for the written-out form a matrix to add to the scores.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn causal(&self) -> Result<Option<Tensor>> {
         self.windowed(None)
     }
 
     /// The same for positions that see `window` tokens, themselves included: `create_sliding_window_causal_mask`. The fused kernel knows no
     /// window: where a sequence reaches it, it is given what is seen, `[batch, 1, time, time]` in bool.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn windowed(&self, window: Option<usize>) -> Result<Option<Tensor>> {
         if let Some(triangle) = self.triangle {
             return self.triangular(triangle);
@@ -144,9 +132,6 @@ impl Request<'_> {
     }
 
     /// `create_bidirectional_mask`: nothing without padding; else what is seen in bool, or, for the written-out form, a matrix to add.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn bidirectional(&self) -> Result<Option<Tensor>> {
         let Some(mask) = self.attention_mask else { return Ok(None) };
         let _mask = as_bool(mask)?;
@@ -275,9 +260,6 @@ impl Request<'_> {
 }
 
 /// The `attention_mask` of tokens `[batch, time]`, i64.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn attention_mask(kind: AttentionMask, input: &Tensor) -> Result<Option<Tensor>> {
     if kind == AttentionMask::None {
         return Ok(None);
@@ -299,9 +281,6 @@ fn tokens(time: usize) -> usize {
 
 /// What `cumsum` over the rows of `[rows, time]` takes meanwhile: for a single row CUB's scan does it, whose scratch is a word and a flag for each
 /// tile and 32 more, aligned (sizes as recorded with compute capability 9.0); for more rows nothing.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn scan(sums: &Array, [rows, time]: [usize; 2]) -> Result<()> {
     if rows == 1 && sums.device().profile().torch_temporaries {
         let descriptors = 2 * sums.dtype().size() as usize * (time.div_ceil(SCAN_TILE) + 32);
@@ -332,9 +311,6 @@ fn look_for_padding(mask: &Tensor) -> Result<()> {
 }
 
 /// Which keys a position sees that sees those up to its own, a bool `[queries, keys]`.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn past(device: &Device, [queries, keys]: [usize; 2]) -> Result<Array> {
     let seen = Array::empty(device, &[queries, keys], DType::Bool)?;
     if device.computes() {

@@ -8,13 +8,14 @@ mod attention;
 mod bert;
 mod blocks;
 mod cache;
+mod config;
 mod distilbert;
 mod dtype;
 mod ending;
+mod family;
 mod gpt2;
 mod gpt_neox;
 mod groups;
-mod guide;
 mod head;
 mod head_config;
 mod inputs;
@@ -33,6 +34,7 @@ mod releases;
 mod rms;
 mod rotary;
 mod scaling;
+mod stage;
 mod t5;
 mod trainer;
 mod vit;
@@ -47,13 +49,14 @@ use serde_json::Value;
 pub use cache::LayerCache;
 pub use dtype::{LoadAs, SavedType};
 use ending::Ending;
+use family::{Family, Kind};
 pub use head::Head;
 use head_config::HeadConfig;
 pub use inputs::Inputs;
 use keys::Keys;
 pub use library_trainer::{LibraryTrainer, MAX_GRAD_NORM, trainer_optimizer};
 use meant::Meant;
-use network::{Body, Chain, Counting, Parts};
+use network::Counting;
 pub use network::{Network, Output};
 use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
@@ -65,13 +68,10 @@ use crate::files;
 use crate::models::{Architecture, Defaults, Input, Loss, Places, Task};
 
 /// Largest file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Most layers that a configuration may ask for: a hundred times as many as any has.
-const MOST_LAYERS: usize = 10_000;
-
-/// Why an encoder with a decoder is no chain.
-const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
+const MAX_LAYERS: usize = 10_000;
 
 /// Why a network with another head is trained as a whole.
 const OWN_LOSS: &str =
@@ -82,23 +82,11 @@ pub struct Pretrained {
     name: String,
     file: String,
     saved_type: SavedType,
-    kind: Kind,
+    family: Box<dyn Family>,
     head: HeadConfig,
     options: Options,
     /// What the file says and nobody here knows; one sentence each.
     pub warnings: Vec<String>,
-}
-
-enum Kind {
-    Bert(bert::Config),
-    Distilbert(distilbert::Config),
-    Gpt2(gpt2::Config),
-    GptNeox(gpt_neox::Config),
-    Llama(llama::Config),
-    Opt(opt::Config),
-    Phi3(phi3::Config),
-    T5(t5::Config),
-    Vit(vit::Config),
 }
 
 /// The `model_type`s that are represented.
@@ -125,7 +113,7 @@ pub const MODEL_TYPES: [&str; 15] = [
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
-    let text = files::text(path, MOST_BYTES, "a configuration")?;
+    let text = files::text(path, MAX_BYTES, "a configuration")?;
     parse(&path.display().to_string(), &text, options)
 }
 
@@ -148,52 +136,49 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
         return Err(keys.error("model_type", problem));
     };
-    let kind = match model_type {
-        "bert" | "roberta" => Kind::Bert(bert::Config::read(&keys, model_type, &head, options)?),
-        "distilbert" => Kind::Distilbert(distilbert::Config::read(&keys, options)?),
-        "gpt2" => Kind::Gpt2(gpt2::Config::read(&keys, options)?),
-        "gpt_neox" => Kind::GptNeox(gpt_neox::Config::read(&keys, options)?),
-        "gemma" => Kind::Llama(llama::Config::read(&keys, llama::Family::Gemma, options)?),
-        "llama" => Kind::Llama(llama::Config::read(&keys, llama::Family::Llama, options)?),
-        "mistral" => Kind::Llama(llama::Config::read(&keys, llama::Family::Mistral, options)?),
-        "qwen2" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen2, options)?),
-        "qwen3" => Kind::Llama(llama::Config::read(&keys, llama::Family::Qwen3, options)?),
-        "opt" => Kind::Opt(opt::Config::read(&keys, options)?),
-        "phi3" => Kind::Phi3(phi3::Config::read(&keys, options)?),
-        "mt5" => Kind::T5(t5::Config::read(&keys, t5::Family::Mt5, &head, options)?),
-        "t5" => Kind::T5(t5::Config::read(&keys, t5::Family::T5, &head, options)?),
-        _ => Kind::Vit(vit::Config::read(&keys, &head, options)?),
+    let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };
+    let t5 = |form| -> Result<Box<dyn Family>> { Ok(Box::new(t5::Config::read(&keys, form, &head, options)?)) };
+    let family: Box<dyn Family> = match model_type {
+        "bert" | "roberta" => Box::new(bert::Config::read(&keys, model_type, &head, options)?),
+        "distilbert" => Box::new(distilbert::Config::read(&keys, options)?),
+        "gpt2" => Box::new(gpt2::Config::read(&keys, options)?),
+        "gpt_neox" => Box::new(gpt_neox::Config::read(&keys, options)?),
+        "gemma" => llama(llama::Form::Gemma)?,
+        "llama" => llama(llama::Form::Llama)?,
+        "mistral" => llama(llama::Form::Mistral)?,
+        "qwen2" => llama(llama::Form::Qwen2)?,
+        "qwen3" => llama(llama::Form::Qwen3)?,
+        "opt" => Box::new(opt::Config::read(&keys, options)?),
+        "phi3" => Box::new(phi3::Config::read(&keys, options)?),
+        "mt5" => t5(t5::Form::Mt5)?,
+        "t5" => t5(t5::Form::T5)?,
+        _ => Box::new(vit::Config::read(&keys, &head, options)?),
     };
     let model = Pretrained {
         name: model_type.into(),
         file: file.into(),
         saved_type: SavedType::read(&keys)?,
-        kind,
+        family,
         head,
         options: options.clone(),
         warnings: warning.into_iter().chain(keys.unknown()).collect(),
     };
     model.check_mask()?;
     let layers = model.sizes().layers;
-    if layers > MOST_LAYERS {
-        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MOST_LAYERS} are read")));
+    if layers > MAX_LAYERS {
+        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
     }
     Ok(model)
 }
 
 impl Pretrained {
     fn sizes(&self) -> Sizes {
-        match &self.kind {
-            Kind::Bert(config) => config.sizes(),
-            Kind::Distilbert(config) => config.sizes(),
-            Kind::Gpt2(config) => config.sizes(),
-            Kind::GptNeox(config) => config.sizes(),
-            Kind::Llama(config) => config.sizes(),
-            Kind::Opt(config) => config.sizes(),
-            Kind::Phi3(config) => config.sizes(),
-            Kind::T5(config) => config.sizes(),
-            Kind::Vit(config) => config.sizes(),
-        }
+        self.family.sizes()
+    }
+
+    /// Whether examples are pictures, not tokens.
+    fn sees_pictures(&self) -> bool {
+        matches!(self.family.kind(), Kind::Pictures { .. })
     }
 
     /// # Errors
@@ -203,7 +188,7 @@ impl Pretrained {
         let triangular = self.options.rules().triangular_mask;
         let problem = match self.options.attention_mask {
             AttentionMask::None => return Ok(()),
-            _ if matches!(self.kind, Kind::Vit(_)) => "images have no attention_mask",
+            _ if self.sees_pictures() => "images have no attention_mask",
             AttentionMask::Padded if length < 3 => "examples of one or two tokens have no padding here",
             AttentionMask::Padded if triangular => {
                 "with padding, masks of transformers before 4.53 are not represented"
@@ -236,23 +221,7 @@ impl Pretrained {
 
     /// Most tokens per example, as the configuration says; `None` for images.
     pub fn positions(&self) -> Option<usize> {
-        (!matches!(self.kind, Kind::Vit(_))).then(|| self.sizes().positions)
-    }
-
-    /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
-    fn parts(&self, at: &Places<'_>) -> memcore::Result<Parts> {
-        let head = &self.head;
-        match &self.kind {
-            Kind::Bert(config) => config.parts(at, head),
-            Kind::Distilbert(config) => config.parts(at, head),
-            Kind::Gpt2(config) => config.parts(at, head),
-            Kind::GptNeox(config) => config.parts(at, head),
-            Kind::Llama(config) => config.parts(at, head),
-            Kind::Opt(config) => config.parts(at, head),
-            Kind::Phi3(config) => config.parts(at, head),
-            Kind::T5(_) => Err(memcore::Error::invalid("t5", TWO_STACKS)),
-            Kind::Vit(config) => config.parts(at, head),
-        }
+        (!self.sees_pictures()).then(|| self.sizes().positions)
     }
 
     /// Whether it is a language model, or the classes of pictures: a chain of blocks with scores that are compared with the batch's targets.
@@ -266,13 +235,15 @@ impl Pretrained {
             return Ending::Scores(self.task().loss);
         }
         let length = self.options.sequence.unwrap_or(self.sizes().positions);
-        let (decoder, wide) = match &self.kind {
-            Kind::Gpt2(_) | Kind::Opt(_) => (true, false),
-            Kind::GptNeox(_) | Kind::Llama(_) | Kind::Phi3(_) => (true, true),
+        let kind = self.family.kind();
+        let (decoder, wide) = match kind {
+            Kind::Decoder { wide, .. } => (true, wide),
             _ => (false, false),
         };
-        match (Ending::of(&self.head, decoder, wide, length), &self.kind) {
-            (Ending::Mean { .. }, Kind::Bert(_) | Kind::Vit(_)) => Ending::Mean { pooled: true },
+        match (Ending::of(&self.head, decoder, wide, length), kind) {
+            (Ending::Mean { .. }, Kind::Encoder { pools: true } | Kind::Pictures { .. }) => {
+                Ending::Mean { pooled: true }
+            }
             (ending, _) => ending,
         }
     }
@@ -283,10 +254,11 @@ impl Pretrained {
     /// [`Error::Usage`] for a network that it cannot train, or was not recorded training.
     fn counting(&self) -> Result<Counting> {
         let ending = self.ending();
-        let problem = match (&ending, &self.kind) {
+        let kind = self.family.kind();
+        let problem = match (&ending, kind) {
             (Ending::Mean { .. }, _) => "a network without a loss is not trained by the library's Trainer",
             (Ending::Scores(_), _) => "",
-            (_, Kind::T5(_)) => "this head in the library's Trainer is not represented",
+            (_, Kind::EncoderDecoder) => "this head in the library's Trainer is not represented",
             _ => "",
         };
         if !problem.is_empty() {
@@ -297,26 +269,16 @@ impl Pretrained {
             // Where an answer begins and ends is not under `labels`.
             counts: !matches!(ending, Ending::Span { .. }),
             // `_loss_shifts_labels`. GPT-2 names no `loss_type`, and is counted like the encoders.
-            shifted: matches!(ending, Ending::Scores(Loss::NextToken { .. })) && !matches!(self.kind, Kind::Gpt2(_)),
+            shifted: matches!(ending, Ending::Scores(Loss::NextToken { .. }))
+                && !matches!(kind, Kind::Decoder { shifted: false, .. }),
             // These call a cross entropy of their own, as other heads do, which knows of no count.
-            passed: scores && !matches!(self.kind, Kind::Bert(_) | Kind::Distilbert(_) | Kind::T5(_)),
+            passed: scores && !matches!(kind, Kind::Encoder { .. } | Kind::EncoderDecoder),
         })
     }
 
     /// The network with its loss, on one device.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn network(&self, init: &Init) -> memcore::Result<Network> {
-        let body: Box<dyn Body> = match &self.kind {
-            Kind::T5(config) => config.body(init, &self.head)?,
-            _ => {
-                let parts = self.parts(&|_| init.clone())?;
-                let without_blocks = || memcore::Error::invalid("network", "it has no blocks");
-                Box::new(Chain::new(parts, init).ok_or_else(without_blocks)?)
-            }
-        };
-        Ok(Network::new(body, self.ending()))
+        Ok(Network::new(self.family.body(init, &self.head)?, self.ending()))
     }
 }
 
@@ -333,16 +295,17 @@ impl Architecture for Pretrained {
     }
 
     fn task(&self) -> Task {
-        if let Kind::Vit(config) = &self.kind {
-            let (input, classes) = (vec![config.channels, config.image, config.image], config.classes);
+        let kind = self.family.kind();
+        if let Kind::Pictures { channels, side } = kind {
+            let (input, classes) = (vec![channels, side, side], self.sizes().classes);
             let loss = if self.scores_targets() { Loss::CrossEntropy { classes } } else { Loss::Inside };
             return Task { input: Input::Values(input), loss };
         }
         let s = self.sizes();
         let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
-        let loss = match &self.kind {
+        let loss = match kind {
             _ if !self.scores_targets() => Loss::Inside,
-            Kind::Bert(_) | Kind::Distilbert(_) | Kind::T5(_) => Loss::CrossEntropy { classes: vocabulary },
+            Kind::Encoder { .. } | Kind::EncoderDecoder => Loss::CrossEntropy { classes: vocabulary },
             _ => Loss::NextToken { classes: vocabulary },
         };
         Task { input: Input::Tokens { length, vocabulary }, loss }
@@ -350,14 +313,20 @@ impl Architecture for Pretrained {
 
     fn defaults(&self) -> Defaults {
         // Images come in batches; one text already fills its context.
-        let batch = if matches!(self.kind, Kind::Vit(_)) { 8 } else { 1 };
+        let batch = if self.sees_pictures() { 8 } else { 1 };
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
     /// Not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for several examples; weights that the library clamps for or keeps in another type.
     fn check(&self, batch: usize, weights: DType) -> Result<()> {
-        if matches!(self.kind, Kind::Bert(_)) && self.options.sequence == Some(1) && batch > 1 {
-            return Err(Error::usage("sequence", "one token per example is represented for batches of one only"));
+        self.family.check(batch)?;
+        if self.family.kind() == Kind::EncoderDecoder && weights == DType::F16 {
+            let problem = format!(
+                "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
+                 bf16 and autocast-fp16 are",
+                self.name
+            );
+            return Err(Error::usage("precision", problem));
         }
         if let Ending::Example { last: true, padding, .. } = self.ending() {
             if padding.is_none() && batch > 1 {
@@ -369,14 +338,6 @@ impl Architecture for Pretrained {
                 return Err(Error::usage("batch", problem));
             }
         }
-        if matches!(self.kind, Kind::T5(_)) && weights == DType::F16 {
-            let problem = format!(
-                "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
-                 bf16 and autocast-fp16 are",
-                self.name
-            );
-            return Err(Error::usage("precision", problem));
-        }
         Ok(())
     }
 
@@ -385,8 +346,8 @@ impl Architecture for Pretrained {
     }
 
     fn indivisible(&self) -> Option<&'static str> {
-        if matches!(self.kind, Kind::T5(_)) {
-            return Some(TWO_STACKS);
+        if self.family.kind() == Kind::EncoderDecoder {
+            return Some(t5::TWO_STACKS);
         }
         if !self.scores_targets() {
             return Some(OWN_LOSS);
@@ -399,28 +360,14 @@ impl Architecture for Pretrained {
         if !self.scores_targets() {
             return Err(memcore::Error::invalid("head", OWN_LOSS));
         }
-        Ok(pieces::of(self.parts(at)?, at))
+        Ok(pieces::of(self.family.parts(at, &self.head)?, at))
     }
 
     fn shares_ends(&self) -> bool {
-        match &self.kind {
-            Kind::Bert(config) => config.tied(),
-            Kind::Distilbert(config) => config.tied(),
-            Kind::Gpt2(config) => config.tied(),
-            Kind::GptNeox(config) => config.tied(),
-            Kind::Llama(config) => config.tied(),
-            Kind::Opt(config) => config.tied(),
-            Kind::Phi3(config) => config.tied(),
-            Kind::T5(_) => true,
-            Kind::Vit(_) => false,
-        }
+        self.family.tied
     }
 
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
-        match &self.kind {
-            Kind::Bert(_) if self.head.head == Head::MaskedLm => bert::optimizer_order(parameters),
-            Kind::Vit(_) => vit::optimizer_order(parameters),
-            _ => parameters,
-        }
+        self.family.optimizer_order(self.head.head, parameters)
     }
 }

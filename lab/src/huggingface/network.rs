@@ -6,12 +6,12 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Result, Tensor, context, ops};
 
-use super::blocks::{self, Block, Context};
+use super::blocks::{self, Block, BlockInputs};
 use super::cache::{DynamicCache, LayerCache};
 use super::ending::{Ended, Ending};
-use super::guide::Guide;
 use super::inputs::Inputs;
 use super::layers::Activation;
+use super::stage::Stage;
 use crate::models::Places;
 
 /// What the library's `Trainer` counts and passes as `num_items_in_batch` for a network.
@@ -39,14 +39,9 @@ pub struct Output {
 
 /// All of a network but its output layer and loss.
 pub(super) trait Body: Send + Sync + 'static {
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn forward(&self, inputs: &Inputs) -> Result<Hidden>;
 
     /// The output layer: scores of the last hidden states.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
@@ -59,9 +54,6 @@ pub(super) struct Scores {
 
 impl Scores {
     /// Of layers, whose results on the way have the same name in the library, so that each goes with the next one; the last layer's has its own.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn of(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
         let mut input = hidden.clone();
         let Some((last, before)) = layers.modules().split_last() else {
@@ -89,20 +81,22 @@ pub(super) struct Hidden {
 }
 
 /// What comes before the blocks: embeddings.
-pub(super) trait Front: Send + Sync + 'static {
-    /// `guide` makes what the blocks are given, where some lie on the same device.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
-    fn forward(&self, input: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun>;
+pub(super) trait InputEmbeddings: Send + Sync + 'static {
+    /// `stage` makes what the blocks are given, where some lie on the same device.
+    fn forward(
+        &self,
+        input: &Tensor,
+        attention_mask: Option<&Tensor>,
+        stage: Option<&Stage>,
+    ) -> Result<EmbeddingOutput>;
 }
 
 /// What is there when the first block begins.
-pub(super) struct Begun {
+pub(super) struct EmbeddingOutput {
     /// The hidden states.
     pub(super) hidden: Tensor,
     /// What the blocks are given besides.
-    pub(super) context: Context,
+    pub(super) context: BlockInputs,
     /// Local variables of the library's function, in the order of their assignment: they live until it returns, behind the last norm.
     pub(super) variables: Variables,
 }
@@ -112,25 +106,16 @@ pub(super) struct Begun {
 pub(super) struct Variables(#[expect(dead_code, reason = "it holds them, no more")] pub(super) Vec<Tensor>);
 
 /// What comes after the blocks.
-pub(super) trait Back: Send + Sync + 'static {
+pub(super) trait OutputHead: Send + Sync + 'static {
     /// What is still the body's: the last norm.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn norm(&self, hidden: Tensor) -> Result<Tensor>;
 
     /// And what a pooler makes of that, where the body has one.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn pooled(&self, _: &Tensor) -> Result<Option<Tensor>> {
         Ok(None)
     }
 
     /// The scores.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
@@ -141,7 +126,7 @@ pub(super) struct NormedHead<N> {
     pub(super) scores: Sequential,
 }
 
-impl<N: Module + 'static> Back for NormedHead<N> {
+impl<N: Module + 'static> OutputHead for NormedHead<N> {
     fn norm(&self, hidden: Tensor) -> Result<Tensor> {
         self.norm.forward(&hidden)
     }
@@ -165,7 +150,7 @@ pub(super) struct MaskedHead {
     pub(super) bias: Parameter,
 }
 
-impl Back for MaskedHead {
+impl OutputHead for MaskedHead {
     fn norm(&self, hidden: Tensor) -> Result<Tensor> {
         Ok(hidden)
     }
@@ -182,25 +167,21 @@ impl Back for MaskedHead {
 
 /// A network's parts, each on its device.
 pub(super) struct Parts {
-    pub(super) front: Box<dyn Front>,
+    pub(super) embeddings: Box<dyn InputEmbeddings>,
     pub(super) blocks: Vec<Arc<dyn Block>>,
-    pub(super) back: Box<dyn Back>,
+    pub(super) output: Box<dyn OutputHead>,
     /// One for each device that has blocks, in their order.
-    pub(super) guides: Vec<Guide>,
+    pub(super) stages: Vec<Stage>,
     /// The path of the module around all but the output layer.
     pub(super) body: &'static str,
 }
 
 impl Parts {
-    /// Where the blocks of a network of so many begin on each device: through these the guides are made.
-    pub(super) fn desks(at: &Places<'_>, layers: usize) -> Vec<Init> {
-        let mut desks: Vec<Init> = Vec::new();
-        for init in (1..=layers).map(at) {
-            if !desks.last().is_some_and(|last| last.device().is_same(init.device())) {
-                desks.push(init);
-            }
-        }
-        desks
+    /// One for each device that has some of `layers` blocks, made through the place of the first one there.
+    pub(super) fn stages(at: &Places<'_>, layers: usize, stage: impl Fn(&Init) -> Result<Stage>) -> Result<Vec<Stage>> {
+        let mut first: Vec<Init> = (1..=layers).map(at).collect();
+        first.dedup_by(|next, last| last.device().is_same(next.device()));
+        first.iter().map(stage).collect()
     }
 }
 
@@ -217,9 +198,6 @@ impl Network {
     }
 
     /// One forward pass.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
         let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;
@@ -237,31 +215,31 @@ impl Network {
 /// The body of a network that is a chain of blocks.
 pub(super) struct Chain {
     scope: ScopeId,
-    front: Box<dyn Front>,
+    embeddings: Box<dyn InputEmbeddings>,
     blocks: Vec<Arc<dyn Block>>,
-    back: Box<dyn Back>,
-    guide: Guide,
+    output: Box<dyn OutputHead>,
+    stage: Stage,
 }
 
 impl Chain {
     /// Of parts that were made through `init`. `None` for a network without blocks.
     pub(super) fn new(parts: Parts, init: &Init) -> Option<Self> {
-        let Parts { front, blocks, back, guides, body } = parts;
-        let guide = guides.into_iter().next()?;
-        Some(Self { scope: init.at(body).scope(), front, blocks, back, guide })
+        let Parts { embeddings, blocks, output, stages, body } = parts;
+        let stage = stages.into_iter().next()?;
+        Some(Self { scope: init.at(body).scope(), embeddings, blocks, output, stage })
     }
 }
 
 impl Body for Chain {
     fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
         let _scope = context::scope(self.scope);
-        let begun = self.front.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.guide))?;
-        let Begun { mut hidden, mut context, variables } = begun;
+        let embedded = self.embeddings.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.stage))?;
+        let EmbeddingOutput { mut hidden, mut context, variables } = embedded;
         for block in &self.blocks {
-            hidden = blocks::through(block, hidden, &context, self.guide.options.checkpoint)?;
+            hidden = blocks::through(block, hidden, &context, self.stage.options.checkpoint)?;
         }
-        hidden = self.back.norm(hidden)?;
-        let pooled = self.back.pooled(&hidden)?;
+        hidden = self.output.norm(hidden)?;
+        let pooled = self.output.pooled(&hidden)?;
         let caches = context.cache.iter().cloned().collect();
         drop(context._positions.take());
         drop(variables);
@@ -270,6 +248,6 @@ impl Body for Chain {
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
-        self.back.scores(hidden)
+        self.output.scores(hidden)
     }
 }

@@ -5,64 +5,52 @@ use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Seq
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
-use super::guide::Guide;
+use super::blocks::{self, BlockInputs};
+use super::config::{self, Common, SIZES};
+use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::mask;
-use super::network::{Back, Begun, Front, Parts, Scores, Variables};
-use super::options::{Options, Sizes};
+use super::network::{EmbeddingOutput, InputEmbeddings, OutputHead, Parts, Scores, Variables};
+use super::options::Options;
+use super::stage::Stage;
 use crate::error;
 use crate::models::Places;
 
 /// Rows of the position table that no position uses.
 const OFFSET: usize = 2;
 
-/// What its configuration says.
+/// What is its own.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    vocabulary: usize,
-    positions: usize,
-    width: usize,
+pub(super) struct Own {
     embedding_width: usize,
-    layers: usize,
-    heads: usize,
-    inner: usize,
-    activation: Activation,
-    dropout: f64,
-    attention_dropout: f64,
     norm_first: bool,
     final_norm: bool,
     bias: bool,
-    tied: bool,
-    use_cache: bool,
-    options: Options,
 }
+
+/// What its configuration says.
+pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
-        let width = keys.size("hidden_size", 768)?;
+        let activation = Activation::read(keys, "activation_function", "relu")?;
+        let [vocabulary, positions, width, layers, heads, _] = SIZES;
+        let names = [vocabulary, positions, width, layers, heads, "ffn_dim"];
+        let mut common = Common::read(keys, options, names, [50_272, 2048, 768, 12, 12, 3072], activation)?;
+        common.dropout = keys.probability("dropout", 0.1)?;
+        common.attention_dropout = keys.probability("attention_dropout", 0.0)?;
+        common.tied = keys.flag("tie_word_embeddings", true)?;
+        common.use_cache = keys.flag("use_cache", true)?;
         let norm_first = keys.flag("do_layer_norm_before", true)?;
-        let config = Self {
-            vocabulary: keys.size("vocab_size", 50_272)?,
-            positions: keys.size("max_position_embeddings", 2048)?,
-            width,
-            embedding_width: keys.optional_size("word_embed_proj_dim")?.unwrap_or(width),
-            layers: keys.size("num_hidden_layers", 12)?,
-            heads: keys.size("num_attention_heads", 12)?,
-            inner: keys.size("ffn_dim", 3072)?,
-            activation: Activation::named("activation_function", keys.name("activation_function", "relu")?)?,
-            dropout: keys.probability("dropout", 0.1)?,
-            attention_dropout: keys.probability("attention_dropout", 0.0)?,
+        let own = Own {
+            embedding_width: keys.optional_size("word_embed_proj_dim")?.unwrap_or(common.width),
             norm_first,
             final_norm: !keys.flag("_remove_final_layer_norm", false)? && norm_first,
             bias: keys.flag("enable_bias", true)?,
-            tied: keys.flag("tie_word_embeddings", true)?,
-            use_cache: keys.flag("use_cache", true)?,
-            options: options.clone(),
         };
         if keys.number("layerdrop", 0.0)? != 0.0 {
             return Err(keys.error("layerdrop", "layers left out at random are not represented"));
@@ -71,23 +59,22 @@ impl Config {
             return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
         }
         keys.check_no_window()?;
-        keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
-        keys::fits(keys, options.sequence, config.positions)?;
-        Ok(config)
+        keys::divides(keys, "num_attention_heads", common.heads, common.width)?;
+        keys::fits(keys, options.sequence, common.positions)?;
+        Ok(Self { common, own })
+    }
+}
+
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::Decoder { wide: false, shifted: true }
     }
 
-    pub(super) fn sizes(&self) -> Sizes {
-        let (layers, width, heads) = (self.layers, self.width, self.heads);
-        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
-    }
-
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
+    fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
         let small = Fill::Normal { std: 0.02 };
         let body = |piece: usize| at(piece).at(BODY);
         let (last, width) = (1 + self.layers, self.width);
-        let (table, positions) = (self.embedding_width, self.positions + OFFSET);
+        let (table, positions) = (self.own.embedding_width, self.positions + OFFSET);
         let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, table, small)?;
         let embed_positions = Embedding::with_fill(&body(0).at("embed_positions"), positions, width, small)?;
         let projected = table != width;
@@ -95,25 +82,19 @@ impl Config {
             |init: Init, inputs, outputs| projected.then(|| linear(&init, inputs, outputs, false)).transpose();
         let project_out = project(body(last).at("project_out"), width, table)?;
         let project_in = project(body(0).at("project_in"), table, width)?;
-        let norm = || LayerNorm::new(&body(last).at("final_layer_norm"), width, 1e-5);
-        let final_layer_norm = self.final_norm.then(norm).transpose()?;
+        let norm = || LayerNorm::new(&body(last).at("final_layer_norm"), width, self.eps);
+        let final_layer_norm = self.own.final_norm.then(norm).transpose()?;
         let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
         let sizes = [table, self.vocabulary];
         let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), table, "classifier", lm_head)?;
-        let guide = |_: &Init| Guide::decoder(&self.options, self.use_cache, false);
         Ok(Parts {
-            front: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
+            embeddings: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
             blocks,
-            back: Box::new(Head { project_out, final_layer_norm, scores }),
-            guides: Parts::desks(at, self.layers).iter().map(guide).collect(),
+            output: Box::new(Head { project_out, final_layer_norm, scores }),
+            stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, false)))?,
             body: BODY,
         })
-    }
-
-    /// Whether the output layer has the weights of the token table.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
     }
 }
 
@@ -160,26 +141,26 @@ impl Embeddings {
     }
 }
 
-impl Front for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, guide: Option<&Guide>) -> Result<Begun> {
+impl InputEmbeddings for Embeddings {
+    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = self.embed_tokens.forward(ids)?;
-        let cache = guide.and_then(Guide::cache);
+        let cache = stage.and_then(Stage::cache);
         let (mask, positions) = Self::positions(ids, attention_mask)?;
-        let context = match guide {
-            Some(guide) => Context {
-                mask: guide.mask(&embeds, attention_mask)?,
+        let context = match stage {
+            Some(stage) => BlockInputs {
+                mask: stage.mask(&embeds, attention_mask)?,
                 cache,
                 _positions: Some(positions.clone()),
-                ..Context::default()
+                ..BlockInputs::default()
             },
-            None => Context::default(),
+            None => BlockInputs::default(),
         };
         let position_embeds = self.embedded_positions(&positions)?;
         if let Some(project_in) = &self.project_in {
             embeds = project_in.forward(&embeds)?;
         }
         let hidden = ops::add(&embeds, &position_embeds)?;
-        Ok(Begun { hidden, context, variables: Variables(vec![embeds, positions, mask, position_embeds]) })
+        Ok(EmbeddingOutput { hidden, context, variables: Variables(vec![embeds, positions, mask, position_embeds]) })
     }
 }
 
@@ -189,7 +170,7 @@ struct Head {
     scores: Sequential,
 }
 
-impl Back for Head {
+impl OutputHead for Head {
     fn norm(&self, mut hidden: Tensor) -> Result<Tensor> {
         if let Some(norm) = &self.final_layer_norm {
             hidden = norm.forward(&hidden)?;
@@ -223,7 +204,7 @@ struct Layer {
 impl Layer {
     fn new(init: &Init, c: &Config) -> Result<Self> {
         let attn = init.at("self_attn");
-        let square = |name: &str| linear(&attn.at(name), c.width, c.width, c.bias);
+        let square = |name: &str| linear(&attn.at(name), c.width, c.width, c.own.bias);
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
@@ -231,15 +212,15 @@ impl Layer {
             v_proj: square("v_proj")?,
             q_proj: square("q_proj")?,
             out_proj: square("out_proj")?,
-            self_attn_layer_norm: LayerNorm::new(&init.at("self_attn_layer_norm"), c.width, 1e-5)?,
-            fc1: linear(&init.at("fc1"), c.width, c.inner, c.bias)?,
-            fc2: linear(&init.at("fc2"), c.inner, c.width, c.bias)?,
-            final_layer_norm: LayerNorm::new(&init.at("final_layer_norm"), c.width, 1e-5)?,
+            self_attn_layer_norm: LayerNorm::new(&init.at("self_attn_layer_norm"), c.width, c.eps)?,
+            fc1: linear(&init.at("fc1"), c.width, c.inner, c.own.bias)?,
+            fc2: linear(&init.at("fc2"), c.inner, c.width, c.own.bias)?,
+            final_layer_norm: LayerNorm::new(&init.at("final_layer_norm"), c.width, c.eps)?,
             dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let [_, _, width] = attention::sizes(hidden)?;
         let head = width / c.heads;
@@ -266,25 +247,25 @@ impl Layer {
 }
 
 impl blocks::Block for Layer {
-    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let mut hidden = input.clone();
         let mut residual = hidden.clone();
-        if self.config.norm_first {
+        if self.config.own.norm_first {
             hidden = self.self_attn_layer_norm.forward(&hidden)?;
         }
         let (attended, _weights) = self.attention(&hidden, context)?;
         hidden = attended;
         hidden = self.dropout.forward(&hidden)?;
         hidden = ops::add(&residual, &hidden)?;
-        if !self.config.norm_first {
+        if !self.config.own.norm_first {
             hidden = self.self_attn_layer_norm.forward(&hidden)?;
         }
         let dims = hidden.dims().to_vec();
         let width = self.config.width;
         hidden = ops::reshape(&hidden, &[hidden.numel() / width, width])?;
         residual = hidden.clone();
-        if self.config.norm_first {
+        if self.config.own.norm_first {
             hidden = self.final_layer_norm.forward(&hidden)?;
         }
         hidden = self.fc1.forward(&hidden)?;
@@ -295,7 +276,7 @@ impl blocks::Block for Layer {
             let sum = ops::add(&residual, &hidden)?;
             ops::view(&sum, &dims)?
         };
-        if !self.config.norm_first {
+        if !self.config.own.norm_first {
             hidden = self.final_layer_norm.forward(&hidden)?;
         }
         Ok(hidden)

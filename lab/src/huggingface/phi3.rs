@@ -1,56 +1,54 @@
-//! `phi3`: `Phi3ForCausalLM`, a Llama whose projections are joined and whose heads may be turned in part.
+//! `phi3`: `Phi3ForCausalLM`, a Llama whose projections are joined and whose heads may be rotated in part.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Fill, Init, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
-use super::blocks::{self, Context};
-use super::guide::Guide;
+use super::blocks::{self, BlockInputs};
+use super::config::{self, Common, SIZES};
+use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::llama::{Embeddings, Scale};
 use super::network::{NormedHead, Parts};
-use super::options::{Options, Sizes};
+use super::options::Options;
 use super::rms;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
+use super::stage::Stage;
 use super::windows::{WindowKeys, Windows};
 use crate::error;
 use crate::models::Places;
 
-/// What its configuration says.
+/// What is its own.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    vocabulary: usize,
-    positions: usize,
-    width: usize,
-    inner: usize,
-    layers: usize,
-    heads: usize,
+pub(super) struct Own {
     key_heads: usize,
+    /// Elements of a head.
     head: usize,
-    activation: Activation,
-    dropout: f64,
-    attention_dropout: f64,
-    eps: f64,
     rope: Rope,
-    tied: bool,
-    use_cache: bool,
     windows: Windows,
-    options: Options,
 }
+
+/// What its configuration says.
+pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
-        let (width, heads) = (keys.size("hidden_size", 3072)?, keys.size("num_attention_heads", 32)?);
-        let layers = keys.size("num_hidden_layers", 32)?;
-        let positions = keys.size("max_position_embeddings", 4096)?;
+        let activation = Activation::read(keys, "hidden_act", "silu")?;
+        let mut common = Common::read(keys, options, SIZES, [32_064, 4096, 3072, 32, 32, 8192], activation)?;
+        let Common { positions, width, layers, heads, .. } = common;
         // Read and not used, as the library does.
         keys.get("embd_pdrop");
         keys::divides(keys, "num_attention_heads", heads, width)?;
+        common.dropout = keys.probability("resid_pdrop", 0.0)?;
+        common.attention_dropout = keys.probability("attention_dropout", 0.0)?;
+        common.eps = keys.number("rms_norm_eps", 1e-5)?;
+        common.tied = keys.flag("tie_word_embeddings", false)?;
+        common.use_cache = keys.flag("use_cache", true)?;
         let names = RopeKeys {
             theta: "rope_theta",
             share: "partial_rotary_factor",
@@ -58,82 +56,63 @@ impl Config {
             positions,
             original: Some(4096),
         };
-        let config = Self {
-            vocabulary: keys.size("vocab_size", 32_064)?,
-            positions,
-            width,
-            inner: keys.size("intermediate_size", 8192)?,
-            layers,
-            heads,
+        let own = Own {
             key_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),
             head: keys.optional_size("head_dim")?.unwrap_or(width / heads),
-            activation: Activation::named("hidden_act", keys.name("hidden_act", "silu")?)?,
-            dropout: keys.probability("resid_pdrop", 0.0)?,
-            attention_dropout: keys.probability("attention_dropout", 0.0)?,
-            eps: keys.number("rms_norm_eps", 1e-5)?,
             rope: Rope::read(keys, names, options)?,
-            tied: keys.flag("tie_word_embeddings", false)?,
-            use_cache: keys.flag("use_cache", true)?,
             windows: Windows::read(keys, WindowKeys::OneIfSaid, layers)?,
-            options: options.clone(),
         };
-        keys::divides(keys, "num_key_value_heads", config.key_heads, config.heads)?;
-        if !config.rope.is_default() && !config.rope.is_longrope() {
+        let config = Self { common, own };
+        keys::divides(keys, "num_key_value_heads", config.own.key_heads, config.heads)?;
+        if !config.own.rope.is_default() && !config.own.rope.is_longrope() {
             return Err(keys.error("rope_scaling", "this model knows default and longrope"));
         }
-        // An odd number of elements is turned with one more.
-        if config.turned() == 0 || config.turned().next_multiple_of(2) > config.head {
-            let problem = format!("{} of {} elements turned is not represented", config.turned(), config.head);
+        // An odd number of elements is rotated with one more.
+        if config.rotated() == 0 || config.rotated().next_multiple_of(2) > config.own.head {
+            let problem = format!("{} of {} elements rotated is not represented", config.rotated(), config.own.head);
             return Err(keys.error("partial_rotary_factor", problem));
         }
-        config.rope.check(keys, config.turned())?;
+        config.own.rope.check(keys, config.rotated())?;
         keys::fits(keys, options.sequence, config.positions)?;
-        config.windows.check(keys, options, config.positions)?;
+        config.own.windows.check(keys, options, config.positions)?;
         Ok(config)
     }
 
-    /// Elements of a head that are turned.
-    fn turned(&self) -> usize {
-        (self.head as f64 * self.rope.share) as usize
-    }
-
-    pub(super) fn sizes(&self) -> Sizes {
-        let (layers, width, heads) = (self.layers, self.width, self.heads);
-        Sizes { layers, width, heads, classes: self.vocabulary, positions: self.positions }
-    }
-
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
-        let body = |piece: usize| at(piece).at(BODY);
-        let table = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
-        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
-        let last = 1 + self.layers;
-        let norm = self.norm(&body(last).at("norm"))?;
-        let guides = Guide::turning(
-            &Parts::desks(at, self.layers),
-            || Guide::decoder(&self.options, self.use_cache, true).windowed(&self.windows),
-            |init| RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.rope, self.turned()),
-        )?;
-        let sizes = [self.width, self.vocabulary];
-        let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
-        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
-        Ok(Parts {
-            front: Box::new(Embeddings { table, scale: Scale::None }),
-            blocks,
-            back: Box::new(NormedHead { norm, pooler: None, scores }),
-            guides,
-            body: BODY,
-        })
+    /// Elements of a head that are rotated.
+    fn rotated(&self) -> usize {
+        (self.own.head as f64 * self.own.rope.share) as usize
     }
 
     fn norm(&self, init: &Init) -> Result<rms::Norm> {
         rms::Norm::new(init, self.width, self.eps, rms::Form::Weight)
     }
+}
 
-    /// Whether the output layer has the weights of the token table.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::Decoder { wide: true, shifted: true }
+    }
+
+    fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts> {
+        let body = |piece: usize| at(piece).at(BODY);
+        let table = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, self.width, SMALL)?;
+        let blocks = blocks::stack(self.layers, |i| Layer::new(&body(1 + i).at("layers").at(i), self))?;
+        let last = 1 + self.layers;
+        let norm = self.norm(&body(last).at("norm"))?;
+        let stages = Parts::stages(at, self.layers, |init| {
+            let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.rotated())?;
+            Ok(Stage::decoder(&self.options, self.use_cache, true).windowed(&self.own.windows).with_rotary(rotary))
+        })?;
+        let sizes = [self.width, self.vocabulary];
+        let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
+        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
+        Ok(Parts {
+            embeddings: Box::new(Embeddings { table, scale: Scale::None }),
+            blocks,
+            output: Box::new(NormedHead { norm, pooler: None, scores }),
+            stages,
+            body: BODY,
+        })
     }
 }
 
@@ -161,9 +140,9 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
-            window: c.windows.of(0),
-            o_proj: linear(attn.at("o_proj"), c.heads * c.head, c.width)?,
-            qkv_proj: linear(attn.at("qkv_proj"), c.width, (c.heads + 2 * c.key_heads) * c.head)?,
+            window: c.own.windows.of(0),
+            o_proj: linear(attn.at("o_proj"), c.heads * c.own.head, c.width)?,
+            qkv_proj: linear(attn.at("qkv_proj"), c.width, (c.heads + 2 * c.own.key_heads) * c.own.head)?,
             gate_up_proj: linear(mlp.at("gate_up_proj"), c.width, 2 * c.inner)?,
             down_proj: linear(mlp.at("down_proj"), c.inner, c.width)?,
             input_layernorm: c.norm(&init.at("input_layernorm"))?,
@@ -171,21 +150,21 @@ impl Layer {
         })
     }
 
-    fn attention(&self, hidden: &Tensor, context: &Context) -> Result<(Tensor, Weights)> {
+    fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let qkv = self.qkv_proj.forward(hidden)?;
         // All three are cut out before any is seen as heads: backward goes the other way.
-        let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.head, heads * c.head);
-        let (q, k) = (part(0, c.heads)?, part(c.heads, c.key_heads)?);
-        let v = part(c.heads + c.key_heads, c.key_heads)?;
-        let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.key_heads)?);
-        let v = attention::heads(&v, c.key_heads)?;
-        let (q, k) = turned(&q, &k, context)?;
+        let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.own.head, heads * c.own.head);
+        let (q, k) = (part(0, c.heads)?, part(c.heads, c.own.key_heads)?);
+        let v = part(c.heads + c.own.key_heads, c.own.key_heads)?;
+        let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.own.key_heads)?);
+        let v = attention::heads(&v, c.own.key_heads)?;
+        let (q, k) = rotated(&q, &k, context)?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
-            ..Call::new(c.options.attention, c.head, c.attention_dropout)
+            ..Call::new(c.options.attention, c.own.head, c.attention_dropout)
         };
         call.project([q, k, v], &self.o_proj)
     }
@@ -203,8 +182,8 @@ impl Layer {
     }
 }
 
-/// Queries and keys, of which the first elements are turned by their positions' angles.
-fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)> {
+/// Queries and keys, of which the first elements are rotated by their positions' angles.
+fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
@@ -215,11 +194,11 @@ fn turned(q: &Tensor, k: &Tensor, context: &Context) -> Result<(Tensor, Tensor)>
         let turning = if part == head { ops::alias(x)? } else { ops::narrow(x, 3, 0, part)? };
         Ok::<_, memcore::Error>([turning, ops::narrow(x, 3, part, head - part)?])
     };
-    // Both are taken apart before either is turned: backward goes the other way.
+    // Both are taken apart before either is rotated: backward goes the other way.
     let (q, k) = (parts(q)?, parts(k)?);
     let turn = |[turning, passing]: &[Tensor; 2]| {
-        let turned = rotary::turned(turning, &cos, &sin)?;
-        ops::cat(&[&turned, passing], 3)
+        let rotated = rotary::rotated(turning, &cos, &sin)?;
+        ops::cat(&[&rotated, passing], 3)
     };
     Ok((turn(&q)?, turn(&k)?))
 }
@@ -229,7 +208,7 @@ impl blocks::Block for Layer {
         self.window
     }
 
-    fn forward(&self, input: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let dropout = |x: &Tensor| ops::dropout(x, self.config.dropout, true);
         let mut hidden = self.input_layernorm.forward(input)?;

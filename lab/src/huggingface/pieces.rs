@@ -6,82 +6,82 @@ use memcore::memory::ScopeId;
 use memcore::nn::Module;
 use memcore::{Error, Result, Tensor, context};
 
-use super::blocks::{self, Block, Context};
-use super::guide::Guide;
-use super::network::{Back, Begun, Front, Parts, Variables};
+use super::blocks::{self, Block, BlockInputs};
+use super::network::{EmbeddingOutput, InputEmbeddings, OutputHead, Parts, Variables};
+use super::stage::Stage;
 use crate::models::Places;
 
 /// What the pieces of one device share: what its blocks are given, from the first piece there to the last.
-struct Desk {
-    guide: Guide,
-    open: Mutex<Option<Arc<Given>>>,
+struct OpenStage {
+    stage: Stage,
+    open: Mutex<Option<Arc<StageInputs>>>,
 }
 
 /// Let go as a whole: what is given first, then the variables.
-struct Given {
-    context: Context,
+struct StageInputs {
+    blocks: BlockInputs,
     _variables: Variables,
 }
 
-impl Desk {
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Given>>> {
+impl OpenStage {
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<StageInputs>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, context: Context, variables: Variables) {
-        *self.slot() = Some(Arc::new(Given { context, _variables: variables }));
+    fn open(&self, context: BlockInputs, variables: Variables) {
+        *self.slot() = Some(Arc::new(StageInputs { blocks: context, _variables: variables }));
     }
 
-    fn given(&self) -> Result<Arc<Given>> {
+    fn inputs(&self) -> Result<Arc<StageInputs>> {
         self.slot().clone().ok_or_else(|| Error::invalid("piece", "a block ran before the first piece of its device"))
     }
 
     fn close(&self) {
-        let given = self.slot().take();
-        drop(given);
+        let inputs = self.slot().take();
+        drop(inputs);
     }
 }
 
-/// The pieces of parts that were made through `at`: the front, the blocks, the back.
+/// The pieces of parts that were made through `at`: the embeddings, the blocks, the output.
 pub(super) fn of(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
-    let Parts { front, blocks, back, guides, body } = parts;
+    let Parts { embeddings, blocks, output, stages, body } = parts;
     let last = blocks.len() + 1;
-    let mut desks = guides.into_iter().map(|guide| Arc::new(Desk { guide, open: Mutex::default() }));
+    let mut stages = stages.into_iter().map(|stage| Arc::new(OpenStage { stage, open: Mutex::default() }));
     let device = |piece: usize| at(piece).device().clone();
     let same = |a: usize, b: usize| device(a).is_same(&device(b));
     let scope = |piece: usize| at(piece).at(body).scope();
-    let mut desk = desks.next();
-    let front = FrontPiece { scope: scope(0), front, desk: desk.clone().filter(|_| same(0, 1)) };
-    let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(front)];
+    let mut stage = stages.next();
+    let embeddings = EmbeddingsPiece { scope: scope(0), embeddings, stage: stage.clone().filter(|_| same(0, 1)) };
+    let mut pieces: Vec<Box<dyn Module>> = vec![Box::new(embeddings)];
     for (piece, block) in (1..).zip(blocks) {
         let opens = !same(piece - 1, piece);
         if piece > 1 && opens {
-            desk = desks.next();
+            stage = stages.next();
         }
-        if let Some(desk) = desk.clone() {
-            let block = BlockPiece { block, desk, opens, closes: !same(piece, piece + 1) };
+        if let Some(stage) = stage.clone() {
+            let block = BlockPiece { block, stage, opens, closes: !same(piece, piece + 1) };
             pieces.push(Box::new(block));
         }
     }
-    let desk = desk.filter(|_| same(last - 1, last));
-    pieces.push(Box::new(BackPiece { scope: scope(last), back, desk }));
+    let stage = stage.filter(|_| same(last - 1, last));
+    pieces.push(Box::new(OutputPiece { scope: scope(last), output, stage }));
     pieces
 }
 
-struct FrontPiece {
+struct EmbeddingsPiece {
     scope: ScopeId,
-    front: Box<dyn Front>,
+    embeddings: Box<dyn InputEmbeddings>,
     /// Where the first block lies on the same device.
-    desk: Option<Arc<Desk>>,
+    stage: Option<Arc<OpenStage>>,
 }
 
-impl Module for FrontPiece {
+impl Module for EmbeddingsPiece {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let guide = self.desk.as_ref().map(|desk| &desk.guide);
-        let Begun { hidden, context, variables } = self.front.forward(input, None, guide)?;
-        if let Some(desk) = &self.desk {
-            desk.open(context, variables);
+        let stage = self.stage.as_ref().map(|open| &open.stage);
+        let EmbeddingOutput { hidden, context, variables } = self.embeddings.forward(input, None, stage)?;
+        if let Some(stage) = &self.stage {
+            stage.open(context, variables);
         }
         Ok(hidden)
     }
@@ -89,7 +89,7 @@ impl Module for FrontPiece {
 
 struct BlockPiece {
     block: Arc<dyn Block>,
-    desk: Arc<Desk>,
+    stage: Arc<OpenStage>,
     /// Whether it is the first piece on its device.
     opens: bool,
     /// Whether it is the last one there.
@@ -99,35 +99,35 @@ struct BlockPiece {
 impl Module for BlockPiece {
     fn forward(&self, hidden: &Tensor) -> Result<Tensor> {
         if self.opens {
-            let context = self.desk.guide.context(hidden, None)?;
-            self.desk.open(context, Variables::default());
+            let context = self.stage.stage.block_inputs(hidden, None)?;
+            self.stage.open(context, Variables::default());
         }
-        let given = self.desk.given()?;
-        let checkpoint = self.desk.guide.options.checkpoint;
-        let hidden = blocks::through(&self.block, hidden.clone(), &given.context, checkpoint)?;
+        let inputs = self.stage.inputs()?;
+        let checkpoint = self.stage.stage.options.checkpoint;
+        let hidden = blocks::through(&self.block, hidden.clone(), &inputs.blocks, checkpoint)?;
         if self.closes {
-            self.desk.close();
+            self.stage.close();
         }
         Ok(hidden)
     }
 }
 
-struct BackPiece {
+struct OutputPiece {
     scope: ScopeId,
-    back: Box<dyn Back>,
+    output: Box<dyn OutputHead>,
     /// Where the last block lies on the same device.
-    desk: Option<Arc<Desk>>,
+    stage: Option<Arc<OpenStage>>,
 }
 
-impl Module for BackPiece {
+impl Module for OutputPiece {
     fn forward(&self, hidden: &Tensor) -> Result<Tensor> {
         let hidden = {
             let _scope = context::scope(self.scope);
-            self.back.norm(hidden.clone())?
+            self.output.norm(hidden.clone())?
         };
-        if let Some(desk) = &self.desk {
-            desk.close();
+        if let Some(stage) = &self.stage {
+            stage.close();
         }
-        Ok(self.back.scores(&hidden)?.scores)
+        Ok(self.output.scores(&hidden)?.scores)
     }
 }

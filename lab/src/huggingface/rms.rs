@@ -7,11 +7,11 @@ use memcore::{DType, Result, Tensor, context, ops};
 /// In what the families differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `LlamaRMSNorm`: normalised in f32, converted back, then times the weight.
+    /// `LlamaRMSNorm`: normalised in f32, converted output, then times the weight.
     Weight,
     /// `T5LayerNorm`: the root in f32, the product with it in the type that comes of that, converted only to a narrow weight's.
     WideRoot,
-    /// `GemmaRMSNorm`: normalised in f32, times one more than the weight in f32, then converted back.
+    /// `GemmaRMSNorm`: normalised in f32, times one more than the weight in f32, then converted output.
     OnePlusWeight,
 }
 
@@ -25,9 +25,6 @@ pub(super) struct Norm {
 
 impl Norm {
     /// Of `width` elements.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, width: usize, eps: f64, form: Form) -> Result<Self> {
         let first = if form == Form::OnePlusWeight { 0.0 } else { 1.0 };
         let weight = init.parameter("weight", &[width], Fill::Constant(first))?;

@@ -17,7 +17,7 @@ use crate::error;
 #[derive(Clone, Debug)]
 pub(super) struct Rope {
     theta: f64,
-    /// Share of each head that is turned.
+    /// Share of each head that is rotated.
     pub(super) share: f64,
     scaling: Scaling,
     /// Whether the module is made on the device itself.
@@ -30,7 +30,7 @@ pub(super) struct Rope {
 pub(super) struct RopeKeys {
     pub(super) theta: &'static str,
     pub(super) share: &'static str,
-    /// Share of each head that is turned.
+    /// Share of each head that is rotated.
     pub(super) usual_share: f64,
     /// Positions.
     pub(super) positions: usize,
@@ -91,8 +91,8 @@ impl Rope {
 
     /// # Errors
     /// As [`Scaling::check`].
-    pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
-        self.scaling.check(keys, turned)
+    pub(super) fn check(&self, keys: &Keys<'_>, rotated: usize) -> error::Result<()> {
+        self.scaling.check(keys, rotated)
     }
 }
 
@@ -103,11 +103,11 @@ pub(super) struct Angles {
     pub(super) cos: Tensor,
 }
 
-/// The module: two equal buffers of frequencies, one for each pair of turned elements, in f32.
+/// The module: two equal buffers of frequencies, one for each pair of rotated elements, in f32.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
     rope: Rope,
-    turned: usize,
+    rotated: usize,
     frequencies: Array,
     original: Array,
     /// The frequencies of long sequences, where there are some: made by the first forward pass.
@@ -115,31 +115,25 @@ pub(super) struct RotaryEmbedding {
 }
 
 impl RotaryEmbedding {
-    /// For heads of which `turned` elements are turned.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn new(init: &Init, rope: &Rope, turned: usize) -> Result<Self> {
+    /// For heads of which `rotated` elements are rotated.
+    pub(super) fn new(init: &Init, rope: &Rope, rotated: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
         let buffer = || {
-            let array = Array::empty_as(init.device(), &[turned.div_ceil(2)], DType::F32, Category::Buffer)?;
+            let array = Array::empty_as(init.device(), &[rotated.div_ceil(2)], DType::F32, Category::Buffer)?;
             if init.device().computes() {
-                array.write(&rope.scaling.frequencies(rope.theta, turned, false))?;
+                array.write(&rope.scaling.frequencies(rope.theta, rotated, false))?;
             }
             Ok::<_, memcore::Error>(array)
         };
-        let temporaries = if rope.built_there { Some(temporaries(init.device(), turned)?) } else { None };
+        let temporaries = if rope.built_there { Some(temporaries(init.device(), rotated)?) } else { None };
         let frequencies = buffer()?;
         drop(temporaries);
         let original = if rope.matrices { frequencies.clone() } else { buffer()? };
         let (scope, rope) = (init.scope(), rope.clone());
-        Ok(Self { scope, rope, turned, frequencies, original, long: Mutex::default() })
+        Ok(Self { scope, rope, rotated, frequencies, original, long: Mutex::default() })
     }
 
-    /// Those of positions `[1, time]`, `[1, time, turned]` each in `dtype`.
-    ///
-    /// # Errors
-    /// Those of the device.
+    /// Those of positions `[1, time]`, `[1, time, rotated]` each in `dtype`.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<Angles> {
         let _scope = context::scope(self.scope);
         match &self.rope.scaling {
@@ -215,7 +209,7 @@ impl RotaryEmbedding {
         };
         drop(product);
         if device.computes() {
-            long.write(&self.rope.scaling.frequencies(self.rope.theta, self.turned, true))?;
+            long.write(&self.rope.scaling.frequencies(self.rope.theta, self.rotated, true))?;
         }
         *slot = Some(long.clone());
         Ok(long)
@@ -223,17 +217,14 @@ impl RotaryEmbedding {
 }
 
 /// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the reciprocal of the power, and the power.
-///
-/// # Errors
-/// Those of the device.
-fn temporaries(device: &Device, turned: usize) -> Result<[Array; 2]> {
-    let floats = || Array::empty(device, &[turned.div_ceil(2)], DType::F32);
+fn temporaries(device: &Device, rotated: usize) -> Result<[Array; 2]> {
+    let floats = || Array::empty(device, &[rotated.div_ceil(2)], DType::F32);
     let power = {
         let share = {
             let _range = floats()?;
             floats()?
         };
-        let power = powers(device, turned.div_ceil(2))?;
+        let power = powers(device, rotated.div_ceil(2))?;
         drop(share);
         power
     };
@@ -254,9 +245,6 @@ fn length(device: &Device) -> Result<Array> {
 }
 
 /// `dynamic_frequency_update`: whether the sequence is longer than the frequencies are for, and whether shorter. Neither changes anything here.
-///
-/// # Errors
-/// Those of the device.
 fn look_for_growth(device: &Device) -> Result<()> {
     let _length = length(device)?;
     Array::empty(device, &[], DType::Bool)?;
@@ -264,11 +252,8 @@ fn look_for_growth(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// `x` `[b, h, t, d]` turned: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.
-///
-/// # Errors
-/// Shapes that do not fit; those of the device.
-pub(super) fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+/// `x` `[b, h, t, d]` rotated: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.
+pub(super) fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let direct = ops::mul(x, cos)?;
     let mut crossed = rotate_half(x)?;
     crossed = ops::mul(&crossed, sin)?;

@@ -98,29 +98,29 @@ impl Scaling {
         }
     }
 
-    /// The numbers of a sequence that is short enough, for heads of which `turned` elements are turned, or of a `long` one: radians per position of
+    /// The numbers of a sequence that is short enough, for heads of which `rotated` elements are rotated, or of a `long` one: radians per position of
     /// each pair.
-    pub(super) fn frequencies(&self, theta: f64, turned: usize, long: bool) -> Vec<f32> {
-        let plain = |i: usize| theta.powf(-2.0 * i as f64 / turned as f64);
+    pub(super) fn frequencies(&self, theta: f64, rotated: usize, long: bool) -> Vec<f32> {
+        let plain = |i: usize| theta.powf(-2.0 * i as f64 / rotated as f64);
         let scaled = |i: usize| match self {
             Self::None | Self::Dynamic => plain(i),
             Self::Linear { factor } => plain(i) / factor,
             Self::Llama3 { factor, low, high, original } => llama3(plain(i), [*factor, *low, *high, *original]),
-            Self::Yarn(yarn) => plain(i) * yarn.share_of(i, turned, theta),
+            Self::Yarn(yarn) => plain(i) * yarn.share_of(i, rotated, theta),
             Self::LongRope(rope) => plain(i) / if long { &rope.long } else { &rope.short }.get(i).unwrap_or(&1.0),
         };
-        (0..turned.div_ceil(2)).map(|i| scaled(i) as f32).collect()
+        (0..rotated.div_ceil(2)).map(|i| scaled(i) as f32).collect()
     }
 
     /// # Errors
-    /// [`error::Error::Usage`] for another number of divisors than pairs of `turned` elements.
-    pub(super) fn check(&self, keys: &Keys<'_>, turned: usize) -> error::Result<()> {
+    /// [`error::Error::Usage`] for another number of divisors than pairs of `rotated` elements.
+    pub(super) fn check(&self, keys: &Keys<'_>, rotated: usize) -> error::Result<()> {
         match self {
-            Self::LongRope(_) if !turned.is_multiple_of(2) => {
-                Err(keys.error("rope_scaling", format!("longrope for {turned} elements: the library fails")))
+            Self::LongRope(_) if !rotated.is_multiple_of(2) => {
+                Err(keys.error("rope_scaling", format!("longrope for {rotated} elements: the library fails")))
             }
-            Self::LongRope(rope) if [&rope.short, &rope.long].iter().any(|list| list.len() != turned / 2) => {
-                let problem = format!("short_factor and long_factor need {} numbers each", turned / 2);
+            Self::LongRope(rope) if [&rope.short, &rope.long].iter().any(|list| list.len() != rotated / 2) => {
+                let problem = format!("short_factor and long_factor need {} numbers each", rotated / 2);
                 Err(keys.error("rope_scaling", problem))
             }
             _ => Ok(()),
@@ -181,16 +181,16 @@ impl Yarn {
         }
     }
 
-    /// What becomes of the frequency of pair `i` of `turned` elements: from 1 for fast ones to 1/factor for slow ones.
-    fn share_of(&self, i: usize, turned: usize, theta: f64) -> f64 {
+    /// What becomes of the frequency of pair `i` of `rotated` elements: from 1 for fast ones to 1/factor for slow ones.
+    fn share_of(&self, i: usize, rotated: usize, theta: f64) -> f64 {
         let pair_with = |rotations: f64| {
-            turned as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
+            rotated as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
         };
         let (mut low, mut high) = (pair_with(self.fast), pair_with(self.slow));
         if self.truncate {
             (low, high) = (low.floor(), high.ceil());
         }
-        (low, high) = (low.max(0.0), high.min(turned as f64 - 1.0));
+        (low, high) = (low.max(0.0), high.min(rotated as f64 - 1.0));
         if low == high {
             high += 0.001;
         }

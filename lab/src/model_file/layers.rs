@@ -62,10 +62,10 @@ impl fmt::Display for Shape {
 }
 
 /// Layers that a file may have in all, repetitions counted: more is a mistake in a `repeat`.
-const MOST_LAYERS: usize = 10_000;
+const MAX_LAYERS: usize = 10_000;
 
 /// Elements of one tensor, and parameters of one model: far beyond any device, and far from overflow.
-pub(super) const MOST_ELEMENTS: u64 = 1 << 48;
+pub(super) const MAX_ELEMENTS: u64 = 1 << 48;
 
 /// What the layers read so far add up to.
 #[derive(Default)]
@@ -79,12 +79,12 @@ pub(super) struct Totals {
 impl Totals {
     fn add(&mut self, section: &Section<'_>, op: &Op, out: &Shape) -> Result<()> {
         self.layers += 1;
-        if self.layers > MOST_LAYERS {
-            return Err(section.error(format!("the model has more than {MOST_LAYERS} layers, repetitions counted")));
+        if self.layers > MAX_LAYERS {
+            return Err(section.error(format!("the model has more than {MAX_LAYERS} layers, repetitions counted")));
         }
-        let within = |sizes: &[usize]| product(sizes).filter(|&n| n <= MOST_ELEMENTS);
+        let within = |sizes: &[usize]| product(sizes).filter(|&n| n <= MAX_ELEMENTS);
         let parameters = op.parameters().iter().try_fold(self.parameters, |sum, dims| Some(sum + within(dims)?));
-        let Some(parameters) = parameters.filter(|&n| n <= MOST_ELEMENTS) else {
+        let Some(parameters) = parameters.filter(|&n| n <= MAX_ELEMENTS) else {
             return Err(section.error("with this layer the model has more than 2^48 parameters"));
         };
         self.parameters = parameters;

@@ -41,7 +41,7 @@ use memcore::optim::Implementation;
 use toml::de::DeTable;
 
 use build::FileArchitecture;
-use layers::{MOST_ELEMENTS, Shape, Totals, read_layers};
+use layers::{MAX_ELEMENTS, Shape, Totals, read_layers};
 use reader::{Section, Text};
 
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ use crate::models::{Architecture, Defaults, Input, Loss, Task};
 use crate::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule};
 
 /// Largest file that is read: a network of ten thousand layers has less.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What a model file says. What it does not say is `None`; the network's [`Defaults`] hold the rest.
 pub struct FileModel {
@@ -121,7 +121,7 @@ impl FileModel {
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path) -> Result<FileModel> {
-    let text = files::text(path, MOST_BYTES, "a model file")?;
+    let text = files::text(path, MAX_BYTES, "a model file")?;
     parse(&path.display().to_string(), &text)
 }
 
@@ -159,7 +159,7 @@ pub fn parse(name: &str, text: &str) -> Result<FileModel> {
     }
     let mut totals = Totals::default();
     let (layers, out) = read_layers(sections, "", shape.clone(), &mut totals)?;
-    if totals.largest.checked_mul(batch.unwrap_or(1) as u64).is_none_or(|n| n > MOST_ELEMENTS) {
+    if totals.largest.checked_mul(batch.unwrap_or(1) as u64).is_none_or(|n| n > MAX_ELEMENTS) {
         let problem = format!("{} elements per example in a layer are too many for it", totals.largest);
         return Err(top.key_error("batch", problem));
     }
@@ -221,7 +221,7 @@ fn read_input(s: &Section<'_>) -> Result<Shape> {
         (Some(dims), None, None) => {
             let elements = dims.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64));
             match elements {
-                Some(n) if n <= MOST_ELEMENTS => Ok(Shape::Values(dims)),
+                Some(n) if n <= MAX_ELEMENTS => Ok(Shape::Values(dims)),
                 _ => Err(s.key_error("shape", "has more than 2^48 elements")),
             }
         }

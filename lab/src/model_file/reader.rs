@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{Error, Result};
 
 /// Largest size that a file may ask for: products of two of them still fit 64 bits.
-const LARGEST: u64 = 1 << 31;
+const MAX_NUMBER: u64 = 1 << 31;
 
 /// A file's name and text.
 #[derive(Clone, Copy)]
@@ -127,8 +127,8 @@ impl<'a> Section<'a> {
             return Err(self.wrong(key, value, "an integer"));
         }
         match integer(value).and_then(|i| u64::try_from(i).ok()) {
-            Some(i) if (least..=LARGEST).contains(&i) => Ok(i),
-            _ => Err(self.key_error(key, format!("is {}, expected {least} to {LARGEST}", described(value)))),
+            Some(i) if (least..=MAX_NUMBER).contains(&i) => Ok(i),
+            _ => Err(self.key_error(key, format!("is {}, expected {least} to {MAX_NUMBER}", described(value)))),
         }
     }
 

@@ -4,7 +4,7 @@
 //! innermost, so that the next convolution brings its input into order again.
 //!
 //! With cuDNN PyTorch convolves such pictures as they lie. Here they are brought into order there as well, which is a
-//! [`ChannelsLast`](memcore::Departure::ChannelsLast) departure: in recorded runs bytes allocated and reserved were the same, the number of events was not.
+//! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events was not.
 
 use memcore::backend::kernel::{Conv2dGeometry, UnaryOp};
 use memcore::memory::ScopeId;
@@ -27,7 +27,7 @@ const LAYER_SCALE: f64 = 1e-6;
 const INSIDE: usize = 8;
 
 /// The least side: a quarter of it is halved three times.
-const LEAST_SIDE: usize = 32;
+const MIN_SIDE: usize = 32;
 
 /// Which of the family.
 #[derive(Clone, Copy)]
@@ -72,8 +72,8 @@ fn configured(size: Size, options: &ModelOptions) -> Result<Box<dyn Architecture
     options.only(size.name, &["width", "image", "classes", "dropout", "checkpoint"])?;
     options.recompute.check(size.name, size.blocks.iter().sum())?;
     let (task, classes) = image_task(options, 1)?;
-    if options.image.is_some_and(|side| side < LEAST_SIDE) {
-        return Err(Error::usage("image", format!("{LEAST_SIDE} at least, for a quarter and three halvings")));
+    if options.image.is_some_and(|side| side < MIN_SIDE) {
+        return Err(Error::usage("image", format!("{MIN_SIDE} at least, for a quarter and three halvings")));
     }
     let (width, drop) = (options.width.unwrap_or(size.width), options.dropout.unwrap_or(size.drop));
     let recompute = options.recompute.clone();

@@ -101,9 +101,6 @@ pub trait Architecture: Send + Sync {
     }
 
     /// The network, with parameters made through `init`.
-    ///
-    /// # Errors
-    /// Those of the device, and sizes that do not fit.
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>>;
 
     /// Why the network cannot be split over devices; `None` where it is a chain of [`pieces`](Self::pieces).
@@ -149,9 +146,6 @@ pub struct Defaults {
 
 impl Model {
     /// Builds a network on a device. Equal seeds give equal parameters everywhere.
-    ///
-    /// # Errors
-    /// Those of the device, and sizes that do not fit.
     pub fn build(architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
         let init = Init::new(device, dtype, seed);
         let module = architecture.build(&init)?;
@@ -167,9 +161,6 @@ impl Model {
 
     /// The same network in another type: its parameters and buffers are converted one by one, each old one let go when the new one is there, as
     /// `model.to(dtype)` does.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
         let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);

@@ -50,9 +50,6 @@ impl Joint {
 }
 
 /// Adds what backward gave each copy to its original's gradient. To be called behind the last backward pass of a step.
-///
-/// # Errors
-/// Those of the devices.
 pub(super) fn add_up(copies: &[Copied]) -> Result<()> {
     let _op = context::op("all_reduce");
     for Copied { original, copy } in copies {

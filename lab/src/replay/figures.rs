@@ -134,12 +134,12 @@ pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Fig
 
 /// Runs are repeated until they took so long in all, but not more often than this.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
-const MOST_RUNS: usize = 16;
+const MAX_RUNS: usize = 16;
 
 /// The fastest of some runs: what slows the others is not the policy's.
 fn time(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Duration> {
     let (mut fastest, mut all) = (Duration::MAX, Duration::ZERO);
-    for _ in 0..MOST_RUNS {
+    for _ in 0..MAX_RUNS {
         let mut fresh = policy.open(trace, machine, &mut |_| {})?;
         let start = Instant::now();
         replay(trace, &mut *fresh.allocator, &mut Silent)?;

@@ -22,6 +22,6 @@ mod trace;
 pub use columns::Recorder;
 pub use figures::{DriverCalls, Figures, Sample, measure, run_once};
 pub use policy::{Certificate, Machine, Opened, POLICY_NAMES, Policy};
-pub use read::{MOST_BYTES, MOST_OPERATIONS};
+pub use read::{MAX_BYTES, MAX_OPERATIONS};
 pub use run::{Observer, Silent, replay};
 pub use trace::{LowerBound, Operation, Settings, Trace};

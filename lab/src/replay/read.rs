@@ -16,13 +16,13 @@ use super::trace::{Fault, Operation, Settings, Trace};
 use crate::error::{Error, Result};
 
 /// The largest file that is read, in bytes (unpacked, if it is packed).
-pub const MOST_BYTES: u64 = 4 << 30;
+pub const MAX_BYTES: u64 = 4 << 30;
 
 /// The longest recording that is read, in operations.
-pub const MOST_OPERATIONS: usize = 32 << 20;
+pub const MAX_OPERATIONS: usize = 32 << 20;
 
 /// The longest text outside of the columns.
-const MOST_TEXT: u64 = 1 << 16;
+const MAX_TEXT: u64 = 1 << 16;
 
 /// Allocator traces of PyTorch.
 const TRACE: &str = "oracle-trace-1";
@@ -42,7 +42,7 @@ impl Trace {
         if metadata.is_dir() {
             return Err(Error::usage(&name, "is a directory"));
         }
-        if metadata.len() > MOST_BYTES {
+        if metadata.len() > MAX_BYTES {
             let problem = format!("is {} bytes long; {}", metadata.len(), beyond());
             return Err(Error::usage(&name, problem));
         }
@@ -50,18 +50,15 @@ impl Trace {
     }
 
     /// Reads a recording; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, source: impl Read) -> Result<Self> {
         let cannot = |error: io::Error| Error::usage(name, error.to_string());
         let mut source = BufReader::with_capacity(1 << 16, source);
         let packed = source.fill_buf().map_err(cannot)?.starts_with(&[0x1f, 0x8b]);
         let mut columns = Columns::default();
         let read = if packed {
-            columns.read(BufReader::with_capacity(1 << 16, Ending(MultiGzDecoder::new(source), MOST_BYTES)))
+            columns.read(BufReader::with_capacity(1 << 16, Ending(MultiGzDecoder::new(source), MAX_BYTES)))
         } else {
-            columns.read(Ending(source, MOST_BYTES))
+            columns.read(Ending(source, MAX_BYTES))
         };
         read.map_err(|problem| Error::usage(name, columns.located(&problem)))?;
         columns.trace(name)
@@ -69,7 +66,7 @@ impl Trace {
 }
 
 fn beyond() -> String {
-    format!("at most {MOST_BYTES} bytes and {MOST_OPERATIONS} operations are read")
+    format!("at most {MAX_BYTES} bytes and {MAX_OPERATIONS} operations are read")
 }
 
 /// A source that fails where it should have ended.
@@ -254,8 +251,8 @@ fn text<R: Read>(name: &str, json: &mut JsonStreamReader<R>) -> Result<String, S
     }
     let mut text = String::new();
     let mut reader = json.next_string_reader().map_err(problem)?;
-    (&mut reader).take(MOST_TEXT + 1).read_to_string(&mut text).map_err(|error| in_text(name, &error))?;
-    if text.len() as u64 > MOST_TEXT { Err(format!("{name} is longer than {MOST_TEXT} bytes")) } else { Ok(text) }
+    (&mut reader).take(MAX_TEXT + 1).read_to_string(&mut text).map_err(|error| in_text(name, &error))?;
+    if text.len() as u64 > MAX_TEXT { Err(format!("{name} is longer than {MAX_TEXT} bytes")) } else { Ok(text) }
 }
 
 /// A number; `null` is none.
@@ -282,7 +279,7 @@ fn characters<R: Read>(
         *reading = Some((name, into.len()));
         match reader.read(&mut buffer).map_err(|error| in_text(name, &error))? {
             0 => return Ok(()),
-            read if into.len() + read > MOST_OPERATIONS => {
+            read if into.len() + read > MAX_OPERATIONS => {
                 return Err(format!("too many operations: {}", beyond()));
             }
             read => into.extend_from_slice(&buffer[..read]),
@@ -304,7 +301,7 @@ fn numbers<R: Read>(
     json.begin_array().map_err(problem)?;
     while json.has_next().map_err(problem)? {
         let entry = into.values.len();
-        if entry == MOST_OPERATIONS {
+        if entry == MAX_OPERATIONS {
             return Err(format!("too many entries: {}", beyond()));
         }
         let kind = json.peek().map_err(problem)?;

@@ -209,7 +209,7 @@ impl Fault {
 }
 
 /// No request is larger: the sum of as many as there may be stays within 64 bits.
-const MOST_REQUEST_BYTES: u64 = 1 << 62;
+const MAX_REQUEST_BYTES: u64 = 1 << 62;
 
 /// Every operation concerns what exists and lives; returns how many allocations there are.
 fn check(operations: &[Operation]) -> Result<usize, Fault> {
@@ -227,7 +227,7 @@ fn check(operations: &[Operation]) -> Result<usize, Fault> {
         match *operation {
             Operation::Allocate { bytes, .. } => {
                 held_bytes = held_bytes.saturating_add(bytes).saturating_add(ALIGNMENT_BYTES);
-                if held_bytes > MOST_REQUEST_BYTES {
+                if held_bytes > MAX_REQUEST_BYTES {
                     return Err(Fault::new(at, format!("requests {bytes} bytes: all together more than 2^62")));
                 }
                 lives.push(true);

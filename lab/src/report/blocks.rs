@@ -3,7 +3,7 @@
 use super::recording::NameId;
 
 /// As many blocks as a page lists. Of more, those that live at the peaks come first, then the largest.
-pub(super) const MOST_BLOCKS: usize = 20_000;
+pub(super) const MAX_BLOCKS: usize = 20_000;
 
 /// An allocation from its first event to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +54,15 @@ pub(super) struct Listed {
 /// Chooses those that live at the `wanted` moments (the first of which matters most), and the largest.
 pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32]) -> Listed {
     let of = lives.len();
-    if of <= MOST_BLOCKS {
+    if of <= MAX_BLOCKS {
         return Listed { lives, retags, of, from_bytes: 0, peaks_complete: true };
     }
     let mut chosen = vec![false; of];
-    let mut left = MOST_BLOCKS;
+    let mut left = MAX_BLOCKS;
     let mut peaks_complete = true;
     for (place, &moment) in wanted.iter().enumerate() {
         // The peak may take three quarters of all; what is left for the phases' peaks leaves room for the largest.
-        let share = if place == 0 { MOST_BLOCKS * 3 / 4 } else { left / 4 };
+        let share = if place == 0 { MAX_BLOCKS * 3 / 4 } else { left / 4 };
         let living = (0..of as u32).filter(|&i| lives[i as usize].at(moment) && !chosen[i as usize]).collect();
         let (taken, all) = largest(living, &lives, share.min(left));
         taken.iter().for_each(|&i| chosen[i as usize] = true);
@@ -75,7 +75,7 @@ pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32]) -> Li
     let omitted = lives.iter().zip(&chosen).filter(|(_, chosen)| !**chosen);
     let from_bytes = omitted.map(|(life, _)| life.bytes).max().map_or(0, |bytes| bytes + 1);
     let mut number = vec![u32::MAX; of];
-    let mut kept = Vec::with_capacity(MOST_BLOCKS);
+    let mut kept = Vec::with_capacity(MAX_BLOCKS);
     for (i, life) in lives.into_iter().enumerate().filter(|(i, _)| chosen[*i]) {
         number[i] = kept.len() as u32;
         kept.push(life);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_lives_at_the_peak_is_listed_before_what_is_large() {
-        let mut lives: Vec<Life> = (0..MOST_BLOCKS as u32 * 2).map(|i| life(i, i + 1, 1000 + u64::from(i))).collect();
+        let mut lives: Vec<Life> = (0..MAX_BLOCKS as u32 * 2).map(|i| life(i, i + 1, 1000 + u64::from(i))).collect();
         lives[5] = life(5, 10_000, 1);
         let retags = vec![
             Retag { allocation: 5, at: 6, category: 3 },
@@ -116,13 +116,13 @@ mod tests {
             Retag { allocation: 39_999, at: 40_000, category: 2 },
         ];
         let listed = select(lives, retags, &[9_999]);
-        assert_eq!((listed.lives.len(), listed.of), (MOST_BLOCKS, 2 * MOST_BLOCKS));
+        assert_eq!((listed.lives.len(), listed.of), (MAX_BLOCKS, 2 * MAX_BLOCKS));
         assert!(listed.peaks_complete);
         assert!(listed.lives.contains(&life(5, 10_000, 1)) && listed.lives.contains(&life(9_999, 10_000, 10_999)));
         // Two places went to the peak: the others are the largest.
-        assert_eq!(listed.from_bytes, 1000 + MOST_BLOCKS as u64 + 2);
+        assert_eq!(listed.from_bytes, 1000 + MAX_BLOCKS as u64 + 2);
         let renamed: Vec<u32> = listed.retags.iter().map(|retag| retag.allocation).collect();
-        assert_eq!(renamed, [0, MOST_BLOCKS as u32 - 1]);
+        assert_eq!(renamed, [0, MAX_BLOCKS as u32 - 1]);
     }
 
     #[test]

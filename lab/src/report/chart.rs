@@ -12,7 +12,7 @@ const RIGHT: f64 = 150.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 38.0;
 /// Points of a series that are drawn; of more, each stretch keeps its highest and its lowest.
-const MOST_POINTS: usize = 1000;
+const MAX_POINTS: usize = 1000;
 
 /// From values to places.
 struct Scale {
@@ -208,11 +208,11 @@ impl Chart {
 /// Of many points, the highest and the lowest of each stretch.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let points: Vec<(f64, f64)> = points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-    if points.len() <= MOST_POINTS {
+    if points.len() <= MAX_POINTS {
         return points;
     }
     let mut kept = Vec::new();
-    for stretch in points.chunks(points.len().div_ceil(MOST_POINTS / 2)) {
+    for stretch in points.chunks(points.len().div_ceil(MAX_POINTS / 2)) {
         let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
         let both = [stretch.iter().min_by(by_height), stretch.iter().max_by(by_height)];
         let mut both: Vec<(f64, f64)> = both.into_iter().flatten().copied().collect();
@@ -276,6 +276,6 @@ mod tests {
         let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();
         points[77_777].1 = 9.0;
         let kept = thinned(&points);
-        assert!(kept.len() <= MOST_POINTS && kept.contains(&(77_777.0, 9.0)));
+        assert!(kept.len() <= MAX_POINTS && kept.contains(&(77_777.0, 9.0)));
     }
 }

@@ -29,5 +29,5 @@ mod tests;
 
 pub use page::{Part, html};
 pub use read::Source;
-pub use recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording, UNKNOWN};
+pub use recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording, UNKNOWN};
 pub use timeline::{Moment, PhasePeak, Stretch, Timeline};

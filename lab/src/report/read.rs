@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::from_snapshot::of_snapshot;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::error::{Error, Result};
-use crate::replay::{MOST_BYTES, MOST_OPERATIONS};
+use crate::replay::{MAX_BYTES, MAX_OPERATIONS};
 use crate::results::schemas;
 use crate::snapshot::Snapshot;
 
@@ -46,19 +46,19 @@ pub fn open(path: &Path) -> Result<Source> {
     if !metadata.is_file() {
         return Err(Error::usage(&name, "not a regular file"));
     }
-    if metadata.len() > MOST_BYTES {
-        return Err(Error::usage(&name, format!("is longer than {MOST_BYTES} bytes")));
+    if metadata.len() > MAX_BYTES {
+        return Err(Error::usage(&name, format!("is longer than {MAX_BYTES} bytes")));
     }
     let mut file = BufReader::new(File::open(path).map_err(cannot)?);
     let start = file.fill_buf().map_err(cannot)?;
     let text = if start.starts_with(&GZIP) {
-        let most = MOST_BYTES.min(UNPACKED_BYTES.max(metadata.len().saturating_mul(UNPACKED_PER_BYTE)));
+        let most = MAX_BYTES.min(UNPACKED_BYTES.max(metadata.len().saturating_mul(UNPACKED_PER_BYTE)));
         let beyond = format!("is more than {most} bytes, unpacked: too many for {} packed ones", metadata.len());
         at_most(most, MultiGzDecoder::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else if can_begin(start) {
         // It may grow while it is read, and files of the system's have no length.
-        let beyond = format!("is longer than {MOST_BYTES} bytes");
-        at_most(MOST_BYTES, file).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
+        let beyond = format!("is longer than {MAX_BYTES} bytes");
+        at_most(MAX_BYTES, file).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else {
         return Err(Error::usage(&name, "begins neither as JSON nor as a pickle"));
     };
@@ -192,8 +192,8 @@ struct Reading<'a> {
 
 impl Columns {
     fn recording(&self, file: &str) -> Result<Recording, String> {
-        if self.ev.len() > MOST_OPERATIONS {
-            return Err(format!("has {} events; at most {MOST_OPERATIONS} are read", self.ev.len()));
+        if self.ev.len() > MAX_OPERATIONS {
+            return Err(format!("has {} events; at most {MAX_OPERATIONS} are read", self.ev.len()));
         }
         let mut recording = Recording::new(self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(file));
         let mut names = |texts: &[String]| texts.iter().map(|text| recording.intern(text)).collect::<Vec<_>>();

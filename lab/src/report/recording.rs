@@ -14,7 +14,7 @@ pub struct NameId(pub u32);
 pub struct CategoryId(pub u8);
 
 /// How many categories a recording tells apart. Further ones count as the last.
-pub const MOST_CATEGORIES: usize = 12;
+pub const MAX_CATEGORIES: usize = 12;
 
 /// The name of the category of blocks of which nothing is known.
 pub const UNKNOWN: &str = "unknown";
@@ -169,10 +169,10 @@ impl Recording {
         id
     }
 
-    /// The id of a category, made if it is new. Beyond [`MOST_CATEGORIES`] all are the last.
+    /// The id of a category, made if it is new. Beyond [`MAX_CATEGORIES`] all are the last.
     pub fn category(&mut self, name: &str) -> CategoryId {
         let index = self.categories.iter().position(|known| known == name).unwrap_or_else(|| {
-            if self.categories.len() < MOST_CATEGORIES {
+            if self.categories.len() < MAX_CATEGORIES {
                 self.categories.push(name.to_string());
             } else if let Some(last) = self.categories.last_mut() {
                 *last = "other".to_string();

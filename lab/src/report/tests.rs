@@ -56,7 +56,7 @@ fn synthetic(events: usize, phase_every: usize) -> Recording {
 }
 
 /// What memory was after an event, by counting again.
-fn recount(recording: &Recording, at: u32) -> (u64, [u64; MOST_CATEGORIES]) {
+fn recount(recording: &Recording, at: u32) -> (u64, [u64; MAX_CATEGORIES]) {
     let mut lives: Vec<Option<(u64, u8)>> = Vec::new();
     for event in &recording.events()[..=at as usize] {
         match *event {
@@ -68,7 +68,7 @@ fn recount(recording: &Recording, at: u32) -> (u64, [u64; MOST_CATEGORIES]) {
             _ => {}
         }
     }
-    let mut by_category = [0; MOST_CATEGORIES];
+    let mut by_category = [0; MAX_CATEGORIES];
     lives.into_iter().flatten().for_each(|(bytes, category)| by_category[usize::from(category)] += bytes);
     (by_category.iter().sum(), by_category)
 }

@@ -5,7 +5,7 @@
 //! moment is exact: its categories add up to what was allocated then, to the byte.
 
 use super::blocks::{self, Life, Listed};
-use super::recording::{CategoryId, Event, MOST_CATEGORIES, NameId, Recording};
+use super::recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording};
 use super::segments::{Segments, Stay};
 
 /// Stretches of events that keep their extremes.
@@ -13,11 +13,11 @@ const STRETCHES: usize = 2000;
 /// Runs of up to this many events keep every moment.
 const KEEP_ALL: usize = 3 * STRETCHES;
 /// Phases that are shown one by one; where there are more, neighbours are shown as one.
-const MOST_PHASES: usize = 8000;
+const MAX_PHASES: usize = 8000;
 /// Segments that are drawn.
-const MOST_SEGMENTS: usize = 3000;
+const MAX_SEGMENTS: usize = 3000;
 /// Failed requests that are shown.
-const MOST_FAILURES: usize = 100;
+const MAX_FAILURES: usize = 100;
 
 /// Memory after one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Moment {
     /// Allocated bytes.
     pub allocated_bytes: u64,
     /// The same by category; adds up to it.
-    pub by_category: [u64; MOST_CATEGORIES],
+    pub by_category: [u64; MAX_CATEGORIES],
     /// What was asked for, of that.
     pub requested_bytes: u64,
     /// Taken from the driver.
@@ -149,7 +149,7 @@ impl Fold<'_> {
 }
 
 fn kept(category: CategoryId) -> usize {
-    usize::from(category.0).min(MOST_CATEGORIES - 1)
+    usize::from(category.0).min(MAX_CATEGORIES - 1)
 }
 
 /// The highest, the lowest and the last moment of a stretch of events.
@@ -204,7 +204,7 @@ impl Phases {
             current: 0,
             peak: Moment::default(),
             moments: Vec::new(),
-            together: phases.div_ceil(MOST_PHASES).max(1),
+            together: phases.div_ceil(MAX_PHASES).max(1),
             begun: 0,
         }
     }
@@ -271,7 +271,7 @@ impl<'a> Timeline<'a> {
                 Event::Phase { name } => phases.begin(name, now),
                 _ => phases.see(now),
             }
-            if matches!(event, Event::Oom { .. }) && failures.len() < MOST_FAILURES {
+            if matches!(event, Event::Oom { .. }) && failures.len() < MAX_FAILURES {
                 failures.push(now.at);
                 moments.push(*now);
             }
@@ -306,7 +306,7 @@ impl<'a> Fold<'a> {
         moments.dedup_by_key(|moment| moment.at);
         let wanted: Vec<u32> = std::iter::once(peak.at).chain(phase_peaks.iter().map(|peak| peak.at)).collect();
         let blocks = blocks::select(self.lives, self.retags, &wanted);
-        let segments = self.segments.stays(MOST_SEGMENTS, peak.at);
+        let segments = self.segments.stays(MAX_SEGMENTS, peak.at);
         let recording = self.recording;
         Timeline { recording, moments, peak, stretches, phase_peaks, failures, blocks, segments }
     }

@@ -1,7 +1,7 @@
 //! Runs on paper: what they take, and how they go in the memory that there is.
 
 use memcore::memory::Needs;
-use memcore::{Departures, Device};
+use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
 use super::resolve::resolve;
@@ -21,7 +21,7 @@ pub struct Figures {
     /// How it goes in the memory that there is; `None` where nothing was said about that.
     pub room: Option<Room>,
     /// What was done otherwise than the program that the run stands for would.
-    pub departures: Departures,
+    pub departures: Deviations,
 }
 
 /// A run in the memory that there is.
@@ -94,7 +94,7 @@ impl Paper<'_> {
             }
         };
         let Needs { allocated_bytes, reserved_bytes } = needs;
-        Ok(Figures { allocated_bytes, reserved_bytes, room, departures: device.departures() })
+        Ok(Figures { allocated_bytes, reserved_bytes, room, departures: device.deviations() })
     }
 
     /// The most that a run reserves in the memory that there is; `None` where it runs out.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use memcore::{Departures, Device};
+use memcore::{Deviations, Device};
 
 use super::gpu::Gpu;
 use super::paper::Paper;
@@ -64,7 +64,7 @@ pub struct Largest {
     /// The largest that fits with the smallest context that the card may have, where that is more.
     pub perhaps: Option<usize>,
     /// What the runs did otherwise than PyTorch would.
-    pub departures: Departures,
+    pub departures: Deviations,
 }
 
 impl RunSpec {
@@ -110,7 +110,7 @@ impl Search<'_> {
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
-        let departures = Cell::new(Departures::default());
+        let departures = Cell::new(Deviations::default());
         let run = self.runs(&self.spec, &departures);
         let fit = largest(&run, budget_bytes, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
@@ -120,7 +120,7 @@ impl Search<'_> {
     }
 
     /// The run of a size, which notes what it does otherwise than PyTorch would.
-    fn runs(&self, spec: &RunSpec, departures: &Cell<Departures>) -> impl Fn(usize, Room) -> Result<Device> {
+    fn runs(&self, spec: &RunSpec, departures: &Cell<Deviations>) -> impl Fn(usize, Room) -> Result<Device> {
         let endless = spec.endless();
         move |size, room| {
             (self.on_run)(size);
@@ -136,7 +136,7 @@ impl Search<'_> {
             let session = if room == Room::Endless { session.with_history() } else { session };
             let device = session.target.open()?;
             self.paper.train(&session, &device)?;
-            departures.set(departures.get().union(device.departures()));
+            departures.set(departures.get().union(device.deviations()));
             Ok(device)
         }
     }
@@ -148,7 +148,7 @@ impl Search<'_> {
         }
         let least = self.spec.clone().with_least_context();
         let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
-        let ignored = Cell::new(Departures::default());
+        let ignored = Cell::new(Deviations::default());
         let with_least = largest(&self.runs(&least, &ignored), budget_bytes, self.maximum)?;
         Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use memcore::optim::Implementation;
-use memcore::{Departures, Profile};
+use memcore::{Deviations, Profile};
 
 use super::choices::{AttentionName, OptimizerForm};
 use super::paper::{Figures, Paper};
@@ -28,7 +28,7 @@ pub struct Technique {
 
 impl Technique {
     /// As results store it; `warnings` puts departures into words.
-    pub fn result(&self, warnings: impl Fn(Departures) -> Vec<String>) -> TechniqueResult {
+    pub fn result(&self, warnings: impl Fn(Deviations) -> Vec<String>) -> TechniqueResult {
         let figures = self.figures.as_ref().ok();
         TechniqueResult {
             name: self.name.clone(),

@@ -8,17 +8,17 @@ use std::collections::HashSet;
 use memcore::memory::BlockState;
 
 use self::events::Reader;
-use super::fault::{Fault, Sound};
 use super::model::{AllocatorSettings, Annotation, Block, Segment, Snapshot};
+use super::parse_error::{ParseError, Result};
 use super::release::Releases;
 use super::sound;
 use super::value::{Document, Kind, TextId, Value};
 
 /// More devices than any machine has.
-const MOST_DEVICES: u32 = 1024;
+const MAX_DEVICES: u32 = 1024;
 
 /// Understands a document.
-pub(super) fn decode(document: Document) -> Sound<Snapshot> {
+pub(super) fn decode(document: Document) -> Result<Snapshot> {
     sound::check(&document)?;
     let mut decoder = Decoder { reader: Reader::new(&document), document: &document, used: HashSet::new() };
     let mut snapshot = Snapshot::default();
@@ -26,7 +26,7 @@ pub(super) fn decode(document: Document) -> Sound<Snapshot> {
         // `torch.cuda.memory_snapshot()` alone.
         Kind::List(_) => snapshot.segments = decoder.segments(document.root)?,
         Kind::Dict(root) => decoder.root(root, &mut snapshot)?,
-        _ => return Err(Fault::new(0, "no snapshot: neither a dict nor a list of segments")),
+        _ => return Err(ParseError::new(0, "no snapshot: neither a dict nor a list of segments")),
     }
     (snapshot.frames, snapshot.stacks, snapshot.streams, snapshot.pools) = decoder.reader.finish();
     snapshot.texts = document.texts;
@@ -41,16 +41,16 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn root(&mut self, root: u32, snapshot: &mut Snapshot) -> Sound<()> {
+    fn root(&mut self, root: u32, snapshot: &mut Snapshot) -> Result<()> {
         let document = self.document;
         let Some(segments) = document.get(root, "segments") else {
-            return Err(Fault::new(document.offset(document.root), "no snapshot: has no segments"));
+            return Err(ParseError::new(document.offset(document.root), "no snapshot: has no segments"));
         };
         snapshot.segments = self.segments(segments)?;
         if let Some(traces) = document.get(root, "device_traces") {
             for trace in self.items(traces, "device_traces")? {
                 let events = self.once(*trace, "a trace")?;
-                let events: Sound<Vec<_>> = events.iter().map(|event| self.reader.event(*event)).collect();
+                let events: Result<Vec<_>> = events.iter().map(|event| self.reader.event(*event)).collect();
                 snapshot.traces.push(events?);
             }
         }
@@ -81,46 +81,46 @@ impl<'a> Decoder<'a> {
         has(event, "pool_id") && settings.is_some() && !has(settings, "max_round_threshold")
     }
 
-    fn fault<T>(&self, value: Value, problem: impl Into<String>) -> Sound<T> {
-        Err(Fault::new(self.document.offset(value), problem))
+    fn fail<T>(&self, value: Value, problem: impl Into<String>) -> Result<T> {
+        Err(ParseError::new(self.document.offset(value), problem))
     }
 
-    fn items(&self, value: Value, what: &str) -> Sound<&'a [Value]> {
+    fn items(&self, value: Value, what: &str) -> Result<&'a [Value]> {
         match self.document.kind(value) {
             Kind::List(list) => Ok(self.document.items(list)),
             Kind::Tuple(tuple) => Ok(self.document.tuple_items(tuple)),
-            _ => self.fault(value, format!("{what} is {}, not a list", self.document.name(value))),
+            _ => self.fail(value, format!("{what} is {}, not a list", self.document.name(value))),
         }
     }
 
     /// The items of a list that may not stand at two places.
-    fn once(&mut self, value: Value, what: &str) -> Sound<&'a [Value]> {
+    fn once(&mut self, value: Value, what: &str) -> Result<&'a [Value]> {
         let items = self.items(value, what)?;
         if let Some(list) = value.as_list().filter(|_| !items.is_empty())
             && !self.used.insert(list)
         {
-            return self.fault(value, format!("{what} stands at two places"));
+            return self.fail(value, format!("{what} stands at two places"));
         }
         Ok(items)
     }
 
-    fn dict(&self, value: Value, what: &str) -> Sound<u32> {
+    fn dict(&self, value: Value, what: &str) -> Result<u32> {
         match value.as_dict() {
             Some(dict) => Ok(dict),
-            None => self.fault(value, format!("{what} is {}, not a dict", self.document.name(value))),
+            None => self.fail(value, format!("{what} is {}, not a dict", self.document.name(value))),
         }
     }
 
-    fn segments(&mut self, value: Value) -> Sound<Vec<Segment>> {
+    fn segments(&mut self, value: Value) -> Result<Vec<Segment>> {
         self.once(value, "segments")?.iter().map(|segment| self.segment(*segment)).collect()
     }
 
-    fn segment(&mut self, value: Value) -> Sound<Segment> {
+    fn segment(&mut self, value: Value) -> Result<Segment> {
         let document = self.document;
         let dict = self.dict(value, "a segment")?;
         let need = |key: &str| match document.get(dict, key) {
             Some(found) => Ok(found),
-            None => self.fault(value, format!("a segment without {key}")),
+            None => self.fail(value, format!("a segment without {key}")),
         };
         let natural = |key: &str| self.reader.natural(value, key, need(key)?);
         let (address, bytes) = (natural("address")?, natural("total_size")?);
@@ -128,8 +128,8 @@ impl<'a> Decoder<'a> {
             Some(device) => self.reader.natural(value, "device", device)?,
             None => 0,
         };
-        let device = u32::try_from(device).ok().filter(|device| *device < MOST_DEVICES);
-        let Some(device) = device else { return self.fault(value, format!("a segment of device {device:?}")) };
+        let device = u32::try_from(device).ok().filter(|device| *device < MAX_DEVICES);
+        let Some(device) = device else { return self.fail(value, format!("a segment of device {device:?}")) };
         let stream =
             document.get(dict, "stream").map_or(Ok(0), |stream| self.reader.natural(value, "stream", stream))?;
         let blocks = need("blocks")?;
@@ -143,20 +143,20 @@ impl<'a> Decoder<'a> {
         let tiled = blocks.iter().try_fold(0u64, |sum, block| sum.checked_add(block.bytes));
         if tiled != Some(bytes) {
             let tiled = tiled.map_or("more than 64 bits count".into(), |sum| sum.to_string());
-            return self.fault(value, format!("the blocks of a segment of {bytes} bytes take {tiled}"));
+            return self.fail(value, format!("the blocks of a segment of {bytes} bytes take {tiled}"));
         }
         if address.checked_add(bytes).is_none() {
-            return self.fault(value, "a segment beyond 64 bits");
+            return self.fail(value, "a segment beyond 64 bits");
         }
         Ok(Segment { device, address, bytes, stream, small, expandable, pool, stack, blocks })
     }
 
-    fn blocks(&mut self, value: Value, mut address: u64) -> Sound<Vec<Block>> {
+    fn blocks(&mut self, value: Value, mut address: u64) -> Result<Vec<Block>> {
         let document = self.document;
         let mut blocks = Vec::new();
         for item in self.once(value, "a list of blocks")? {
             let dict = self.dict(*item, "a block")?;
-            let Some(size) = document.get(dict, "size") else { return self.fault(*item, "a block without size") };
+            let Some(size) = document.get(dict, "size") else { return self.fail(*item, "a block without size") };
             let bytes = self.reader.natural(*item, "size", size)?;
             let requested_bytes = match document.get(dict, "requested_size") {
                 Some(requested) => self.reader.natural(*item, "requested_size", requested)?,
@@ -167,21 +167,21 @@ impl<'a> Decoder<'a> {
                 Some("active_allocated") => BlockState::ActiveAllocated,
                 Some("active_pending_free" | "active_awaiting_free") => BlockState::ActivePendingFree,
                 Some("inactive") => BlockState::Inactive,
-                other => return self.fault(*item, format!("a block in state {:?}", other.unwrap_or("none"))),
+                other => return self.fail(*item, format!("a block in state {:?}", other.unwrap_or("none"))),
             };
             let stack = self.reader.stacks.of(document, document.get(dict, "frames"))?;
             // Blocks tile their segment in order; the viewer counts addresses so too.
             blocks.push(Block { address, bytes, requested_bytes, state, stack });
             address = match address.checked_add(bytes) {
                 Some(next) => next,
-                None => return self.fault(*item, "a block beyond 64 bits"),
+                None => return self.fail(*item, "a block beyond 64 bits"),
             };
         }
         Ok(blocks)
     }
 
     /// An annotation that says when and what; others are not understood, and are in the document.
-    fn annotation(&self, value: Value) -> Sound<Option<Annotation>> {
+    fn annotation(&self, value: Value) -> Result<Option<Annotation>> {
         let document = self.document;
         let dict = self.dict(value, "an annotation")?;
         let text = |key: &str| document.get(dict, key).and_then(Value::as_text);
@@ -198,7 +198,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn settings(&self, dict: u32) -> Sound<AllocatorSettings> {
+    fn settings(&self, dict: u32) -> Result<AllocatorSettings> {
         let document = self.document;
         let text = |key: &str| document.get(dict, key).and_then(Value::as_text).map(|text| document.texts.get(text));
         let alloc_conf = text("PYTORCH_CUDA_ALLOC_CONF").or_else(|| text("PYTORCH_ALLOC_CONF")).unwrap_or_default();

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use super::fault::{Fault, Sound};
-use super::sound::DEEPEST;
+use super::parse_error::{ParseError, Result};
+use super::sound::MAX_DEPTH;
 use super::source::Source;
 use super::value::{Document, TextId, Value};
 
@@ -15,7 +15,7 @@ use super::value::{Document, TextId, Value};
 const LONGEST_NUMBER: usize = 400;
 
 /// Reads one JSON value, which is the file.
-pub(super) fn read<R: Read>(source: &mut Source<R>) -> Sound<Document> {
+pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
     let mut document = Document::default();
     let mut intern = |text: &str| document.texts.intern(text);
     let keys = Keys { frames: intern("frames"), pools: [intern("pool_id"), intern("segment_pool_id")] };
@@ -25,7 +25,7 @@ pub(super) fn read<R: Read>(source: &mut Source<R>) -> Sound<Document> {
     reader.blanks()?;
     match reader.source.peek()? {
         None => Ok(reader.document),
-        Some(_) => Err(Fault::new(reader.source.offset(), "the JSON value ends here, but the file goes on")),
+        Some(_) => Err(ParseError::new(reader.source.offset(), "the JSON value ends here, but the file goes on")),
     }
 }
 
@@ -58,12 +58,12 @@ struct Reader<'a, R> {
 }
 
 impl<R: Read> Reader<'_, R> {
-    fn fault<T>(&self, problem: impl Into<String>) -> Sound<T> {
-        Err(Fault::new(self.source.offset(), problem))
+    fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
+        Err(ParseError::new(self.source.offset(), problem))
     }
 
     /// Leaves out white space; the byte behind it, which stays.
-    fn blanks(&mut self) -> Sound<u8> {
+    fn blanks(&mut self) -> Result<u8> {
         loop {
             match self.source.peek()? {
                 Some(b' ' | b'\t' | b'\n' | b'\r') => self.source.skip(),
@@ -73,18 +73,18 @@ impl<R: Read> Reader<'_, R> {
         }
     }
 
-    fn expect(&mut self, wanted: u8) -> Sound<()> {
+    fn expect(&mut self, wanted: u8) -> Result<()> {
         match self.blanks()? {
             found if found == wanted => self.source.skip(),
-            _ => return self.fault(format!("expected {:?}", char::from(wanted))),
+            _ => return self.fail(format!("expected {:?}", char::from(wanted))),
         }
         Ok(())
     }
 
-    fn value(&mut self, place: Place) -> Sound<Value> {
+    fn value(&mut self, place: Place) -> Result<Value> {
         let value = match self.blanks()? {
-            b'{' | b'[' if self.depth == DEEPEST => {
-                return self.fault(format!("containers are nested more than {DEEPEST} deep"));
+            b'{' | b'[' if self.depth == MAX_DEPTH => {
+                return self.fail(format!("containers are nested more than {MAX_DEPTH} deep"));
             }
             b'{' => {
                 self.depth += 1;
@@ -103,21 +103,21 @@ impl<R: Read> Reader<'_, R> {
             b't' => self.word("true", Value::bool(true))?,
             b'f' => self.word("false", Value::bool(false))?,
             b'n' => self.word("null", Value::NONE)?,
-            _ => return self.fault("no JSON, or not all of it"),
+            _ => return self.fail("no JSON, or not all of it"),
         };
         Ok(value)
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Sound<Value> {
+    fn word(&mut self, word: &str, value: Value) -> Result<Value> {
         let at = self.source.offset();
         if self.source.take(word.len(), word)? == word.as_bytes() {
             Ok(value)
         } else {
-            Err(Fault::new(at, format!("expected {word}")))
+            Err(ParseError::new(at, format!("expected {word}")))
         }
     }
 
-    fn dict(&mut self, place: Place) -> Sound<Value> {
+    fn dict(&mut self, place: Place) -> Result<Value> {
         let at = self.source.offset();
         let from = self.items.len();
         self.source.skip();
@@ -127,7 +127,7 @@ impl<R: Read> Reader<'_, R> {
         }
         loop {
             if self.blanks()? != b'"' {
-                return self.fault("expected a key");
+                return self.fail("expected a key");
             }
             let key = self.text()?;
             self.expect(b':')?;
@@ -158,7 +158,7 @@ impl<R: Read> Reader<'_, R> {
         }
     }
 
-    fn list(&mut self, place: Place) -> Sound<Value> {
+    fn list(&mut self, place: Place) -> Result<Value> {
         let at = self.source.offset();
         let from = self.items.len();
         self.source.skip();
@@ -175,7 +175,7 @@ impl<R: Read> Reader<'_, R> {
         }
     }
 
-    fn finish_list(&mut self, place: Place, from: usize, at: u64) -> Sound<Value> {
+    fn finish_list(&mut self, place: Place, from: usize, at: u64) -> Result<Value> {
         let items = &self.items[from..];
         let value = if place == Place::Pool {
             self.document.tuple(items)
@@ -200,7 +200,7 @@ impl<R: Read> Reader<'_, R> {
     }
 
     /// Whether a comma follows, or the end.
-    fn more(&mut self, end: u8) -> Sound<bool> {
+    fn more(&mut self, end: u8) -> Result<bool> {
         match self.blanks()? {
             b',' => {
                 self.source.skip();
@@ -210,22 +210,22 @@ impl<R: Read> Reader<'_, R> {
                 self.source.skip();
                 Ok(false)
             }
-            _ => self.fault(format!("expected a comma or {:?}", char::from(end))),
+            _ => self.fail(format!("expected a comma or {:?}", char::from(end))),
         }
     }
 
-    fn number(&mut self) -> Sound<Value> {
+    fn number(&mut self) -> Result<Value> {
         let at = self.source.offset();
         self.text.clear();
         while let Some(byte @ (b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) = self.source.peek()? {
             if self.text.len() == LONGEST_NUMBER {
-                return Err(Fault::new(at, "a number is too long"));
+                return Err(ParseError::new(at, "a number is too long"));
             }
             self.text.push(byte);
             self.source.skip();
         }
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
-        let no_number = || Fault::new(at, format!("{text} is no number"));
+        let no_number = || ParseError::new(at, format!("{text} is no number"));
         let digits = text.trim_start_matches('-');
         if text.len() - digits.len() > 1 || digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.") {
             return Err(no_number());
@@ -238,7 +238,7 @@ impl<R: Read> Reader<'_, R> {
         Ok(self.document.float(number))
     }
 
-    fn text(&mut self) -> Sound<TextId> {
+    fn text(&mut self) -> Result<TextId> {
         let at = self.source.offset();
         self.source.skip();
         self.text.clear();
@@ -246,17 +246,17 @@ impl<R: Read> Reader<'_, R> {
             match self.source.byte("a text")? {
                 b'"' => break,
                 b'\\' => self.escape()?,
-                0..0x20 => return Err(Fault::new(self.source.offset() - 1, "a control character in a text")),
+                0..0x20 => return Err(ParseError::new(self.source.offset() - 1, "a control character in a text")),
                 byte => self.text.push(byte),
             }
         }
         match std::str::from_utf8(&self.text) {
             Ok(text) => Ok(self.document.texts.intern(text)),
-            Err(_) => Err(Fault::new(at, "a text is no UTF-8")),
+            Err(_) => Err(ParseError::new(at, "a text is no UTF-8")),
         }
     }
 
-    fn escape(&mut self) -> Sound<()> {
+    fn escape(&mut self) -> Result<()> {
         let plain = match self.source.byte("an escape")? {
             byte @ (b'"' | b'\\' | b'/') => byte,
             b'b' => 8,
@@ -265,35 +265,35 @@ impl<R: Read> Reader<'_, R> {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => return self.unicode(),
-            _ => return self.fault("no escape of JSON"),
+            _ => return self.fail("no escape of JSON"),
         };
         self.text.push(plain);
         Ok(())
     }
 
-    fn unicode(&mut self) -> Sound<()> {
+    fn unicode(&mut self) -> Result<()> {
         let mut unit = self.hex()?;
         if (0xd800..0xdc00).contains(&unit) {
             if self.source.take(2, "the second half of a character")? != b"\\u" {
-                return self.fault("half a character");
+                return self.fail("half a character");
             }
             let low = self.hex()?;
             if !(0xdc00..0xe000).contains(&low) {
-                return self.fault("half a character");
+                return self.fail("half a character");
             }
             unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
         }
-        let Some(character) = char::from_u32(unit) else { return self.fault("half a character") };
+        let Some(character) = char::from_u32(unit) else { return self.fail("half a character") };
         self.text.extend(character.encode_utf8(&mut [0; 4]).bytes());
         Ok(())
     }
 
-    fn hex(&mut self) -> Sound<u32> {
+    fn hex(&mut self) -> Result<u32> {
         let digits: [u8; 4] = self.source.array("an escape")?;
         let text = std::str::from_utf8(&digits).ok().filter(|text| !text.starts_with('+'));
         match text.and_then(|text| u32::from_str_radix(text, 16).ok()) {
             Some(unit) => Ok(unit),
-            None => self.fault("no escape of JSON"),
+            None => self.fail("no escape of JSON"),
         }
     }
 }

@@ -7,17 +7,17 @@ use super::sound;
 use super::value::{Document, Kind, Value};
 
 /// The largest JSON that is written: what a pickle shares JSON repeats.
-pub const MOST_JSON_BYTES: u64 = 2 << 30;
+pub const MAX_JSON_BYTES: u64 = 2 << 30;
 
 /// Writes a document as JSON. Tuples become lists.
 ///
 /// # Errors
-/// Those of `out`; numbers that JSON has not (not a number, infinity); a text larger than [`MOST_JSON_BYTES`].
+/// Those of `out`; numbers that JSON has not (not a number, infinity); a text larger than [`MAX_JSON_BYTES`].
 pub fn write_json(document: &Document, out: &mut dyn Write) -> io::Result<()> {
-    sound::check(document).map_err(|fault| refused(fault.error("document").to_string()))?;
+    sound::check(document).map_err(|error| refused(error.error("document").to_string()))?;
     let bytes = Sizes { document, known: HashMap::new() }.of(document.root);
-    if bytes > MOST_JSON_BYTES {
-        let most = MOST_JSON_BYTES;
+    if bytes > MAX_JSON_BYTES {
+        let most = MAX_JSON_BYTES;
         return Err(refused(format!(
             "takes about {bytes} bytes as JSON, which repeats what a pickle shares; at most {most} are written"
         )));

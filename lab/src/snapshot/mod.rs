@@ -14,7 +14,6 @@ mod agreement;
 mod compare;
 mod decode;
 mod equal;
-mod fault;
 mod growth;
 mod held;
 mod json_read;
@@ -22,6 +21,7 @@ mod json_write;
 mod model;
 mod opcodes;
 mod open;
+mod parse_error;
 mod pickle;
 mod pools;
 mod program;
@@ -37,12 +37,12 @@ pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
 pub use growth::{Growth, Leftovers, MIN_STEPS};
 pub use held::{Held, Peak, Totals};
-pub use json_write::{MOST_JSON_BYTES, write_json};
+pub use json_write::{MAX_JSON_BYTES, write_json};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
     StreamId, TraceEvent, total,
 };
-pub use open::{Format, MOST_BYTES};
+pub use open::{Format, MAX_BYTES};
 pub use pickle::write_pickle;
 pub use program::Program;
 pub use record::{Recording, record};

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use super::fault::Sound;
 use super::model::Snapshot;
+use super::parse_error::{self, ParseError};
 use super::source::Source;
 use super::value::Document;
 use super::{decode, json_read, opcodes, unpickle};
 use crate::error::{Error, Result};
 
 /// The largest file that is read, in bytes (unpacked, if it is packed).
-pub const MOST_BYTES: u64 = u32::MAX as u64;
+pub const MAX_BYTES: u64 = u32::MAX as u64;
 
 /// How a snapshot is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,6 @@ impl Document {
     }
 
     /// Reads a pickle or JSON; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, mut reader: impl Read) -> Result<(Self, Format)> {
         let mut head = [0; 2];
         let mut there = 0;
@@ -57,11 +54,11 @@ impl Document {
         }
         let whole = head[..there].chain(reader);
         let read = if head == [0x1f, 0x8b] {
-            read(&mut Source::new(MultiGzDecoder::new(BufReader::new(whole)), MOST_BYTES))
+            read(&mut Source::new(MultiGzDecoder::new(BufReader::new(whole)), MAX_BYTES))
         } else {
-            read(&mut Source::new(whole, MOST_BYTES))
+            read(&mut Source::new(whole, MAX_BYTES))
         };
-        read.map_err(|fault| fault.error(name))
+        read.map_err(|error| error.error(name))
     }
 
     /// Understands it; `name` is what errors call it.
@@ -69,7 +66,7 @@ impl Document {
     /// # Errors
     /// [`Error::Usage`] naming the file and the byte.
     pub fn into_snapshot(self, name: &str) -> Result<Snapshot> {
-        decode::decode(self).map_err(|fault| fault.error(name))
+        decode::decode(self).map_err(|error| error.error(name))
     }
 }
 
@@ -84,9 +81,6 @@ impl Snapshot {
     }
 
     /// Reads a pickle or JSON; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open).
     pub fn read(name: &str, reader: impl Read) -> Result<Self> {
         let (document, _) = Document::read(name, reader)?;
         document.into_snapshot(name)
@@ -94,10 +88,10 @@ impl Snapshot {
 }
 
 /// By the first byte.
-fn read<R: Read>(source: &mut Source<R>) -> Sound<(Document, Format)> {
+fn read<R: Read>(source: &mut Source<R>) -> parse_error::Result<(Document, Format)> {
     match source.peek()? {
         Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n') => Ok((json_read::read(source)?, Format::Json)),
         Some(opcodes::PROTO) => Ok((unpickle::read(source)?, Format::Pickle)),
-        _ => Err(super::fault::Fault::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
+        _ => Err(ParseError::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
     }
 }

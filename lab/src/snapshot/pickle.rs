@@ -17,8 +17,9 @@ const BATCH: usize = 1000;
 /// # Errors
 /// Those of `out`.
 pub fn write_pickle(document: &Document, out: &mut dyn Write) -> io::Result<()> {
-    let refused =
-        |fault: super::fault::Fault| io::Error::new(io::ErrorKind::InvalidData, fault.error("document").to_string());
+    let refused = |error: super::parse_error::ParseError| {
+        io::Error::new(io::ErrorKind::InvalidData, error.error("document").to_string())
+    };
     sound::check(document).map_err(refused)?;
     let mut writer = Writer { document, out, memo: Memo::of(document), next: 0 };
     writer.out.write_all(&[op::PROTO, 4])?;

@@ -1,17 +1,17 @@
 //! Whether a document can be walked: nothing contains itself, and nothing is nested too deeply.
 
-use super::fault::{Fault, Sound};
+use super::parse_error::{ParseError, Result};
 use super::value::{Document, Kind, Value};
 
 /// Containers within containers. A snapshot has eight.
-pub(super) const DEEPEST: u8 = 100;
+pub(super) const MAX_DEPTH: u8 = 100;
 
 /// Not seen yet; being looked at.
 const UNSEEN: u8 = u8::MAX;
 const OPEN: u8 = u8::MAX - 1;
 
 /// Checks everything below the root, each container once.
-pub(super) fn check(document: &Document) -> Sound<()> {
+pub(super) fn check(document: &Document) -> Result<()> {
     let mut walk = Walk::new(document);
     walk.enter(document.root)?;
     while let Some(&Step { value, place, .. }) = walk.path.last() {
@@ -61,21 +61,24 @@ impl<'a> Walk<'a> {
     }
 
     /// Begins with a value, unless it is known or has no parts.
-    fn enter(&mut self, value: Value) -> Sound<()> {
+    fn enter(&mut self, value: Value) -> Result<()> {
         let Some(place) = self.place(value) else { return Ok(()) };
         let document = self.document;
         match self.depths[place] {
-            UNSEEN if self.path.len() < usize::from(DEEPEST) => {}
+            UNSEEN if self.path.len() < usize::from(MAX_DEPTH) => {}
             OPEN => {
-                return Err(Fault::new(document.offset(value), format!("{} contains itself", document.name(value))));
+                return Err(ParseError::new(
+                    document.offset(value),
+                    format!("{} contains itself", document.name(value)),
+                ));
             }
-            known if known <= DEEPEST && self.path.len() + usize::from(known) <= usize::from(DEEPEST) => {
+            known if known <= MAX_DEPTH && self.path.len() + usize::from(known) <= usize::from(MAX_DEPTH) => {
                 self.above(known);
                 return Ok(());
             }
             _ => {
-                let problem = format!("containers are nested more than {DEEPEST} deep");
-                return Err(Fault::new(document.offset(value), problem));
+                let problem = format!("containers are nested more than {MAX_DEPTH} deep");
+                return Err(ParseError::new(document.offset(value), problem));
             }
         }
         self.depths[place] = OPEN;

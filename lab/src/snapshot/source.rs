@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::fault::{Fault, Sound};
+use super::parse_error::{ParseError, Result};
 
 /// How much is read at once. A length that a file claims is never trusted beyond this: memory follows what is there.
 const WINDOW: usize = 1 << 18;
@@ -33,7 +33,7 @@ impl<R: Read> Source<R> {
 
     /// The next byte, which stays; `None` at the end of the file.
     #[inline]
-    pub(super) fn peek(&mut self) -> Sound<Option<u8>> {
+    pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         if self.next == self.end && self.refill(1)? == 0 {
             return Ok(None);
         }
@@ -42,7 +42,7 @@ impl<R: Read> Source<R> {
 
     /// The next byte.
     #[inline]
-    pub(super) fn byte(&mut self, what: &str) -> Sound<u8> {
+    pub(super) fn byte(&mut self, what: &str) -> Result<u8> {
         if self.next == self.end && self.refill(1)? == 0 {
             return Err(self.truncated(what, 1));
         }
@@ -53,7 +53,7 @@ impl<R: Read> Source<R> {
 
     /// The next `N` bytes.
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Sound<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, what)?);
         Ok(array)
@@ -61,7 +61,7 @@ impl<R: Read> Source<R> {
 
     /// The next `length` bytes.
     #[inline]
-    pub(super) fn take(&mut self, length: usize, what: &str) -> Sound<&[u8]> {
+    pub(super) fn take(&mut self, length: usize, what: &str) -> Result<&[u8]> {
         if self.end - self.next < length && self.refill(length)? < length {
             return Err(self.truncated(what, length));
         }
@@ -78,7 +78,7 @@ impl<R: Read> Source<R> {
 
     /// Reads on until `length` bytes are in the window or the file ends; returns how many are.
     #[cold]
-    fn refill(&mut self, length: usize) -> Sound<usize> {
+    fn refill(&mut self, length: usize) -> Result<usize> {
         self.window.copy_within(self.next..self.end, 0);
         self.base += self.next as u64;
         self.end -= self.next;
@@ -93,20 +93,23 @@ impl<R: Read> Source<R> {
                 Ok(0) => break,
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Fault::new(at, error.to_string())),
+                Err(error) => return Err(ParseError::new(at, error.to_string())),
             }
             if self.base + self.end as u64 > self.most {
-                return Err(Fault::new(self.most, format!("the file goes on; at most {} bytes are read", self.most)));
+                return Err(ParseError::new(
+                    self.most,
+                    format!("the file goes on; at most {} bytes are read", self.most),
+                ));
             }
         }
         Ok(self.end - self.next)
     }
 
     #[cold]
-    fn truncated(&self, what: &str, length: usize) -> Fault {
+    fn truncated(&self, what: &str, length: usize) -> ParseError {
         let there = self.end - self.next;
         let problem = format!("{what} needs {length} bytes, but the file ends after {there}");
-        Fault::new(self.offset(), problem)
+        ParseError::new(self.offset(), problem)
     }
 }
 

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use super::fault::{Fault, Sound};
 use super::opcodes as op;
+use super::parse_error::{ParseError, Result};
 use super::source::Source;
 use super::value::{Document, Value};
 
 /// Reads a pickle to its end, which is the file's.
-pub(super) fn read<R: Read>(source: &mut Source<R>) -> Sound<Document> {
+pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
     let mut machine = Machine::new(source);
     machine.protocol()?;
     while machine.step()? {}
@@ -52,21 +52,21 @@ impl<'a, R: Read> Machine<'a, R> {
         }
     }
 
-    fn protocol(&mut self) -> Sound<()> {
+    fn protocol(&mut self) -> Result<()> {
         match self.source.array("the head of a pickle")? {
             [op::PROTO, 2..=5] => Ok(()),
-            [op::PROTO, other] => Err(Fault::new(1, format!("pickle protocol {other}; 2 to 5 are read"))),
-            _ => Err(Fault::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
+            [op::PROTO, other] => Err(ParseError::new(1, format!("pickle protocol {other}; 2 to 5 are read"))),
+            _ => Err(ParseError::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
         }
     }
 
-    fn fault<T>(&self, problem: impl Into<String>) -> Sound<T> {
-        Err(Fault::new(self.at, problem))
+    fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
+        Err(ParseError::new(self.at, problem))
     }
 
     /// One opcode; whether there are more.
     #[inline]
-    fn step(&mut self) -> Sound<bool> {
+    fn step(&mut self) -> Result<bool> {
         self.at = self.source.offset();
         match self.source.byte("an opcode")? {
             op::BINGET => {
@@ -107,7 +107,7 @@ impl<'a, R: Read> Machine<'a, R> {
     }
 
     /// The opcodes that most files have few of.
-    fn rare(&mut self, opcode: u8) -> Sound<()> {
+    fn rare(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             op::BINPUT => {
                 let number = u32::from(self.source.byte("BINPUT")?);
@@ -164,54 +164,54 @@ impl<'a, R: Read> Machine<'a, R> {
             }
             op::LIST | op::DICT => self.collect(opcode)?,
             op::FRAME => self.frame()?,
-            op::PROTO => return self.fault("PROTO stands only at the beginning"),
-            other => return self.fault(op::refusal(other)),
+            op::PROTO => return self.fail("PROTO stands only at the beginning"),
+            other => return self.fail(op::refusal(other)),
         }
         Ok(())
     }
 
     /// Where the last mark left the stack.
-    fn mark(&mut self) -> Sound<usize> {
+    fn mark(&mut self) -> Result<usize> {
         match self.marks.pop() {
             Some(mark) => Ok(mark),
-            None => self.fault("there is no mark to go back to"),
+            None => self.fail("there is no mark to go back to"),
         }
     }
 
     /// The height of the stack below its last values, all of which must stand above the last mark.
-    fn below(&self, values: usize) -> Sound<usize> {
+    fn below(&self, values: usize) -> Result<usize> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack.len().checked_sub(values) {
             Some(below) if below >= floor => Ok(below),
-            _ => self.fault(format!("needs {values} values on the stack")),
+            _ => self.fail(format!("needs {values} values on the stack")),
         }
     }
 
-    fn top(&self) -> Sound<Value> {
+    fn top(&self) -> Result<Value> {
         let below = self.below(1)?;
         Ok(self.stack[below])
     }
 
     /// What stands right below a place of the stack, to be added to.
-    fn under(&self, place: usize) -> Sound<Value> {
+    fn under(&self, place: usize) -> Result<Value> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match place.checked_sub(1) {
             Some(at) if at >= floor => Ok(self.stack[at]),
-            _ => self.fault("there is nothing to add to"),
+            _ => self.fail("there is nothing to add to"),
         }
     }
 
     #[inline]
-    fn get(&mut self, number: u32) -> Sound<()> {
+    fn get(&mut self, number: u32) -> Result<()> {
         let known = self.memo.get(number as usize).copied().filter(|value| *value != ABSENT);
         match known.or_else(|| self.far.get(&number).copied()) {
             Some(value) => self.stack.push(value),
-            None => return self.fault(format!("entry {number} of the memo was never put there")),
+            None => return self.fail(format!("entry {number} of the memo was never put there")),
         }
         Ok(())
     }
 
-    fn put(&mut self, number: u32) -> Sound<()> {
+    fn put(&mut self, number: u32) -> Result<()> {
         let top = self.top()?;
         let place = number as usize;
         if place < self.memo.len() {
@@ -225,11 +225,11 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(())
     }
 
-    fn text(&mut self, length: usize) -> Sound<()> {
+    fn text(&mut self, length: usize) -> Result<()> {
         let at = self.at;
         let bytes = self.source.take(length, "a text")?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            Fault::new(at, format!("a text is no UTF-8 after its first {} bytes", error.valid_up_to()))
+            ParseError::new(at, format!("a text is no UTF-8 after its first {} bytes", error.valid_up_to()))
         })?;
         let value = self.document.text(text);
         self.stack.push(value);
@@ -237,7 +237,7 @@ impl<'a, R: Read> Machine<'a, R> {
     }
 
     #[inline]
-    fn long1(&mut self) -> Sound<()> {
+    fn long1(&mut self) -> Result<()> {
         let length = usize::from(self.source.byte("LONG1")?);
         if length <= 7 {
             let mut bytes = [0; 8];
@@ -252,16 +252,16 @@ impl<'a, R: Read> Machine<'a, R> {
         self.long(length)
     }
 
-    fn long4(&mut self) -> Sound<()> {
+    fn long4(&mut self) -> Result<()> {
         match usize::try_from(i32::from_le_bytes(self.source.array("LONG4")?)) {
             Ok(length) => self.long(length),
-            Err(_) => self.fault("LONG4 of a negative length"),
+            Err(_) => self.fail("LONG4 of a negative length"),
         }
     }
 
-    fn long(&mut self, length: usize) -> Sound<()> {
+    fn long(&mut self, length: usize) -> Result<()> {
         if length > 16 {
-            return self.fault(format!("a whole number of {length} bytes; at most 16 are read"));
+            return self.fail(format!("a whole number of {length} bytes; at most 16 are read"));
         }
         let given = self.source.take(length, "a whole number")?;
         let negative = given.last().is_some_and(|byte| byte & 0x80 != 0);
@@ -272,41 +272,41 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(())
     }
 
-    fn tuple_of(&mut self, values: usize) -> Sound<()> {
+    fn tuple_of(&mut self, values: usize) -> Result<()> {
         let from = self.below(values)?;
         self.tuple(from)
     }
 
-    fn tuple(&mut self, from: usize) -> Sound<()> {
+    fn tuple(&mut self, from: usize) -> Result<()> {
         let tuple = self.document.tuple(&self.stack[from..]);
         self.stack.truncate(from);
         self.stack.push(tuple);
         Ok(())
     }
 
-    fn append(&mut self, from: usize) -> Sound<()> {
+    fn append(&mut self, from: usize) -> Result<()> {
         let under = self.under(from)?;
         let Some(list) = under.as_list() else {
-            return self.fault(format!("appends to {}", self.document.name(under)));
+            return self.fail(format!("appends to {}", self.document.name(under)));
         };
         self.document.items_mut(list).extend_from_slice(&self.stack[from..]);
         self.stack.truncate(from);
         Ok(())
     }
 
-    fn set_items(&mut self) -> Sound<()> {
+    fn set_items(&mut self) -> Result<()> {
         let mark = self.mark()?;
         self.set(mark)
     }
 
-    fn set(&mut self, from: usize) -> Sound<()> {
+    fn set(&mut self, from: usize) -> Result<()> {
         let under = self.under(from)?;
         let Some(dict) = under.as_dict() else {
-            return self.fault(format!("sets items of {}", self.document.name(under)));
+            return self.fail(format!("sets items of {}", self.document.name(under)));
         };
         let items = &self.stack[from..];
         if !items.len().is_multiple_of(2) {
-            return self.fault("a key without a value");
+            return self.fail("a key without a value");
         }
         self.document.set(dict, items, self.at)?;
         self.stack.truncate(from);
@@ -314,7 +314,7 @@ impl<'a, R: Read> Machine<'a, R> {
     }
 
     /// A list or a dict of everything above the mark.
-    fn collect(&mut self, opcode: u8) -> Sound<()> {
+    fn collect(&mut self, opcode: u8) -> Result<()> {
         let mark = self.mark()?;
         let items = self.stack.split_off(mark);
         let value =
@@ -324,32 +324,32 @@ impl<'a, R: Read> Machine<'a, R> {
         if opcode == op::LIST { self.append(mark + 1) } else { self.set(mark + 1) }
     }
 
-    fn frame(&mut self) -> Sound<()> {
+    fn frame(&mut self) -> Result<()> {
         let length = u64::from_le_bytes(self.source.array("FRAME")?);
         let from = self.source.offset();
         if self.at < self.frame_end {
-            return self.fault("a frame within a frame");
+            return self.fail("a frame within a frame");
         }
         match from.checked_add(length) {
             Some(end) => self.frame_end = end,
-            None => return self.fault(format!("a frame of {length} bytes")),
+            None => return self.fail(format!("a frame of {length} bytes")),
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Sound<Document> {
+    fn finish(mut self) -> Result<Document> {
         let end = self.source.offset();
         if end < self.frame_end {
             let missing = self.frame_end - end;
-            return self.fault(format!("the pickle ends {missing} bytes before the end of its frame"));
+            return self.fail(format!("the pickle ends {missing} bytes before the end of its frame"));
         }
         match self.stack.as_slice() {
             [root] if self.marks.is_empty() => self.document.root = *root,
-            other => return self.fault(format!("the pickle ends with {} values on the stack", other.len())),
+            other => return self.fail(format!("the pickle ends with {} values on the stack", other.len())),
         }
         match self.source.peek()? {
             None => Ok(self.document),
-            Some(_) => Err(Fault::new(end, "the pickle ends here, but the file goes on")),
+            Some(_) => Err(ParseError::new(end, "the pickle ends here, but the file goes on")),
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::fault::{Fault, Sound};
+use super::parse_error::{ParseError, Result};
 
 /// The largest whole number that stands in a value itself.
 const INLINE: i128 = 1 << 60;
@@ -220,8 +220,8 @@ impl Default for Document {
 }
 
 /// A number for the next thing of a kind.
-fn number(length: usize, offset: u64) -> Sound<u32> {
-    u32::try_from(length).map_err(|_| Fault::new(offset, "more values than 32 bits count"))
+fn number(length: usize, offset: u64) -> Result<u32> {
+    u32::try_from(length).map_err(|_| ParseError::new(offset, "more values than 32 bits count"))
 }
 
 impl Document {
@@ -281,7 +281,7 @@ impl Document {
     }
 
     /// An empty list that begins at this byte.
-    pub(super) fn new_list(&mut self, offset: u64) -> Sound<Value> {
+    pub(super) fn new_list(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.lists.len(), offset)?;
         self.lists.push(List { items: Vec::new(), offset: offset as u32 });
         Ok(Value::of(LIST, new))
@@ -289,7 +289,7 @@ impl Document {
 
     /// An empty dict that begins at this byte.
     #[inline]
-    pub(super) fn new_dict(&mut self, offset: u64) -> Sound<Value> {
+    pub(super) fn new_dict(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.dicts.len(), offset)?;
         self.dicts.push(Dict { shape: EMPTY, start: 0, offset: offset as u32 });
         Ok(Value::of(DICT, new))
@@ -378,7 +378,7 @@ impl Document {
 
     /// Adds keys and values, one after the other, to a dict; a key that is there gets the new value.
     #[inline]
-    pub(super) fn set(&mut self, dict: u32, items: &[Value], offset: u64) -> Sound<()> {
+    pub(super) fn set(&mut self, dict: u32, items: &[Value], offset: u64) -> Result<()> {
         if self.dicts[dict as usize].shape == EMPTY {
             for shape in self.recent {
                 let keys = &self.shapes[shape as usize];
@@ -391,14 +391,14 @@ impl Document {
         }
         if let Some(key) = items.iter().step_by(2).find(|key| key.tag() != TEXT) {
             let problem = format!("a key that is no text but {}", self.name(*key));
-            return Err(Fault::new(offset, problem));
+            return Err(ParseError::new(offset, problem));
         }
         number(self.fields.len() + items.len(), offset)?;
         self.set_wide_or_shaped(dict, items);
         Ok(())
     }
 
-    fn place(&mut self, dict: u32, shape: u32, items: &[Value], offset: u64) -> Sound<()> {
+    fn place(&mut self, dict: u32, shape: u32, items: &[Value], offset: u64) -> Result<()> {
         let start = number(self.fields.len(), offset)?;
         self.fields.extend(items.iter().skip(1).step_by(2));
         let dict = &mut self.dicts[dict as usize];

@@ -6,9 +6,6 @@ use memcore::{Array, DType, Result, Tensor, ops};
 use crate::models::Loss;
 
 /// The loss of a result against its targets, averaged.
-///
-/// # Errors
-/// Shapes that do not fit; those of the device.
 pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
     loss_per(loss, output, target, None)
 }

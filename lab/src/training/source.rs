@@ -190,17 +190,11 @@ fn indices(dims: &[usize], below: usize, seed: u64, values: bool) -> Values {
 
 impl Batch {
     /// The inputs on a device; floats in the model's type.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn upload_inputs(&self, device: &Device, dtype: DType) -> Result<Tensor> {
         self.inputs.upload(device, &self.input_dims, dtype)
     }
 
     /// The targets on a device; floats in the model's type.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn upload_targets(&self, device: &Device, dtype: DType) -> Result<Tensor> {
         self.targets.upload(device, &self.target_dims, dtype)
     }

@@ -59,17 +59,11 @@ impl Update {
     }
 
     /// Gradients are let go or zeroed.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn zero_grad(&self) -> Result<()> {
         self.optimizer.as_ref().map_or(Ok(()), |optimizer| Ok(optimizer.zero_grad(self.set_to_none)?))
     }
 
     /// Gradients of a loss.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn backward(&mut self, loss: &Tensor) -> Result<()> {
         match &mut self.scaler {
             None => loss.backward(false)?,
@@ -80,9 +74,6 @@ impl Update {
     }
 
     /// The optimizer's step. With a scaler it is skipped where gradients are not finite, and [`Update::rescale`] has to follow.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn step(&mut self) -> Result<()> {
         if let (Some(norm), Some(optimizer)) = (self.clip_grad_norm, &self.optimizer) {
             let parameters = optimizer.parameters().to_vec();
@@ -92,9 +83,6 @@ impl Update {
     }
 
     /// Clips the gradients of `parameters`, in their order, after the loss's scale is taken off. Returns their norm before.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn clip(&mut self, parameters: &[Parameter], norm: f64) -> Result<Option<Array>> {
         if let (Some(scaler), Some(optimizer)) = (&mut self.scaler, &self.optimizer) {
             scaler.unscale(&**optimizer)?;
@@ -118,9 +106,6 @@ impl Update {
     }
 
     /// `scaler.update()`.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn rescale(&mut self) -> Result<()> {
         self.scaler.as_mut().map_or(Ok(()), |scaler| Ok(scaler.update()?))
     }

@@ -16,7 +16,7 @@ fn device(faulty: &Arc<Faulty<Meta>>, direct: bool) -> Device {
 }
 
 /// Calls of one run that are made to fail: all of a small network's, an even selection of a deep one's.
-const MOST_FAILURES: usize = 150;
+const MAX_FAILURES: usize = 150;
 
 /// Number of calls of a kind in a whole run.
 fn calls(case: &Case, kind: FaultyCall, direct: bool) -> usize {
@@ -29,7 +29,7 @@ fn calls(case: &Case, kind: FaultyCall, direct: bool) -> usize {
 /// Builds and trains on a device whose n-th call fails, for every n of a run (or at even distances). Returns how many of the runs failed.
 fn every_failure(case: &Case, kind: FaultyCall, direct: bool, is_expected: impl Fn(&lab::Error) -> bool) -> usize {
     let mut failed = 0;
-    let distance = calls(case, kind, direct).div_ceil(MOST_FAILURES).max(1);
+    let distance = calls(case, kind, direct).div_ceil(MAX_FAILURES).max(1);
     for n in (0..).step_by(distance) {
         let times = if kind == FaultyCall::AllocSegment && !direct { 2 } else { 1 };
         let faulty = Arc::new(Faulty::new(meta(), kind, n, times));

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::forward::forward;
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
@@ -105,14 +106,18 @@ impl<B: Backend> VirtualMemory for Faulty<B> {
 }
 
 impl<B: Backend> Backend for Faulty<B> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn device_name(&self) -> String {
-        self.inner.device_name()
-    }
-    fn computes(&self) -> bool {
-        self.inner.computes()
+    forward! { self => self.inner;
+        fn name() -> &str;
+        fn device_name() -> String;
+        fn computes() -> bool;
+        fn synchronize() -> Result<()>;
+        fn supports(call: &KernelCall) -> bool;
+        fn workspace_bytes(call: &KernelCall) -> u64;
+        fn scratch_bytes() -> u64;
+        fn gemm_workspace_bytes() -> u64;
+        fn use_graphs() -> Result<()>;
+        fn allow_tf32(which: Tf32) -> Result<()>;
+        fn overheads() -> Vec<Overhead>;
     }
     fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
         self.check_copy("to")?;
@@ -127,29 +132,5 @@ impl<B: Backend> Backend for Faulty<B> {
             return Err(Error::backend(self.name(), format!("kernel {} failed on demand", call.name())));
         }
         self.inner.launch(call)
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.inner.synchronize()
-    }
-    fn supports(&self, call: &KernelCall) -> bool {
-        self.inner.supports(call)
-    }
-    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
-        self.inner.workspace_bytes(call)
-    }
-    fn scratch_bytes(&self) -> u64 {
-        self.inner.scratch_bytes()
-    }
-    fn gemm_workspace_bytes(&self) -> u64 {
-        self.inner.gemm_workspace_bytes()
-    }
-    fn use_graphs(&self) -> Result<()> {
-        self.inner.use_graphs()
-    }
-    fn allow_tf32(&self, which: Tf32) -> Result<()> {
-        self.inner.allow_tf32(which)
-    }
-    fn overheads(&self) -> Vec<Overhead> {
-        self.inner.overheads()
     }
 }

@@ -5,68 +5,42 @@ use std::sync::Arc;
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::Result;
 
+/// Methods of a trait as calls of the same methods of `to`.
+macro_rules! forward {
+    ($self:ident => $to:expr; $(fn $name:ident($($arg:ident: $of:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&$self, $($arg: $of),*) -> $out {
+            $to.$name($($arg),*)
+        })*
+    };
+}
+pub(super) use forward;
+
 impl<B: DeviceMemory + ?Sized> DeviceMemory for Arc<B> {
-    fn limits(&self) -> &Limits {
-        (**self).limits()
-    }
-    fn alloc_segment(&self, bytes: u64) -> Result<SegmentId> {
-        (**self).alloc_segment(bytes)
-    }
-    fn free_segment(&self, id: SegmentId) {
-        (**self).free_segment(id);
-    }
-    fn memory_info(&self) -> Option<MemoryInfo> {
-        (**self).memory_info()
-    }
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        (**self).virtual_memory()
+    forward! { self => (**self);
+        fn limits() -> &Limits;
+        fn alloc_segment(bytes: u64) -> Result<SegmentId>;
+        fn free_segment(id: SegmentId) -> ();
+        fn memory_info() -> Option<MemoryInfo>;
+        fn virtual_memory() -> Option<&dyn VirtualMemory>;
     }
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn device_name(&self) -> String {
-        (**self).device_name()
-    }
-    fn first_use(&self) -> Option<String> {
-        (**self).first_use()
-    }
-    fn computes(&self) -> bool {
-        (**self).computes()
-    }
-    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
-        (**self).upload(src, dst)
-    }
-    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
-        (**self).download(src, dst)
-    }
-    fn launch(&self, call: &KernelCall) -> Result<()> {
-        (**self).launch(call)
-    }
-    fn synchronize(&self) -> Result<()> {
-        (**self).synchronize()
-    }
-    fn supports(&self, call: &KernelCall) -> bool {
-        (**self).supports(call)
-    }
-    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
-        (**self).workspace_bytes(call)
-    }
-    fn scratch_bytes(&self) -> u64 {
-        (**self).scratch_bytes()
-    }
-    fn gemm_workspace_bytes(&self) -> u64 {
-        (**self).gemm_workspace_bytes()
-    }
-    fn use_graphs(&self) -> Result<()> {
-        (**self).use_graphs()
-    }
-    fn allow_tf32(&self, which: Tf32) -> Result<()> {
-        (**self).allow_tf32(which)
-    }
-    fn overheads(&self) -> Vec<Overhead> {
-        (**self).overheads()
+    forward! { self => (**self);
+        fn name() -> &str;
+        fn device_name() -> String;
+        fn first_use() -> Option<String>;
+        fn computes() -> bool;
+        fn upload(src: &[u8], dst: Region) -> Result<()>;
+        fn download(src: Region, dst: &mut [u8]) -> Result<()>;
+        fn launch(call: &KernelCall) -> Result<()>;
+        fn synchronize() -> Result<()>;
+        fn supports(call: &KernelCall) -> bool;
+        fn workspace_bytes(call: &KernelCall) -> u64;
+        fn scratch_bytes() -> u64;
+        fn gemm_workspace_bytes() -> u64;
+        fn use_graphs() -> Result<()>;
+        fn allow_tf32(which: Tf32) -> Result<()>;
+        fn overheads() -> Vec<Overhead>;
     }
 }

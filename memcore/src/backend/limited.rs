@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::forward::forward;
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
@@ -103,44 +104,20 @@ impl<B: Backend> VirtualMemory for Limited<B> {
 }
 
 impl<B: Backend> Backend for Limited<B> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn device_name(&self) -> String {
-        self.inner.device_name()
-    }
-    fn computes(&self) -> bool {
-        self.inner.computes()
-    }
-    fn upload(&self, src: &[u8], dst: Region) -> Result<()> {
-        self.inner.upload(src, dst)
-    }
-    fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
-        self.inner.download(src, dst)
-    }
-    fn launch(&self, call: &KernelCall) -> Result<()> {
-        self.inner.launch(call)
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.inner.synchronize()
-    }
-    fn supports(&self, call: &KernelCall) -> bool {
-        self.inner.supports(call)
-    }
-    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
-        self.inner.workspace_bytes(call)
-    }
-    fn scratch_bytes(&self) -> u64 {
-        self.inner.scratch_bytes()
-    }
-    fn gemm_workspace_bytes(&self) -> u64 {
-        self.inner.gemm_workspace_bytes()
-    }
-    fn use_graphs(&self) -> Result<()> {
-        self.inner.use_graphs()
-    }
-    fn allow_tf32(&self, which: Tf32) -> Result<()> {
-        self.inner.allow_tf32(which)
+    forward! { self => self.inner;
+        fn name() -> &str;
+        fn device_name() -> String;
+        fn computes() -> bool;
+        fn upload(src: &[u8], dst: Region) -> Result<()>;
+        fn download(src: Region, dst: &mut [u8]) -> Result<()>;
+        fn launch(call: &KernelCall) -> Result<()>;
+        fn synchronize() -> Result<()>;
+        fn supports(call: &KernelCall) -> bool;
+        fn workspace_bytes(call: &KernelCall) -> u64;
+        fn scratch_bytes() -> u64;
+        fn gemm_workspace_bytes() -> u64;
+        fn use_graphs() -> Result<()>;
+        fn allow_tf32(which: Tf32) -> Result<()>;
     }
     // `overheads` stays empty: the smaller device counts segments alone.
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 const PLACE_BITS: u32 = 20;
 
 /// The most segments at once.
-const MOST: usize = 1 << PLACE_BITS;
+const MAX_SEGMENTS: usize = 1 << PLACE_BITS;
 
 struct Place<T> {
     id: SegmentId,
@@ -33,8 +33,11 @@ impl<T> SegmentTable<T> {
     /// # Errors
     /// [`Error::Invalid`] with more than a million at once.
     pub fn check_room(&self) -> Result<()> {
-        if self.vacant.is_empty() && self.places.len() >= MOST {
-            return Err(Error::invalid("segments", format!("{MOST} exist at once, and no more can be numbered")));
+        if self.vacant.is_empty() && self.places.len() >= MAX_SEGMENTS {
+            return Err(Error::invalid(
+                "segments",
+                format!("{MAX_SEGMENTS} exist at once, and no more can be numbered"),
+            ));
         }
         Ok(())
     }
@@ -59,19 +62,19 @@ impl<T> SegmentTable<T> {
     /// [`Error::UnknownSegment`].
     #[inline]
     pub fn get(&self, id: SegmentId) -> Result<&T> {
-        let place = self.places.get(id.0 as usize % MOST).filter(|place| place.id == id);
+        let place = self.places.get(id.0 as usize % MAX_SEGMENTS).filter(|place| place.id == id);
         place.and_then(|place| place.segment.as_ref()).ok_or(Error::UnknownSegment(id))
     }
 
     /// The same, to change it.
     pub fn get_mut(&mut self, id: SegmentId) -> Result<&mut T> {
-        let place = self.places.get_mut(id.0 as usize % MOST).filter(|place| place.id == id);
+        let place = self.places.get_mut(id.0 as usize % MAX_SEGMENTS).filter(|place| place.id == id);
         place.and_then(|place| place.segment.as_mut()).ok_or(Error::UnknownSegment(id))
     }
 
     /// Takes a segment out; `None` for an id that names none.
     pub fn remove(&mut self, id: SegmentId) -> Option<T> {
-        let place = id.0 % MOST as u32;
+        let place = id.0 % MAX_SEGMENTS as u32;
         let entry = self.places.get_mut(place as usize).filter(|entry| entry.id == id)?;
         let segment = entry.segment.take()?;
         self.vacant.push(place);
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn what_cannot_be_numbered_is_refused() {
         let mut table = SegmentTable::default();
-        let ids: Vec<SegmentId> = (0..MOST).map(|_| table.insert(()).unwrap()).collect();
+        let ids: Vec<SegmentId> = (0..MAX_SEGMENTS).map(|_| table.insert(()).unwrap()).collect();
         assert!(table.insert(()).is_err());
         table.remove(ids[7]);
         assert!(table.insert(()).is_ok_and(|id| id != ids[7]));

@@ -202,15 +202,38 @@ pub trait Allocator: Send {
     /// The counters.
     fn stats(&self) -> &Stats;
 
+    /// The same, to be reset.
+    fn stats_mut(&mut self) -> &mut Stats;
+
     /// Every peak becomes its current value.
-    fn reset_peak_stats(&mut self);
+    fn reset_peak_stats(&mut self) {
+        self.stats_mut().reset_peak();
+    }
 
     /// Every accumulated count becomes 0; current values and peaks stay.
-    fn reset_accumulated_stats(&mut self);
+    fn reset_accumulated_stats(&mut self) {
+        self.stats_mut().reset_accumulated();
+    }
 
     /// Segments, blocks and their states, as data, by address.
     fn snapshot(&self) -> Snapshot;
 
     /// Why the last [`allocate`](Self::allocate) that ran out of memory did.
     fn last_failure(&self) -> Option<&AllocationFailure>;
+}
+
+/// What `set_per_process_memory_fraction` allows of a device with so many bytes in all; `None`: no limit.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) outside 0..=1, and where the driver does not say how much memory there is.
+pub(super) fn allowed_bytes(fraction: f64, total_bytes: Option<u64>) -> Result<Option<u64>> {
+    let invalid = |text: String| crate::Error::invalid("memory fraction", text);
+    if !(0.0..=1.0).contains(&fraction) {
+        return Err(invalid(format!("invalid fraction:{fraction}. Please set within [0, 1].")));
+    }
+    if fraction == 1.0 {
+        return Ok(None);
+    }
+    let total = total_bytes.ok_or_else(|| invalid("the driver does not say how much memory the device has".into()))?;
+    Ok(Some((fraction * total as f64) as u64))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::address::AddressSpace;
-use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent};
+use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, allowed_bytes};
 use super::slab::Slab;
 use super::snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
 use super::stats::Stats;
@@ -392,17 +392,7 @@ impl<F: Fit> Allocator for Arena<F> {
     }
 
     fn set_memory_fraction(&mut self, fraction: f64) -> Result<()> {
-        if !(0.0..=1.0).contains(&fraction) {
-            return Err(Error::invalid("memory fraction", format!("{fraction} is not in 0..=1")));
-        }
-        self.allowed_bytes = if fraction == 1.0 {
-            None
-        } else {
-            let info = self.memory.memory_info().ok_or_else(|| {
-                Error::invalid("memory fraction", "the driver does not say how much memory the device has")
-            })?;
-            Some((fraction * info.total_bytes as f64) as u64)
-        };
+        self.allowed_bytes = allowed_bytes(fraction, self.memory.memory_info().map(|info| info.total_bytes))?;
         Ok(())
     }
 
@@ -410,12 +400,8 @@ impl<F: Fit> Allocator for Arena<F> {
         &self.stats
     }
 
-    fn reset_peak_stats(&mut self) {
-        self.stats.reset_peak();
-    }
-
-    fn reset_accumulated_stats(&mut self) {
-        self.stats.reset_accumulated();
+    fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -16,10 +16,10 @@ use super::stream::Stream;
 use crate::backend::DeviceMemory;
 
 /// Blocks are a multiple of this, or of the device's alignment where that is larger.
-const LEAST_BLOCK_BYTES: u64 = 256;
+const MIN_BLOCK_BYTES: u64 = 256;
 const FIRST_SEGMENT_BYTES: u64 = 2 << 20;
 /// The most that a block may exceed its request by, if it is less than twice as large.
-const MOST_INTERNAL_BYTES: u64 = 128 << 20;
+const MAX_INTERNAL_BYTES: u64 = 128 << 20;
 
 /// The policy.
 pub type Bfc = Arena<BestFit>;
@@ -37,7 +37,7 @@ pub struct BestFit {
 impl Bfc {
     /// On this device.
     pub fn new(memory: Arc<dyn DeviceMemory>) -> Self {
-        let block_bytes = LEAST_BLOCK_BYTES.max(memory.limits().alignment);
+        let block_bytes = MIN_BLOCK_BYTES.max(memory.limits().alignment);
         let rules =
             BestFit { block_bytes, free: BTreeMap::new(), next_segment_bytes: FIRST_SEGMENT_BYTES, enlarged: false };
         Self::with_rules(memory, rules)
@@ -68,7 +68,7 @@ impl Fit for BestFit {
 
     fn cut(&self, block_bytes: u64, bytes: u64) -> Option<u64> {
         let rest = block_bytes - bytes;
-        (rest > 0 && (rest >= bytes || rest >= MOST_INTERNAL_BYTES)).then_some(bytes)
+        (rest > 0 && (rest >= bytes || rest >= MAX_INTERNAL_BYTES)).then_some(bytes)
     }
 
     fn segment(&mut self, bytes: u64, refused: Option<u64>, room: Room) -> Option<u64> {

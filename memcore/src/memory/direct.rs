@@ -113,12 +113,8 @@ impl Allocator for Direct {
         &self.stats
     }
 
-    fn reset_peak_stats(&mut self) {
-        self.stats.reset_peak();
-    }
-
-    fn reset_accumulated_stats(&mut self) {
-        self.stats.reset_accumulated();
+    fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -21,7 +21,7 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, records};
 use crate::backend::kernel::{Attention, AttentionGrad};
 use crate::context;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -221,7 +221,7 @@ fn fused(
     options: AttentionOptions,
 ) -> Result<Tensor> {
     if options.dropout > 0.0 && q.device().computes() {
-        q.device().depart(Departure::NoAttentionDropout);
+        q.device().record_deviation(Deviation::NoAttentionDropout);
     }
     let inputs: SmallVec<[&Tensor; 4]> = [q, k, v].into_iter().chain(bias).collect();
     let op = context::op(algorithm.forward_op());

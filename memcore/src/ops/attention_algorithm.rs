@@ -4,7 +4,7 @@
 //! heads of up to 320 elements.
 
 use crate::array::Array;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::profile::{CudnnAttention, Profile};
 
@@ -141,7 +141,7 @@ impl Algorithm {
         let profile = wanted.profile();
         if !profile.torch_temporaries {
             Some(Self::Native)
-        } else if wanted.suits_cudnn() && wanted.arrays[0].device().has_cudnn_or(Departure::AttentionWithoutCudnn) {
+        } else if wanted.suits_cudnn() && wanted.arrays[0].device().has_cudnn_or(Deviation::AttentionWithoutCudnn) {
             Some(Self::Cudnn)
         } else if wanted.suits_flash() {
             Some(Self::Flash)

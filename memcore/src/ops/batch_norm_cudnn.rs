@@ -8,12 +8,12 @@ use super::batch_norm_kernels::{
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::error::Result;
 
 /// Examples of a batch, in training and in evaluation, at most.
-const MOST_EXAMPLES: [usize; 2] = [880_801, 65_535];
+const MAX_EXAMPLES: [usize; 2] = [880_801, 65_535];
 
 /// Weight and bias, where PyTorch takes cuDNN: where that is, for pictures and sequences in f32 or float16, with both in f32.
 pub(super) fn takes<'a>(
@@ -24,10 +24,10 @@ pub(super) fn takes<'a>(
 ) -> Option<[&'a Tensor; 2]> {
     let parameters = [weight?, bias?];
     let suits = x.rank() >= 3
-        && x.dims()[0] <= MOST_EXAMPLES[usize::from(!training)]
+        && x.dims()[0] <= MAX_EXAMPLES[usize::from(!training)]
         && matches!(x.dtype(), DType::F32 | DType::F16)
         && parameters.iter().all(|parameter| parameter.dtype() == DType::F32);
-    (suits && x.device().has_cudnn_or(Departure::WithoutCudnn)).then_some(parameters)
+    (suits && x.device().has_cudnn_or(Deviation::WithoutCudnn)).then_some(parameters)
 }
 
 /// As [`super::batch_norm`]: the input is brought into order first; statistics are made in training only, and evaluation keeps the running ones.

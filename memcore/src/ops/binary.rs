@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_dims;
@@ -126,7 +126,7 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
 /// `x` in another type, in memory of its own.
 fn converted(x: &Array, dtype: DType) -> Result<Array> {
     if x.dtype() != dtype && x.device().profile().torch_temporaries {
-        x.device().depart(Departure::ConvertedOperand);
+        x.device().record_deviation(Deviation::ConvertedOperand);
     }
     x.cast(dtype)
 }

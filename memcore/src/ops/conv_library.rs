@@ -2,7 +2,7 @@
 
 use crate::array::Array;
 use crate::backend::kernel::Conv2dGeometry;
-use crate::departure::Departure;
+use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::profile::Convolution;
 
@@ -10,11 +10,11 @@ use crate::profile::Convolution;
 pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
     let of_profile = x.device().profile().convolution;
     let suits = suits_cudnn(x, weight, geometry);
-    if !suits || !x.device().has_cudnn_or(Departure::WithoutCudnn) {
+    if !suits || !x.device().has_cudnn_or(Deviation::WithoutCudnn) {
         return if of_profile == Convolution::Backend { of_profile } else { Convolution::Native };
     }
     if x.layout().is_channels_last() {
-        x.device().depart(Departure::ChannelsLast);
+        x.device().record_deviation(Deviation::ChannelsLast);
     }
     of_profile
 }

@@ -74,7 +74,7 @@ const MANY_ROWS: usize = 64 * 1024;
 const WARP: usize = 32;
 
 /// Blocks of threads that the first of these steps has at most.
-const MOST_BLOCKS: usize = 32 * 1024;
+const MAX_BLOCKS: usize = 32 * 1024;
 
 /// An input seen as rows.
 #[derive(Clone, Copy)]
@@ -151,7 +151,7 @@ impl NormGrads {
     /// before. Our kernel sums all rows at once, into that place.
     fn by_partial_sums(&mut self, rows: Rows) -> Result<()> {
         // As many parts as the grid has blocks for each column of threads.
-        let parts = rows.count.div_ceil(WARP).min(MOST_BLOCKS / rows.len.div_ceil(WARP).max(1));
+        let parts = rows.count.div_ceil(WARP).min(MAX_BLOCKS / rows.len.div_ceil(WARP).max(1));
         let part = |gradient: &Array| Array::empty(gradient.device(), &[parts, rows.len], gradient.dtype());
         let of = |gradient: &Option<Array>| gradient.as_ref().map(part).transpose();
         let parts = [of(&self.parameters[0])?, of(&self.parameters[1])?];

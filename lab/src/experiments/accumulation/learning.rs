@@ -4,7 +4,7 @@ use memcore::{NoGrad, Tensor, ops};
 
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict};
+use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_counts};
 use crate::models::Architecture;
 use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
 
@@ -16,8 +16,6 @@ const LR: f64 = 0.1;
 
 /// What was learnt with the whole batch and with its parts.
 pub(super) struct Learnt {
-    batch: usize,
-    pieces: usize,
     /// How far gradients of other examples lie from their mean: of the whole batch, and of one part.
     spread: [f64; 2],
     /// The loss of the whole batch: before, after one update with all of it, after an update with each part.
@@ -25,9 +23,6 @@ pub(super) struct Learnt {
 }
 
 /// `None` on a device that computes nothing.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn learn(
     setup: &Setup<'_>,
     network: &dyn Architecture,
@@ -40,7 +35,7 @@ pub(super) fn learn(
     let spread = [spread(setup, network, batch)?, spread(setup, network, batch / pieces)?];
     let (before, whole) = updated(setup, network, batch, 1)?;
     let (_, parts) = updated(setup, network, batch, pieces)?;
-    Ok(Some(Learnt { batch, pieces, spread, losses: [before, whole, parts] }))
+    Ok(Some(Learnt { spread, losses: [before, whole, parts] }))
 }
 
 fn rig(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Rig> {
@@ -99,10 +94,9 @@ pub(super) fn rows(batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [Mea
     let row = |place: usize, batch: usize| {
         let mut m = Measurement::of([("learning_with", batch.into())]);
         let known = learnt.map(|learnt| (learnt.spread[place], learnt.losses[1 + place]));
-        let of = |value: Option<f64>| value.map(|value| (value * 1e6).round().max(0.0) as u64);
         for (quantity, value) in [
-            ("gradient_spread_millionths", of(known.map(|(spread, _)| spread))),
-            ("loss_after_the_same_examples_millionths", of(known.map(|(_, loss)| loss))),
+            ("gradient_spread_millionths", known.map(|(spread, _)| millionths(spread))),
+            ("loss_after_the_same_examples_millionths", known.map(|(_, loss)| millionths(loss))),
         ] {
             match value {
                 Some(value) => m.measure(quantity, value),
@@ -114,13 +108,26 @@ pub(super) fn rows(batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [Mea
     [row(0, batch), row(1, batch / pieces)]
 }
 
-/// The verdicts on both claims.
-pub(super) fn judge(claims: [Claim; 2], learnt: Option<&Learnt>) -> [JudgedClaim; 2] {
-    let Some(Learnt { batch, pieces, spread, losses }) = learnt else {
-        let condition = "0 gradients were computed: this device computes nothing; run it on one that does";
-        return claims.map(|claim| JudgedClaim { claim, verdict: Verdict::NotTested, condition: condition.into() });
-    };
+fn millionths(value: f64) -> u64 {
+    (value * 1e6).round().max(0.0) as u64
+}
+
+/// The verdicts on both claims, of a batch in so many parts.
+pub(super) fn judge(claims: [Claim; 2], batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [JudgedClaim; 2] {
     let part = batch / pieces;
+    let number = |what: &str, [small, large]: [Option<f64>; 2]| {
+        let labels = [format!("{what} in 10⁻⁶, batch {part}"), batch.to_string()];
+        in_counts([(&labels[0], small.map(millionths)), (&labels[1], large.map(millionths))])
+    };
+    let Some(Learnt { spread, losses }) = learnt else {
+        let condition = "0 gradients were computed: this device computes nothing; run it on one that does".to_string();
+        return [(claims[0], "spread"), (claims[1], "loss")].map(|(claim, what)| JudgedClaim {
+            claim,
+            verdict: Verdict::NotTested,
+            number: number(what, [None; 2]),
+            condition: condition.clone(),
+        });
+    };
     let [before, whole, parts] = losses;
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
     let spreads = format!(
@@ -129,7 +136,7 @@ pub(super) fn judge(claims: [Claim; 2], learnt: Option<&Learnt>) -> [JudgedClaim
         spread[1],
         spread[0],
         spread[1] / spread[0].max(f64::MIN_POSITIVE),
-        (*pieces as f64).sqrt()
+        (pieces as f64).sqrt()
     );
     let dynamics = format!(
         "after the same {batch} examples at the same learning rate of {LR} the loss of {before:.4} is {parts:.4} with {pieces} updates of {part}, \
@@ -137,8 +144,18 @@ pub(super) fn judge(claims: [Claim; 2], learnt: Option<&Learnt>) -> [JudgedClaim
     );
     let [stable, changes] = claims;
     [
-        JudgedClaim { claim: stable, verdict: verdict(spread[0] < spread[1]), condition: spreads },
-        // Beyond rounding in float32.
-        JudgedClaim { claim: changes, verdict: verdict((whole - parts).abs() > 1e-5 * before), condition: dynamics },
+        JudgedClaim {
+            claim: stable,
+            verdict: verdict(spread[0] < spread[1]),
+            number: number("spread", [Some(spread[1]), Some(spread[0])]),
+            condition: spreads,
+        },
+        JudgedClaim {
+            claim: changes,
+            // Beyond rounding in float32.
+            verdict: verdict((whole - parts).abs() > 1e-5 * before),
+            number: number("loss", [Some(*parts), Some(*whole)]),
+            condition: dynamics,
+        },
     ]
 }

@@ -5,10 +5,11 @@ mod learning;
 use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
-use super::pace::Pace;
-use super::rig::{Rig, even_perceptron, rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, even_perceptron, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Architecture;
@@ -45,20 +46,16 @@ struct Trial {
 }
 
 impl Experiment for Accumulation {
-    fn name(&self) -> &'static str {
-        "accumulation"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does accumulation buy a large batch for free?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::one("batch", "examples per step; 512"), Size::one("pieces", "micro-batches; 8")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "accumulation",
+                question: "Does accumulation buy a large batch for free?",
+                claims: CLAIMS,
+                sizes: &[Size::one("batch", "examples per step; 512"), Size::one("pieces", "micro-batches; 8")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -67,12 +64,12 @@ impl Experiment for Accumulation {
             return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 5);
-        let predictable = rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, 5);
+        let predictable = predictable(setup)?;
         let micro = batch / pieces;
         let mut trials = Vec::new();
         for (micro, pieces) in [(batch, 1), (micro, pieces), (micro, 1)] {
-            if !pace.next(&format!("{pieces} × {micro}")) {
+            if !progress.next(&format!("{pieces} × {micro}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -80,28 +77,32 @@ impl Experiment for Accumulation {
             outcome.rows.push(trial.measurement(predictable));
             trials.push(trial);
         }
-        if !pace.next("the gradients of both") {
+        if !progress.next("the gradients of both") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
         let difference = gradient_difference(setup, batch, pieces)?;
         let mut m = Measurement::of([("micro_batch", micro.into()), ("pieces", pieces.into())]);
-        match difference {
-            Some(share) => m.measure("gradient_difference_ppb", (share * 1e9).round() as u64),
+        match difference.map(billionths) {
+            Some(share) => m.measure("gradient_difference_ppb", share),
             None => m.unknown("gradient_difference_ppb"),
         }
         outcome.rows.push(m);
         outcome.tables.push(shown(&trials));
-        if !pace.next("what is learnt with each batch") {
+        if !progress.next("what is learnt with each batch") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
         let learnt = learning::learn(setup, &*network()?, batch, pieces)?;
         outcome.rows.extend(learning::rows(batch, pieces, learnt.as_ref()));
         outcome.claims = judge(&trials, difference);
-        outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], learnt.as_ref()));
+        outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], batch, pieces, learnt.as_ref()));
         Ok(outcome)
     }
+}
+
+fn billionths(share: f64) -> u64 {
+    (share * 1e9).round() as u64
 }
 
 fn network() -> Result<Box<dyn Architecture>> {
@@ -222,6 +223,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict,
+            number: in_counts([("difference in 10⁻⁹", difference.map(billionths))]),
             condition: format!(
                 "{} micro-batches of {}, each loss divided by {}: {seen}. Batch normalisation would see the small batches",
                 accumulated.pieces, accumulated.micro, accumulated.pieces
@@ -230,6 +232,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if more == 0 { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("accumulated", accumulated.peak_bytes), ("small batch", small.peak_bytes)]),
             condition: format!(
                 "peak {} with the whole batch of {}, {} accumulated, {} with one batch of {}: accumulating takes {} more than the small \
                  batch alone, because gradients ({}) stay through the next forward and backward pass",

@@ -6,9 +6,9 @@ mod runs;
 mod show;
 mod verdicts;
 
-use super::pace::Pace;
-use super::rig::rules;
-use super::{Claim, Experiment, Outcome, Setup, Size};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::{About, Claim, Experiment, Outcome, Setup, Size};
 use crate::error::{Error, Result};
 use found::Found;
 use law::Law;
@@ -29,34 +29,27 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// The law is computed batch by batch, and has a new piece every few dozen: for larger batches only if asked.
-const MOST_POINTS: usize = 1024;
+/// Every batch up to here has a dry run of its own: for larger ones only if asked.
+const MAX_POINTS: usize = 1024;
 
 impl Experiment for BatchSize {
-    fn name(&self) -> &'static str {
-        "batch-size"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does a smaller batch reserve more?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn takes_model(&self) -> bool {
-        true
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
-                Size::one("steps", "steps with each batch; 3"),
-                Size::one("examples", "examples of an epoch; the largest batch"),
-                Size::one("largest", "the law of the peak is computed up to this batch; the largest, from 256 to 1024"),
-            ]
+            &About {
+                name: "batch-size",
+                question: "Does a smaller batch reserve more?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
+                    Size::one("steps", "steps with each batch; 3"),
+                    Size::one("examples", "examples of an epoch; the largest batch"),
+                    Size::one(
+                        "largest",
+                        "the law of the peak is computed up to this batch; the largest, from 256 to 1024",
+                    ),
+                ],
+                takes_model: true,
+            }
         }
     }
 
@@ -64,7 +57,7 @@ impl Experiment for BatchSize {
         let batches = setup.sizes("batch", &[128, 32]);
         let steps = setup.size("steps", 3);
         let (least, most) = (batches.iter().min().copied().unwrap_or(0), batches.iter().max().copied().unwrap_or(0));
-        let (largest, examples) = (setup.size("largest", most.clamp(256, MOST_POINTS)), setup.size("examples", most));
+        let (largest, examples) = (setup.size("largest", most.clamp(256, MAX_POINTS)), setup.size("examples", most));
         if least == 0 || least == most || [steps, largest, examples].contains(&0) {
             return Err(Error::usage("batch, steps, largest, examples", "each at least 1, and two different batches"));
         }
@@ -88,42 +81,41 @@ fn measure(
     largest: usize,
     found: &mut Found,
 ) -> Result<bool> {
-    let rules = rules(setup)?;
     let orders: Vec<Vec<usize>> = match *batches {
         [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
         _ => Vec::new(),
     };
-    let mut pace = Pace::new(setup, 2 * batches.len() + orders.len() + 2);
+    let mut progress = Progress::new(setup, 2 * batches.len() + orders.len() + 2);
     for &batch in batches {
-        if !pace.next(&format!("batch {batch} on a fresh device")) {
+        if !progress.next(&format!("batch {batch} on a fresh device")) {
             return Ok(false);
         }
-        found.fresh.push(runs::run(setup, rules.as_ref(), &Plan::fresh(batch, steps))?);
+        found.fresh.push(runs::run(setup, &Plan::fresh(batch, steps))?);
     }
     for order in &orders {
         let plan = Plan::stages(order, steps);
-        if !pace.next(&format!("{} on one device", plan.name)) {
+        if !progress.next(&format!("{} on one device", plan.name)) {
             return Ok(false);
         }
-        found.orders.push(runs::run(setup, rules.as_ref(), &plan)?);
+        found.orders.push(runs::run(setup, &plan)?);
     }
     if let [a, b, ..] = *batches {
-        if !pace.next("one model, the last batch of each epoch smaller") {
+        if !progress.next("one model, the last batch of each epoch smaller") {
             return Ok(false);
         }
-        found.changing = Some(runs::run(setup, rules.as_ref(), &Plan::changing(a.max(b), a.min(b), steps))?);
+        found.changing = Some(runs::run(setup, &Plan::changing(a.max(b), a.min(b), steps))?);
     }
     for &batch in batches {
-        if !pace.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
+        if !progress.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
             return Ok(false);
         }
-        found.epochs.push(runs::run(setup, rules.as_ref(), &Plan::epoch(batch, examples))?);
+        found.epochs.push(runs::run(setup, &Plan::epoch(batch, examples))?);
     }
-    if !pace.next("the law of the peak") {
+    if !progress.next("the law of the peak") {
         return Ok(false);
     }
-    if rules.is_some() {
-        found.law = Law::of(&(setup.open)()?, batches, largest)?;
+    if predictable(setup)? {
+        found.law = Some(Law::of(&(setup.open)()?, largest)?);
     }
     Ok(true)
 }

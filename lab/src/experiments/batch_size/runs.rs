@@ -1,9 +1,11 @@
 //! Runs of the first article's network, and what is predicted of each.
 
+use memcore::Profile;
+
 use crate::error::Result;
-use crate::experiments::rig::{Moment, Rig, StepRecord, moment, undisturbed};
+use crate::experiments::rig::{Rig, Sample, StepRecord, moment};
 use crate::experiments::{Measurement, Setup};
-use crate::predict::{Forecast, Network, PredictedPeak, Rules};
+use crate::predict::Network;
 
 /// What is run on one device.
 pub(super) struct Plan {
@@ -49,25 +51,12 @@ pub(super) struct Run {
     /// Steps of each stage.
     pub(super) stages: Vec<Vec<StepRecord>>,
     /// All moments in order, with those between the stages.
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<Sample>,
     /// The end of each stage, before the model is dropped.
-    pub(super) ends: Vec<Moment>,
+    pub(super) ends: Vec<Sample>,
     /// What is left when everything was dropped.
-    pub(super) dropped: Moment,
-    /// What was predicted; `None` under an allocator that the prediction does not know.
-    pub(super) forecast: Option<Forecasted>,
-}
-
-/// Predictions for a run.
-pub(super) struct Forecasted {
-    /// `allocated` and peak of each phase, in the order of the moments.
-    rows: Vec<crate::predict::PredictedRow>,
-    /// The highest moment.
-    pub(super) peak: PredictedPeak,
-    /// At the end of each stage: allocated, reserved, inactive split.
-    ends: Vec<[u64; 3]>,
-    /// Allocated when everything was dropped.
-    dropped: u64,
+    pub(super) dropped: Sample,
+    profile: Profile,
 }
 
 impl Run {
@@ -101,6 +90,11 @@ impl Run {
         self.steps().map(|step| step.nodes).max().unwrap_or(0)
     }
 
+    /// Asked for and held after a step of this batch, where there is a closed form.
+    fn held(&self, batch: usize) -> Option<u64> {
+        Some(Network::SIMPLE_CNN.held(batch, &self.profile).filter(|_| self.own)?.total())
+    }
+
     /// Host memory of the graph nodes alive at once.
     pub(super) fn graph_bytes(&self) -> u64 {
         self.steps().map(|step| step.graph_host_bytes).max().unwrap_or(0)
@@ -108,7 +102,7 @@ impl Run {
 }
 
 /// Runs a plan on a fresh device.
-pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Result<Run> {
+pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
     let device = (setup.open)()?;
     let mut stages = Vec::new();
     let mut ends = Vec::new();
@@ -130,22 +124,8 @@ pub(super) fn run(setup: &Setup<'_>, rules: Option<&Rules>, plan: &Plan) -> Resu
         moments.push(moment(&device, format!("{tag}dropped")));
     }
     let dropped = moment(&device, "dropped");
-    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| forecast(rules.clone(), plan));
-    Ok(Run { name: plan.name.clone(), own: setup.model.is_none(), stages, moments, ends, dropped, forecast })
-}
-
-fn forecast(rules: Rules, plan: &Plan) -> Forecasted {
-    let mut forecast = Forecast::new(rules, Network::simple_cnn());
-    let mut ends = Vec::new();
-    for batches in &plan.stages {
-        forecast.model("model");
-        for (i, &batch) in batches.iter().enumerate() {
-            forecast.step(&format!("e{i}"), batch);
-        }
-        ends.push([forecast.allocated(), forecast.reserved(), forecast.inactive_split()]);
-        forecast.finish("dropped");
-    }
-    Forecasted { rows: forecast.rows().to_vec(), peak: forecast.peak().clone(), ends, dropped: forecast.allocated() }
+    let profile = device.profile().clone();
+    Ok(Run { name: plan.name.clone(), own: setup.model.is_none(), stages, moments, ends, dropped, profile })
 }
 
 /// The run as a whole.
@@ -162,21 +142,14 @@ pub(super) fn summary(run: &Run) -> Measurement {
     m.measure("graph_nodes_alive", run.nodes_alive());
     m.measure("graph_nodes_made", run.nodes_made());
     m.measure("graph_host_bytes", run.graph_bytes());
+    m.measure("requested_bytes", end.requested);
     if run.own {
-        let network = Network::simple_cnn();
-        m.predict("graph_nodes_alive", network.nodes());
-        m.predict("graph_nodes_made", network.nodes() * run.steps().count() as u64);
+        let nodes = Network::SIMPLE_CNN.nodes;
+        m.predict("graph_nodes_alive", nodes);
+        m.predict("graph_nodes_made", nodes * run.steps().count() as u64);
     }
-    if let Some(Forecasted { peak, ends, dropped, .. }) = &run.forecast
-        && let Some([allocated, reserved, split]) = ends.last()
-    {
-        m.predict("peak_bytes", peak.allocated);
-        m.predict("reserved_bytes", *reserved);
-        m.predict("allocated_bytes", *allocated);
-        m.predict("cached_bytes", reserved - allocated);
-        m.predict("inactive_split_bytes", *split);
-        m.predict("dropped_allocated_bytes", *dropped);
-        m.predict("dropped_reserved_bytes", *reserved);
+    if let Some(bytes) = run.steps().last().and_then(|last| run.held(last.batch)) {
+        m.predict("requested_bytes", bytes);
     }
     m
 }
@@ -184,10 +157,7 @@ pub(super) fn summary(run: &Run) -> Measurement {
 /// Every step of the run: allocated after each phase, the highest of the step, graph.
 pub(super) fn by_step(run: &Run) -> Vec<Measurement> {
     let mut rows = Vec::new();
-    // The row before each stage's steps is `model`, the one after them `dropped`.
-    let mut at = 0;
     for (stage, steps) in run.stages.iter().enumerate() {
-        at += 1;
         for (i, step) in steps.iter().enumerate() {
             let setting = [
                 ("run", run.name.clone().into()),
@@ -196,25 +166,17 @@ pub(super) fn by_step(run: &Run) -> Vec<Measurement> {
                 ("batch", step.batch.into()),
             ];
             let mut m = Measurement::of(setting);
-            let mut predicted_peak = 0;
             for moment in &step.moments {
                 let phase = moment.row.label.rsplit('.').next().unwrap_or("");
                 m.measure(&format!("after_{phase}_bytes"), moment.row.allocated);
-                if let Some(row) = run.forecast.as_ref().and_then(|forecast| forecast.rows.get(at)) {
-                    m.predict(&format!("after_{phase}_bytes"), row.allocated);
-                    predicted_peak = predicted_peak.max(row.phase_peak);
-                }
-                at += 1;
             }
+            m.measure("requested_bytes", step.moments.last().map_or(0, |moment| moment.row.requested));
+            run.held(step.batch).into_iter().for_each(|bytes| m.predict("requested_bytes", bytes));
             m.measure("peak_bytes", step.peak.allocated_bytes);
-            if run.forecast.is_some() {
-                m.predict("peak_bytes", predicted_peak);
-            }
             m.measure("reserved_bytes", step.reserved_peak);
             m.measure("graph_host_bytes", step.graph_host_bytes);
             rows.push(m);
         }
-        at += 1;
     }
     rows
 }

@@ -1,11 +1,12 @@
 //! What was found, as rows, tables and curves.
 
 use super::found::Found;
-use super::law::Law;
+use super::law::{Law, Point};
 use super::runs::{Run, by_step, summary};
-use crate::experiments::show::{by_category, curve, table, text};
+use crate::experiments::tables::{by_category, curve, table, text};
 use crate::experiments::{Measurement, Outcome};
 use crate::figures::both as bytes;
+use crate::fit::Piece;
 use crate::section::Cell;
 
 /// Fills in everything but the verdicts.
@@ -20,10 +21,9 @@ pub(super) fn fill(found: &Found, outcome: &mut Outcome) {
     graph(&runs, outcome);
     for run in &found.fresh {
         categories(run, outcome);
-        pieces(run, outcome);
     }
     if let Some(law) = &found.law {
-        outcome.rows.extend(law.checked.iter().map(|check| checked(law, *check)));
+        outcome.rows.extend(law.sample().map(dry));
         law_tables(law, outcome);
     }
     notes(found, outcome);
@@ -73,91 +73,51 @@ fn categories(run: &Run, outcome: &mut Outcome) {
     outcome.tables.push(by_category(format!("Batch {}: the highest moment of each step", run.name), &columns));
 }
 
-/// The prediction, written out.
-fn pieces(run: &Run, outcome: &mut Outcome) {
-    let Some(forecast) = &run.forecast else { return };
-    let row = |piece: &crate::predict::Piece| {
-        vec![
-            text(piece.what.clone()),
-            text(piece.formula.clone()),
-            Cell::Count(piece.requested_bytes),
-            Cell::Count(piece.block_bytes),
-        ]
-    };
-    let mut rows: Vec<Vec<Cell>> = forecast.peak.pieces.iter().map(row).collect();
-    rows.push(vec![text("sum"), text(""), text(""), Cell::Count(forecast.peak.allocated)]);
-    let title = format!("Batch {}: what there is at the peak, predicted ({})", run.name, forecast.peak.phase);
-    outcome.tables.push(table(title, &["tensor", "formula", "bytes", "block"], rows));
-}
-
-fn checked(law: &Law, (batch, peak, reserved): (usize, u64, u64)) -> Measurement {
-    let mut m = Measurement::of([("law", batch.into())]);
-    m.measure("peak_bytes", peak);
-    m.measure("reserved_bytes", reserved);
-    if let Some(point) = law.at(batch) {
-        m.predict("peak_bytes", point.peak.allocated);
-        m.predict("reserved_bytes", point.reserved);
-    }
+fn dry(point: &Point) -> Measurement {
+    let mut m = Measurement::of([("law", point.batch.into())]);
+    m.measure("peak_bytes", point.peak);
+    m.measure("reserved_bytes", point.reserved);
     m
 }
 
 fn law_tables(law: &Law, outcome: &mut Outcome) {
-    let stretch = |s: &super::law::Stretch| {
+    let piece = |p: &Piece| {
         vec![
-            Cell::Count(s.from as u64),
-            Cell::Count(s.to as u64),
-            text(s.phase.clone()),
-            Cell::Count(s.constant),
-            Cell::Count(s.slope),
-            Cell::Count(s.most_slack),
+            Cell::Count(p.from as u64),
+            Cell::Count(p.to as u64),
+            text(format!("{}: {}", p.phase, p.op)),
+            Cell::Difference(p.constant),
+            Cell::Difference(p.slope),
         ]
     };
-    let title = "peak(B) = constant + B * per example + rounding to 512 + rest of large blocks";
-    let columns = ["from B", "to B", "peak during", "constant", "per example", "rest, at most"];
-    outcome.tables.push(table(title, &columns, law.stretches.iter().map(stretch).collect()));
-    let growing = |g: &super::law::Growing| {
-        vec![text(g.what.clone()), Cell::Count(g.per_example), Cell::Count(g.large_from), Cell::Count(g.own_from)]
-    };
-    let title = "Breakpoints: the batch from which a tensor at the peak is in the large pool (above 1 MiB), and has \
-                 a segment to measure (from 10 MiB)";
-    let columns = ["tensor", "per example", "large from B", "own from B"];
-    outcome.tables.push(table(title, &columns, law.growing.iter().map(growing).collect()));
-    let mut sample: Vec<usize> = law.points.iter().map(|p| p.batch).filter(|b| b.is_power_of_two()).collect();
-    sample.extend(law.falls.iter().take(3).flat_map(|&(batch, ..)| [batch, batch + 1]));
-    sample.sort_unstable();
-    sample.dedup();
-    let row = |batch: &usize| {
-        let p = law.at(*batch)?;
-        Some(vec![
+    let title = "Asked for at the peak, by dry runs: constant + B * per example";
+    let columns = ["from B", "to B", "peak during", "constant", "per example"];
+    outcome.tables.push(table(title, &columns, law.asked.pieces.iter().map(piece).collect()));
+    let row = |p: &Point| {
+        vec![
             Cell::Count(p.batch as u64),
-            Cell::Count(p.constant()),
-            Cell::Count(p.slope() * p.batch as u64),
-            Cell::Count(p.rounding()),
-            Cell::Count(p.slack()),
-            Cell::Count(p.peak.allocated),
+            p.requested.map_or_else(Cell::unknown, Cell::Count),
+            Cell::Count(p.added()),
+            Cell::Count(p.peak),
             Cell::Count(p.reserved),
-        ])
+        ]
     };
-    let columns = ["B", "constant", "B * slope", "rounding", "rest", "peak", "reserved"];
-    outcome.tables.push(table("The law, term by term, in bytes", &columns, sample.iter().filter_map(row).collect()));
+    let columns = ["B", "asked for", "rounding and rests", "peak", "reserved"];
+    outcome.tables.push(table("Dry runs, in bytes", &columns, law.sample().map(row).collect()));
 }
 
 fn notes(found: &Found, outcome: &mut Outcome) {
-    if found.fresh.iter().any(|run| run.forecast.is_none()) {
-        outcome.notes.push("No prediction: it knows the experiment's own network alone, under the caching allocator with its default settings and a profile whose workspaces are kept.".into());
-    }
     if let Some(law) = &found.law {
         outcome.notes.push(format!(
-            "The law was computed for every batch from 1 to {} and checked by dry runs at {} of them, on both sides of every \
-             breakpoint among those.",
-            law.points.len(),
-            law.checked.len()
+            "The law is of {} dry runs; each batch from 1 to {} had one more for what is allocated and reserved.",
+            law.asked.runs,
+            law.points.len()
         ));
-        let slack = law.points.iter().max_by_key(|point| point.slack());
-        if let Some(point) = slack.filter(|point| point.slack() > 0) {
+        if let Some(point) = law.points.iter().max_by_key(|point| point.added()) {
             outcome.notes.push(format!(
-                "A block above 1 MiB keeps a rest of up to 1 MiB that nobody asked for; at the peak that is {} with batch {}.",
-                bytes(point.slack()),
+                "Blocks are rounded up to 512 bytes, and one above 1 MiB keeps a rest of up to 1 MiB that nobody asked for; at the \
+                 peak that is {} with batch {}.",
+                bytes(point.added()),
                 point.batch
             ));
         }

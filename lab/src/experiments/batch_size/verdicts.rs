@@ -1,19 +1,26 @@
 //! The claims against the figures.
 
 use super::found::Found;
-use super::law::Law;
+use super::law::{Law, Point};
 use super::runs::Run;
-use crate::experiments::{Claim, JudgedClaim, Verdict};
+use crate::experiments::{Claim, JudgedClaim, Verdict, in_bytes, in_counts};
 use crate::figures::both as bytes;
 
 /// Why there is no verdict where no batch was run.
-const NOTHING_RUN: &str = "0 batches were run";
+fn nothing_run() -> Judged {
+    (Verdict::NotTested, String::new(), "0 batches were run".into())
+}
+
+/// Verdict, the figures that decide, condition.
+type Judged = (Verdict, String, String);
 
 /// One verdict per claim.
 pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
     let judged = [reserves_more(found), more_graph_and_cache(found), linear(found)];
     let pairs = claims.iter().zip(judged);
-    pairs.map(|(claim, (verdict, condition))| JudgedClaim { claim: *claim, verdict, condition }).collect()
+    pairs
+        .map(|(claim, (verdict, number, condition))| JudgedClaim { claim: *claim, verdict, number, condition })
+        .collect()
 }
 
 /// The runs with the largest and with the smallest batch.
@@ -22,8 +29,8 @@ fn extremes(runs: &[Run]) -> Option<(&Run, &Run)> {
     Some((runs.iter().max_by_key(batch)?, runs.iter().min_by_key(batch)?))
 }
 
-fn reserves_more(found: &Found) -> (Verdict, String) {
-    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::NotTested, NOTHING_RUN.into()) };
+fn reserves_more(found: &Found) -> Judged {
+    let Some((large, small)) = extremes(&found.fresh) else { return nothing_run() };
     let more = small.reserved() > large.reserved();
     let mut condition = format!(
         "on fresh devices batch {} reserves {}, batch {} reserves {}",
@@ -52,7 +59,7 @@ fn reserves_more(found: &Found) -> (Verdict, String) {
         (false, true) => Verdict::Fails,
         (false, false) => Verdict::Depends,
     };
-    (verdict, condition)
+    (verdict, in_bytes([(&large.name, large.reserved()), (&small.name, small.reserved())]), condition)
 }
 
 /// What an order of batches leaves reserved, and why.
@@ -77,10 +84,10 @@ fn in_one_process(order: &Run) -> String {
     )
 }
 
-fn more_graph_and_cache(found: &Found) -> (Verdict, String) {
+fn more_graph_and_cache(found: &Found) -> Judged {
     let (Some((large, small)), Some((large_fresh, small_fresh))) = (extremes(&found.epochs), extremes(&found.fresh))
     else {
-        return (Verdict::NotTested, NOTHING_RUN.into());
+        return nothing_run();
     };
     let (pieces, alive) = (small.nodes_made() > large.nodes_made(), small.nodes_alive() > large.nodes_alive());
     let cache = small_fresh.cached() > large_fresh.cached();
@@ -104,11 +111,14 @@ fn more_graph_and_cache(found: &Found) -> (Verdict, String) {
         (true, false) => Verdict::Depends,
         (false, _) => Verdict::Fails,
     };
-    (verdict, condition)
+    let steps = |run: &Run| crate::figures::counted(run.steps().count() as u64, "step");
+    let labels = [format!("nodes alive, {}", steps(large)), steps(small)];
+    let number = in_counts([(&labels[0], Some(large.nodes_alive())), (&labels[1], Some(small.nodes_alive()))]);
+    (verdict, number, condition)
 }
 
-fn linear(found: &Found) -> (Verdict, String) {
-    let Some((large, small)) = extremes(&found.fresh) else { return (Verdict::NotTested, NOTHING_RUN.into()) };
+fn linear(found: &Found) -> Judged {
+    let Some((large, small)) = extremes(&found.fresh) else { return nothing_run() };
     let batch = |run: &Run| run.steps().map(|step| step.batch).max().unwrap_or(1) as f64;
     let mut condition = format!(
         "{} times the batch ({} instead of {}) takes {:.3} times the peak",
@@ -117,18 +127,18 @@ fn linear(found: &Found) -> (Verdict, String) {
         small.name,
         large.peak() as f64 / small.peak().max(1) as f64
     );
-    if let Some(Law { stretches, .. }) = &found.law
-        && let Some(stretch) = stretches.last()
+    if let Some(Law { asked, points, .. }) = &found.law
+        && let Some(piece) = asked.pieces.last()
     {
         condition += &format!(
             "; the tensors of the examples are exactly linear ({} bytes each at the peak from batch {} on), the peak is only \
-             piecewise so: {} do not depend on the batch, blocks are rounded to 512 bytes, and the rest of large blocks \
-             adds up to {}",
-            stretch.slope,
-            stretch.from,
-            bytes(stretch.constant),
-            bytes(stretches.iter().map(|s| s.most_slack).max().unwrap_or(0))
+             piecewise so: {} do not depend on the batch, and what blocks take beyond what was asked for adds up to {}",
+            piece.slope,
+            piece.from,
+            bytes(piece.constant.unsigned_abs()),
+            bytes(points.iter().map(Point::added).max().unwrap_or(0))
         );
     }
-    (Verdict::Depends, condition)
+    let label = format!("peak, {}", large.name);
+    (Verdict::Depends, in_bytes([(&label, large.peak()), (&small.name, small.peak())]), condition)
 }

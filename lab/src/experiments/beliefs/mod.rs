@@ -1,14 +1,14 @@
 //! `beliefs`: what is widely said about GPU memory, and is it so?
 
-mod ground;
 mod scaling;
 mod shown;
 mod spare;
+mod testbed;
 
-use super::pace::Pace;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
+use super::progress::Progress;
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
 use crate::error::{Error, Result};
-use ground::{Batches, Ground};
+use testbed::{Batches, Judged, Testbed};
 
 /// The experiment.
 pub(super) struct Beliefs;
@@ -23,20 +23,16 @@ const CLAIMS: &[Claim] = &[
 ];
 
 impl Experiment for Beliefs {
-    fn name(&self) -> &'static str {
-        "beliefs"
-    }
-
-    fn question(&self) -> &'static str {
-        "What is widely said about GPU memory, and is it so?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "beliefs",
+                question: "What is widely said about GPU memory, and is it so?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -49,21 +45,21 @@ impl Experiment for Beliefs {
         }
         let batches = Batches { large, small };
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, CLAIMS.len());
-        let ground = Ground::of(setup)?;
-        type Part = fn(&Ground, &Setup<'_>, Batches, &mut Outcome) -> Result<(Verdict, String)>;
+        let mut progress = Progress::new(setup, CLAIMS.len());
+        let testbed = Testbed::of(setup)?;
+        type Part = fn(&Testbed, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
         let parts: [(&str, Part); 3] = [
             ("emptying the cache", spare::measure),
             ("what the driver shows", shown::measure),
             ("bigger models", scaling::measure),
         ];
         for ((name, part), claim) in parts.into_iter().zip(CLAIMS) {
-            if !pace.next(name) {
+            if !progress.next(name) {
                 outcome.interrupted = true;
                 break;
             }
-            let (verdict, condition) = part(&ground, setup, batches, &mut outcome)?;
-            outcome.claims.push(JudgedClaim { claim: *claim, verdict, condition });
+            let (verdict, number, condition) = part(&testbed, setup, batches, &mut outcome)?;
+            outcome.claims.push(JudgedClaim { claim: *claim, verdict, number, condition });
         }
         Ok(outcome)
     }

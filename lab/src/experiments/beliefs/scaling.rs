@@ -1,20 +1,18 @@
 //! Does a bigger model need proportionally more?
 
-use super::ground::{Batches, Ground};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::show::table;
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::tables::table;
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update};
 use crate::section::Cell;
 use crate::training::{OptimizerKind, OptimizerSettings};
 
 /// Neurons of each of two hidden layers.
 const WIDTHS: [usize; 3] = [64, 128, 256];
-/// Examples of which activations are a good part. Below 256 no sum is divided among thread blocks, which would take temporaries that the prediction
-/// does not list.
+/// Examples of which activations are a good part.
 const MANY: usize = 255;
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
@@ -27,17 +25,12 @@ struct Trial {
     peak: u64,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let mut trials = Vec::new();
     for batch in [batches.small, MANY.max(batches.small + 1)] {
         for width in WIDTHS {
-            let (trial, foreseen) = attempt(ground, setup, width, batch)?;
-            outcome.rows.push(measurement(&trial, foreseen));
+            let trial = attempt(testbed, setup, width, batch)?;
+            outcome.rows.push(measurement(&trial));
             trials.push(trial);
         }
     }
@@ -73,11 +66,13 @@ pub(super) fn measure(
         bytes(few[few.len() - 1].peak),
         many[0].batch
     );
-    Ok((verdict, condition))
+    let (least, most) = (&many[0], &many[many.len() - 1]);
+    let labels = [format!("peak, {} parameters", least.parameters), most.parameters.to_string()];
+    Ok((verdict, in_bytes([(&labels[0], least.peak), (&labels[1], most.peak)]), condition))
 }
 
-fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Result<(Trial, Option<(u64, u64)>)> {
-    let device = ground.open(setup.seed);
+fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> Result<Trial> {
+    let device = testbed.open(setup.seed);
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
     let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
@@ -85,41 +80,18 @@ fn attempt(ground: &Ground, setup: &Setup<'_>, width: usize, batch: usize) -> Re
     for step in 0..2 {
         peak = rig.step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
     }
-    let foreseen = Rules::of(&device).filter(|_| batch <= MANY).map(|rules| {
-        let network = perceptron(width);
-        let parameters = network.parameter_count();
-        let mut forecast = Forecast::new(rules, network);
-        forecast.model("model");
-        for step in 0..2 {
-            forecast.step(&format!("s{step}"), batch);
-        }
-        (parameters, forecast.peak().allocated)
-    });
-    Ok((Trial { width, batch, parameters: rig.model.parameter_count(), peak }, foreseen))
+    Ok(Trial { width, batch, parameters: rig.model.parameter_count(), peak })
 }
 
-fn perceptron(width: usize) -> Network {
-    Network {
-        input: vec![FEATURES],
-        layers: vec![
-            Layer::Linear { inputs: FEATURES, outputs: width },
-            Layer::Relu,
-            Layer::Linear { inputs: width, outputs: width },
-            Layer::Relu,
-            Layer::Linear { inputs: width, outputs: CLASSES },
-        ],
-        objective: Objective::CrossEntropy(CLASSES),
-        update: Update::Adam,
-    }
+/// Of two hidden layers between features and classes, with their biases.
+fn parameters(width: usize) -> u64 {
+    (width * (FEATURES + 1) + width * (width + 1) + CLASSES * (width + 1)) as u64
 }
 
-fn measurement(trial: &Trial, foreseen: Option<(u64, u64)>) -> Measurement {
+fn measurement(trial: &Trial) -> Measurement {
     let mut m = Measurement::of([("width", trial.width.into()), ("batch", trial.batch.into())]);
     m.measure("parameters", trial.parameters);
+    m.predict("parameters", parameters(trial.width));
     m.measure("peak_bytes", trial.peak);
-    if let Some((parameters, peak)) = foreseen {
-        m.predict("parameters", parameters);
-        m.predict("peak_bytes", peak);
-    }
     m
 }

@@ -1,12 +1,11 @@
 //! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
 
-use super::ground::{Batches, Ground};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::cards::CONTEXT;
 use crate::error::Result;
 use crate::experiments::rig::Rig;
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, Rules};
 
 /// One process.
 struct Process {
@@ -21,12 +20,7 @@ struct Figures {
     needed: u64,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     let Batches { large, small } = batches;
     let processes = [
         Process { name: "small batch alone", steps: vec![small; 2] },
@@ -34,7 +28,7 @@ pub(super) fn measure(
     ];
     let mut found = Vec::new();
     for process in &processes {
-        let device = ground.open(setup.seed);
+        let device = testbed.open(setup.seed);
         let mut rig = Rig::simple_cnn(&device, setup.seed)?;
         let mut needed = 0;
         for (step, batch) in process.steps.iter().enumerate() {
@@ -42,11 +36,10 @@ pub(super) fn measure(
         }
         let reserved = device.stats().reserved_bytes.all.current;
         let figures = Figures { reserved, needed };
-        let rules = Rules::of(&device);
-        outcome.rows.push(measurement(process, &figures, rules.map(|rules| foreseen(rules, process))));
+        outcome.rows.push(measurement(process, &figures));
         found.push(figures);
     }
-    let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, "0 processes".into())) };
+    let [alone, after] = &found[..] else { return Ok((Verdict::NotTested, String::new(), "0 processes".into())) };
     let verdict = if after.reserved > after.needed { Verdict::Fails } else { Verdict::Holds };
     let condition = format!(
         "it shows what the process has reserved, and besides its context ({} to {} on a card): {} where a step needs {} at most, and {} for the \
@@ -57,28 +50,12 @@ pub(super) fn measure(
         bytes(alone.needed),
         bytes(after.reserved)
     );
-    Ok((verdict, condition))
+    Ok((verdict, in_bytes([("shown", after.reserved), ("needed", after.needed)]), condition))
 }
 
-fn foreseen(rules: Rules, process: &Process) -> Figures {
-    let mut forecast = Forecast::new(rules, Network::simple_cnn());
-    forecast.model("model");
-    for (step, batch) in process.steps.iter().enumerate() {
-        forecast.step(&format!("s{step}"), *batch);
-    }
-    // The rows of the last step: one per phase.
-    let rows = forecast.rows();
-    let needed = rows[rows.len().saturating_sub(6)..].iter().map(|row| row.phase_peak).max().unwrap_or(0);
-    Figures { reserved: forecast.reserved(), needed }
-}
-
-fn measurement(process: &Process, figures: &Figures, foreseen: Option<Figures>) -> Measurement {
+fn measurement(process: &Process, figures: &Figures) -> Measurement {
     let mut m = Measurement::of([("process", process.name.into())]);
     m.measure("reserved_bytes", figures.reserved);
     m.measure("needed_bytes", figures.needed);
-    if let Some(foreseen) = foreseen {
-        m.predict("reserved_bytes", foreseen.reserved);
-        m.predict("needed_bytes", foreseen.needed);
-    }
     m
 }

@@ -2,13 +2,12 @@
 
 use memcore::{Array, DType, Device};
 
-use super::ground::{Batches, Ground};
+use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
-use crate::experiments::rig::Rig;
-use crate::experiments::show::{table, text};
-use crate::experiments::{Measurement, Outcome, Setup, Verdict};
+use crate::experiments::rig::{Rig, Variable};
+use crate::experiments::tables::{table, text};
+use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Network, Rules, Variable};
 use crate::section::Cell;
 
 /// Blocks of 10 MiB and more come in segments of multiples of this.
@@ -27,43 +26,26 @@ struct Trial {
     one_more_fits: bool,
 }
 
-pub(super) fn measure(
-    ground: &Ground,
-    setup: &Setup<'_>,
-    batches: Batches,
-    outcome: &mut Outcome,
-) -> Result<(Verdict, String)> {
+impl Trial {
+    /// `block` if that is the largest one that it gets, else 0.
+    fn largest(&self, block: u64) -> u64 {
+        if self.fits && !self.one_more_fits { block } else { 0 }
+    }
+}
+
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
     // Twice what the step's activations take, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
-    let (device, capacity) = ground.open_limited(room, setup.seed);
-    let Some(rules) = Rules::of(&device) else {
-        return Ok((
-            Verdict::NotTested,
-            "0 runs: the block is sized by a prediction, and there is none for this allocator or profile".into(),
-        ));
-    };
+    let (device, capacity) = testbed.open_limited(room, setup.seed);
     drop(device);
-    let foreseen = |empties: bool| {
-        let mut forecast = Forecast::new(rules.clone(), Network::simple_cnn());
-        forecast.model("model");
-        for step in 0..2 {
-            forecast.step(&format!("s{step}"), batches.large);
-        }
-        for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
-            forecast.delete(variable, "del");
-        }
-        if empties {
-            forecast.empty_cache("empty_cache()");
-        }
-        forecast.reserved()
-    };
-    let largest = (capacity - foreseen(true)) / SEGMENT * SEGMENT;
+    // What is left of the device once nothing is cached.
+    let largest = (capacity - trained(testbed, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
     let mut trials = Vec::new();
     for empties in [false, true] {
-        let (reserved, fits) = asked(ground, setup, batches, room, empties, largest)?;
-        let (_, one_more_fits) = asked(ground, setup, batches, room, empties, largest + 1)?;
+        let (reserved, fits) = asked(testbed, setup, batches, room, empties, largest)?;
+        let (_, one_more_fits) = asked(testbed, setup, batches, room, empties, largest + 1)?;
         let trial = Trial { empties, reserved, fits, one_more_fits };
-        outcome.rows.push(measurement(&trial, largest, foreseen(empties)));
+        outcome.rows.push(measurement(&trial, largest));
         trials.push(trial);
     }
     let row = |t: &Trial| {
@@ -73,7 +55,7 @@ pub(super) fn measure(
     let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
     let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
     outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
-    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, "0 trials".into())) };
+    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, String::new(), "0 trials".into())) };
     let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
     let condition = format!(
         "to the program itself it gives 0 bytes: the largest block it gets is {} with its cache and without, since the allocator empties the cache \
@@ -82,19 +64,27 @@ pub(super) fn measure(
         bytes(kept.reserved.saturating_sub(emptied.reserved)),
         bytes(kept.reserved)
     );
-    Ok((if same { Verdict::Fails } else { Verdict::Holds }, condition))
+    let blocks = [("largest block, cache kept", kept.largest(largest)), ("emptied", emptied.largest(largest))];
+    Ok((if same { Verdict::Fails } else { Verdict::Holds }, in_bytes(blocks), condition))
 }
 
 /// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
 fn asked(
-    ground: &Ground,
+    testbed: &Testbed,
     setup: &Setup<'_>,
     batches: Batches,
     room: u64,
     empties: bool,
     block: u64,
 ) -> Result<(u64, bool)> {
-    let (device, _) = ground.open_limited(room, setup.seed);
+    // The model stays while the block is asked for.
+    let (rig, reserved) = trained(testbed, setup, batches, room, empties)?;
+    Ok((reserved, takes(&rig.device, block)?))
+}
+
+/// A model after two steps on a fresh device, its results deleted, and what is reserved then.
+fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Rig, u64)> {
+    let (device, _) = testbed.open_limited(room, setup.seed);
     let mut rig = Rig::simple_cnn(&device, setup.seed)?;
     for step in 0..2 {
         rig.step(&format!("s{step}"), batches.large)?;
@@ -106,7 +96,7 @@ fn asked(
         device.empty_cache();
     }
     let reserved = device.stats().reserved_bytes.all.current;
-    Ok((reserved, takes(&device, block)?))
+    Ok((rig, reserved))
 }
 
 fn takes(device: &Device, bytes: u64) -> Result<bool> {
@@ -121,11 +111,9 @@ fn name(empties: bool) -> &'static str {
     if empties { "empty_cache()" } else { "nothing" }
 }
 
-fn measurement(trial: &Trial, largest: u64, reserved: u64) -> Measurement {
+fn measurement(trial: &Trial, largest: u64) -> Measurement {
     let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
-    m.measure("largest_block_bytes", if trial.fits && !trial.one_more_fits { largest } else { 0 });
-    m.predict("largest_block_bytes", largest);
+    m.measure("largest_block_bytes", trial.largest(largest));
     m.measure("reserved_bytes", trial.reserved);
-    m.predict("reserved_bytes", reserved);
     m
 }

@@ -7,15 +7,15 @@ use std::time::Instant;
 use memcore::Device;
 use memcore::memory::{Category, PeakComposition};
 
-use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
-use super::show::{table, text};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, undisturbed};
+use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Recompute;
-use crate::predict::Rules;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings};
 use networks::{Kind, Network};
@@ -75,24 +75,18 @@ impl Work {
 }
 
 impl Experiment for Checkpointing {
-    fn name(&self) -> &'static str {
-        "checkpointing"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does recomputation save, and what does it cost?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("blocks", "blocks of the decoder; 9"),
-                Size::one("batch", "examples per step of the decoder; 8"),
-            ]
+            &About {
+                name: "checkpointing",
+                question: "What does recomputation save, and what does it cost?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("blocks", "blocks of the decoder; 9"),
+                    Size::one("batch", "examples per step of the decoder; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -110,20 +104,20 @@ impl Experiment for Checkpointing {
             .chain([Recompute::None, Recompute::Blocks].map(|recompute| (wide, recompute)))
             .collect();
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, runs.len());
-        let rules = rules(setup)?;
+        let mut progress = Progress::new(setup, runs.len());
+        let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for network in networks(blocks, batch) {
             // All of a network's trials stay, so that their steps can be timed in turns.
             let (first, mut rigs) = (trials.len(), Vec::new());
             for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
-                if !pace.next(&format!("{}, checkpoint {recompute}", network.name)) {
+                if !progress.next(&format!("{}, checkpoint {recompute}", network.name)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
-                let (trial, rig) = attempt(setup, rules.as_ref(), *network, recompute.clone())?;
+                let (trial, rig) = attempt(setup, predictable, *network, recompute.clone())?;
                 let plain = trials.iter().find(|t| t.network == *network);
-                outcome.rows.push(trial.measurement(plain, rules.is_some()));
+                outcome.rows.push(trial.measurement(plain, predictable));
                 trials.push(trial);
                 rigs.push(rig);
             }
@@ -173,7 +167,7 @@ fn time(rigs: &mut [Rig], trials: &mut [Trial]) -> Result<()> {
     Ok(())
 }
 
-fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
+fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
     let device = (setup.open)()?;
     let optimizer = OptimizerSettings::new(network.optimizer, 1e-3);
     let mut rig = Rig::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
@@ -199,11 +193,9 @@ fn attempt(setup: &Setup<'_>, rules: Option<&Rules>, network: Network, recompute
         device.synchronize()?;
     }
     let peak = device.usage().at_peak();
-    let foreseen_peak_bytes = match rules {
-        Some(rules) if peak_is_in_the_update(&network) => {
-            network.foreseen_update_bytes(&recompute, &rig.model.parameters, rules)
-        }
-        _ => None,
+    let foreseen_peak_bytes = match predictable && peak_is_in_the_update(&network) {
+        true => network.foreseen_update_bytes(&recompute, &rig.model.parameters, device.profile()),
+        false => None,
     };
     let trial = Trial {
         network,
@@ -348,6 +340,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if saves { Verdict::Depends } else { Verdict::Fails },
+            number: in_bytes([("peak, whole", plain.peak.allocated_bytes), ("by blocks", blocks.peak.allocated_bytes)]),
             condition: format!(
                 "a decoder's graph keeps {} whole, {} by blocks, {} in segments of √n, and its step peaks at {}, {}, {}. It does not help \
                  where a block keeps little besides its input (linear layers with ReLU: {} and {}, peak {} and {}), nor where the peak is in \
@@ -370,6 +363,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: if costs { Verdict::Holds } else { Verdict::Fails },
+            number: in_counts([("kernels again", Some(blocks.again(plain).launches))]),
             condition: format!(
                 "by count of operations. Computed again by blocks: {}; in segments of √n: {}; every other block: {}. Each block at most once, and never the values \
                  behind the last one that it saves",

@@ -1,10 +1,11 @@
 //! The networks that are checkpointed, and what is foreseen of them from their sizes.
 
+use memcore::Profile;
 use memcore::nn::Parameter;
 
 use crate::error::Result;
 use crate::models::{Architecture, ModelOptions, Recompute, architecture};
-use crate::predict::{Rules, rounded};
+use crate::predict::rounded;
 use crate::training::OptimizerKind;
 
 /// Beyond, a block may be larger than what was asked for.
@@ -132,7 +133,7 @@ impl Network {
         &self,
         recompute: &Recompute,
         parameters: &[Parameter],
-        rules: &Rules,
+        profile: &Profile,
     ) -> Option<u64> {
         let Kind::Decoder { sequence, vocabulary, .. } = self.kind else { return None };
         let sizes: Vec<u64> = parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
@@ -140,7 +141,7 @@ impl Network {
         let mask = rounded((sequence * sequence) as u64);
         let variables = 2 * rounded(8 * rows) + rounded(4 * rows * vocabulary as u64) + rounded(4);
         let threads_with_bias = if *recompute == Recompute::None { 1 } else { 2 };
-        let workspaces = 2 * rules.gemm_workspace + threads_with_bias * rules.epilogue_workspace;
+        let workspaces = 2 * profile.gemm_workspace_bytes + threads_with_bias * profile.gemm_epilogue_workspace_bytes;
         let five: u64 = sizes.iter().map(|bytes| 5 * rounded(*bytes)).sum();
         sizes.iter().all(|bytes| *bytes <= MIB).then_some(five + mask + variables + workspaces)
     }

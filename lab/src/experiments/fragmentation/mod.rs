@@ -4,11 +4,14 @@ mod orders;
 mod programs;
 mod steps;
 
-use super::contest::{CACHING, Contest, EXPANDABLE, MAX_SPLIT, PLANNED, recorded, recording_device};
-use super::pace::Pace;
-use super::rig::{Rig, rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::policy_comparison::{
+    CACHING, DIRECT, EXPANDABLE, MAX_SPLIT, PLANNED, PolicyComparison, recorded, recording_device,
+};
+use super::progress::Progress;
+use super::rig::{Rig, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::replay::{Machine, Policy, measure};
@@ -37,34 +40,28 @@ const LAYERS: u64 = 4;
 
 /// What was found.
 struct Found {
-    contests: Vec<Contest>,
+    comparisons: Vec<PolicyComparison>,
     orders: Orders,
     steps: Vec<Steps>,
     weights: u64,
 }
 
 impl Experiment for Fragmentation {
-    fn name(&self) -> &'static str {
-        "fragmentation"
-    }
-
-    fn question(&self) -> &'static str {
-        "When is memory reserved and unusable?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step of the named loops; 128"),
-                Size::many("batches", "batch sizes that are put in every order; 128 64 32 16"),
-                Size::one("repeats", "how often each of them comes; 2"),
-                Size::many("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
-                Size::one("weights", "weights that are loaded through a buffer; 8"),
-            ]
+            &About {
+                name: "fragmentation",
+                question: "When is memory reserved and unusable?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step of the named loops; 128"),
+                    Size::many("batches", "batch sizes that are put in every order; 128 64 32 16"),
+                    Size::one("repeats", "how often each of them comes; 2"),
+                    Size::many("lengths", "lengths of the sequences; 64 96 72 128 80 112 120 88 104 128"),
+                    Size::one("weights", "weights that are loaded through a buffer; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -77,48 +74,48 @@ impl Experiment for Fragmentation {
         let mut outcome = Outcome::default();
         let loops = programs::loops(batch);
         let pieces = loops.len() + 2 + batches.len() + orders::pieces(batches.len(), repeats) + 1;
-        let mut pace = Pace::new(setup, pieces);
+        let mut progress = Progress::new(setup, pieces);
         let stopped = |mut outcome: Outcome| {
             outcome.interrupted = true;
             Ok(outcome)
         };
-        let known = rules(setup)?.is_some();
-        let mut contests = Vec::new();
+        let known = predictable(setup)?;
+        let mut comparisons = Vec::new();
         for (name, what) in &loops {
-            if !pace.next(name) {
+            if !progress.next(name) {
                 return stopped(outcome);
             }
             let ran = programs::run(setup, name, what)?;
-            let contest = Contest::hold(ran.trace)?;
-            outcome.rows.extend(device_row(name, &contest, ran.reserved.filter(|_| known)));
-            show(name, &contest, &mut outcome);
-            contests.push(contest);
+            let comparison = PolicyComparison::run(ran.trace)?;
+            outcome.rows.extend(device_row(name, &comparison, ran.reserved.filter(|_| known)));
+            show(name, &comparison, &mut outcome);
+            comparisons.push(comparison);
         }
         let lengths: Vec<u64> = lengths.iter().map(|&length| length as u64).collect();
         for written in [programs::variable_lengths(LAYERS, &lengths)?, programs::staged_weights(weights as u64)?] {
             let name = written.name.clone();
-            if !pace.next(&name) {
+            if !progress.next(&name) {
                 return stopped(outcome);
             }
-            let contest = Contest::hold(written)?;
-            show(&name, &contest, &mut outcome);
-            contests.push(contest);
+            let comparison = PolicyComparison::run(written)?;
+            show(&name, &comparison, &mut outcome);
+            comparisons.push(comparison);
         }
         predict_staged(&mut outcome, weights as u64);
         let mut steps = Vec::new();
         for &batch in &batches {
-            if !pace.next(&format!("steps of batch {batch}")) {
+            if !progress.next(&format!("steps of batch {batch}")) {
                 return stopped(outcome);
             }
             steps.push(Steps::record(setup, batch)?);
         }
-        let Some(orders) = orders::search(&steps, repeats, &mut pace)? else { return stopped(outcome) };
-        if !pace.next("the worst order, on the device") {
+        let Some(orders) = orders::search(&steps, repeats, &mut progress)? else { return stopped(outcome) };
+        if !progress.next("the worst order, on the device") {
             return stopped(outcome);
         }
         show_orders(&orders, &steps, &mut outcome);
         verify(setup, &orders, &steps, known, &mut outcome)?;
-        outcome.claims = judge(&Found { contests, orders, steps, weights: weights as u64 });
+        outcome.claims = judge(&Found { comparisons, orders, steps, weights: weights as u64 });
         Ok(outcome)
     }
 }
@@ -138,23 +135,23 @@ fn check_sizes(batch: usize, batches: &[usize], repeats: usize, weights: usize, 
 }
 
 /// The device itself: what it reserved must be what a replay of its own history reserves.
-fn device_row(program: &str, contest: &Contest, reserved: Option<u64>) -> Option<Measurement> {
+fn device_row(program: &str, comparison: &PolicyComparison, reserved: Option<u64>) -> Option<Measurement> {
     let mut m = Measurement::of([("program", program.into()), ("policy", "the device's own".into())]);
     m.measure("reserved_bytes", reserved?);
-    m.predict("reserved_bytes", contest.reserved(CACHING));
+    m.predict("reserved_bytes", comparison.reserved(CACHING));
     Some(m)
 }
 
-fn show(name: &str, contest: &Contest, outcome: &mut Outcome) {
-    outcome.rows.extend(contest.rows(name));
-    outcome.tables.push(contest.table(&format!("{name}: the most that was reserved")));
+fn show(name: &str, comparison: &PolicyComparison, outcome: &mut Outcome) {
+    outcome.rows.extend(comparison.rows(name));
+    outcome.tables.push(comparison.table(&format!("{name}: the most that was reserved")));
     let drawn = [CACHING, EXPANDABLE, PLANNED];
     let series = |name: &&str| {
-        let samples = contest.of(name).map_or(&[][..], |figures| &figures.samples);
+        let samples = comparison.of(name).map_or(&[][..], |figures| &figures.samples);
         (name.to_string(), samples.iter().map(|sample| sample.reserved_bytes).collect::<Vec<u64>>())
     };
     let mut series: Vec<_> = drawn.iter().map(series).collect();
-    if let Some(figures) = contest.of(CACHING) {
+    if let Some(figures) = comparison.of(CACHING) {
         let allocated = figures.samples.iter().map(|sample| sample.allocated_bytes).collect();
         series.insert(0, ("allocated".into(), allocated));
         let labels = figures.samples.iter().map(|sample| format!("operation {}", sample.operation)).collect();
@@ -229,23 +226,25 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
 
 fn judge(found: &Found) -> Vec<JudgedClaim> {
     let percent = |ratio: f64| format!("{:.1} %", (ratio - 1.0) * 100.0);
-    let each = |contest: &Contest| {
+    let each = |comparison: &PolicyComparison| {
         format!(
             "{}: {} reserved where {} live at once, {} above; with expandable segments {}, with the whole run known {}",
-            contest.trace.name,
-            bytes(contest.reserved(CACHING)),
-            bytes(contest.bound.bytes),
-            percent(contest.ratio(CACHING)),
-            percent(contest.ratio(EXPANDABLE)),
-            percent(contest.ratio(PLANNED))
+            comparison.trace.name,
+            bytes(comparison.reserved(CACHING)),
+            bytes(comparison.bound.bytes),
+            percent(comparison.ratio(CACHING)),
+            percent(comparison.ratio(EXPANDABLE)),
+            percent(comparison.ratio(PLANNED))
         )
     };
-    let all: Vec<String> = found.contests.iter().map(each).collect();
-    let over = found.contests.iter().all(|contest| contest.reserved(CACHING) > contest.bound.bytes);
+    let all: Vec<String> = found.comparisons.iter().map(each).collect();
+    let over = found.comparisons.iter().all(|comparison| comparison.reserved(CACHING) > comparison.bound.bytes);
+    let first = &found.comparisons[0];
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if over { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("reserved", first.reserved(CACHING)), ("live at once", first.reserved(DIRECT))]),
             condition: all.join("; "),
         },
         judge_orders(found),
@@ -268,9 +267,12 @@ fn judge_orders(found: &Found) -> JudgedClaim {
         )
     });
     let matters = orders.ranges.iter().any(|range| range.worst.0 > range.best.0);
+    let extremes = |range: &orders::Range| in_bytes([("reserved, best order", range.best.0), ("worst", range.worst.0)]);
+    let number = orders.ranges.iter().find(|range| range.policy == CACHING).map(extremes).unwrap_or_default();
     JudgedClaim {
         claim: CLAIMS[1],
         verdict: if matters { Verdict::Depends } else { Verdict::Fails },
+        number,
         condition: format!(
             "nothing is cleared between the steps, and what is reserved then depends on the order of the same batches; over {} \
              orders: {}",
@@ -281,17 +283,18 @@ fn judge_orders(found: &Found) -> JudgedClaim {
 }
 
 fn judge_staged(found: &Found) -> JudgedClaim {
-    let contest = found.contests.iter().find(|contest| contest.trace.name == "staged weights");
-    let of = |name: &str| contest.map_or(0, |contest| contest.reserved(name));
+    let comparison = found.comparisons.iter().find(|comparison| comparison.trace.name == "staged weights");
+    let of = |name: &str| comparison.map_or(0, |comparison| comparison.reserved(name));
     let (pinned, cured) = (of(CACHING), of(MAX_SPLIT));
     // What the same limit does to programs whose large blocks change in size.
-    let worse = found.contests.iter().max_by(|a, b| a.ratio(MAX_SPLIT).total_cmp(&b.ratio(MAX_SPLIT)));
+    let worse = found.comparisons.iter().max_by(|a, b| a.ratio(MAX_SPLIT).total_cmp(&b.ratio(MAX_SPLIT)));
     let (name, without, with) =
         worse.map_or(("", 0, 0), |other| (&*other.trace.name, other.reserved(CACHING), other.reserved(MAX_SPLIT)));
     let holds = pinned == found.weights * STAGED_BYTES.0 && (cured < pinned || found.weights == 1);
     JudgedClaim {
         claim: CLAIMS[2],
         verdict: if holds { Verdict::Holds } else { Verdict::Fails },
+        number: in_bytes([("reserved", pinned), ("max_split", cured)]),
         condition: format!(
             "{} weights of {} through buffers of {} reserve {}: one segment of the buffer's size each; with the limit {}, with \
              expandable segments {}; but the limit is not free: \"{name}\" reserves {} with it and {} without",

@@ -1,13 +1,13 @@
 //! The same batches in every order.
 
-use super::super::contest::{CACHING, CONTENDERS, EXPANDABLE};
-use super::super::pace::Pace;
+use super::super::policy_comparison::{CACHING, CONTENDERS, EXPANDABLE};
+use super::super::progress::Progress;
 use super::steps::{Steps, program};
 use crate::error::Result;
 use crate::replay::{Machine, Policy, Silent, replay};
 
 /// The most orders that are tried; of more, every n-th.
-const MOST_ORDERS: usize = 4096;
+const MAX_ORDERS: usize = 4096;
 /// Orders between two looks at whether to stop.
 const STRETCH: usize = 256;
 
@@ -30,10 +30,10 @@ pub(super) struct Orders {
 }
 
 /// Tries the orders of a multiset of batches (`counts` of each of `steps`); `None` when stopped.
-pub(super) fn search(steps: &[Steps], counts: usize, pace: &mut Pace<'_>) -> Result<Option<Orders>> {
+pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
     let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
     let possible = orders(steps.len(), counts);
-    let every = possible.div_ceil(MOST_ORDERS).max(1);
+    let every = possible.div_ceil(MAX_ORDERS).max(1);
     let wanted = |name: &str| CONTENDERS.iter().find(|contender| contender.name == name);
     let mut ranges: Vec<(Policy, Range)> = Vec::new();
     for name in [CACHING, EXPANDABLE] {
@@ -46,7 +46,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, pace: &mut Pace<'_>) -> Res
     let mut tried = 0;
     for index in 0.. {
         if index % every == 0 {
-            if tried % STRETCH == 0 && !pace.next(&format!("orders of batches, {tried} tried")) {
+            if tried % STRETCH == 0 && !progress.next(&format!("orders of batches, {tried} tried")) {
                 return Ok(None);
             }
             tried += 1;
@@ -79,7 +79,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, pace: &mut Pace<'_>) -> Res
 /// How often the search will say how far it is.
 pub(super) fn pieces(kinds: usize, counts: usize) -> usize {
     let possible = orders(kinds, counts);
-    possible.div_ceil(possible.div_ceil(MOST_ORDERS).max(1)).div_ceil(STRETCH)
+    possible.div_ceil(possible.div_ceil(MAX_ORDERS).max(1)).div_ceil(STRETCH)
 }
 
 /// Orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.

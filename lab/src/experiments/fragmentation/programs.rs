@@ -3,7 +3,7 @@
 use memcore::autograd::NoGrad;
 
 use super::super::Setup;
-use super::super::contest::{recorded, recording_device};
+use super::super::policy_comparison::{recorded, recording_device};
 use super::super::rig::{Rig, undisturbed};
 use crate::error::Result;
 use crate::replay::{Operation, Settings, Trace};

@@ -4,7 +4,7 @@
 //! the size of the batch: so one step of each size, recorded once, gives the program of every order of batches.
 
 use super::super::Setup;
-use super::super::contest::recording_device;
+use super::super::policy_comparison::recording_device;
 use super::super::rig::Rig;
 use crate::error::{Error, Result};
 use crate::replay::{Operation, Settings, Trace};

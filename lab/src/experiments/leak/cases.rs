@@ -10,7 +10,7 @@ use crate::training::OptimizerKind;
 
 /// What the program does in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Habit {
+pub(super) enum Pattern {
     /// The hidden activations go into a list.
     KeepsActivations,
     /// The same, with the list cleared after each step.
@@ -36,7 +36,7 @@ pub(super) struct Case {
     /// What it is called.
     pub(super) name: &'static str,
     /// What it does.
-    pub(super) habit: Habit,
+    pub(super) pattern: Pattern,
     /// From the variable to the memory.
     pub(super) path: &'static str,
     /// Tensors kept per step: what, and floats per example (0: one for the whole batch).
@@ -51,57 +51,57 @@ const GRAPH: &[(&str, usize)] = &[("input", 10), ("ReLU result", 20), ("result",
 pub(super) const CASES: &[Case] = &[
     Case {
         name: "activations in a list",
-        habit: Habit::KeepsActivations,
+        pattern: Pattern::KeepsActivations,
         path: "list > tensor > memory; its graph is kept too, its saved values are gone",
         keeps: &[("ReLU result", 20)],
         nodes: 3,
     },
-    Case { name: "the same, list cleared", habit: Habit::ClearsActivations, path: "nobody", keeps: &[], nodes: 0 },
+    Case { name: "the same, list cleared", pattern: Pattern::ClearsActivations, path: "nobody", keeps: &[], nodes: 0 },
     Case {
         name: "losses in a list",
-        habit: Habit::KeepsLoss,
+        pattern: Pattern::KeepsLoss,
         path: "list > loss > memory; its graph is kept too, its saved values are gone",
         keeps: &[("loss", 0)],
         nodes: 6,
     },
     Case {
         name: "never backward",
-        habit: Habit::NeverBackward,
+        pattern: Pattern::NeverBackward,
         path: "list > loss > graph > saved values > memory",
         keeps: GRAPH,
         nodes: 6,
     },
     Case {
         name: "retain_graph",
-        habit: Habit::RetainsGraph,
+        pattern: Pattern::RetainsGraph,
         path: "variable > loss > graph, replaced in each step",
         keeps: &[],
         nodes: 0,
     },
     Case {
         name: "retain_graph, losses kept",
-        habit: Habit::RetainsGraphAndLoss,
+        pattern: Pattern::RetainsGraphAndLoss,
         path: "list > loss > graph > saved values > memory",
         keeps: GRAPH,
         nodes: 6,
     },
     Case {
         name: "never zero_grad",
-        habit: Habit::NeverZeroes,
+        pattern: Pattern::NeverZeroes,
         path: "parameter > gradient: added to in place",
         keeps: &[],
         nodes: 0,
     },
     Case {
         name: "evaluation in a list",
-        habit: Habit::KeepsResults,
+        pattern: Pattern::KeepsResults,
         path: "list > result > graph > saved values > memory",
         keeps: &[("input", 10), ("ReLU result", 20), ("result", 1)],
         nodes: 5,
     },
     Case {
         name: "the same under no_grad",
-        habit: Habit::KeepsResultsNoGrad,
+        pattern: Pattern::KeepsResultsNoGrad,
         path: "list > result > memory",
         keeps: &[("result", 1)],
         nodes: 0,
@@ -140,8 +140,8 @@ impl Case {
         seed: u64,
         watch: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {
-        if matches!(self.habit, Habit::KeepsActivations | Habit::ClearsActivations) {
-            let clear = self.habit == Habit::ClearsActivations;
+        if matches!(self.pattern, Pattern::KeepsActivations | Pattern::ClearsActivations) {
+            let clear = self.pattern == Pattern::ClearsActivations;
             let program = KeptActivations { steps, batch, clear, seed };
             return kept_activations_watched(device, &program, watch).map(drop);
         }
@@ -158,28 +158,28 @@ impl Case {
 
     fn step(&self, rig: &mut Rig, batch: usize, list: &mut Vec<Tensor>) -> Result<()> {
         rig.load(batch)?;
-        match self.habit {
-            Habit::KeepsResults => {
+        match self.pattern {
+            Pattern::KeepsResults => {
                 rig.forward()?;
                 list.extend(rig.output.clone());
                 return Ok(());
             }
-            Habit::KeepsResultsNoGrad => {
+            Pattern::KeepsResultsNoGrad => {
                 let _no_grad = NoGrad::new();
                 rig.forward()?;
                 list.extend(rig.output.clone());
                 return Ok(());
             }
-            Habit::NeverZeroes | Habit::NeverBackward => {}
+            Pattern::NeverZeroes | Pattern::NeverBackward => {}
             _ => rig.zero_grad()?,
         }
         rig.forward()?;
         rig.compute_loss()?;
-        if self.habit != Habit::NeverBackward {
-            rig.backward(matches!(self.habit, Habit::RetainsGraph | Habit::RetainsGraphAndLoss))?;
+        if self.pattern != Pattern::NeverBackward {
+            rig.backward(matches!(self.pattern, Pattern::RetainsGraph | Pattern::RetainsGraphAndLoss))?;
             rig.update()?;
         }
-        if matches!(self.habit, Habit::KeepsLoss | Habit::NeverBackward | Habit::RetainsGraphAndLoss) {
+        if matches!(self.pattern, Pattern::KeepsLoss | Pattern::NeverBackward | Pattern::RetainsGraphAndLoss) {
             list.extend(rig.loss.clone());
         }
         Ok(())

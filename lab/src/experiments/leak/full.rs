@@ -5,26 +5,24 @@ use std::sync::Arc;
 use memcore::Device;
 use memcore::backend::{Limited, Meta};
 
-use super::cases::{CASES, Habit};
+use super::cases::{CASES, Pattern};
 use crate::error::{Error, Result};
 use crate::experiments::{Measurement, Outcome, Setup};
-use crate::predict::{Forecast, Network, Rules};
 
-/// Below 256 examples no sum is divided among thread blocks, which would take temporaries that the prediction does not list.
 const BATCH: usize = 255;
 /// No device of at most 64 MiB holds more steps.
-const MOST_STEPS: usize = 10_000;
+const MAX_STEPS: usize = 10_000;
 
-/// Fills a small dry device by keeping activations, and predicts the step at which that fails.
+/// Fills a small dry device by keeping activations, until a step fails.
 pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) -> Result<()> {
     let profile = (setup.open)()?.profile().clone();
     let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
     let capacity = workspaces + ((memory_mib as u64) << 20);
     let device = Device::builder(Arc::new(Limited::new(Meta::default(), capacity))).profile(profile).build();
-    let Some(case) = CASES.iter().find(|case| case.habit == Habit::KeepsActivations) else { return Ok(()) };
+    let Some(case) = CASES.iter().find(|case| case.pattern == Pattern::KeepsActivations) else { return Ok(()) };
     let mut done = 0;
     let mut stopped = false;
-    let result = case.run(&device, BATCH, MOST_STEPS, setup.seed, &mut |step| {
+    let result = case.run(&device, BATCH, MAX_STEPS, setup.seed, &mut |step| {
         done = step + 1;
         stopped = step % 64 == 63 && (setup.progress)("until memory runs out", 0.95).is_break();
         !stopped
@@ -40,9 +38,6 @@ pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) 
     let mut m =
         Measurement::of([("program", case.name.into()), ("batch", BATCH.into()), ("device_bytes", capacity.into())]);
     m.measure("out_of_memory_step", done as u64);
-    if let Some(step) = predicted_step(Rules::of(&device), capacity) {
-        m.predict("out_of_memory_step", step);
-    }
     outcome.rows.push(m);
     let growth = case.growth(BATCH, false).unwrap_or(1);
     outcome.notes.push(format!(
@@ -52,17 +47,4 @@ pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) 
         ((memory_mib as u64) << 20) / growth
     ));
     Ok(())
-}
-
-/// The first step that needs more segments than the device holds. Nothing can be given back: every segment has a kept block in it.
-fn predicted_step(rules: Option<Rules>, capacity: u64) -> Option<u64> {
-    let mut forecast = Forecast::new(rules?, Network::two_layer());
-    forecast.keep_activations();
-    forecast.model("model");
-    (0..MOST_STEPS)
-        .find(|step| {
-            forecast.step(&format!("s{step}"), BATCH);
-            forecast.reserved() > capacity
-        })
-        .map(|step| step as u64)
 }

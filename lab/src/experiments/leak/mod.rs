@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use memcore::Device;
 
-use super::pace::Pace;
-use super::rig::rules;
-use super::show::{table, text};
-use super::{Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::tables::{table, text};
+use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::forensics::{self, Watch};
 use crate::section::Cell;
-use cases::{CASES, Case, Habit};
+use cases::{CASES, Case, Pattern};
 
 /// The experiment.
 pub(super) struct Leak;
@@ -53,28 +53,22 @@ struct Holder {
 }
 
 impl Experiment for Leak {
-    fn name(&self) -> &'static str {
-        "leak"
-    }
-
-    fn question(&self) -> &'static str {
-        "What makes memory grow from step to step?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step; 32"),
-                Size::one("steps", "steps of each program, at least 4; 8"),
-                Size::one(
-                    "memory_mib",
-                    "the small device that is filled, beyond the libraries' workspaces, up to 64; 16",
-                ),
-            ]
+            &About {
+                name: "leak",
+                question: "What makes memory grow from step to step?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step; 32"),
+                    Size::one("steps", "steps of each program, at least 4; 8"),
+                    Size::one(
+                        "memory_mib",
+                        "the small device that is filled, beyond the libraries' workspaces, up to 64; 16",
+                    ),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -85,19 +79,19 @@ impl Experiment for Leak {
             return Err(Error::usage("batch, steps, memory_mib", "at least 1, at least 4, and 1 to 64"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, CASES.len() + 1);
-        let rules = rules(setup)?;
+        let mut progress = Progress::new(setup, CASES.len() + 1);
+        let predictable = predictable(setup)?;
         let mut runs = Vec::new();
         for case in CASES {
-            if !pace.next(case.name) {
+            if !progress.next(case.name) {
                 outcome.interrupted = true;
                 break;
             }
-            runs.push(follow(case, setup, rules.is_some(), batch, steps)?);
+            runs.push(follow(case, setup, predictable, batch, steps)?);
         }
         outcome.rows.extend(runs.iter().map(|run| run.measurement(memory)));
         if !outcome.interrupted {
-            outcome.interrupted = !pace.next("until memory runs out");
+            outcome.interrupted = !progress.next("until memory runs out");
         }
         if !outcome.interrupted {
             full::fill(setup, memory, &mut outcome)?;
@@ -163,7 +157,7 @@ impl Run {
         let mut m = Measurement::of([("program", self.case.name.into())]);
         m.measure("growth_bytes", self.growth());
         m.measure("growth_after_step_1_bytes", self.total());
-        if self.allocated.len() >= forensics::FEWEST_STEPS {
+        if self.allocated.len() >= forensics::MIN_STEPS {
             m.measure("found_growth_bytes", self.found.as_ref().map_or(0, |leak| leak.growth_bytes_per_step));
         }
         m.measure("nodes_per_step", self.nodes_per_step());
@@ -171,7 +165,7 @@ impl Run {
         if let Some(growth) = self.predicted {
             m.predict("growth_bytes", growth);
             m.predict("growth_after_step_1_bytes", growth * (self.allocated.len() as u64 - 2));
-            if self.allocated.len() >= forensics::FEWEST_STEPS {
+            if self.allocated.len() >= forensics::MIN_STEPS {
                 m.predict("found_growth_bytes", growth);
             }
             if let Some(steps) = ((memory_mib as u64) << 20).checked_div(growth) {
@@ -241,9 +235,9 @@ fn said(run: &Run) -> Vec<Cell> {
 }
 
 fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
-    let of = |habit: Habit| runs.iter().find(|run| run.case.habit == habit);
-    let text = |habit: Habit, words: &str| {
-        of(habit).map_or_else(String::new, |run| {
+    let of = |pattern: Pattern| runs.iter().find(|run| run.case.pattern == pattern);
+    let text = |pattern: Pattern, words: &str| {
+        of(pattern).map_or_else(String::new, |run| {
             format!(
                 "{words}: {} bytes in the last step and {} in all after step 1 ({} steps)",
                 run.growth(),
@@ -252,27 +246,31 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
             )
         })
     };
-    let grows = |habit: Habit| of(habit).is_some_and(|run| run.total() > 0);
+    let grows = |pattern: Pattern| of(pattern).is_some_and(|run| run.total() > 0);
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
-    let kept = text(Habit::KeepsActivations, "a list of activations grows by");
-    let quiet = text(Habit::RetainsGraph, "retain_graph alone, whose graph the next step replaces, by");
+    let number = |pattern: Pattern| of(pattern).map(|run| in_bytes([("per step", run.growth())])).unwrap_or_default();
+    let kept = text(Pattern::KeepsActivations, "a list of activations grows by");
+    let quiet = text(Pattern::RetainsGraph, "retain_graph alone, whose graph the next step replaces, by");
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
-            verdict: verdict(grows(Habit::KeepsActivations)),
+            verdict: verdict(grows(Pattern::KeepsActivations)),
+            number: number(Pattern::KeepsActivations),
             condition: format!("{kept}; {quiet}"),
         },
         JudgedClaim {
             claim: CLAIMS[1],
-            verdict: verdict(grows(Habit::KeepsActivations) && !grows(Habit::ClearsActivations)),
-            condition: text(Habit::ClearsActivations, "with the list cleared memory grows by"),
+            verdict: verdict(grows(Pattern::KeepsActivations) && !grows(Pattern::ClearsActivations)),
+            number: number(Pattern::ClearsActivations),
+            condition: text(Pattern::ClearsActivations, "with the list cleared memory grows by"),
         },
         JudgedClaim {
             claim: CLAIMS[2],
-            verdict: verdict(grows(Habit::NeverZeroes)),
+            verdict: verdict(grows(Pattern::NeverZeroes)),
+            number: number(Pattern::NeverZeroes),
             condition: format!(
                 "{}: a gradient is added to the one that is there, in place; what accumulates is its value",
-                text(Habit::NeverZeroes, "without zero_grad memory grows by")
+                text(Pattern::NeverZeroes, "without zero_grad memory grows by")
             ),
         },
     ]

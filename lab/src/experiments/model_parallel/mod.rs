@@ -6,10 +6,11 @@ mod sharded;
 
 use memcore::Device;
 
-use super::pace::Pace;
-use super::rig::{rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::undisturbed;
+use super::tables::{table, text};
+use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
@@ -45,25 +46,19 @@ struct Trial {
 }
 
 impl Experiment for ModelParallel {
-    fn name(&self) -> &'static str {
-        "model-parallel"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does splitting a network over devices save?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("devices", "devices, each of the chosen kind and opened anew; 4, or those of --devices"),
-                Size::one("batch", "examples per step; 512"),
-                Size::one("pieces", "micro-batches; 8"),
-            ]
+            &About {
+                name: "model-parallel",
+                question: "What does splitting a network over devices save?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("devices", "devices, each of the chosen kind and opened anew; 4, or those of --devices"),
+                    Size::one("batch", "examples per step; 512"),
+                    Size::one("pieces", "micro-batches; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -79,11 +74,11 @@ impl Experiment for ModelParallel {
         }
         let mut outcome = Outcome::default();
         let ways = ways(devices, pieces);
-        let mut pace = Pace::new(setup, ways.len() + 1);
-        let predictable = rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, ways.len() + 1);
+        let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for way in ways {
-            if !pace.next(way.name) {
+            if !progress.next(way.name) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -93,7 +88,7 @@ impl Experiment for ModelParallel {
             outcome.rows.extend(measurements(&trial, &predicted, same));
             trials.push(trial);
         }
-        if !pace.next("ZeRO") {
+        if !progress.next("ZeRO") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -280,6 +275,9 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
     let [devices, parts] = find("split, 1f1b").map_or([1, 1], |t| [t.way.devices, t.way.micro_batches]);
     let less = split < whole && gpipe < whole && one < accumulated;
     let evenly = split * devices as u64 <= whole;
+    let first =
+        |name: &str| find(name).and_then(|trial| trial.stages.first()).map_or(0, |s| s.account.peak.allocated_bytes);
+    let label = format!("first of {devices}");
     JudgedClaim {
         claim: CLAIMS[0],
         verdict: match (less, evenly) {
@@ -287,6 +285,7 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
             (true, false) => Verdict::Depends,
             (false, _) => Verdict::Fails,
         },
+        number: in_bytes([("peak, one device", first("one device")), (&label, first("split"))]),
         condition: format!(
             "the largest peak of {devices} devices is {} where one device takes {}: not 1/{devices} of it, since the cut need not be even, what \
              crosses it is there twice, and temporaries do not shrink. Only one of them works at a time then; with {parts} micro-batches all can, \

@@ -7,10 +7,10 @@ use memcore::Device;
 use memcore::backend::{Backend, Meta};
 use memcore::memory::Direct;
 
-use super::super::show::{table, text};
+use super::super::tables::{table, text};
 use super::claims::CLAIMS;
 use super::network::{CLASSES, LAYERS, WIDTH, network};
-use super::{JudgedClaim, Measurement, Setup, Verdict};
+use super::{JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 use crate::data_parallel::{
     Accounting, DataParallelResult, DataParallelSettings, RankFigures, Sent, Stage, TABLE_1, printed, train,
 };
@@ -39,9 +39,6 @@ pub(super) struct Divided {
 }
 
 /// Every stage, of the small network among `ranks` ranks and of the large one among the paper's number.
-///
-/// # Errors
-/// Those of the devices.
 pub(super) fn trials(setup: &Setup<'_>, ranks: usize, batch: usize) -> Result<Vec<Divided>> {
     let small = network()?;
     let share = (batch / ranks).max(1);
@@ -221,6 +218,10 @@ fn states_claim(large: &[&Divided]) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[1],
         verdict: if near && printed == paper { Verdict::Depends } else { Verdict::Fails },
+        number: match large.iter().map(|trial| trial.states()).collect::<Vec<u64>>()[..] {
+            [zero, one, two, three] => in_bytes([("states, ZeRO-0", zero), ("1", one), ("2", two), ("3", three)]),
+            _ => String::new(),
+        },
         condition: format!(
             "a decoder of {} parameters on {RANKS} devices: by the ledgers {:.1} GB without ZeRO, then {} GB with stages 1, 2 and 3, where the \
              paper has {}; the ledger is above the formula by at most {}, padding and rounding of shards. It is so of what is there all \
@@ -245,7 +246,8 @@ fn listed(numbers: &[f64]) -> String {
 fn sent_claim(large: &[&Divided]) -> JudgedClaim {
     let sent: Vec<u64> = large.iter().map(|trial| trial.sent().total()).collect();
     let &[plain, states, gradients, parameters] = sent.as_slice() else {
-        return JudgedClaim { claim: CLAIMS[2], verdict: Verdict::NotTested, condition: "0 stages were run".into() };
+        let condition = "0 stages were run".into();
+        return JudgedClaim { claim: CLAIMS[2], verdict: Verdict::NotTested, number: String::new(), condition };
     };
     let times = |bytes: u64| bytes as f64 / plain.max(1) as f64;
     let near = |bytes: u64, expected: f64| (times(bytes) - expected).abs() < 1e-3;
@@ -253,6 +255,7 @@ fn sent_claim(large: &[&Divided]) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[2],
         verdict: if holds { Verdict::Holds } else { Verdict::Fails },
+        number: in_bytes([("sent, ZeRO-0", plain), ("2", gradients), ("3", parameters)]),
         condition: format!(
             "in a ring of {RANKS} each device sends {} per step; with stage 1 {:.4} times, with stage 2 {:.4} times, with stage 3 {:.4} times as \
              much (parameters gathered once forward and once backward instead of once after the step), with one micro-batch per step",

@@ -4,8 +4,8 @@ use memcore::memory::Category;
 
 use crate::error::{Error, Result};
 use crate::experiments::rig::Rig;
-use crate::experiments::show::{table, text};
-use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict};
+use crate::experiments::tables::{table, text};
+use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 use crate::model_file;
 use crate::section::{Cell, Table};
@@ -102,5 +102,13 @@ pub(super) fn judge(claim: Claim, all: &[Filters]) -> JudgedClaim {
         words(false),
         words(true)
     );
-    JudgedClaim { claim, verdict, condition }
+    let unpadded: Vec<&Filters> = with(false).collect();
+    let number = match unpadded[..] {
+        [least, .., most] => {
+            let labels = [least, most].map(|f| format!("{0} × {0}", f.side));
+            in_bytes([(&format!("peak, {}", labels[0]), least.peak_bytes), (&labels[1], most.peak_bytes)])
+        }
+        _ => String::new(),
+    };
+    JudgedClaim { claim, verdict, number, condition }
 }

@@ -5,13 +5,14 @@ mod shares;
 
 use memcore::memory::Category;
 
-use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, StepRecord, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
-use crate::predict::{Forecast, Layer, Network, Objective, Rules, Update, rounded};
+use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use crate::training::OptimizerKind;
 use filters::SIDES;
@@ -54,25 +55,21 @@ struct Trial {
     step: StepRecord,
     /// What products and convolutions made of the peak.
     products: Share,
-    predicted_model_bytes: Option<u64>,
-    predicted_peak_bytes: Option<u64>,
+    /// Whether the rules of its blocks are known.
+    predictable: bool,
 }
 
 impl Experiment for NetworkSize {
-    fn name(&self) -> &'static str {
-        "network-size"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does a wider network cost, and what a larger batch?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
-        const { &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")] }
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "network-size",
+                question: "What does a wider network cost, and what a larger batch?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")],
+                takes_model: false,
+            }
+        }
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -83,16 +80,16 @@ impl Experiment for NetworkSize {
             return Err(Error::usage("batch", "two or more different numbers of examples, each at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
-        let rules = rules(setup)?;
+        let mut progress = Progress::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for (name, filters) in NETWORKS {
             for &batch in &batches {
-                if !pace.next(&format!("{name}, batch {batch}")) {
+                if !progress.next(&format!("{name}, batch {batch}")) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
-                let trial = attempt(setup, rules.as_ref(), name, filters, batch)?;
+                let trial = attempt(setup, predictable, name, filters, batch)?;
                 outcome.rows.push(trial.measurement());
                 trials.push(trial);
             }
@@ -100,7 +97,7 @@ impl Experiment for NetworkSize {
         outcome.tables.push(shown(&trials));
         let mut sizes = Vec::new();
         for (padded, side) in [false, true].into_iter().flat_map(|padded| SIDES.map(|side| (padded, side))) {
-            if !pace.next(&format!("filters of {side} × {side}")) {
+            if !progress.next(&format!("filters of {side} × {side}")) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -115,34 +112,27 @@ impl Experiment for NetworkSize {
         };
         let kept = "activations when the loss is there, of all that was asked for but libraries' workspaces";
         let made = "parameters, gradients and results made in convolutions and linear layers, of the peak without libraries' workspaces";
-        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept)));
+        let number = |label: &str, of: &str, figures: fn(&Trial) -> [u64; 2]| {
+            let [part, whole] = trials.last().map(figures).unwrap_or_default();
+            in_bytes([(label, part), (of, whole)])
+        };
+        let asked = number("activations", "of", |t| [t.kept().part, t.kept().whole]);
+        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept), asked));
         outcome.claims.push(filters::judge(CLAIMS[4], &sizes));
-        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products)));
+        let at_peak = number("by products", "peak", |t| [t.products.part, t.step.peak.allocated_bytes]);
+        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products), at_peak));
         Ok(outcome)
     }
 }
 
-fn attempt(
-    setup: &Setup<'_>,
-    rules: Option<&Rules>,
-    name: &'static str,
-    filters: usize,
-    batch: usize,
-) -> Result<Trial> {
+fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: usize, batch: usize) -> Result<Trial> {
     // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
     device.set_history(true);
     let mut rig = Rig::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
     let model_bytes = rig.moment("model").row.allocated;
     let step = rig.step("s0", batch)?;
-    let forecast = rules.filter(|_| undisturbed(&device)).map(|rules| {
-        let mut forecast = Forecast::new(rules.clone(), network(filters));
-        forecast.model("model");
-        forecast.step("s0", batch);
-        (forecast.rows()[0].allocated, forecast.peak().allocated)
-    });
     let parameters = rig.model.parameter_count();
-    let (predicted_model_bytes, predicted_peak_bytes) = forecast.unzip();
     let products = shares::of_products(&device, &step.peak);
     Ok(Trial {
         name,
@@ -152,23 +142,8 @@ fn attempt(
         model_bytes,
         step,
         products,
-        predicted_model_bytes,
-        predicted_peak_bytes,
+        predictable: predictable && undisturbed(&device),
     })
-}
-
-fn network(filters: usize) -> Network {
-    Network {
-        input: vec![3, 32, 32],
-        layers: vec![
-            Layer::Conv2d { inputs: 3, outputs: filters, kernel: 3, padding: 0 },
-            Layer::Relu,
-            Layer::Flatten,
-            Layer::Linear { inputs: filters * SIDE * SIDE, outputs: OUTPUTS },
-        ],
-        objective: Objective::MeanSquaredError(OUTPUTS),
-        update: Update::Sgd,
-    }
 }
 
 impl Trial {
@@ -204,8 +179,7 @@ impl Trial {
     fn foreseen_activation_bytes(&self) -> Option<u64> {
         let kept = self.kept_bytes();
         // Beyond 1 MiB a block may be larger than what was asked for.
-        self.predicted_peak_bytes.filter(|_| kept[0] <= 1 << 20)?;
-        Some(kept.into_iter().map(rounded).sum())
+        (self.predictable && kept[0] <= 1 << 20).then(|| kept.into_iter().map(rounded).sum())
     }
 
     fn measurement(&self) -> Measurement {
@@ -216,17 +190,12 @@ impl Trial {
         m.measure("made_by_products_bytes", self.products.part);
         m.measure("requested_activation_bytes", self.requested_activation_bytes());
         m.predict("requested_activation_bytes", self.kept_bytes().into_iter().sum());
-        let measured = [
-            ("model_bytes", self.model_bytes, self.predicted_model_bytes),
-            ("activation_bytes", self.activation_bytes(), self.foreseen_activation_bytes()),
-            ("peak_bytes", self.step.peak.allocated_bytes, self.predicted_peak_bytes),
-        ];
-        for (quantity, bytes, predicted) in measured {
-            m.measure(quantity, bytes);
-            if let Some(predicted) = predicted {
-                m.predict(quantity, predicted);
-            }
+        m.measure("model_bytes", self.model_bytes);
+        m.measure("activation_bytes", self.activation_bytes());
+        if let Some(predicted) = self.foreseen_activation_bytes() {
+            m.predict("activation_bytes", predicted);
         }
+        m.measure("peak_bytes", self.step.peak.allocated_bytes);
         m
     }
 }
@@ -257,10 +226,13 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let linear = per(last, first) == per(first, last);
     let wider = large[0].requested_activation_bytes() > small[0].requested_activation_bytes();
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let asked = |t: &Trial| t.requested_activation_bytes();
+    let labels = [format!("batch {}", first.batch), last.batch.to_string()];
     vec![
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: verdict(counted),
+            number: in_counts([("16 filters", Some(small[0].parameters)), ("64", Some(large[0].parameters))]),
             condition: format!(
                 "16 filters: {} parameters, 64 filters: {}, as counted (28 per filter, and 900·128 per filter in the layer behind, \
                  where nearly all of them are)",
@@ -270,6 +242,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[1],
             verdict: verdict(wider),
+            number: in_bytes([("16 filters", asked(first)), ("64", asked(&large[0]))]),
             condition: format!(
                 "with batch {}: {} asked for with 16 filters, {} with 64 (in blocks {} and {})",
                 first.batch,
@@ -282,6 +255,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
         JudgedClaim {
             claim: CLAIMS[2],
             verdict: verdict(same_model && linear),
+            number: in_bytes([(&labels[0], asked(first)), (&labels[1], asked(last))]),
             condition: format!(
                 "from batch {} to {} the model stays at {}, what the graph keeps grows {:.2}-fold in bytes asked for ({} to {}) and \
                  {:.2}-fold in blocks ({} to {}); the peak of the step only from {} to {}, since parameters and gradients do not grow",

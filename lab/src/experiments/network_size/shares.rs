@@ -42,7 +42,7 @@ pub(super) fn of_products(device: &Device, peak: &PeakComposition) -> Share {
 }
 
 /// A share that the claim says is most, of each of these networks with each batch.
-pub(super) fn judge(claim: Claim, what: &str, shares: &[(String, Share)]) -> JudgedClaim {
+pub(super) fn judge(claim: Claim, what: &str, shares: &[(String, Share)], number: String) -> JudgedClaim {
     let most = shares.iter().filter(|(_, share)| share.most()).count();
     let verdict = match most {
         0 => Verdict::Fails,
@@ -50,5 +50,5 @@ pub(super) fn judge(claim: Claim, what: &str, shares: &[(String, Share)]) -> Jud
         _ => Verdict::Depends,
     };
     let each: Vec<String> = shares.iter().map(|(name, share)| format!("{name}: {}", share.words())).collect();
-    JudgedClaim { claim, verdict, condition: format!("{what}: {}", each.join("; ")) }
+    JudgedClaim { claim, verdict, number, condition: format!("{what}: {}", each.join("; ")) }
 }

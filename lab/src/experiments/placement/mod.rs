@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use memcore::memory::{Category, CategoryBytes};
 
-use super::pace::Pace;
-use super::rig::{rules, undisturbed};
-use super::show::{table, text};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::undisturbed;
+use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::predict::rounded;
@@ -52,25 +53,19 @@ struct Trial {
 }
 
 impl Experiment for Placement {
-    fn name(&self) -> &'static str {
-        "placement"
-    }
-
-    fn question(&self) -> &'static str {
-        "What do data and tables on the host cost: bytes over the bus, time, memory?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples of 16 tokens per step; 32"),
-                Size::one("vocabulary", "rows of the table, 64 values each; 1024"),
-                Size::one("batches", "batches of the data set; 8"),
-            ]
+            &About {
+                name: "placement",
+                question: "What do data and tables on the host cost: bytes over the bus, time, memory?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples of 16 tokens per step; 32"),
+                    Size::one("vocabulary", "rows of the table, 64 values each; 1024"),
+                    Size::one("batches", "batches of the data set; 8"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -84,11 +79,11 @@ impl Experiment for Placement {
             return Err(Error::usage("batch, vocabulary, batches", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, Arrangement::ALL.len());
-        let exact = sizes.largest_bytes() <= 1 << 20 && rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, Arrangement::ALL.len());
+        let exact = sizes.largest_bytes() <= 1 << 20 && predictable(setup)?;
         let (mut trials, mut programs) = (Vec::new(), Vec::new());
         for arrangement in Arrangement::ALL {
-            if !pace.next(arrangement.name()) {
+            if !progress.next(arrangement.name()) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -257,6 +252,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
         claim: CLAIMS[0],
         // Swapping would write device memory back to the host, or make the device hold more than it needs.
         verdict: if less && copied.step.down == 0 { Verdict::Fails } else { Verdict::Holds },
+        number: in_bytes([("up per step", copied.step.up)]),
         condition: format!(
             "{moved}. Nothing is swapped: {} come back, and the device holds one batch ({}) instead of the data set ({})",
             bytes(copied.step.down),
@@ -269,6 +265,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let second = JudgedClaim {
         claim: CLAIMS[1],
         verdict,
+        number: in_bytes([("peak, host", on_host.peak_bytes), ("device", copied.peak_bytes)]),
         condition: format!(
             "with the table on the host a step moves {} up (the rows of its tokens) and {} down (their gradients) instead of {} and 0; the \
              device's peak is {} instead of {}: the table and its gradient ({}) are gone, the rows and theirs ({}) come, so it needs more only \

@@ -7,7 +7,7 @@ use memcore::ops;
 use memcore::optim::{Adam, AdamOptions};
 
 use super::super::rig::Rig;
-use super::super::show::{table, text};
+use super::super::tables::{table, text};
 use super::super::{Measurement, Setup};
 use crate::data::{Dataset, Split};
 use crate::error::Result;

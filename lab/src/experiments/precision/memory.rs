@@ -3,8 +3,8 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::super::rig::{Rig, StepRecord, even_perceptron, undisturbed};
-use super::super::show::table;
-use super::super::{Measurement, Setup, show::text};
+use super::super::tables::table;
+use super::super::{Measurement, Setup, tables::text};
 use crate::error::Result;
 use crate::predict::rounded;
 use crate::section::{Cell, Table};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use memcore::memory::Category;
 
-use super::pace::Pace;
-use super::rig::rules;
-use super::{Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::data;
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -45,24 +45,18 @@ const PRECISIONS: [Precision; 5] =
 const SIZES: [Sizes; 2] = [Sizes { width: 256, batch: 32 }, Sizes { width: 64, batch: 4096 }];
 
 impl Experiment for PrecisionChoice {
-    fn name(&self) -> &'static str {
-        "precision"
-    }
-
-    fn question(&self) -> &'static str {
-        "Does 16-bit halve memory, and what does it do to training?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("batch", "examples per step of the network with few parameters; 4096"),
-                Size::one("steps", "steps on the digits; 66"),
-            ]
+            &About {
+                name: "precision",
+                question: "Does 16-bit halve memory, and what does it do to training?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("batch", "examples per step of the network with few parameters; 4096"),
+                    Size::one("steps", "steps on the digits; 66"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -73,12 +67,12 @@ impl Experiment for PrecisionChoice {
         }
         let sizes = [SIZES[0], Sizes { batch, ..SIZES[1] }];
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
-        let predictable = rules(setup)?.is_some();
+        let mut progress = Progress::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
+        let predictable = predictable(setup)?;
         let mut weighed = Vec::new();
         for sizes in sizes {
             for precision in PRECISIONS {
-                if !pace.next(&format!("{}, {} examples", precision.name(), sizes.batch)) {
+                if !progress.next(&format!("{}, {} examples", precision.name(), sizes.batch)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -88,7 +82,7 @@ impl Experiment for PrecisionChoice {
             }
             outcome.tables.push(memory::shown(sizes, &weighed));
         }
-        let learnt = lessons(setup, steps, &mut pace, &mut outcome)?;
+        let learnt = lessons(setup, steps, &mut progress, &mut outcome)?;
         if !outcome.interrupted {
             outcome.claims = judge(&weighed, &learnt);
         }
@@ -97,12 +91,12 @@ impl Experiment for PrecisionChoice {
 }
 
 /// Empty on a device that computes nothing.
-fn lessons(setup: &Setup<'_>, steps: usize, pace: &mut Pace<'_>, outcome: &mut Outcome) -> Result<Vec<Learnt>> {
+fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome: &mut Outcome) -> Result<Vec<Learnt>> {
     let digits = data::digits().map_err(|error| Error::usage("digits", error.to_string()))?;
     let digits = Arc::new(digits);
     let mut all = Vec::new();
     for lesson in LESSONS {
-        if !pace.next(&format!("digits, {}", lesson.name)) {
+        if !progress.next(&format!("digits, {}", lesson.name)) {
             outcome.interrupted = true;
             return Ok(all);
         }
@@ -153,6 +147,7 @@ fn halves((full, autocast, half): Three<'_>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[0],
         verdict: if halved { Verdict::Depends } else { Verdict::Fails },
+        number: in_bytes([("gradients, fp32", full.of(Category::Gradient)), ("fp16", half.of(Category::Gradient))]),
         condition: format!(
             "in fp32, under autocast and in fp16: parameters {}; gradients {}; Adam's state {}. Types halve what is stored in them: \
              everything when the parameters are in 16 bits, and nothing of these three under autocast",
@@ -176,6 +171,7 @@ fn nearly_halves(large: Three<'_>, many: Three<'_>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[1],
         verdict: if share(many) < 0.75 { Verdict::Depends } else { Verdict::Fails },
+        number: in_bytes([("peak, fp32", many.0.peak_bytes), ("autocast", many.1.peak_bytes)]),
         condition: format!(
             "the peak without the libraries' workspaces, where activations are most of it ({} examples): {}; where parameters are ({} \
              examples): {}, since parameters, gradients and state stay in float32 and every weight is there a second time in 16 bits",
@@ -214,14 +210,18 @@ fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedCl
         }
     };
     let verdict = if learnt.is_some() { Verdict::Depends } else { Verdict::NotTested };
-    JudgedClaim { claim: CLAIMS[2], verdict, condition: format!("{memory}; {seen}") }
+    let weights = [("weights, fp32", full.of(Category::Parameter)), ("fp16", half.of(Category::Parameter))];
+    JudgedClaim { claim: CLAIMS[2], verdict, number: in_bytes(weights), condition: format!("{memory}; {seen}") }
 }
 
 fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
+    let number =
+        |[without, with]: [Option<u64>; 2]| in_counts([("gradients that are 0, no scaler", without), ("scaler", with)]);
     let Some(learnt) = learnt else {
         return JudgedClaim {
             claim: CLAIMS[3],
             verdict: Verdict::NotTested,
+            number: number([None; 2]),
             condition: "whether values below 6e-8 come to nothing is not seen here: this device computes nothing"
                 .into(),
         };
@@ -233,6 +233,7 @@ fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
     JudgedClaim {
         claim: CLAIMS[3],
         verdict: if stalls && cured { Verdict::Holds } else { Verdict::Depends },
+        number: number([without, with].map(|learnt| Some(learnt.zeros.0))),
         condition: format!(
             "with a loss divided by {:.0}, as a mean over that many tokens, {:.1} % of the gradients are 0 under autocast to float16 \
              ({:.1} % in fp32), and the loss stays at {:.3} (from {:.3}); with the scaler {:.1} % are 0 and it comes to {:.3}, in fp32 to \

@@ -6,10 +6,11 @@ mod subject;
 
 use std::sync::Arc;
 
-use super::pace::Pace;
-use super::rig::{Rig, rules};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::Rig;
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
@@ -28,24 +29,18 @@ const CLAIMS: &[Claim] = &[Claim {
 }];
 
 impl Experiment for Quantization {
-    fn name(&self) -> &'static str {
-        "quantization"
-    }
-
-    fn question(&self) -> &'static str {
-        "What do int8 weights save, and what do they cost in accuracy?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::one("width", "neurons of each of two hidden layers; 128"),
-                Size::one("steps", "training steps before, on the digits; 300"),
-            ]
+            &About {
+                name: "quantization",
+                question: "What do int8 weights save, and what do they cost in accuracy?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each of two hidden layers; 128"),
+                    Size::one("steps", "training steps before, on the digits; 300"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -55,9 +50,9 @@ impl Experiment for Quantization {
             return Err(Error::usage("width, steps", "each must be at least 1"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 1 + Form::ALL.len());
+        let mut progress = Progress::new(setup, 1 + Form::ALL.len());
         let digits = Arc::new(digits().map_err(|error| Error::usage("digits", error.to_string()))?);
-        if !pace.next("training on the digits") {
+        if !progress.next("training on the digits") {
             outcome.interrupted = true;
             return Ok(outcome);
         }
@@ -65,10 +60,10 @@ impl Experiment for Quantization {
         let (inputs, classes) =
             digits.batch(digits.split(Split::Test)).map_err(|error| Error::usage("digits", error.to_string()))?;
         let exam = Exam { inputs, classes };
-        let predictable = rules(setup)?.is_some();
+        let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for form in Form::ALL {
-            if !pace.next(form.name()) {
+            if !progress.next(form.name()) {
                 outcome.interrupted = true;
                 return Ok(outcome);
             }
@@ -155,7 +150,8 @@ fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim
         bytes(float.inference_peak_bytes),
         bytes(ahead.inference_peak_bytes),
     );
-    vec![JudgedClaim { claim: CLAIMS[0], verdict, condition }]
+    let number = in_bytes([("float32", float.weights_bytes), ("int8", int8.weights_bytes)]);
+    vec![JudgedClaim { claim: CLAIMS[0], verdict, number, condition }]
 }
 
 impl Trial {

@@ -1,8 +1,9 @@
 //! The second article's anecdote: an encoder and decoder whose attention weights somebody keeps.
 
 use crate::error::Result;
-use crate::experiments::rig::{Rig, rules, undisturbed};
-use crate::experiments::show::{table, text};
+use crate::experiments::default_allocator::predictable;
+use crate::experiments::rig::{Rig, undisturbed};
+use crate::experiments::tables::{table, text};
 use crate::experiments::{Measurement, Setup};
 use crate::models::{ModelOptions, architecture};
 use crate::predict::rounded;
@@ -21,7 +22,7 @@ pub(super) struct Trial {
 }
 
 pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usize) -> Result<Trial> {
-    let predictable = rules(setup)?.is_some();
+    let predictable = predictable(setup)?;
     let device = (setup.open)()?;
     let options = ModelOptions { sequence: Some(length), keep_intermediate: keeps, ..ModelOptions::default() };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);

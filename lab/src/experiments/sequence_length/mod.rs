@@ -4,10 +4,11 @@ mod kept;
 
 use memcore::memory::Category;
 
-use super::pace::Pace;
-use super::rig::{Rig, StepRecord, rules, undisturbed};
-use super::show::{table, text};
-use super::{Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict};
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::rig::{Rig, StepRecord, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
@@ -38,24 +39,18 @@ struct Trial {
 }
 
 impl Experiment for SequenceLength {
-    fn name(&self) -> &'static str {
-        "sequence-length"
-    }
-
-    fn question(&self) -> &'static str {
-        "What grows with the sequence?"
-    }
-
-    fn claims(&self) -> &'static [Claim] {
-        CLAIMS
-    }
-
-    fn sizes(&self) -> &'static [Size] {
+    fn about(&self) -> &'static About {
         const {
-            &[
-                Size::many("sequence", "tokens per example, three values; 32, 64 and 96"),
-                Size::one("batch", "examples per step; 4"),
-            ]
+            &About {
+                name: "sequence-length",
+                question: "What grows with the sequence?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("sequence", "tokens per example, three values; 32, 64 and 96"),
+                    Size::one("batch", "examples per step; 4"),
+                ],
+                takes_model: false,
+            }
         }
     }
 
@@ -68,15 +63,15 @@ impl Experiment for SequenceLength {
             return Err(Error::usage("sequence, batch", "three different lengths, and at least 1 example"));
         }
         let mut outcome = Outcome::default();
-        let mut pace = Pace::new(setup, 12);
+        let mut progress = Progress::new(setup, 12);
         // Exact where each tensor is a multiple of 512 bytes and none is above 1 MiB.
         let whole = lengths.iter().all(|length| (batch * length * 4).is_multiple_of(512));
         let large = [lengths[2] * VOCABULARY, lengths[2] * 4 * WIDTH, HEADS * lengths[2] * lengths[2]];
-        let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && rules(setup)?.is_some();
+        let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && predictable(setup)?;
         let mut trials = Vec::new();
         for fused in [false, true] {
             for &length in &lengths {
-                if !pace.next(&format!("{}, {length} tokens", form(fused))) {
+                if !progress.next(&format!("{}, {length} tokens", form(fused))) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -93,7 +88,7 @@ impl Experiment for SequenceLength {
         let mut kept = Vec::new();
         for keeps in [false, true] {
             for &length in &lengths {
-                if !pace.next(&format!("encoder and decoder, {length} tokens")) {
+                if !progress.next(&format!("encoder and decoder, {length} tokens")) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
@@ -158,6 +153,11 @@ fn per_pair(trials: &[Trial]) -> f64 {
     (slope(b, c) - slope(a, b)) / (c.0 - a.0)
 }
 
+/// What is measured has no share of a byte, and rounding errors are below 0 at times.
+fn whole(bytes: f64) -> u64 {
+    bytes.round().max(0.0) as u64
+}
+
 /// The written-out form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row of it.
 fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
     if fused { 0 } else { (4 * batch * HEADS * LAYERS) as u64 }
@@ -166,7 +166,7 @@ fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
 fn curvature(trials: &[Trial], batch: usize, exact: bool) -> Measurement {
     let fused = trials[0].fused;
     let mut m = Measurement::of([("attention", form(fused).into()), ("sequence", "T²".into())]);
-    m.measure("bytes_per_pair_of_tokens", per_pair(trials).round().max(0.0) as u64);
+    m.measure("bytes_per_pair_of_tokens", whole(per_pair(trials)));
     if exact {
         m.predict("bytes_per_pair_of_tokens", foreseen_per_pair(fused, batch));
     }
@@ -196,6 +196,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
         JudgedClaim {
             claim: CLAIMS[0],
             verdict: if per_pair(eager) > 0.0 { Verdict::Depends } else { Verdict::Fails },
+            number: in_bytes([("per pair, eager", whole(per_pair(eager))), ("sdpa", whole(per_pair(fused)))]),
             condition: format!(
                 "written out, what the graph keeps grows by {:.0} bytes for each pair of tokens (B·heads·blocks·4): {} of {} at {} \
                  tokens, and everything else in proportion ({} at {} tokens); with the fused kernel by {:.0}, since it never keeps them",
@@ -215,6 +216,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
                 (0, 0, _) => Verdict::Depends,
                 _ => Verdict::Holds,
             },
+            number: in_bytes([("per step, let go", kept::most(kept, false)), ("kept", kept::most(kept, true))]),
             condition: format!(
                 "after backward the graph keeps {stays} bytes in every case: what it saved goes node by node, and an encoder and decoder \
                  with attention grows by {} bytes per step; only a list that holds the weights keeps them: with one it grows by {} in \

@@ -44,9 +44,6 @@ pub(super) struct Attention {
 
 impl Attention {
     /// Of a block's own tokens. The first block has the table of relative positions.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn own(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let mut attention = Self::cross(init, c)?;
         attention.causal = decoder;
@@ -56,22 +53,19 @@ impl Attention {
     }
 
     /// Of the encoder's tokens.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn cross(init: &Init, c: &Config) -> Result<Self> {
-        let (width, inner) = (c.width, c.heads * c.head);
+        let (width, inner) = (c.width, c.heads * c.own.head);
         let spread = |n: usize| c.normal((n as f64).powf(-0.5));
         let into = |name: &str, n: usize| Linear::with_fill(&init.at(name), width, inner, false, spread(n));
         Ok(Self {
             scope: init.scope(),
             kind: c.options.attention,
             heads: c.heads,
-            head: c.head,
+            head: c.own.head,
             dropout: c.dropout,
             causal: false,
             trained_zeros: c.options.checkpoint,
-            q: into("q", width * c.head)?,
+            q: into("q", width * c.own.head)?,
             k: into("k", width)?,
             v: into("v", width)?,
             o: Linear::with_fill(&init.at("o"), inner, width, false, spread(inner))?,
@@ -80,9 +74,6 @@ impl Attention {
     }
 
     /// `hidden` `[batch, time, width]`; `bias` is there but in the first block.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn forward(
         &self,
         hidden: &Tensor,

@@ -16,18 +16,13 @@ pub(super) struct RelativePositions {
 }
 
 impl RelativePositions {
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, bidirectional: bool) -> Result<Self> {
         let fill = c.normal((c.width as f64).powf(-0.5));
-        let table = Embedding::with_fill(init, c.buckets, c.heads, fill)?;
-        Ok(Self { table, bidirectional, buckets: c.buckets, farthest: c.farthest })
+        let table = Embedding::with_fill(init, c.own.buckets, c.heads, fill)?;
+        Ok(Self { table, bidirectional, buckets: c.own.buckets, farthest: c.own.farthest })
     }
 
     /// `compute_bias`: `[1, heads, queries, keys]`, a view of `[queries, keys, heads]`.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn forward(&self, [queries, keys]: [usize; 2]) -> Result<Tensor> {
         let device = self.table.weight.array().device();
         let asking = mask::positions(device, queries)?;

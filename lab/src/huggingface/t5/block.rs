@@ -16,7 +16,7 @@ use super::config::Config;
 
 /// What every block of one forward pass is given besides hidden states and biases.
 #[derive(Clone)]
-pub(super) struct Given {
+pub(super) struct BlockInputs {
     /// Of a block's own tokens.
     pub(super) mask: Option<Tensor>,
     /// The encoder's last hidden states, in a decoder.
@@ -35,21 +35,18 @@ pub(super) struct Biases {
 }
 
 /// The hidden states after a block, and the biases. `checkpointed`, it computes itself again for its gradient.
-///
-/// # Errors
-/// Those of the block.
 pub(super) fn through(
     block: &Arc<Block>,
     hidden: Tensor,
     biases: Biases,
-    given: &Given,
+    inputs: &BlockInputs,
     checkpointed: bool,
 ) -> Result<(Tensor, Biases)> {
     if !checkpointed {
-        return block.forward(&hidden, &biases, given);
+        return block.forward(&hidden, &biases, inputs);
     }
     // What a block is given by its place is kept in that order.
-    let Given { mask, encoded, cross_mask, caches } = given.clone();
+    let BlockInputs { mask, encoded, cross_mask, caches } = inputs.clone();
     let others = [mask, biases.own, encoded, cross_mask, biases.cross];
     let there = others.each_ref().map(Option::is_some);
     let inputs: Vec<Tensor> = std::iter::once(hidden).chain(others.into_iter().flatten()).collect();
@@ -57,7 +54,7 @@ pub(super) fn through(
     let body = move |inputs: &[Tensor]| {
         let mut others = inputs[1..].iter().cloned();
         let [mask, own, encoded, cross_mask, cross] = there.map(|there| if there { others.next() } else { None });
-        let given = Given { mask, encoded, cross_mask, caches: caches.clone() };
+        let given = BlockInputs { mask, encoded, cross_mask, caches: caches.clone() };
         let (hidden, biases) = block.forward(&inputs[0], &Biases { own, cross }, &given)?;
         Ok([Some(hidden), biases.own, biases.cross].into_iter().flatten().collect())
     };
@@ -74,9 +71,6 @@ pub(super) struct Block {
 
 impl Block {
     /// `first` has the table of relative positions.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let layer = |i: usize| init.at("layer").at(i);
         let own = Attention::own(&layer(0).at("SelfAttention"), c, decoder, first)?;
@@ -86,15 +80,16 @@ impl Block {
         Ok(Self { own, feed: Feed::new(&layer(if decoder { 2 } else { 1 }), c)?, cross })
     }
 
-    fn forward(&self, hidden: &Tensor, biases: &Biases, given: &Given) -> Result<(Tensor, Biases)> {
-        let caches = given.caches.as_ref();
+    fn forward(&self, hidden: &Tensor, biases: &Biases, inputs: &BlockInputs) -> Result<(Tensor, Biases)> {
+        let caches = inputs.caches.as_ref();
         let keys = Keys { of: None, cache: caches.map(|caches| &*caches[0]) };
-        let (mut hidden, own, mut weights) = self.own.forward(hidden, biases.own.clone(), given.mask.as_ref(), keys)?;
+        let (mut hidden, own, mut weights) =
+            self.own.forward(hidden, biases.own.clone(), inputs.mask.as_ref(), keys)?;
         let mut bias = None;
         if let Some(cross) = &self.cross {
-            let keys = Keys { of: given.encoded.as_ref(), cache: caches.map(|caches| &*caches[1]) };
+            let keys = Keys { of: inputs.encoded.as_ref(), cache: caches.map(|caches| &*caches[1]) };
             let (next, made, next_weights) =
-                cross.forward(&hidden, biases.cross.clone(), given.cross_mask.as_ref(), keys)?;
+                cross.forward(&hidden, biases.cross.clone(), inputs.cross_mask.as_ref(), keys)?;
             hidden = next;
             bias = Some(made);
             weights = next_weights;
@@ -176,8 +171,8 @@ impl Feed {
             scope: init.scope(),
             inner_scope: inner.scope(),
             activation: c.activation,
-            wi: up(if c.gated { "wi_0" } else { "wi" })?,
-            linear: c.gated.then(|| up("wi_1")).transpose()?,
+            wi: up(if c.own.gated { "wi_0" } else { "wi" })?,
+            linear: c.own.gated.then(|| up("wi_1")).transpose()?,
             wo: Linear::with_fill(&inner.at("wo"), c.inner, c.width, false, c.normal(wide))?,
             inner_dropout: Dropout::new(&inner.at("dropout"), c.dropout)?,
             norm: Norm::new(&init.at("layer_norm"), c.width, c.eps, Form::WideRoot)?,

@@ -10,27 +10,48 @@ mod stack;
 use memcore::nn::{Dropout, Embedding, Init, Linear, Module, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
+use super::config::Common;
+use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig};
 use super::inputs::Inputs;
-use super::network::{Body, Hidden, Scores, Variables};
-pub(super) use config::{Config, Family};
+use super::network::{Body, Hidden, Parts, Scores, Variables};
+use super::options::Sizes;
+use crate::models::Places;
+pub(super) use config::{Config, Form};
 use stack::Stack;
 
-impl Config {
-    /// The network but for its loss.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
+/// Why a network is trained as a whole.
+pub(super) const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
+
+impl Family for Config {
+    fn kind(&self) -> Kind {
+        Kind::EncoderDecoder
+    }
+
+    fn parts(&self, _: &Places<'_>, _: &HeadConfig) -> Result<Parts> {
+        Err(memcore::Error::invalid("t5", TWO_STACKS))
+    }
+
+    fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
         match head.head {
             Head::ConditionalGeneration => self.pair(init, None),
             // It caches nothing where there are labels.
-            Head::QuestionAnswering => Self { use_cache: false, ..self.clone() }.pair(init, Some(head)),
+            Head::QuestionAnswering => {
+                let mut config = self.clone();
+                config.common.use_cache = false;
+                config.pair(init, Some(head))
+            }
             _ => self.encoder(init, head),
         }
     }
 
+    fn sizes(&self) -> Sizes {
+        Sizes { layers: self.layers + self.own.decoder_layers, ..Common::sizes(self) }
+    }
+}
+
+impl Config {
     fn encoder(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
         let mut scores = Sequential::new();
         let classifies = head.head == Head::TokenClassification;
@@ -62,14 +83,14 @@ impl Config {
         let decoder = Stack::new(&init.at("decoder"), self, &shared, true)?;
         let head_table = if head.is_none() { own()? } else { None };
         drop((encoder_table, decoder_table, head_table));
-        let start = self.start;
+        let start = self.own.start;
         if head.is_some() {
             let scores = head_config::linear(&init.at("qa_outputs"), self.width, 2, true)?;
             return Ok(Box::new(Model { encoder, decoder, scale: None, scores, start, reads_input: true }));
         }
         let head = init.at("lm_head");
         let scores = Linear::tied(&head, &head.shared(&shared.weight)?);
-        let scale = self.scales_outputs.then(|| (self.width as f64).powf(-0.5));
+        let scale = self.own.scales_outputs.then(|| (self.width as f64).powf(-0.5));
         Ok(Box::new(Model { encoder, decoder, scale, scores, start, reads_input: false }))
     }
 }

@@ -10,7 +10,7 @@ use super::super::cache::DynamicCache;
 use super::super::mask;
 use super::super::options::{Attention, AttentionMask};
 use super::super::rms::{Form, Norm};
-use super::block::{self, Biases, Block, Given};
+use super::block::{self, Biases, Block, BlockInputs};
 use super::config::Config;
 
 pub(super) struct Stack {
@@ -30,12 +30,9 @@ pub(super) struct Stack {
 
 impl Stack {
     /// With the token table that `shared` has.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
         let embed = init.at("embed_tokens");
-        let count = if decoder { c.decoder_layers } else { c.layers };
+        let count = if decoder { c.own.decoder_layers } else { c.layers };
         let block = |i: usize| Ok(Arc::new(Block::new(&init.at("block").at(i), c, decoder, i == 0)?));
         Ok(Self {
             scope: init.scope(),
@@ -54,9 +51,6 @@ impl Stack {
 
     /// The last hidden states of tokens `[batch, time]`, and what was cached of their own and of the encoder's. A decoder is given what the encoder
     /// gave.
-    ///
-    /// # Errors
-    /// Shapes that do not fit; those of the device.
     pub(super) fn forward(
         &self,
         ids: &Tensor,
@@ -82,7 +76,7 @@ impl Stack {
         let causal = if encoded.is_some() { request(None).causal()? } else { None };
         let of_batch = request(attention_mask).bidirectional()?;
         let (mask, cross_mask) = if encoded.is_some() { (causal, of_batch) } else { (of_batch, None) };
-        let given = Given { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
+        let given = BlockInputs { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
         let mut hidden = self.dropout.forward(&embeds)?;
         let mut biases = Biases::default();
         for block in &self.blocks {

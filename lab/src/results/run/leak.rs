@@ -1,7 +1,7 @@
 //! Memory that grows: by how much, where, who holds it, when it runs out, what to do.
 
 use crate::figures::{both, counted, grouped, short};
-use crate::forensics::{Hop, Leak, Site};
+use crate::forensics::{Leak, Link, Site};
 use crate::section::{Cell, Figure, Section};
 
 /// A paragraph under its own heading.
@@ -33,6 +33,6 @@ fn place(site: &Site) -> String {
     format!("{op}{scope}{phase}: {} per step, {} now", short(site.bytes_per_step), site.category)
 }
 
-fn link(hop: &Hop) -> String {
+fn link(hop: &Link) -> String {
     if hop.scope.is_empty() { hop.what.clone() } else { format!("{} in {}", hop.what, hop.scope) }
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::cards::{CardResult, room};
 use crate::figures::{lacking, short};
+use crate::peaks::LocalPeak;
 use crate::section::{Cell, Section, Table};
-use crate::summits::Summit;
 
 /// The name of the run without any change.
 pub const AS_IT_IS: &str = "as it is";
@@ -30,7 +30,7 @@ pub struct Prediction {
     /// What the figures stand for, and what not.
     pub notes: Vec<String>,
     /// The peak and the highest moments below it; null where the events were not kept.
-    pub summits: Option<Vec<Summit>>,
+    pub summits: Option<Vec<LocalPeak>>,
     /// What it would take with each technique.
     pub techniques: Vec<TechniqueResult>,
 }
@@ -206,14 +206,14 @@ impl Prediction {
 }
 
 /// The highest moments.
-fn peaks(summits: &[Summit]) -> Table {
-    let row = |summit: &Summit| {
+fn peaks(summits: &[LocalPeak]) -> Table {
+    let row = |summit: &LocalPeak| {
         let scope = if summit.scope.is_empty() { "(outside the model)" } else { &summit.scope };
         vec![
             Cell::Bytes(summit.allocated_bytes),
             Cell::Text(summit.phase.clone()),
             Cell::Text(format!("{} in {scope}", summit.op)),
-            Cell::Text(format!("{} {}", short(summit.mostly_bytes), summit.mostly)),
+            Cell::Text(format!("{} {}", short(summit.dominant_bytes), summit.dominant_category)),
         ]
     };
     let columns = ["allocated", "phase", "reached by", "mostly"];

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use super::stacks::Stacks;
-use crate::snapshot::fault::{Fault, Sound};
 use crate::snapshot::model::{Action, Frame, FrameId, PoolId, StreamId, TraceEvent};
+use crate::snapshot::parse_error::{ParseError, Result};
 use crate::snapshot::value::{Document, Kind, TextId, Value};
 
 /// Keys of an entry, as [`Places`] numbers them.
@@ -79,11 +79,11 @@ impl<'a> Reader<'a> {
         (frames, stacks, self.streams, self.pools)
     }
 
-    pub(super) fn event(&mut self, value: Value) -> Sound<TraceEvent> {
+    pub(super) fn event(&mut self, value: Value) -> Result<TraceEvent> {
         let document = self.document;
         let Some(dict) = value.as_dict() else {
             let problem = format!("an entry of a trace is {}, not a dict", document.name(value));
-            return Err(Fault::new(document.offset(value), problem));
+            return Err(ParseError::new(document.offset(value), problem));
         };
         match document.shaped(dict) {
             Some((shape, fields)) => {
@@ -111,9 +111,9 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn read(&mut self, event: Value, field: impl Fn(usize) -> Option<Value>) -> Sound<TraceEvent> {
+    fn read(&mut self, event: Value, field: impl Fn(usize) -> Option<Value>) -> Result<TraceEvent> {
         let Some(name) = field(ACTION).and_then(Value::as_text) else {
-            return Err(Fault::new(self.document.offset(event), "an entry of a trace without action"));
+            return Err(ParseError::new(self.document.offset(event), "an entry of a trace without action"));
         };
         let known = self.actions.iter().find(|(text, _)| *text == Some(name));
         let action = known.map_or(Action::Other, |(_, action)| *action);
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
 
     /// A whole number from 0 to 2^64; negative ones of 64 bits are addresses that a program took for signed.
     #[inline]
-    pub(super) fn natural(&self, owner: Value, key: &str, value: Value) -> Sound<u64> {
+    pub(super) fn natural(&self, owner: Value, key: &str, value: Value) -> Result<u64> {
         if let Some(small) = value.as_small()
             && small >= 0
         {
@@ -150,12 +150,13 @@ impl<'a> Reader<'a> {
         }
         match self.document.kind(value) {
             Kind::Int(number) if (0..=i128::from(u64::MAX)).contains(&number) => Ok(number as u64),
-            Kind::Int(number) => {
-                Err(Fault::new(self.document.offset(owner), format!("{key} is {number}, beyond 64 bits or negative")))
-            }
+            Kind::Int(number) => Err(ParseError::new(
+                self.document.offset(owner),
+                format!("{key} is {number}, beyond 64 bits or negative"),
+            )),
             _ => {
                 let problem = format!("{key} is {}, not a whole number", self.document.name(value));
-                Err(Fault::new(self.document.offset(owner), problem))
+                Err(ParseError::new(self.document.offset(owner), problem))
             }
         }
     }

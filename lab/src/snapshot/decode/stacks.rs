@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::snapshot::fault::{Fault, Sound};
 use crate::snapshot::model::{Frame, FrameId, StackId};
+use crate::snapshot::parse_error::{ParseError, Result};
 use crate::snapshot::value::{Document, Kind, TextId, Value};
 
 /// Deeper stacks are cut: nobody reads them, and a file may say one frame a million times in five bytes each.
-const DEEPEST_STACK: usize = 4096;
+const MAX_STACK_DEPTH: usize = 4096;
 
 /// Not seen yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -43,7 +43,7 @@ impl Stacks {
 
     /// The stack that a list of frames is.
     #[inline]
-    pub(super) fn of(&mut self, document: &Document, frames: Option<Value>) -> Sound<StackId> {
+    pub(super) fn of(&mut self, document: &Document, frames: Option<Value>) -> Result<StackId> {
         let Some(value) = frames else { return Ok(StackId(0)) };
         match value.as_list().and_then(|list| self.lists.get(list as usize)) {
             Some(&known) if known != UNKNOWN => Ok(StackId(known)),
@@ -52,18 +52,18 @@ impl Stacks {
     }
 
     #[cold]
-    fn make(&mut self, document: &Document, value: Value) -> Sound<StackId> {
+    fn make(&mut self, document: &Document, value: Value) -> Result<StackId> {
         let items = match document.kind(value) {
             Kind::List(list) => document.items(list),
             Kind::Tuple(tuple) => document.tuple_items(tuple),
             Kind::None => &[],
             _ => {
                 let problem = format!("frames is {}, not a list", document.name(value));
-                return Err(Fault::new(document.offset(value), problem));
+                return Err(ParseError::new(document.offset(value), problem));
             }
         };
-        let frames: Sound<Box<[FrameId]>> =
-            items.iter().take(DEEPEST_STACK).map(|frame| self.frame(document, *frame)).collect();
+        let frames: Result<Box<[FrameId]>> =
+            items.iter().take(MAX_STACK_DEPTH).map(|frame| self.frame(document, *frame)).collect();
         let frames = frames?;
         let stack = match self.known_stacks.get(&frames) {
             Some(&known) => known,
@@ -80,10 +80,10 @@ impl Stacks {
         Ok(stack)
     }
 
-    fn frame(&mut self, document: &Document, value: Value) -> Sound<FrameId> {
+    fn frame(&mut self, document: &Document, value: Value) -> Result<FrameId> {
         let Some(dict) = value.as_dict() else {
             let problem = format!("a frame is {}, not a dict", document.name(value));
-            return Err(Fault::new(document.offset(value), problem));
+            return Err(ParseError::new(document.offset(value), problem));
         };
         if self.dicts[dict as usize] != UNKNOWN {
             return Ok(FrameId(self.dicts[dict as usize]));

@@ -83,9 +83,6 @@ impl Continuation<'_> {
     }
 
     /// Takes the state at the end, after `steps` steps in all.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(crate) fn end(&mut self, parts: &Parts<'_>, steps: usize) -> Result<()> {
         if self.save {
             self.saved = Some(parts.state(steps)?);

@@ -83,9 +83,6 @@ impl Parts<'_> {
     }
 
     /// Everything, on the host, after `steps` steps.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn state(&self, steps: usize) -> Result<TrainingState> {
         let mut tensors = BTreeMap::new();
         for (name, array) in self.tensors() {

@@ -12,7 +12,7 @@ use crate::memory::DriverEvent;
 
 /// The most that is reserved for one segment: all addresses that a process can have. It bounds what a device of
 /// unbounded size (`meta`) reserves.
-const MOST_RESERVED_BYTES: u64 = 1 << 47;
+const MAX_RESERVED_BYTES: u64 = 1 << 47;
 
 impl Caching {
     /// A free block of at least the request's size, in no pool: the first run of free blocks that is long enough or
@@ -97,7 +97,7 @@ impl Caching {
             Some(reserve) if newer => reserve.bytes(total).min(most),
             _ => most,
         };
-        let bytes = wanted.min(MOST_RESERVED_BYTES).div_ceil(page_bytes) * page_bytes;
+        let bytes = wanted.min(MAX_RESERVED_BYTES).div_ceil(page_bytes) * page_bytes;
         let memory = self.memory.clone();
         let Some(virtual_memory) = memory.virtual_memory() else { return Ok(None) };
         let id = virtual_memory.reserve(bytes, page_bytes)?;

@@ -58,7 +58,7 @@ pub use sizes::BLOCK_BYTES;
 pub use summary::memory_summary;
 
 use super::address::AddressSpace;
-use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent};
+use super::allocator::{AllocationFailure, Allocator, Block, BlockId, DriverEvent, allowed_bytes};
 use super::slab::Slab;
 use super::snapshot::Snapshot;
 use super::stats::Stats;
@@ -311,18 +311,7 @@ impl Allocator for Caching {
     }
 
     fn set_memory_fraction(&mut self, fraction: f64) -> Result<()> {
-        if !(0.0..=1.0).contains(&fraction) {
-            let text = format!("invalid fraction:{fraction}. Please set within [0, 1].");
-            return Err(Error::invalid("memory fraction", text));
-        }
-        self.allowed_bytes = if fraction == 1.0 {
-            None
-        } else {
-            let total = self.total_bytes.ok_or_else(|| {
-                Error::invalid("memory fraction", "the driver does not say how much memory the device has")
-            })?;
-            Some((fraction * total as f64) as u64)
-        };
+        self.allowed_bytes = allowed_bytes(fraction, self.total_bytes)?;
         Ok(())
     }
 
@@ -330,12 +319,8 @@ impl Allocator for Caching {
         &self.stats
     }
 
-    fn reset_peak_stats(&mut self) {
-        self.stats.reset_peak();
-    }
-
-    fn reset_accumulated_stats(&mut self) {
-        self.stats.reset_accumulated();
+    fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -47,7 +47,7 @@ impl Caching {
         }
         let room = self.room_bytes();
         sizes.extend([room / sizes::ROUND_LARGE_BYTES * sizes::ROUND_LARGE_BYTES, sizes::SMALL_BYTES]);
-        sizes.push(sizes::MADE_TO_MEASURE_BYTES - sizes::BLOCK_BYTES);
+        sizes.push(sizes::MIN_LARGE_ALLOC - sizes::BLOCK_BYTES);
         let divisions = &self.config.roundup_power2_divisions;
         let tried = sizes.into_iter().map(|bytes| last_below(bytes, |n| sizes::round(n, divisions) <= bytes));
         let found = tried.filter(|&bytes| bytes > 0 && self.fits(bytes, request)).max().unwrap_or(0);

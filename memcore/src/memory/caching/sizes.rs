@@ -8,7 +8,7 @@ pub(super) const SMALL_BYTES: u64 = MIB;
 /// The segments of the small pool, and its pages.
 pub(super) const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 /// Rounded requests below this size share segments of the configured size.
-pub(super) const MADE_TO_MEASURE_BYTES: u64 = 10 * MIB;
+pub(super) const MIN_LARGE_ALLOC: u64 = 10 * MIB;
 /// Segments made to measure are a multiple of this.
 pub(super) const ROUND_LARGE_BYTES: u64 = 2 * MIB;
 /// No tensor is as large as this ("1EB").
@@ -41,7 +41,7 @@ fn to_division(bytes: u64, division: u64) -> u64 {
 pub(super) fn segment(rounded_bytes: u64, large_segment_bytes: u64) -> u64 {
     if rounded_bytes <= SMALL_BYTES {
         SMALL_SEGMENT_BYTES
-    } else if rounded_bytes < MADE_TO_MEASURE_BYTES {
+    } else if rounded_bytes < MIN_LARGE_ALLOC {
         large_segment_bytes
     } else {
         up(rounded_bytes, ROUND_LARGE_BYTES)

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::plan::{Bound, Lifetime, Packing, Plan};
 
 /// Above this many lifetimes only the packings that take less than quadratic time are tried.
-const MOST_FOR_QUADRATIC: usize = 20_000;
+const MAX_FOR_QUADRATIC: usize = 20_000;
 
 /// The smallest of the plans that all packings make; stops at the lower bound.
 pub fn pack(lifetimes: &[Lifetime]) -> Plan {
     let bound = Bound::of(lifetimes).bytes;
     let mut best = pack_with(lifetimes, Packing::BestFitInTime);
-    if lifetimes.len() > MOST_FOR_QUADRATIC {
+    if lifetimes.len() > MAX_FOR_QUADRATIC {
         return best;
     }
     for packing in Packing::ALL {

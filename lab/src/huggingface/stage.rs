@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use memcore::nn::Init;
 use memcore::{DType, Result, Tensor, ops};
 
-use super::blocks::Context;
+use super::blocks::BlockInputs;
 use super::cache::DynamicCache;
 use super::mask::{self, Triangle};
 use super::options::{AttentionMask, Options};
@@ -13,7 +12,7 @@ use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 
 /// Makes what all blocks are given, once per forward pass; on each device anew, where a network is split.
-pub(super) struct Guide {
+pub(super) struct Stage {
     pub(super) options: Options,
     /// `None` for an encoder, whose blocks are given nothing.
     decoder: Option<Decoder>,
@@ -33,7 +32,7 @@ struct Decoder {
     triangle: Triangle,
 }
 
-impl Guide {
+impl Stage {
     /// For blocks that see every position.
     pub(super) fn encoder(options: &Options) -> Self {
         Self { options: options.clone(), decoder: None }
@@ -69,23 +68,12 @@ impl Guide {
         self
     }
 
-    /// One for each device that has blocks, with the buffers that are made there.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub(super) fn turning(
-        desks: &[Init],
-        new: impl Fn() -> Self,
-        rotary: impl Fn(&Init) -> Result<RotaryEmbedding>,
-    ) -> Result<Vec<Self>> {
-        let guide = |init: &Init| {
-            let mut guide = new();
-            if let Some(decoder) = &mut guide.decoder {
-                decoder.rotary = Some(rotary(init)?);
-            }
-            Ok(guide)
-        };
-        desks.iter().map(guide).collect()
+    /// The same, of a model that turns queries and keys by their positions.
+    pub(super) fn with_rotary(mut self, rotary: RotaryEmbedding) -> Self {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.rotary = Some(rotary);
+        }
+        self
     }
 
     /// An empty cache, where one is filled.
@@ -95,9 +83,6 @@ impl Guide {
     }
 
     /// The mask for these embeddings, `[batch, time, width]`, where one is needed.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         let Some(decoder) = &self.decoder else {
             let (attention, padded) = (self.options.attention, self.padded());
@@ -112,9 +97,6 @@ impl Guide {
     }
 
     /// The mask of blocks with a window.
-    ///
-    /// # Errors
-    /// Those of the device.
     fn window_mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         match &self.decoder {
             Some(decoder) if decoder.window.is_some() => {
@@ -141,22 +123,16 @@ impl Guide {
         mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
     }
 
-    /// Cosines and sines of these positions, `[1, time]`, where queries and keys are turned.
-    ///
-    /// # Errors
-    /// Those of the device.
+    /// Cosines and sines of these positions, `[1, time]`, where queries and keys are rotated.
     pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<Angles>> {
         let rotary = self.decoder.as_ref().and_then(|decoder| decoder.rotary.as_ref());
         rotary.map(|rotary| rotary.forward(positions, dtype)).transpose()
     }
 
     /// Everything, for hidden states `[batch, time, width]` that nothing else is known of.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub(super) fn context(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<Context> {
+    pub(super) fn block_inputs(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<BlockInputs> {
         if self.decoder.is_none() {
-            return Ok(Context::default());
+            return Ok(BlockInputs::default());
         }
         let cache = self.cache();
         let positions = if self.options.rules().plain_positions {
@@ -168,14 +144,11 @@ impl Guide {
         let mask = self.mask(hidden, attention_mask)?;
         let window_mask = self.window_mask(hidden, attention_mask)?;
         let rotary = self.angles(&positions, hidden.dtype())?;
-        Ok(Context { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
+        Ok(BlockInputs { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
     }
 }
 
 /// The positions of `[batch, time, ..]`: i64 `[1, time]`.
-///
-/// # Errors
-/// Those of the device.
 pub(super) fn positions(x: &Tensor) -> Result<Tensor> {
     let time = x.dims().get(1).copied().unwrap_or(0);
     ops::unsqueeze(&Tensor::from_array(mask::positions(x.device(), time)?), 0)

@@ -3,7 +3,7 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::Curve;
-use super::rig::Moment;
+use super::rig::Sample;
 use crate::section::{Cell, Table};
 
 /// A table.
@@ -22,7 +22,7 @@ pub(super) fn some_bytes(bytes: u64) -> Cell {
 }
 
 /// Allocated and reserved over these moments.
-pub(super) fn curve(title: impl Into<String>, moments: &[Moment]) -> Curve {
+pub(super) fn curve(title: impl Into<String>, moments: &[Sample]) -> Curve {
     let allocated = moments.iter().map(|m| m.row.allocated).collect();
     let reserved = moments.iter().map(|m| m.row.reserved).collect();
     let labels = moments.iter().map(|m| m.row.label.clone()).collect();

@@ -3,7 +3,7 @@
 use memcore::Device;
 use memcore::memory::AllocatorConfig;
 
-use super::show::{table, text};
+use super::tables::{table, text};
 use super::{Measurement, Setup};
 use crate::error::Result;
 use crate::replay::{Figures, LowerBound, Machine, Operation, Policy, Trace, measure};
@@ -49,7 +49,7 @@ impl Contender {
 }
 
 /// What all policies took for one program.
-pub(super) struct Contest {
+pub(super) struct PolicyComparison {
     /// The program.
     pub(super) trace: Trace,
     /// What none can do without.
@@ -58,9 +58,9 @@ pub(super) struct Contest {
     pub(super) taken: Vec<(&'static str, Figures)>,
 }
 
-impl Contest {
+impl PolicyComparison {
     /// Runs all on devices without a limit.
-    pub(super) fn hold(trace: Trace) -> Result<Self> {
+    pub(super) fn run(trace: Trace) -> Result<Self> {
         let bound = trace.lower_bound();
         let machine = Machine::default();
         let take = |contender: &Contender| Ok((contender.name, measure(&trace, &contender.policy()?, &machine)?));

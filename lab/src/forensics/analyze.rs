@@ -6,42 +6,42 @@ use memcore::Device;
 use memcore::memory::{AllocId, Category, Ledger, Live, Origin};
 
 use super::advice::{Cause, Evidence};
-use super::{FEWEST_STEPS, Leak, Mark, Site, holder, settled};
+use super::{Leak, MIN_STEPS, Mark, Site, holder, settled};
 
 /// Steps beyond which nobody trains.
-const OUT_OF_SIGHT: u64 = 1_000_000_000;
+const MAX_STEPS: u64 = 1_000_000_000;
 /// Sites that are named.
-const MOST_SITES: usize = 5;
+const MAX_SITES: usize = 5;
 
 /// What is still there of one place in the program.
-struct Left {
+struct Survivors {
     origin: Origin,
     /// Birth step, allocation, what is known of it; in the order of the births.
     of: Vec<(usize, AllocId, Live)>,
 }
 
 /// A site that grows: what of it counts, and the bytes that a step adds (while it is looked for: from one mark to the next).
-struct Growing {
-    left: Left,
+struct LeakSite {
+    survivors: Survivors,
     bytes_per_step: u64,
 }
 
 /// What grows, as far as the marks say, of which there is one for every `stride` steps.
-pub(super) fn look(device: &Device, marks: &[Mark], stride: usize) -> Option<Leak> {
+pub(super) fn analyze(device: &Device, marks: &[Mark], stride: usize) -> Option<Leak> {
     let range = settled(marks.len());
-    if marks.len() < FEWEST_STEPS || range.len() < 3 {
+    if marks.len() < MIN_STEPS || range.len() < 3 {
         return None;
     }
-    let lefts = device.with_ledger(|ledger| left_over(ledger, marks));
-    let mut growing: Vec<Growing> = lefts.into_iter().filter_map(|left| kept(left, marks)).collect();
+    let survivors = device.with_ledger(|ledger| survivors_of(ledger, marks));
+    let mut growing: Vec<LeakSite> = survivors.into_iter().filter_map(|survivors| kept(survivors, marks)).collect();
     let cause = if growing.is_empty() { Some(Cause::GrowingTensor) } else { None };
     if growing.is_empty() {
         growing.extend(device.with_ledger(|ledger| longer(ledger, marks)));
     }
     growing.iter_mut().for_each(|site| site.bytes_per_step /= stride as u64);
-    growing.sort_by_key(|site| std::cmp::Reverse((site.bytes_per_step, site.left.of.len())));
+    growing.sort_by_key(|site| std::cmp::Reverse((site.bytes_per_step, site.survivors.of.len())));
     let largest = growing.first()?;
-    let (_, id, live) = *largest.left.of.last()?;
+    let (_, id, live) = *largest.survivors.of.last()?;
     let path = holder::path(device, id, &live);
     let evidence = Evidence { live: &live, path: &path };
     let cause = cause.unwrap_or_else(|| Cause::of(&evidence));
@@ -49,7 +49,7 @@ pub(super) fn look(device: &Device, marks: &[Mark], stride: usize) -> Option<Lea
         |from: u64, to: u64| to.saturating_sub(from) / ((marks.len() - 1 - range.start).max(1) * stride) as u64;
     let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
     let growth = per_step(first.allocated, last.allocated);
-    let sites = device.with_ledger(|ledger| growing.iter().take(MOST_SITES).map(|site| named(ledger, site)).collect());
+    let sites = device.with_ledger(|ledger| growing.iter().take(MAX_SITES).map(|site| named(ledger, site)).collect());
     Some(Leak {
         steps: marks.len() * stride,
         growth_bytes_per_step: growth,
@@ -57,55 +57,55 @@ pub(super) fn look(device: &Device, marks: &[Mark], stride: usize) -> Option<Lea
         sites,
         cause,
         advice: cause.advice(&evidence),
-        holder: path.hops,
+        holder: path.links,
         out_of_memory_step: out_of_memory_step(device, marks.len() * stride, growth),
     })
 }
 
 /// What is alive, by where it was made.
-fn left_over(ledger: &Ledger, marks: &[Mark]) -> Vec<Left> {
+fn survivors_of(ledger: &Ledger, marks: &[Mark]) -> Vec<Survivors> {
     let mut sites: HashMap<Origin, Vec<(usize, AllocId, Live)>> = HashMap::new();
     for (id, live) in ledger.usage().all_live().filter(|(_, live)| live.category != Category::Workspace) {
         let born = marks.partition_point(|mark| mark.n_alloc <= id.0);
         sites.entry(live.origin).or_default().push((born, id, *live));
     }
-    let left = |(origin, mut of): (Origin, Vec<(usize, AllocId, Live)>)| {
+    let survivors = |(origin, mut of): (Origin, Vec<(usize, AllocId, Live)>)| {
         of.sort_by_key(|(_, id, _)| *id);
-        Left { origin, of }
+        Survivors { origin, of }
     };
-    let mut lefts: Vec<Left> = sites.into_iter().map(left).collect();
+    let mut survivors: Vec<Survivors> = sites.into_iter().map(survivors).collect();
     // A map has no order of its own: that of the first allocation is the same in every run.
-    lefts.sort_by_key(|left| left.of.first().map(|(_, id, _)| *id));
-    lefts
+    survivors.sort_by_key(|survivors| survivors.of.first().map(|(_, id, _)| *id));
+    survivors
 }
 
 /// Whether steps all along the run left something here.
-fn kept(mut left: Left, marks: &[Mark]) -> Option<Growing> {
+fn kept(mut survivors: Survivors, marks: &[Mark]) -> Option<LeakSite> {
     let range = settled(marks.len());
-    left.of.retain(|(born, ..)| range.contains(born));
+    survivors.of.retain(|(born, ..)| range.contains(born));
     let third = |born: usize| 3 * (born - range.start) / range.len();
-    let mut steps: Vec<usize> = left.of.iter().map(|(born, ..)| *born).collect();
+    let mut steps: Vec<usize> = survivors.of.iter().map(|(born, ..)| *born).collect();
     steps.dedup();
     let thirds: Vec<bool> = (0..3).map(|part| steps.iter().any(|born| third(*born) == part)).collect();
-    if steps.len() < 3 || thirds.contains(&false) || belongs_to_parameters(&left, &marks[marks.len() - 1]) {
+    if steps.len() < 3 || thirds.contains(&false) || belongs_to_parameters(&survivors, &marks[marks.len() - 1]) {
         return None;
     }
-    let bytes: u64 = left.of.iter().map(|(.., live)| live.bytes).sum();
-    Some(Growing { bytes_per_step: bytes / range.len() as u64, left })
+    let bytes: u64 = survivors.of.iter().map(|(.., live)| live.bytes).sum();
+    Some(LeakSite { bytes_per_step: bytes / range.len() as u64, survivors })
 }
 
 /// Gradients and state of parameters that are first used late come late too, but are never more than parameters can have: a gradient each, and of
 /// Adam's kind three more.
-fn belongs_to_parameters(left: &Left, now: &Mark) -> bool {
+fn belongs_to_parameters(survivors: &Survivors, now: &Mark) -> bool {
     let parameters = now.of(Category::Parameter);
-    let all = |category: Category| left.of.iter().all(|(.., live)| live.category == category);
+    let all = |category: Category| survivors.of.iter().all(|(.., live)| live.category == category);
     (all(Category::Gradient) && now.of(Category::Gradient) <= 2 * parameters)
         || (all(Category::OptimizerState) && now.of(Category::OptimizerState) <= 4 * parameters)
 }
 
 /// A tensor that is made anew in each step, longer each time: old steps left nothing, and yet there is more after each, though batches stay as they
 /// were.
-fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<Growing> {
+fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<LeakSite> {
     let range = settled(marks.len());
     let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
     let third = range.len() / 3;
@@ -121,15 +121,15 @@ fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<Growing> {
     let born = marks.len().checked_sub(2).map_or(0, |before| marks[before].n_alloc);
     let new = usage.all_live().filter(|(id, live)| id.0 >= born && live.category == grown);
     let (id, live) = new.max_by_key(|(id, live)| (live.bytes, *id))?;
-    let left = Left { origin: live.origin, of: vec![(marks.len() - 1, id, *live)] };
+    let survivors = Survivors { origin: live.origin, of: vec![(marks.len() - 1, id, *live)] };
     let bytes = last.allocated.saturating_sub(first.allocated);
-    Some(Growing { left, bytes_per_step: bytes / (marks.len() - 1 - range.start) as u64 })
+    Some(LeakSite { survivors, bytes_per_step: bytes / (marks.len() - 1 - range.start) as u64 })
 }
 
-fn named(ledger: &Ledger, site: &Growing) -> Site {
-    let Origin { scope, op, node, phase } = site.left.origin;
+fn named(ledger: &Ledger, site: &LeakSite) -> Site {
+    let Origin { scope, op, node, phase } = site.survivors.origin;
     let mut categories: BTreeMap<&str, u64> = BTreeMap::new();
-    for (.., live) in &site.left.of {
+    for (.., live) in &site.survivors.of {
         *categories.entry(live.category.name()).or_default() += live.bytes;
     }
     Site {
@@ -138,7 +138,7 @@ fn named(ledger: &Ledger, site: &Growing) -> Site {
         phase: ledger.phase_name(phase).to_string(),
         category: categories.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(name, _)| name).into(),
         bytes_per_step: site.bytes_per_step,
-        allocations: site.left.of.len() as u64,
+        allocations: site.survivors.of.len() as u64,
     }
 }
 
@@ -154,5 +154,5 @@ fn out_of_memory_step(device: &Device, steps: usize, growth: u64) -> Option<u64>
     let cached = stats.reserved_bytes.all.current.saturating_sub(usage.0);
     let moment = usage.1.saturating_sub(usage.0);
     let room = free.saturating_add(cached).saturating_sub(moment);
-    room.checked_div(growth).filter(|more| *more < OUT_OF_SIGHT).map(|more| steps as u64 + more + 1)
+    room.checked_div(growth).filter(|more| *more < MAX_STEPS).map(|more| steps as u64 + more + 1)
 }

@@ -1,6 +1,6 @@
 //! The high moments of a run: its peak and the next ones below it, from the history of events.
 //!
-//! Reducing what makes the peak helps only down to the next summit; that is why they are shown together.
+//! Reducing what makes the peak helps only down to the next peak; that is why they are shown together.
 
 use memcore::memory::{AllocId, Category, CategoryBytes, Event, Ledger, Origin};
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A moment at which more was allocated than a while before and a while after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summit {
+pub struct LocalPeak {
     /// Bytes allocated then.
     pub allocated_bytes: u64,
     /// The phase of the step.
@@ -18,42 +18,44 @@ pub struct Summit {
     /// The module that was running; empty outside of any.
     pub scope: String,
     /// The category that held most.
-    pub mostly: String,
+    #[serde(rename = "mostly")]
+    pub dominant_category: String,
     /// How much that was.
-    pub mostly_bytes: u64,
+    #[serde(rename = "mostly_bytes")]
+    pub dominant_bytes: u64,
 }
 
-/// How far memory has to fall, as a share of the whole peak, before the next rise counts as another summit.
-const DEPTH: f64 = 0.01;
+/// How far memory has to fall, as a share of the whole peak, before the next rise counts as another peak.
+const PROMINENCE: f64 = 0.01;
 
-/// What a summit looks like before its names are looked up.
+/// A peak before its names are looked up.
 #[derive(Clone, Copy)]
-struct Height {
+struct Moment {
     bytes: u64,
     origin: Origin,
     by_category: CategoryBytes,
 }
 
-/// The highest summits of a history, highest first; of those that the same operator reaches in the same phase and kind of module (step after step,
+/// The highest local peaks of a history, highest first; of those that the same operator reaches in the same phase and kind of module (step after step,
 /// layer after layer) the highest. Empty while the history is off.
-pub fn summits(ledger: &Ledger, count: usize) -> Vec<Summit> {
-    let depth = (ledger.usage().peak_bytes() as f64 * DEPTH) as u64;
-    let mut highest: FxHashMap<Origin, Height> = FxHashMap::default();
-    for height in heights(ledger.history(), depth.max(1)) {
-        let best = highest.entry(height.origin).or_insert(height);
-        if height.bytes > best.bytes {
-            *best = height;
+pub fn local_peaks(ledger: &Ledger, count: usize) -> Vec<LocalPeak> {
+    let prominence = (ledger.usage().peak_bytes() as f64 * PROMINENCE) as u64;
+    let mut highest: FxHashMap<Origin, Moment> = FxHashMap::default();
+    for moment in peaks_of(ledger.history(), prominence.max(1)) {
+        let best = highest.entry(moment.origin).or_insert(moment);
+        if moment.bytes > best.bytes {
+            *best = moment;
         }
     }
-    let mut found: Vec<Summit> = highest.values().map(|height| named(ledger, height)).collect();
+    let mut found: Vec<LocalPeak> = highest.values().map(|moment| named(ledger, moment)).collect();
     found.sort_by(|a, b| b.allocated_bytes.cmp(&a.allocated_bytes).then_with(|| a.scope.cmp(&b.scope)));
-    let mut kept: Vec<Summit> = Vec::new();
-    for summit in found {
-        let is_like = |other: &Summit| {
-            (&summit.phase, &summit.op) == (&other.phase, &other.op) && kind(&summit.scope) == kind(&other.scope)
+    let mut kept: Vec<LocalPeak> = Vec::new();
+    for peak in found {
+        let is_like = |other: &LocalPeak| {
+            (&peak.phase, &peak.op) == (&other.phase, &other.op) && kind(&peak.scope) == kind(&other.scope)
         };
         if !kept.iter().any(is_like) {
-            kept.push(summit);
+            kept.push(peak);
         }
     }
     kept.truncate(count);
@@ -66,24 +68,24 @@ fn kind(scope: &str) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-fn named(ledger: &Ledger, height: &Height) -> Summit {
-    let Origin { scope, op, node, phase } = height.origin;
-    let mostly =
-        Category::ALL.into_iter().max_by_key(|c| height.by_category[*c as usize]).unwrap_or(Category::Temporary);
-    Summit {
-        allocated_bytes: height.bytes,
+fn named(ledger: &Ledger, moment: &Moment) -> LocalPeak {
+    let Origin { scope, op, node, phase } = moment.origin;
+    let dominant =
+        Category::ALL.into_iter().max_by_key(|c| moment.by_category[*c as usize]).unwrap_or(Category::Temporary);
+    LocalPeak {
+        allocated_bytes: moment.bytes,
         phase: ledger.phase_name(phase).to_string(),
         op: memcore::context::label(node, op),
         scope: ledger.scope_path(scope).to_string(),
-        mostly: mostly.name().replace('_', " "),
-        mostly_bytes: height.by_category[mostly as usize],
+        dominant_category: dominant.name().replace('_', " "),
+        dominant_bytes: moment.by_category[dominant as usize],
     }
 }
 
-/// Every moment that is followed by a fall of at least `depth` and preceded by a rise of as much.
-fn heights(events: &[Event], depth: u64) -> Vec<Height> {
+/// Every moment that is followed by a fall of at least `prominence` and preceded by a rise of as much.
+fn peaks_of(events: &[Event], prominence: u64) -> Vec<Moment> {
     let mut live: FxHashMap<AllocId, (u64, Category)> = FxHashMap::default();
-    let mut now = Height { bytes: 0, origin: Origin::default(), by_category: CategoryBytes::default() };
+    let mut now = Moment { bytes: 0, origin: Origin::default(), by_category: CategoryBytes::default() };
     let (mut top, mut valley, mut climbing) = (now, 0u64, true);
     let mut found = Vec::new();
     for event in events {
@@ -95,7 +97,7 @@ fn heights(events: &[Event], depth: u64) -> Vec<Height> {
                 now.origin = origin;
                 if climbing && now.bytes > top.bytes {
                     top = now;
-                } else if !climbing && now.bytes >= valley + depth {
+                } else if !climbing && now.bytes >= valley + prominence {
                     (top, climbing) = (now, true);
                 }
             }
@@ -103,7 +105,7 @@ fn heights(events: &[Event], depth: u64) -> Vec<Height> {
                 let Some((bytes, category)) = live.remove(&id) else { continue };
                 now.bytes -= bytes;
                 now.by_category[category as usize] -= bytes;
-                if climbing && now.bytes + depth <= top.bytes {
+                if climbing && now.bytes + prominence <= top.bytes {
                     found.push(top);
                     (valley, climbing) = (now.bytes, false);
                 }
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn summits_are_what_lies_between_two_falls_and_the_same_place_counts_once() {
+    fn local_peaks_are_what_lies_between_two_falls_and_the_same_place_counts_once() {
         let mut ledger = Ledger::new();
         ledger.set_history(true);
         let (a, b, other) = (ledger.scope("a"), ledger.scope("b.0"), ledger.scope("b.1"));
@@ -160,16 +162,16 @@ mod tests {
             free(5),
         ];
         events.into_iter().for_each(|event| ledger.record(event));
-        let found = summits(&ledger, 9);
+        let found = local_peaks(&ledger, 9);
         let seen: Vec<(u64, &str, &str)> =
             found.iter().map(|s| (s.allocated_bytes, s.scope.as_str(), s.op.as_str())).collect();
         assert_eq!(seen, [(1005, "a", "add"), (800, "b.0", "mm")]);
-        assert_eq!((found[0].mostly.as_str(), found[0].mostly_bytes), ("activation", 1005));
-        assert_eq!(summits(&ledger, 1).len(), 1);
+        assert_eq!((found[0].dominant_category.as_str(), found[0].dominant_bytes), ("activation", 1005));
+        assert_eq!(local_peaks(&ledger, 1).len(), 1);
     }
 
     #[test]
     fn without_a_history_there_are_none() {
-        assert!(summits(&Ledger::new(), 3).is_empty());
+        assert!(local_peaks(&Ledger::new(), 3).is_empty());
     }
 }

@@ -6,7 +6,10 @@ use memcore::backend::{Backend, Limited};
 use memcore::{Device, Profile};
 
 use crate::error::Result;
-use crate::experiments::Setup;
+use crate::experiments::{Setup, Verdict};
+
+/// Verdict, the figures that decide, condition.
+pub(super) type Judged = (Verdict, String, String);
 
 /// What a batch is in each part: the larger and the smaller one.
 #[derive(Clone, Copy)]
@@ -16,12 +19,12 @@ pub(super) struct Batches {
 }
 
 /// PyTorch's allocator with its own settings above the device under test: what is said is said of those.
-pub(super) struct Ground {
+pub(super) struct Testbed {
     backend: Arc<dyn Backend>,
     profile: Profile,
 }
 
-impl Ground {
+impl Testbed {
     pub(super) fn of(setup: &Setup<'_>) -> Result<Self> {
         let device = (setup.open)()?;
         Ok(Self { backend: device.shared_backend(), profile: device.profile().clone() })

@@ -19,14 +19,14 @@ const SIDES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
 /// What a device reaches.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Roofs {
+pub struct Roofline {
     /// Bytes read and written in a second by a copy; 0 where none could be measured.
     pub copy_bytes_per_s: f64,
     /// Operations in a second by a product, for each type that was measured.
     pub gemm_flops_per_s: Vec<(DType, f64)>,
 }
 
-impl Roofs {
+impl Roofline {
     /// Measures a device, in about `limits.seconds` for the copy and for each type together. The best of all samples counts.
     ///
     /// # Errors
@@ -141,8 +141,8 @@ fn product(device: &Device, dtype: DType, limits: &Limits<'_>) -> Result<f64> {
 mod tests {
     use super::*;
 
-    fn roofs() -> Roofs {
-        Roofs { copy_bytes_per_s: 1e9, gemm_flops_per_s: vec![(DType::F32, 1e10), (DType::F16, 4e10)] }
+    fn roofs() -> Roofline {
+        Roofline { copy_bytes_per_s: 1e9, gemm_flops_per_s: vec![(DType::F32, 1e10), (DType::F16, 4e10)] }
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn nothing_is_said_without_a_roof() {
         let demand = Demand { bytes: 1000, flops: 10, launches: 1 };
-        assert_eq!(Roofs::default().fraction(demand, DType::F32, 1.0), None);
+        assert_eq!(Roofline::default().fraction(demand, DType::F32, 1.0), None);
         assert_eq!(roofs().fraction(Demand::default(), DType::F32, 1.0), None);
     }
 }

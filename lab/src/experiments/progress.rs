@@ -3,13 +3,13 @@
 use super::Setup;
 
 /// Counts pieces of work.
-pub(super) struct Pace<'a> {
+pub(super) struct Progress<'a> {
     setup: &'a Setup<'a>,
     done: usize,
     pieces: usize,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> Progress<'a> {
     /// For `pieces` pieces.
     pub(super) fn new(setup: &'a Setup<'a>, pieces: usize) -> Self {
         Self { setup, done: 0, pieces: pieces.max(1) }

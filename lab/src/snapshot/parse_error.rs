@@ -2,19 +2,19 @@
 
 use crate::error::Error;
 
-/// A fault of the input.
+/// Why an input cannot be read.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct ParseError {
     /// The byte at which it was found, from 0.
     offset: u64,
     problem: String,
 }
 
 /// A result whose failure knows the byte.
-pub(super) type Sound<T> = Result<T, Fault>;
+pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
-impl Fault {
-    /// A fault at a byte.
+impl ParseError {
+    /// At a byte.
     #[cold]
     pub(super) fn new(offset: u64, problem: impl Into<String>) -> Self {
         Self { offset, problem: problem.into() }

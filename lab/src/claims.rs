@@ -1,7 +1,5 @@
 //! Every claim that an experiment judges, in one list: what is claimed, by which article, the verdict, the number that decides, the condition.
 
-mod figures;
-
 use serde::Serialize;
 
 use crate::experiments::{Outcome, Verdict};
@@ -46,14 +44,14 @@ pub fn checked(found: &[(&str, &Outcome)]) -> Vec<CheckedClaim> {
 }
 
 fn of(experiment: &str, outcome: &Outcome) -> Vec<CheckedClaim> {
-    let judged = outcome.claims.iter().enumerate();
+    let judged = outcome.claims.iter();
     judged
-        .map(|(index, judged)| CheckedClaim {
+        .map(|judged| CheckedClaim {
             claim: judged.claim.text,
             articles: articles(judged.claim.source),
             source: judged.claim.source,
             verdict: judged.verdict,
-            number: figures::number(experiment, index, outcome).unwrap_or_else(|| "–".into()),
+            number: if judged.number.is_empty() { "–".into() } else { judged.number.clone() },
             condition: judged.condition.clone(),
             experiment: experiment.to_string(),
         })

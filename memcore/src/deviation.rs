@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A way in which figures are not those of the PyTorch that a profile stands for, or results not those that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Departure {
+pub enum Deviation {
     /// A convolution or a batch norm under a profile without cuDNN.
     WithoutCudnn,
     /// 16-bit attention under a profile without cuDNN, on a card on which PyTorch prefers cuDNN's.
@@ -18,7 +18,7 @@ pub enum Departure {
     ConvertedOperand,
 }
 
-impl Departure {
+impl Deviation {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::WithoutCudnn,
@@ -29,7 +29,7 @@ impl Departure {
     ];
 }
 
-impl fmt::Display for Departure {
+impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WithoutCudnn => {
@@ -55,11 +55,11 @@ impl fmt::Display for Departure {
     }
 }
 
-/// Which departures there were.
+/// Which deviations there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Departures(u32);
+pub struct Deviations(u32);
 
-impl Departures {
+impl Deviations {
     /// Those of either.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
@@ -67,33 +67,33 @@ impl Departures {
     }
 
     /// Whether that one is among them.
-    pub fn contains(self, departure: Departure) -> bool {
-        self.0 & bit(departure) != 0
+    pub fn contains(self, deviation: Deviation) -> bool {
+        self.0 & bit(deviation) != 0
     }
 
     /// Each of them.
-    pub fn iter(self) -> impl Iterator<Item = Departure> {
-        Departure::ALL.into_iter().filter(move |departure| self.contains(*departure))
+    pub fn iter(self) -> impl Iterator<Item = Deviation> {
+        Deviation::ALL.into_iter().filter(move |deviation| self.contains(*deviation))
     }
 }
 
-fn bit(departure: Departure) -> u32 {
-    1 << departure as u32
+fn bit(deviation: Deviation) -> u32 {
+    1 << deviation as u32
 }
 
 /// A device's list, which only grows.
 #[derive(Default)]
-pub(crate) struct Noted(AtomicU32);
+pub(crate) struct RecordedDeviations(AtomicU32);
 
-impl Noted {
-    pub(crate) fn note(&self, departure: Departure) {
+impl RecordedDeviations {
+    pub(crate) fn record(&self, deviation: Deviation) {
         // Read first: one that happens happens in every step.
-        if !self.so_far().contains(departure) {
-            self.0.fetch_or(bit(departure), Ordering::Relaxed);
+        if !self.so_far().contains(deviation) {
+            self.0.fetch_or(bit(deviation), Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn so_far(&self) -> Departures {
-        Departures(self.0.load(Ordering::Relaxed))
+    pub(crate) fn so_far(&self) -> Deviations {
+        Deviations(self.0.load(Ordering::Relaxed))
     }
 }
