@@ -28,10 +28,23 @@ const CONTAINER_MAGIC: u32 = 0xba55_ed50;
 const PTX: u16 = 1;
 const CODE: u16 = 2;
 
+/// The image of a container that the card takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// None is for this card.
+    Missing,
+    /// The container is not known, or cannot be read.
+    Unknown,
+    /// Compiled code for this architecture.
+    Code(u32),
+    /// PTX for this architecture, which the driver compiles for the card.
+    Ptx(u32),
+}
+
 #[derive(Default)]
 struct Images {
-    /// Of each registered container: where it lies, and whether it has an image for the card, once that is known.
-    containers: HashMap<usize, (usize, Option<bool>)>,
+    /// Of each registered container: where it lies, and its image for the card, once that is known.
+    containers: HashMap<usize, (usize, Option<Image>)>,
     /// Of each kernel, by the address of its function on the host: its container and its name.
     kernels: HashMap<usize, (usize, String)>,
 }
@@ -64,22 +77,29 @@ pub(crate) fn register_kernel(container: usize, function: usize, name: String) {
 
 /// Whether a kernel has an image for the card; kernels that nobody registered here have.
 pub(crate) fn has_image(function: usize) -> bool {
-    let mut images = images();
-    let Some((container, name)) = images.kernels.get(&function).cloned() else { return true };
-    let Some((data, known)) = images.containers.get_mut(&container) else { return true };
-    let has = *known.get_or_insert_with(|| container_fits(*data));
-    if !has {
-        crate::log::once("no_kernel_image", &name);
-    }
-    has
+    image(function) != Image::Missing
 }
 
-/// Whether a container has an image for the card, or cannot be read.
-fn container_fits(data: usize) -> bool {
-    match architectures(data) {
-        Some(images) => images.iter().any(|(kind, architecture)| fits(*kind, *architecture, settings().capability)),
-        None => true,
+/// The image of a kernel that the card takes.
+pub(crate) fn image(function: usize) -> Image {
+    let mut images = images();
+    let Some((container, name)) = images.kernels.get(&function).cloned() else { return Image::Unknown };
+    let Some((data, known)) = images.containers.get_mut(&container) else { return Image::Unknown };
+    let image = *known
+        .get_or_insert_with(|| architectures(*data).map_or(Image::Unknown, |all| best(&all, settings().capability)));
+    if image == Image::Missing {
+        crate::log::once("no_kernel_image", &name);
     }
+    image
+}
+
+/// The newest code that runs on the card, else the newest PTX.
+fn best(images: &[(u16, u32)], capability: (i32, i32)) -> Image {
+    let newest = |wanted: u16| {
+        let fitting = images.iter().filter(|(kind, of)| *kind == wanted && fits(*kind, *of, capability));
+        fitting.map(|(_, architecture)| *architecture).max()
+    };
+    newest(CODE).map(Image::Code).or_else(|| newest(PTX).map(Image::Ptx)).unwrap_or(Image::Missing)
 }
 
 /// Compiled code runs on later cards of its generation, PTX on all later ones.
@@ -117,6 +137,15 @@ fn architectures(data: usize) -> Option<Vec<(u16, u32)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_card_takes_the_newest_code_for_it_before_ptx() {
+        let images = [(CODE, 75), (CODE, 80), (CODE, 86), (CODE, 90), (PTX, 80)];
+        assert_eq!(best(&images, (8, 9)), Image::Code(86));
+        assert_eq!(best(&images, (8, 0)), Image::Code(80));
+        assert_eq!(best(&images, (12, 0)), Image::Ptx(80));
+        assert_eq!(best(&images, (7, 0)), Image::Missing);
+    }
 
     #[test]
     fn images_run_on_later_cards_of_their_generation_and_ptx_on_all_later_ones() {

@@ -27,6 +27,7 @@ mod device_memory;
 mod dnn;
 mod driver;
 mod entry;
+mod files;
 mod handles;
 mod host_memory;
 mod images;

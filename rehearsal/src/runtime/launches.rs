@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_int, c_uint};
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::{In, Out, Text};
 use crate::card::{MAX_THREADS, SHARED_PER_BLOCK, architecture, resident_blocks};
+use crate::images::{self, Image};
 use crate::kernels::{self, Dim3, Launch};
 use crate::settings::settings;
-use crate::{context, handles, images, symbols};
+use crate::{context, handles, symbols};
 
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterFatBinary(wrapper: In<images::Wrapper>) -> usize {
@@ -159,7 +160,8 @@ struct Attributes {
     reserved: [c_int; 16],
 }
 
-/// What a kernel needs is in its image, which is not read: these are the figures of a modest one.
+/// What a kernel needs is in its image, which is not read: these are the figures of a modest one. Its architecture is that
+/// of the image: programs choose by it among what they were compiled for (cub).
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize) -> c_int {
     let (major, minor) = settings().capability;
@@ -168,17 +170,21 @@ extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize
         if function == 0 {
             return Err(Code::INVALID_DEVICE_FUNCTION);
         }
-        if !images::has_image(function) {
-            return Err(Code::NO_KERNEL_IMAGE);
-        }
+        let card = major * 10 + minor;
+        let (ptx, binary) = match images::image(function) {
+            Image::Missing => return Err(Code::NO_KERNEL_IMAGE),
+            Image::Unknown => (card, card),
+            Image::Code(of) => (of as c_int, of as c_int),
+            Image::Ptx(of) => (of as c_int, card),
+        };
         attributes.set(Attributes {
             shared: 0,
             constants: 0,
             local: 0,
             max_threads: MAX_THREADS,
             registers: 32,
-            ptx: major * 10 + minor,
-            binary: major * 10 + minor,
+            ptx,
+            binary,
             cache_mode: 0,
             max_dynamic_shared: SHARED_PER_BLOCK,
             carveout: -1,

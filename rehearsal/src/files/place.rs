@@ -1,0 +1,129 @@
+//! Where a path leads: to the original, to a copy, or to nothing.
+
+use std::ffi::c_int;
+
+use super::protection::Protection;
+use super::system::{HERE, Outcome, kind, lstat, read_link, working_folder};
+
+/// What a link points to that stands for a removed file: no path that a program would make.
+pub(super) const REMOVED: &[u8] = b"//vramlab-removed";
+
+/// The most links that are followed, as the system does.
+const MOST_LINKS: usize = 40;
+
+/// What lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// What was there before the run.
+    Original,
+    /// A copy.
+    Copy,
+    /// Nothing: it was removed.
+    Removed,
+    /// Nothing.
+    Nothing,
+}
+
+/// A path without links, `.` and `..`, and what lies there.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: Vec<u8>,
+    pub(super) found: Found,
+}
+
+impl Place {
+    pub(super) fn exists(&self) -> bool {
+        matches!(self.found, Found::Original | Found::Copy)
+    }
+
+    /// Where it lies in truth.
+    pub(super) fn actual(&self, protection: &Protection) -> Vec<u8> {
+        if self.found == Found::Copy { protection.copy_of(&self.path) } else { self.path.clone() }
+    }
+}
+
+/// A path from the root on: relative ones begin at a folder's descriptor.
+pub(super) fn absolute(protection: &Protection, folder: c_int, path: &[u8]) -> Outcome<Vec<u8>> {
+    if path.first() == Some(&b'/') {
+        return Ok(protection.meant(path).to_vec());
+    }
+    let base = if folder == HERE { working_folder()? } else { path_of(folder)? };
+    Ok([protection.meant(&base), b"/", path].concat())
+}
+
+/// The path of an open file or folder.
+pub(super) fn path_of(descriptor: c_int) -> Outcome<Vec<u8>> {
+    let mut path = read_link(format!("/proc/self/fd/{descriptor}").as_bytes()).map_err(|_| libc::EBADF)?;
+    if path.first() != Some(&b'/') {
+        return Err(libc::ENOTDIR);
+    }
+    if let Some(length) = path.strip_suffix(b" (deleted)").map(<[u8]>::len) {
+        path.truncate(length);
+    }
+    Ok(path)
+}
+
+/// Follows a path. `last`: whether a link at its end is followed too.
+pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outcome<Place> {
+    let follow_last = last || path.ends_with(b"/");
+    let mut rest = names(path);
+    let mut place = Place { path: Vec::new(), found: Found::Original };
+    // Whether there is a copy of the folder that was reached.
+    let mut copied = true;
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == b".." {
+            let end = place.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            place.path.truncate(end);
+            copied = true;
+            continue;
+        }
+        let next = [place.path.as_slice(), b"/", name.as_slice()].concat();
+        let (found, link) = look(protection, &next, copied)?;
+        copied &= found == Found::Copy;
+        if let Some(target) = link.filter(|_| follow_last || !rest.is_empty()) {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(libc::ELOOP);
+            }
+            if target.first() == Some(&b'/') {
+                place.path.clear();
+            }
+            rest.extend(names(protection.meant(&target)));
+            copied = true;
+            continue;
+        }
+        if !matches!(found, Found::Original | Found::Copy) && !rest.is_empty() {
+            return Err(libc::ENOENT);
+        }
+        place = Place { path: next, found };
+    }
+    if place.path.is_empty() {
+        place.path.push(b'/');
+    }
+    Ok(place)
+}
+
+/// The names of a path, the last one first.
+fn names(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+/// What lies at a path whose folders are no links, and where it points to if it is one.
+fn look(protection: &Protection, path: &[u8], copied: bool) -> Outcome<(Found, Option<Vec<u8>>)> {
+    let copy = protection.copy_of(path);
+    let (found, actual, stat) = match copied.then(|| lstat(&copy)) {
+        Some(Ok(stat)) => (Found::Copy, copy.as_slice(), stat),
+        _ => match lstat(path) {
+            Ok(stat) => (Found::Original, path, stat),
+            Err(libc::ENOENT | libc::ENOTDIR) => return Ok((Found::Nothing, None)),
+            Err(error) => return Err(error),
+        },
+    };
+    if kind(&stat) != libc::S_IFLNK {
+        return Ok((found, None));
+    }
+    let target = read_link(actual)?;
+    if found == Found::Copy && target == REMOVED { Ok((Found::Removed, None)) } else { Ok((found, Some(target))) }
+}

@@ -1,0 +1,130 @@
+//! Which paths are protected, where copies lie, and whether there are any yet.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{as_it_is, system};
+
+/// What the environment says.
+pub(super) struct Protection {
+    /// `VRAMLAB_REHEARSAL_FILES`: what is below is ours.
+    root: Vec<u8>,
+    /// Copies, each at its path.
+    pub(super) copies: Vec<u8>,
+    /// Folders that show what originals and copies have together.
+    pub(super) listings: Vec<u8>,
+    /// `VRAMLAB_REHEARSAL_FILES_OPEN`, `…_CLOSED`: folders below which nothing, and everything, is protected. The longest
+    /// that a path begins with decides; elsewhere everything is.
+    open: Vec<Vec<u8>>,
+    closed: Vec<Vec<u8>>,
+    /// A byte that all processes share: whether there is any copy.
+    changed: &'static AtomicU8,
+}
+
+static PROTECTION: OnceLock<Option<Protection>> = OnceLock::new();
+
+/// What is protected; `None` without the variable, and while this thread looks at files as they are.
+pub(super) fn protection() -> Option<&'static Protection> {
+    if as_it_is::holds() {
+        return None;
+    }
+    if let Some(known) = PROTECTION.get() {
+        return known.as_ref();
+    }
+    let _as_it_is = as_it_is::as_it_is();
+    PROTECTION.get_or_init(read).as_ref()
+}
+
+fn read() -> Option<Protection> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let list = |name: &str| {
+        let value = variable(name).unwrap_or_default();
+        let paths = value.as_bytes().split(|byte| *byte == b':').filter(|path| path.starts_with(b"/"));
+        paths.map(|path| trimmed(path).to_vec()).collect()
+    };
+    let root = trimmed(variable("VRAMLAB_REHEARSAL_FILES")?.as_bytes()).to_vec();
+    let within = |name: &[u8]| [root.as_slice(), name].concat();
+    let [copies, listings, state] = [within(b"/copies"), within(b"/listings"), within(b"/changed")];
+    for folder in [&copies, &listings] {
+        // Another process may have made it.
+        let _there = system::make_folder(folder, 0o700);
+    }
+    let changed = shared_byte(&state)?;
+    let open = list("VRAMLAB_REHEARSAL_FILES_OPEN");
+    let closed = list("VRAMLAB_REHEARSAL_FILES_CLOSED");
+    Some(Protection { root, copies, listings, open, closed, changed })
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+/// The first byte of a file, shared by all processes. A run without it would write where it must not: the process ends.
+fn shared_byte(path: &[u8]) -> Option<&'static AtomicU8> {
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+    let mapped = file.and_then(|file| {
+        file.set_len(1)?;
+        let flags = libc::PROT_READ | libc::PROT_WRITE;
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+        // SAFETY: maps one page of a file that is open, at an address of the system's choice.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), 1, flags, libc::MAP_SHARED, descriptor, 0) };
+        if address == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(address) }
+    });
+    match mapped {
+        // SAFETY: the mapping is never undone, has a byte, and is used as nothing else.
+        Ok(address) => Some(unsafe { &*address.cast::<AtomicU8>() }),
+        Err(error) => {
+            eprintln!("vramlab rehearsal: VRAMLAB_REHEARSAL_FILES cannot be used: {error}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// Whether a path is this folder, or lies in it.
+pub(super) fn is_within(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+impl Protection {
+    /// Whether nothing may change at this path, which is absolute.
+    pub(super) fn protects(&self, path: &[u8]) -> bool {
+        let longest = |folders: &[Vec<u8>]| {
+            let around = folders.iter().filter(|folder| is_within(path, folder));
+            around.map(|folder| folder.len() + 1).max().unwrap_or(0)
+        };
+        let is_cache = path.split(|byte| *byte == b'/').any(|name| name == b"__pycache__");
+        let (open, closed) = (longest(&self.open), longest(&self.closed));
+        !is_within(path, &self.root) && !is_cache && (open == 0 || closed > open)
+    }
+
+    /// Whether there is any copy.
+    pub(super) fn has_changes(&self) -> bool {
+        self.changed.load(Ordering::Acquire) != 0
+    }
+
+    /// From now on there are copies.
+    pub(super) fn note_change(&self) {
+        self.changed.store(1, Ordering::Release);
+    }
+
+    /// Where the copy of a path lies.
+    pub(super) fn copy_of(&self, path: &[u8]) -> Vec<u8> {
+        [self.copies.as_slice(), path].concat()
+    }
+
+    /// The path that a place of ours stands for; any other path is itself.
+    pub(super) fn meant<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let meant = if is_within(path, &self.copies) {
+            &path[self.copies.len()..]
+        } else if is_within(path, &self.listings) && path.len() > self.listings.len() {
+            // `listings/NUMBER/path`
+            let rest = &path[self.listings.len() + 1..];
+            rest.iter().position(|byte| *byte == b'/').map_or(&b""[..], |at| &rest[at..])
+        } else {
+            return path;
+        };
+        if meant.is_empty() { b"/" } else { meant }
+    }
+}

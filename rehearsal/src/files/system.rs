@@ -1,0 +1,157 @@
+//! System calls, made directly: the C library's functions are the ones that are answered here.
+
+use std::ffi::{CString, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::real::errno;
+
+/// What a call has, or the number of the error.
+pub(super) type Outcome<T = ()> = Result<T, c_int>;
+
+/// The folder in which a process is, as a descriptor.
+pub(super) const HERE: c_int = libc::AT_FDCWD;
+
+/// A path as the system takes it.
+pub(super) fn text(path: &[u8]) -> Outcome<CString> {
+    CString::new(path).map_err(|_| libc::EINVAL)
+}
+
+fn call(result: i64) -> Outcome<i64> {
+    if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+/// What lies at a path; links are not followed.
+pub(super) fn lstat(path: &[u8]) -> Outcome<libc::stat> {
+    let path = text(path)?;
+    // SAFETY: all zeros are a good `stat`.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the path ends with a zero, and there is room for the answer.
+    call(unsafe { libc::syscall(libc::SYS_newfstatat, HERE, path.as_ptr(), &raw mut found, flags) })?;
+    Ok(found)
+}
+
+/// Its kind, as `S_IFMT` masks it.
+pub(super) fn kind(found: &libc::stat) -> libc::mode_t {
+    found.st_mode & libc::S_IFMT
+}
+
+/// Where a link points to.
+pub(super) fn read_link(path: &[u8]) -> Outcome<Vec<u8>> {
+    let path = text(path)?;
+    let mut room = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the path ends with a zero, and the room is as large as is said.
+    let length =
+        call(unsafe { libc::syscall(libc::SYS_readlinkat, HERE, path.as_ptr(), room.as_mut_ptr(), room.len()) })?;
+    room.truncate(length as usize);
+    Ok(room)
+}
+
+/// Makes a folder.
+pub(super) fn make_folder(path: &[u8], mode: libc::mode_t) -> Outcome {
+    let path = text(path)?;
+    // SAFETY: the path ends with a zero.
+    call(unsafe { libc::syscall(libc::SYS_mkdirat, HERE, path.as_ptr(), mode) }).map(drop)
+}
+
+/// Removes a file, or a folder that is empty.
+pub(super) fn remove(path: &[u8], folder: bool) -> Outcome {
+    let path = text(path)?;
+    let flags = if folder { libc::AT_REMOVEDIR } else { 0 };
+    // SAFETY: the path ends with a zero.
+    call(unsafe { libc::syscall(libc::SYS_unlinkat, HERE, path.as_ptr(), flags) }).map(drop)
+}
+
+/// Makes a link that points to a text.
+pub(super) fn make_link(target: &[u8], path: &[u8]) -> Outcome {
+    let (target, path) = (text(target)?, text(path)?);
+    // SAFETY: both end with a zero.
+    call(unsafe { libc::syscall(libc::SYS_symlinkat, target.as_ptr(), HERE, path.as_ptr()) }).map(drop)
+}
+
+/// Gives a file another name.
+pub(super) fn rename(from: &[u8], to: &[u8]) -> Outcome {
+    let (from, to) = (text(from)?, text(to)?);
+    // SAFETY: both end with a zero.
+    call(unsafe { libc::syscall(libc::SYS_renameat2, HERE, from.as_ptr(), HERE, to.as_ptr(), 0) }).map(drop)
+}
+
+/// Whether a path may be used so (`W_OK` and the like).
+pub(super) fn access(path: &[u8], how: c_int) -> Outcome {
+    let path = text(path)?;
+    // SAFETY: the path ends with a zero.
+    call(unsafe { libc::syscall(libc::SYS_faccessat, HERE, path.as_ptr(), how) }).map(drop)
+}
+
+/// The folder in which the process is.
+pub(super) fn working_folder() -> Outcome<Vec<u8>> {
+    let mut room = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the room is as large as is said.
+    let length = call(unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) })?;
+    room.truncate((length as usize).saturating_sub(1));
+    Ok(room)
+}
+
+/// Copies a file's contents and mode to a new file.
+pub(super) fn copy(from: &[u8], to: &[u8], contents: bool, mode: libc::mode_t) -> Outcome {
+    let source = Descriptor::open(from, libc::O_RDONLY, 0);
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    // The script may write where it may write the original.
+    let target = Descriptor::open(to, flags, (mode & 0o7777) | 0o200)?;
+    if !contents {
+        return Ok(());
+    }
+    let source = source?;
+    let mut room = vec![0u8; 1 << 20];
+    loop {
+        // SAFETY: the descriptor is open, and the room is as large as is said.
+        let read = call(unsafe { libc::syscall(libc::SYS_read, source.0, room.as_mut_ptr(), room.len()) })? as usize;
+        let mut written = 0;
+        while written < read {
+            let rest = &room[written..read];
+            // SAFETY: the descriptor is open, and so many bytes lie there.
+            written += call(unsafe { libc::syscall(libc::SYS_write, target.0, rest.as_ptr(), rest.len()) })? as usize;
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// An open file, closed when dropped.
+struct Descriptor(c_int);
+
+impl Descriptor {
+    fn open(path: &[u8], flags: c_int, mode: libc::mode_t) -> Outcome<Self> {
+        let path = text(path)?;
+        let flags = flags | libc::O_CLOEXEC;
+        // SAFETY: the path ends with a zero.
+        call(unsafe { libc::syscall(libc::SYS_openat, HERE, path.as_ptr(), flags, mode) }).map(|fd| Self(fd as c_int))
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+/// Names in a folder of the real file system, with their kind; none if it is no folder.
+///
+/// `std` calls the functions that are answered here; as the path is absolute and not protected, or looked at for itself,
+/// [`super::as_it_is`] keeps them from answering.
+pub(super) fn names(path: &[u8]) -> Vec<Vec<u8>> {
+    let _as_it_is = super::as_it_is::as_it_is();
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().as_bytes().to_vec()).collect()
+}
+
+/// Removes a folder of ours with everything in it.
+pub(super) fn remove_all(path: &[u8]) {
+    let _as_it_is = super::as_it_is::as_it_is();
+    // What is left over goes with the run's folder.
+    let _left = std::fs::remove_dir_all(Path::new(std::ffi::OsStr::from_bytes(path)));
+}
