@@ -114,7 +114,7 @@ impl From<lab::Error> for Failure {
         match error {
             lab::Error::Core(core) => Self::new(core_code(&core), lab::Error::Core(core)),
             lab::Error::Interrupted => Self::new(Code::Interrupted, error),
-            lab::Error::TooLarge { .. } => Self::new(Code::Device, error),
+            lab::Error::TooLarge { .. } | lab::Error::Host { .. } => Self::new(Code::Device, error),
             // The laboratory names the field of a run; here it is a flag.
             lab::Error::Usage { what, problem } if is_flag(&what) => Self::usage(format!("--{what}: {problem}")),
             _ => Self::new(Code::Usage, error),

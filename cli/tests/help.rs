@@ -3,7 +3,7 @@
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 17] = [
+const COMMANDS: [(&str, &str); 18] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list -v"),
     ("cards", "vramlab cards -v"),
@@ -11,6 +11,7 @@ const COMMANDS: [(&str, &str); 17] = [
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
     ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),
     ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
+    ("rehearse", "vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16"),
     ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
     ("snapshot", "vramlab snapshot show snapshot.pickle"),
     ("tune", "vramlab tune snapshot.pickle"),
@@ -23,9 +24,14 @@ const COMMANDS: [(&str, &str); 17] = [
     ("man", "vramlab man | man -l -"),
 ];
 
+/// Those of this system: scripts are rehearsed on Linux alone.
+fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.into_iter().filter(|(command, _)| cfg!(target_os = "linux") || *command != "rehearse")
+}
+
 #[test]
 fn every_command_shows_a_worked_example() {
-    for (command, example) in COMMANDS {
+    for (command, example) in commands() {
         let help = done(&[command, "--help"]);
         assert!(help.contains(example), "{command}: {help}");
         assert!(help.contains("Usage: vramlab"), "{command}: {help}");
@@ -43,7 +49,7 @@ fn what_is_offered_is_what_there_is() {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    let commands: Vec<&str> = COMMANDS.iter().map(|(command, _)| *command).chain(["help"]).collect();
+    let commands: Vec<&str> = commands().map(|(command, _)| command).chain(["help"]).collect();
     assert_eq!(offered, commands);
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
@@ -56,11 +62,11 @@ fn what_is_offered_is_what_there_is() {
 fn completions_and_manual_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = done(&["completions", shell]);
-        assert!(COMMANDS.iter().all(|(command, _)| script.contains(command)), "{shell}");
+        assert!(commands().all(|(command, _)| script.contains(command)), "{shell}");
         assert!(script.contains("memory-limit"), "{shell}");
     }
     let manual = done(&["man"]);
-    for (command, _) in COMMANDS {
+    for (command, _) in commands() {
         assert!(
             manual.contains(&format!("vramlab\\-{command}")) || manual.contains(&format!("vramlab {command}")),
             "{command}"

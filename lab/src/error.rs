@@ -23,6 +23,14 @@ pub enum Error {
         /// Bytes that the whole run needs beyond what there is, where that is known.
         missing_bytes: Option<u64>,
     },
+    /// Something of the host cannot be used: a folder, a file that is ours.
+    #[error("{what}: {problem}")]
+    Host {
+        /// What it is.
+        what: String,
+        /// What the system says.
+        problem: String,
+    },
     /// The core failed: a device, a shape, memory.
     #[error(transparent)]
     Core(#[from] memcore::Error),
@@ -43,7 +51,12 @@ impl Error {
         match self {
             Error::Usage { .. } => true,
             Error::Core(Core::Invalid { .. } | Core::Shape { .. } | Core::DType { .. }) => true,
-            Error::Core(_) | Error::Interrupted | Error::TooLarge { .. } => false,
+            Error::Core(_) | Error::Interrupted | Error::TooLarge { .. } | Error::Host { .. } => false,
         }
+    }
+
+    /// An [`Error::Host`].
+    pub fn host(what: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Host { what: what.into(), problem: problem.into() }
     }
 }

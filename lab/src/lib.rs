@@ -7,6 +7,7 @@
 //! report: pages and exports, from results and from histories of events
 //! lock: a run's memory, written down and compared
 //! snapshot → replay
+//! rehearse: somebody's script, run on a card that is not there → snapshot, results
 //! bench: workloads and a clock, on devices and allocators
 //! ```
 //!
@@ -38,6 +39,8 @@ pub mod peaks;
 pub mod pipeline;
 pub mod predict;
 pub mod record;
+#[cfg(target_os = "linux")]
+pub mod rehearse;
 pub mod replay;
 pub mod report;
 pub mod results;

@@ -62,6 +62,13 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
             vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
     Fit(FitArgs),
+    /// Run a training script of your own on a card that is not there, and say whether it fits and what takes the memory.
+    #[cfg(target_os = "linux")]
+    #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
+            vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16\n\n\
+            Example: two ranks, and PyTorch's snapshot of each\n  \
+            vramlab rehearse --gpu a100-40 --gpus 2 --snapshot run.pickle -- torchrun --nproc-per-node 2 train.py")]
+    Rehearse(super::RehearseArgs),
     /// Run a recorded allocation trace through any allocator, or several side by side.
     #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
             vramlab replay run.json --compare caching,expandable,planned\n\n\

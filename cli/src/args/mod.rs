@@ -16,6 +16,8 @@ mod monitor;
 mod output;
 mod paper;
 mod parallel;
+#[cfg(target_os = "linux")]
+mod rehearse;
 mod replay;
 mod report;
 mod run;
@@ -41,6 +43,8 @@ pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, PaperArgs, PredictArgs};
 pub(crate) use parallel::ParallelArgs;
+#[cfg(target_os = "linux")]
+pub(crate) use rehearse::{RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};

@@ -17,6 +17,8 @@ mod plan;
 pub(crate) mod predict;
 mod profile;
 mod recording;
+#[cfg(target_os = "linux")]
+mod rehearse;
 mod replay;
 mod report;
 mod run;
@@ -58,6 +60,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
+        #[cfg(target_os = "linux")]
+        Command::Rehearse(args) => rehearse::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),

@@ -32,7 +32,8 @@ fn flag(name: &str, value: &Value) -> String {
     if text.starts_with('-') { format!("--{name}={}", quoted(&text)) } else { format!("--{name} {}", quoted(&text)) }
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()

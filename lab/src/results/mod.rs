@@ -11,6 +11,8 @@ mod explain;
 mod findings;
 mod fit;
 mod premise;
+mod rehearsal;
+mod rehearsal_sections;
 mod replay;
 mod run;
 mod scan;
@@ -25,6 +27,9 @@ pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use premise::{Premise, line as premise_line};
+pub use rehearsal::{
+    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead,
+};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
@@ -51,6 +56,7 @@ const READERS: &[(&str, Reader)] = &[
     (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
+    (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
     (ScanResult::SCHEMA, shown::<ScanResult>),
     (TrainResult::SCHEMA, shown::<TrainResult>),

@@ -1,0 +1,97 @@
+//! `rehearse`: somebody's own script on a card that is not there.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lab::cards::Card;
+use lab::run::Gpu;
+
+use super::{HtmlArgs, OutputArgs, values};
+
+/// A card that a script may be told of: any with a name, also those for which no profile is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RehearsedCard(pub(crate) Gpu);
+
+impl FromStr for RehearsedCard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Card::named(text) {
+            Some(card) => Ok(Self(Gpu::Card { card, least_context: false })),
+            None => text.parse().map(Self),
+        }
+    }
+}
+
+/// `vramlab rehearse`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RehearseArgs {
+    /// The card: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or how much memory it has for tensors (24GiB; capability 9.0).
+    #[arg(long, value_name = "NAME|SIZE", default_value = "h200", help_heading = "Device")]
+    pub gpu: RehearsedCard,
+    /// How many of it there are.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Device")]
+    pub gpus: u8,
+    /// Events complete when something waits for them, not at once: the other bound for memory that waits for a stream.
+    #[arg(long, help_heading = "Device")]
+    pub late_events: bool,
+    /// End after so many steps of an optimizer [default: 3; without an end where --seconds or --until-seen is given].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]
+    pub steps: Option<u64>,
+    /// End after so long.
+    #[arg(long, value_name = "S", value_parser = values::positive, help_heading = "End")]
+    pub seconds: Option<f64>,
+    /// End after the step by which all of these were seen.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "End")]
+    pub until_seen: Vec<UseName>,
+    /// Do not record which lines of the script allocate.
+    #[arg(long, help_heading = "What is recorded")]
+    pub no_stacks: bool,
+    /// Do not compute small tensors: what depends on data counts as zeros.
+    #[arg(long, help_heading = "What is recorded")]
+    pub no_values: bool,
+    /// Write PyTorch's memory snapshot of the process that reserved most; with several, each as FILE.RANK.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub snapshot: Option<PathBuf>,
+    /// Keep what the script would write, in a folder that is new or empty; without this it is thrown away.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub keep_outputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: HtmlArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What a training may do besides steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UseName {
+    /// The network in evaluation mode.
+    Eval,
+    /// torch.save or safetensors.
+    Save,
+    /// generate of transformers.
+    Generate,
+}
+
+/// Steps, unless something else ends the script.
+const STEPS: u64 = 3;
+
+impl RehearseArgs {
+    /// After how many steps the script ends.
+    pub(crate) fn steps(&self) -> Option<u64> {
+        let other_end = self.seconds.is_some() || !self.until_seen.is_empty();
+        self.steps.or((!other_end).then_some(STEPS))
+    }
+
+    /// After how long it ends.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        // More than a year is no end.
+        self.seconds.map(|seconds| Duration::from_secs_f64(seconds.min(3e7)))
+    }
+}

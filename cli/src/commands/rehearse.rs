@@ -1,0 +1,133 @@
+//! `vramlab rehearse`: somebody's own script under the real PyTorch, on a card that is not there.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lab::rehearse::{Progress, Rehearsed, Request, RequestedCard, Stop, Use, rehearse};
+use lab::report::read::{self, Source};
+use lab::report::{Part, Recording};
+use lab::results::{Findings, RehearsalResult};
+use lab::run::Gpu;
+use lab::section::Section;
+
+use crate::args::{RehearseArgs, UseName};
+use crate::destination::Destination;
+use crate::exit::{Code, Failure, Result};
+use crate::ui::Ui;
+use crate::{interrupt, output};
+
+/// Runs the script and says what it took.
+///
+/// # Errors
+/// A request that cannot be kept; a library that is not found; results that cannot be written; with code 3, a script
+/// that fails.
+pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
+    let snapshot = args.snapshot.clone().map(Destination::File);
+    output::check(args.output.destinations().chain(&args.page.html).chain(&snapshot))?;
+    let request = request(args, ui);
+    let steps = request.stop.steps;
+    let mut rehearsed = rehearse(&request, &mut |progress| {
+        if let Some(progress) = progress {
+            ui.tell(told(progress, steps));
+        }
+        interrupt::flow()
+    })?;
+    if let Some(path) = &args.snapshot {
+        rehearsed.result.snapshot = keep_snapshots(&rehearsed, path)?;
+    }
+    warn(&rehearsed.result, ui);
+    if let Some(page) = &args.page.html {
+        draw(&rehearsed, page, ui)?;
+    }
+    output::deliver_findings(ui, &args.output, None, &rehearsed.result)?;
+    code(&rehearsed)
+}
+
+fn request(args: &RehearseArgs, ui: &Ui) -> Request {
+    let card = match args.gpu.0 {
+        Gpu::Card { card, .. } => RequestedCard::from(card),
+        Gpu::Bytes(bytes) => RequestedCard::of_bytes(bytes),
+    };
+    let seen = |name: &UseName| match name {
+        UseName::Eval => Use::Evaluation,
+        UseName::Save => Use::Saving,
+        UseName::Generate => Use::Generation,
+    };
+    Request {
+        command: args.command.clone(),
+        card,
+        cards: args.gpus.into(),
+        stop: Stop { steps: args.steps(), time: args.time(), until: args.until_seen.iter().map(seen).collect() },
+        late_events: args.late_events,
+        stacks: !args.no_stacks,
+        values: !args.no_values,
+        keep_outputs: args.keep_outputs.clone(),
+        silent: ui.quiet,
+    }
+}
+
+fn told(progress: Progress, steps: Option<u64>) -> String {
+    match progress {
+        Progress::Step { steps: done, peak_allocated_bytes } => {
+            let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));
+            format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
+        }
+        Progress::Again => "the script compiles: once more, with warm caches".into(),
+    }
+}
+
+/// Where the result may not be what was asked for, before it.
+fn warn(found: &RehearsalResult, ui: &Ui) {
+    for section in found.sections() {
+        if let Section::Warning(text) = section {
+            ui.tell(format!("warning: {text}"));
+        }
+    }
+}
+
+/// Copies the snapshots, and returns the name of the first.
+fn keep_snapshots(rehearsed: &Rehearsed, path: &Path) -> Result<Option<String>> {
+    let several = rehearsed.snapshots().len() > 1;
+    let mut first = None;
+    for (rank, snapshot) in rehearsed.snapshots() {
+        let target = if several { with_rank(path, rank) } else { path.to_path_buf() };
+        let failed = |error: io::Error| Failure::new(Code::Device, anyhow::Error::new(error).context("the snapshot"));
+        let mut source = File::open(snapshot).map_err(failed)?;
+        output::fill(&target, &mut |out| io::copy(&mut source, out).map(drop))?;
+        first.get_or_insert(target.display().to_string());
+    }
+    Ok(first)
+}
+
+fn with_rank(path: &Path, rank: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{rank}"));
+    name.into()
+}
+
+/// The page: what was found, and the history of the process that reserved most.
+fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
+    let (title, sections) = (rehearsed.result.title(), rehearsed.result.sections());
+    let recording: Option<Recording> = match rehearsed.largest_snapshot().map(read::open).transpose()? {
+        Some(Source::Recording(recording)) => Some(*recording),
+        _ => None,
+    };
+    let mut parts = vec![Part::Sections { title: &title, sections: &sections }];
+    parts.extend(recording.as_ref().map(Part::Recording));
+    super::report::page(page, &parts, ui)
+}
+
+/// The verdict as an exit code.
+fn code(rehearsed: &Rehearsed) -> Result<Code> {
+    let found = &rehearsed.result;
+    match (found.fits, found.script_exit) {
+        _ if rehearsed.interrupted => Ok(Code::Interrupted),
+        (Some(true), _) => Ok(Code::Done),
+        (Some(false), _) => Ok(Code::Check),
+        (None, Some(code)) if code != 0 => {
+            Err(Failure::new(Code::Device, anyhow::anyhow!("the script failed with exit code {code}")))
+        }
+        (None, _) => Err(Failure::new(Code::Device, anyhow::anyhow!("the script did not come as far as a figure"))),
+    }
+}

@@ -1,0 +1,61 @@
+"""A script of a rehearsal's tests: its words say what it does, one after the other."""
+
+import importlib.util
+import os
+import signal
+import sys
+import time
+
+assert importlib.util.find_spec("torch") is not None, "libraries ask before they import"
+import torch  # noqa: E402
+
+parameter = torch.Tensor(torch.cuda.memory.allocate(1 << 20)) if "without-card" not in sys.argv else torch.Tensor()
+optimizer = torch.optim.Optimizer([parameter])
+for word in sys.argv[1:]:
+    what, _, value = word.partition("=")
+    if what == "steps":
+        for _ in range(int(value)):
+            optimizer.step()
+    elif what == "allocate":
+        torch.cuda.memory.allocate(int(value))
+    elif what == "full":
+        torch.cuda.memory.allocate(8, limit=0)
+    elif what == "full-caught":
+        try:
+            torch.cuda.memory.allocate(8, limit=0)
+        except torch.OutOfMemoryError:
+            pass
+    elif what == "reset":
+        torch._C._cuda_resetPeakMemoryStats(0)
+    elif what == "forget":
+        torch.cuda.memory.NOW = 1
+    elif what == "evaluate":
+        torch.nn.Module().eval()
+    elif what == "save":
+        torch.save({"weights": 1}, value)
+    elif what == "exit":
+        sys.exit(int(value))
+    elif what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "sleep":
+        time.sleep(float(value))
+    elif what == "print":
+        for _ in range(int(value)):
+            sys.stdout.write("x" * 1023 + "\n")
+    elif what == "fork":
+        child = os.fork()
+        if child == 0:
+            optimizer.step()
+            os._exit(0)
+        os.waitpid(child, 0)
+    elif what == "garbage":
+        folder = [entry for entry in os.environ["PYTHONPATH"].split(":") if "rehearsal" in entry][0] + "/../answers/"
+        for name, text in (("1.json", "\x1b]0;x\x07{"), ("2.json", '{"pid": "no"}'), ("3.json", "[" * 100000),
+                           ("4.json", '{"pid":4,"why":"steps","cards":[{"index":99999999}]}'), ("5.started", "{}")):
+            with open(folder + name, "w") as file:
+                file.write(text)
+        with open(folder + "4.pickle", "wb") as file:
+            file.write(b"cos\nsystem\n(S'touch executed'\ntR.")
+    elif what == "user":
+        assert os.environ.get("USERS_OWN") == "ran", "the user's own sitecustomize"
+print("the script's last line")

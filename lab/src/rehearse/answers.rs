@@ -1,0 +1,187 @@
+//! What the script's processes say: read as files from outside, with bounds.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Deserialize;
+
+use super::folder::Folder;
+
+/// The largest file of figures that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+/// The most processes that are listened to.
+const MOST_PROCESSES: usize = 256;
+
+/// What one process says. All of it may be missing or wrong: it comes from outside.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Answer {
+    pub(super) pid: u64,
+    pub(super) rank: u64,
+    pub(super) world: u64,
+    /// `running`, or why it ended: `steps`, `seen`, `exit`, `asked`, `terminated`.
+    pub(super) why: String,
+    pub(super) steps: u64,
+    pub(super) torch: String,
+    pub(super) cards: Vec<Card>,
+    pub(super) seen: Seen,
+    pub(super) held: Vec<Held>,
+    pub(super) oom: Option<Oom>,
+    pub(super) exception: Option<Exception>,
+    pub(super) compiled: Compiled,
+    pub(super) values: Option<Values>,
+    /// What was not sent.
+    pub(super) withheld: Vec<String>,
+    /// The most events that the snapshot may have.
+    pub(super) entries: u64,
+}
+
+/// A card that a process used. Bytes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Card {
+    pub(super) index: usize,
+    pub(super) peak_allocated: u64,
+    pub(super) peak_reserved: u64,
+    pub(super) ooms: u64,
+}
+
+/// What was seen besides steps.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Seen {
+    pub(super) evaluation: bool,
+    pub(super) saving: bool,
+    pub(super) generation: bool,
+}
+
+/// Addresses of what an optimizer works on, when it had made a step.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Held {
+    pub(super) time_us: i64,
+    pub(super) parameter: Vec<u64>,
+    pub(super) gradient: Vec<u64>,
+    pub(super) optimizer: Vec<u64>,
+}
+
+/// The first time that memory ran out. Bytes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Oom {
+    pub(super) card: usize,
+    pub(super) requested: u64,
+    pub(super) free: u64,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) count: u64,
+    pub(super) r#where: String,
+    /// Steps that were done.
+    pub(super) step: u64,
+}
+
+/// What ended a process.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Exception {
+    pub(super) r#type: String,
+    pub(super) message: String,
+    pub(super) out_of_memory: bool,
+}
+
+/// Graphs that were compiled.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Compiled {
+    /// Those that no cache had.
+    pub(super) new: u64,
+}
+
+/// The report of the layer for values.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Values {
+    pub(super) places: Vec<Place>,
+    pub(super) beyond: u64,
+}
+
+/// A place at which something was read that is not known, or assumed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Place {
+    pub(super) event: String,
+    pub(super) r#where: String,
+    pub(super) inside: String,
+    pub(super) operator: String,
+    pub(super) kind: String,
+    pub(super) bytes: Option<u64>,
+    pub(super) answer: Option<String>,
+    pub(super) count: u64,
+}
+
+/// What a process says when it has imported PyTorch.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Started {
+    pub(super) torch: String,
+    /// The release of CUDA that it is built for.
+    pub(super) cuda: Option<String>,
+}
+
+/// All answers, by rank and process. What is none is left out: [`unreadable`] names it.
+pub(super) fn read(folder: &Folder) -> Vec<Answer> {
+    let mut all: Vec<Answer> = files(folder, ".json").into_iter().filter_map(|(.., path)| read_one(&path)).collect();
+    all.sort_by_key(|answer| (answer.rank, answer.pid));
+    all
+}
+
+/// Files that should be answers and are none.
+pub(super) fn unreadable(folder: &Folder) -> Vec<String> {
+    let is_none = |path: &Path| read_one::<Answer>(path).is_none();
+    let found = files(folder, ".json").into_iter().filter(|(.., path)| is_none(path));
+    found.map(|(name, ..)| name.to_string_lossy().into_owned()).collect()
+}
+
+/// An answer.
+pub(super) fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&bytes(path)?).ok()
+}
+
+/// Who imported PyTorch.
+pub(super) fn started(folder: &Folder) -> Vec<Started> {
+    files(folder, ".started").into_iter().filter_map(|(.., path)| read_one(&path)).collect()
+}
+
+/// What went wrong in the part of the rehearsal that runs inside the script.
+pub(super) fn faults(folder: &Folder) -> Vec<String> {
+    let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
+    files(folder, ".fault").into_iter().filter_map(|(.., path)| text(path)).collect()
+}
+
+/// The snapshot of a process.
+pub(super) fn snapshot(folder: &Folder, pid: u64) -> Option<PathBuf> {
+    let path = folder.answers().join(format!("{pid}.pickle"));
+    path.is_file().then_some(path)
+}
+
+/// Regular files whose names end so: name, when it was written, path.
+pub(super) fn files(folder: &Folder, ending: &str) -> Vec<(OsString, SystemTime, PathBuf)> {
+    let entries = std::fs::read_dir(folder.answers()).into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let metadata = entry.metadata().ok().filter(|metadata| metadata.is_file())?;
+        name.to_str()?.ends_with(ending).then_some(())?;
+        Some((name, metadata.modified().ok()?, entry.path()))
+    });
+    found.take(MOST_PROCESSES).collect()
+}
+
+/// The contents of a file that is not too long.
+fn bytes(path: &Path) -> Option<Vec<u8>> {
+    let mut contents = Vec::new();
+    File::open(path).ok()?.take(MOST_BYTES + 1).read_to_end(&mut contents).ok()?;
+    (contents.len() as u64 <= MOST_BYTES).then_some(contents)
+}

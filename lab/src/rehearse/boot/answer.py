@@ -1,0 +1,168 @@
+import contextlib
+
+
+class Answer:
+    """What this process tells the launcher. It is written after each step, so that a crash loses little."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.values = None
+        # The library that each process counts for itself, by optimizer.
+        self.counts = {}
+        self.steps = 0
+        self.seen = {"evaluation": False, "saving": False, "generation": False}
+        self.held = []
+        self.oom = None
+        self.withheld = []
+        # The highest peaks before the script reset them, by card.
+        self.before_reset = {}
+        self.ended = False
+
+    def after_fork(self):
+        """A forked child is another process: what its parent did is not its own."""
+        self.counts, self.steps, self.held, self.oom, self.before_reset = {}, 0, [], None, {}
+        self.ended = False
+
+    def cards(self):
+        torch = self.torch
+        if not torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork():
+            return []
+        found = []
+        for index in range(torch.cuda.device_count()):
+            figures = torch.cuda.memory_stats(index)
+            # A card on which not even the first allocation fits was used as well.
+            if not figures.get("allocation.all.allocated") and not figures.get("num_ooms"):
+                continue
+            before = self.before_reset.get(index, (0, 0))
+            found.append({
+                "index": index,
+                "peak_allocated": max(before[0], figures["allocated_bytes.all.peak"]),
+                "peak_reserved": max(before[1], figures["reserved_bytes.all.peak"]),
+                "allocated": figures["allocated_bytes.all.current"],
+                "reserved": figures["reserved_bytes.all.current"],
+                "ooms": figures["num_ooms"],
+                "retries": figures["num_alloc_retries"],
+            })
+        return found
+
+    def keep_peaks(self, index):
+        """Before the script resets its peaks."""
+        figures = self.torch.cuda.memory_stats(index)
+        now = (figures.get("allocated_bytes.all.peak", 0), figures.get("reserved_bytes.all.peak", 0))
+        before = self.before_reset.get(index, (0, 0))
+        self.before_reset[index] = tuple(map(max, now, before))
+
+    @contextlib.contextmanager
+    def reads_for_a_file(self):
+        """What is read of a card to be written to a file changes no size: it is not told."""
+        places = self.values.reads.places if self.values else {}
+        before = {key: place["count"] for key, place in places.items()}
+        try:
+            yield
+        finally:
+            for key in list(places):
+                if key in before:
+                    places[key]["count"] = before[key]
+                else:
+                    del places[key]
+
+    def rank(self):
+        """Number and how many there are."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        try:
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        except (KeyError, ValueError):
+            return 0, 1
+
+    def compiled(self):
+        """Graphs that were compiled, and how many of these were not in a cache."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is None:
+            return {"graphs": 0, "new": 0}
+        graphs = dynamo.counters["stats"].get("unique_graphs", 0)
+        inductor, autograd = dynamo.counters["inductor"], dynamo.counters["aot_autograd"]
+        new = inductor.get("fxgraph_cache_miss", 0) + inductor.get("fxgraph_cache_bypass", 0)
+        return {"graphs": graphs, "new": new, "bypassed": inductor.get("fxgraph_cache_bypass", 0),
+                "found": inductor.get("fxgraph_cache_hit", 0) + autograd.get("autograd_cache_hit", 0)}
+
+    def exception(self):
+        """The exception that nobody caught, if one ends the program."""
+        error = getattr(sys, "last_value", None)
+        if error is None:
+            return None
+        memory = isinstance(error, self.torch.OutOfMemoryError if hasattr(self.torch, "OutOfMemoryError")
+                            else self.torch.cuda.OutOfMemoryError)
+        return {"type": type(error).__name__, "message": str(error)[:4000], "out_of_memory": memory}
+
+    def write(self, why):
+        """Writes the figures; returns whether there are any."""
+        cards = self.cards()
+        if not cards:
+            return False
+        rank, world = self.rank()
+        answer = {
+            "pid": os.getpid(), "rank": rank, "world": world, "why": why, "steps": self.steps,
+            "torch": self.torch.__version__, "cards": cards, "seen": self.seen, "held": self.held, "oom": self.oom,
+            "exception": self.exception() if why == "exit" else None, "compiled": self.compiled(),
+            "values": self.values.report() if self.values else None, "withheld": self.withheld[:1000],
+            "entries": SETTINGS["entries"],
+        }
+        write_whole("%d.json" % os.getpid(), json.dumps(answer, default=str))
+        return True
+
+    def write_snapshot(self):
+        """Writes PyTorch's snapshot."""
+        import pickle
+
+        path = os.path.join(ANSWERS, "%d.pickle" % os.getpid())
+        with open(path + ".part", "wb") as file:
+            pickle.dump(self.torch.cuda.memory._snapshot(), file)
+        os.replace(path + ".part", path)
+
+    def end(self, why):
+        """Writes everything, once."""
+        if self.ended:
+            return
+        self.ended = True
+        # The layer for values has no part in this.
+        with self.torch._C.DisableTorchFunction():
+            ended_by_memory = self.oom is not None and why == "exit" and (self.exception() or {}).get("out_of_memory")
+            if self.cards() and not ended_by_memory:
+                self.write_snapshot()
+            # Last: who finds it finds the snapshot as well.
+            self.write(why)
+
+
+def user_line():
+    """The innermost line of the script's own files."""
+    import threading
+
+    found = line_of(sys._getframe(1))
+    main = threading.main_thread()
+    if found == "?" and threading.current_thread() is not main:
+        # A thread of PyTorch's own, as those of the backward pass: the main thread waits for it.
+        found = line_of(sys._current_frames().get(main.ident))
+    return found
+
+
+def line_of(frame):
+    any_line = "?"
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<"):
+            line = "%s:%d" % (file, frame.f_lineno)
+            if not is_library(file):
+                return line
+            if any_line == "?":
+                any_line = line
+        frame = frame.f_back
+    return any_line
+
+
+def is_library(file):
+    # What is compiled lies in a cache, as Python that nobody wrote.
+    return "site-packages" in file or "/torchinductor_" in file or "dist-packages" in file or file.startswith(sys.base_prefix + "/lib/")
+
+

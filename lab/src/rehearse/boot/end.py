@@ -1,0 +1,11 @@
+AFTER = {
+    "torch": after_torch,
+    "safetensors._safetensors_rust": after_safetensors_core,
+    "safetensors.torch": after_safetensors,
+    "transformers.generation.utils": after_generation,
+    "huggingface_hub.hf_api": after_hub,
+    "wandb": after_wandb,
+    "mlflow": after_mlflow,
+}
+sys.meta_path.insert(0, Finder(AFTER))
+users_own()

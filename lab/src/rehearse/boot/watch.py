@@ -1,0 +1,206 @@
+# Steps of which the addresses of parameters, gradients and states are kept: the first ones and the last ones.
+FIRST_STEPS = 2
+LAST_STEPS = 4
+# The most addresses of a step.
+MAX_ADDRESSES = 100000
+
+
+class Watch:
+    """Counts the steps of optimizers, and ends the program after as many as were asked for."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.torch = answer.torch
+        # Those that the script made, without keeping them.
+        self.optimizers = []
+
+    def install(self):
+        torch, answer = self.torch, self.answer
+        write_whole("%d.started" % os.getpid(), json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda}))
+        if torch.version.cuda is None:
+            return
+        self.record_history()
+        self.keep_resets()
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(guarded(self.after_step))
+        self.mark_uses()
+        torch.cuda._lazy_call(self.at_first_use)
+        if SETTINGS["values"]:
+            answer.values = start_values(torch)
+        import atexit
+
+        atexit.register(guarded(answer.end), "exit")
+        os.register_at_fork(after_in_child=answer.after_fork)
+        self.listen()
+
+    def record_history(self):
+        torch = self.torch
+        own = torch.cuda.memory._record_memory_history
+        context = {"context": "all", "stacks": "python"} if SETTINGS["stacks"] else {"context": None}
+        torch.cuda._lazy_call(lambda: own(enabled="all", max_entries=SETTINGS["entries"], **context))
+        # The script's own recording would end this one; its snapshots have all that it wants.
+        torch.cuda.memory._record_memory_history = lambda *args, **kwargs: None
+
+    def keep_resets(self):
+        core, keep = self.torch._C, guarded(self.answer.keep_peaks)
+        reset = core._cuda_resetPeakMemoryStats
+
+        def kept(index):
+            keep(index)
+            return reset(index)
+
+        core._cuda_resetPeakMemoryStats = kept
+
+    def at_first_use(self):
+        self.torch._C._cuda_attach_out_of_memory_observer(guarded(self.at_out_of_memory))
+
+    def at_out_of_memory(self, card, requested, total, free):
+        answer = self.answer
+        if answer.oom is not None:
+            answer.oom["count"] += 1
+            return
+        with self.torch._C.DisableTorchFunction():
+            figures = self.torch.cuda.memory_stats(card)
+            answer.oom = {"card": card, "requested": requested, "free": free, "count": 1, "where": user_line(),
+                          "allocated": figures["allocated_bytes.all.current"],
+                          "reserved": figures["reserved_bytes.all.current"], "step": answer.steps}
+            # Now: later the script has let go of everything.
+            for made in self.optimizers:
+                self.hold(made())
+            answer.write_snapshot()
+            answer.write("running")
+
+    def after_step(self, optimizer, _args, _kwargs):
+        answer = self.answer
+        if answer.ended:
+            return
+        answer.counts[id(optimizer)] = answer.counts.get(id(optimizer), 0) + 1
+        steps = max(answer.counts.values())
+        with self.torch._C.DisableTorchFunction():
+            self.hold(optimizer)
+            if steps > answer.steps:
+                answer.steps = steps
+                if steps <= 8 or steps % 16 == 0:
+                    answer.write("running")
+        until = SETTINGS["until"]
+        if SETTINGS["steps"] and steps >= SETTINGS["steps"]:
+            self.stop("steps")
+        elif until and all(answer.seen[what] for what in until):
+            self.stop("seen")
+
+    def hold(self, optimizer):
+        """Keeps the addresses of what an optimizer works on, by what it is."""
+        import time
+
+        held = {"time_us": int(time.time() * 1e6), "parameter": [], "gradient": [], "optimizer": []}
+        left = MAX_ADDRESSES
+
+        def add(kind, tensor):
+            tensor = getattr(tensor, "_local_tensor", tensor)
+            if isinstance(tensor, self.torch.Tensor) and tensor.is_cuda:
+                held[kind].append(tensor.untyped_storage().data_ptr())
+
+        for parameter in [p for group in optimizer.param_groups for p in group["params"]] if optimizer else []:
+            left -= 1
+            if left < 0:
+                break
+            add("parameter", parameter)
+            add("gradient", parameter.grad)
+            state = optimizer.state.get(parameter)
+            for value in list(state.values()) if isinstance(state, dict) else []:
+                add("optimizer", value)
+        steps = self.answer.held
+        if any(held[kind] for kind in ("parameter", "gradient", "optimizer")):
+            steps.append(held)
+        if len(steps) > FIRST_STEPS + LAST_STEPS:
+            del steps[FIRST_STEPS]
+
+    def stop(self, why):
+        answer = self.answer
+        answer.end(why)
+        # Other ranks may still wait for this one.
+        if answer.rank()[1] > 1:
+            import time
+
+            until = time.monotonic() + 120
+            while time.monotonic() < until and not os.path.exists(os.path.join(ANSWERS, "stop")):
+                time.sleep(0.05)
+        leave(0)
+
+    def mark_uses(self):
+        """Marks what training may do besides steps: each may take more than a step does."""
+        torch, seen = self.torch, self.answer.seen
+        made, train, save = torch.optim.Optimizer.__init__, torch.nn.Module.train, torch.save
+        import functools
+        import weakref
+
+        @functools.wraps(made)
+        def counted(optimizer, *args, **kwargs):
+            result = made(optimizer, *args, **kwargs)
+            self.optimizers.append(weakref.ref(optimizer))
+            return result
+
+        @functools.wraps(train)
+        def trained(module, mode=True):
+            # Networks that are not trained, and those that are only being loaded, are put in this mode as well.
+            evaluates = not mode and module.training and self.optimizers and not seen["evaluation"]
+            if evaluates and any(p.requires_grad for p in module.parameters()):
+                seen["evaluation"] = True
+            return train(module, mode)
+
+        @functools.wraps(save)
+        def saved(*args, **kwargs):
+            seen["saving"] = True
+            with self.answer.reads_for_a_file():
+                return save(*args, **kwargs)
+
+        torch.optim.Optimizer.__init__, torch.nn.Module.train, torch.save = counted, trained, saved
+
+    def listen(self):
+        """Ends when the launcher or the system asks for it, with an answer."""
+        import signal
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            return
+        signal.signal(SETTINGS["signal"], guarded(lambda *_: (self.answer.end("asked"), leave(0))))
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            def terminated(*_):
+                guarded(self.answer.end)("terminated")
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+            signal.signal(signal.SIGTERM, terminated)
+
+
+def leave(code):
+    """Ends the process without running what the script would still do."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(code)
+
+
+def start_values(torch):
+    """Starts the layer that computes small tensors, which the preloaded library carries."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.vramlab_rehearsal_python.restype = ctypes.c_char_p
+    layer = {"__name__": "vramlab_values"}
+    exec(compile(library.vramlab_rehearsal_python(), "<vramlab>", "exec"), layer)
+    return layer["install"](torch)
+
+
+ANSWER = []
+
+
+def after_torch(torch):
+    answer = Answer(torch)
+    ANSWER.append(answer)
+    Watch(answer).install()
+
+

@@ -1,0 +1,218 @@
+//! Puts together what the processes of a run said.
+
+use std::path::{Path, PathBuf};
+
+use super::answers::{self, Answer, Place};
+use super::categories::at_peak;
+use super::folder::Folder;
+use super::request::Request;
+use super::run::{Ending, Followed};
+use super::{log, outputs, verdict};
+use crate::error::{Error, Result};
+use crate::results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead};
+use crate::snapshot::Snapshot;
+
+/// The largest snapshot that is read, in bytes.
+const MOST_SNAPSHOT_BYTES: u64 = 1 << 30;
+/// Lines of the peak that are kept.
+const MOST_LINES: usize = 200;
+
+/// What a rehearsal found. Its snapshots go with it.
+pub struct Rehearsed {
+    /// What it found.
+    pub result: RehearsalResult,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+    /// PyTorch's snapshots, by rank and process.
+    snapshots: Vec<(u64, u64, PathBuf)>,
+    /// They lie in it.
+    _folder: Folder,
+}
+
+impl Rehearsed {
+    /// PyTorch's snapshots, by rank.
+    pub fn snapshots(&self) -> impl ExactSizeIterator<Item = (u64, &Path)> {
+        self.snapshots.iter().map(|(rank, _, path)| (*rank, path.as_path()))
+    }
+
+    /// The snapshot of the process that reserved most.
+    pub fn largest_snapshot(&self) -> Option<&Path> {
+        let reserved = |pid: u64| self.result.ranks.iter().filter(move |r| r.pid == pid).map(|r| r.peak_reserved).max();
+        let largest = self.snapshots.iter().max_by_key(|(_, pid, _)| reserved(*pid));
+        largest.map(|(.., path)| path.as_path())
+    }
+}
+
+pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, runs: u32) -> Result<Rehearsed> {
+    let answers = answers::read(&folder);
+    let started = answers::started(&folder);
+    let card = &request.card;
+    let mut problems = problems(&folder, &answers, &started);
+    let mut ranks = Vec::new();
+    for answer in &answers {
+        ranks.extend(ranks_of(&folder, answer, &mut problems));
+    }
+    let log = log::read(&folder, request.values);
+    let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
+    let files = outputs::collect(&folder, request.keep_outputs.as_deref())?;
+    let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
+    let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
+    let result = RehearsalResult {
+        command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        gpu: RehearsedGpu {
+            name: card.name.clone(),
+            count: request.cards,
+            total_bytes: card.total_bytes,
+            context_bytes: card.context_bytes,
+            capability: format!("{}.{}", card.capability.0, card.capability.1),
+        },
+        torch: started.first().map(|started| started.torch.clone()),
+        fits: verdict::fits(&followed, &answers, &log),
+        exact: verdict::is_exact(&unknown_reads, &log, &problems),
+        stopped: stopped(followed.ending).into(),
+        script_exit: followed.exit_code(),
+        exception: exception.map(|exception| format!("{}: {}", exception.r#type, exception.message)),
+        runs,
+        not_reached: verdict::not_reached(&followed, &answers),
+        ranks,
+        unknown_reads,
+        not_as_on_a_card: log,
+        withheld_count: files.count + sent.len() as u64,
+        withheld: files.names.into_iter().chain(sent).collect(),
+        kept_in: request.keep_outputs.as_ref().map(|folder| folder.display().to_string()),
+        problems,
+        snapshot: None,
+    };
+    let snapshot = |answer: &Answer| Some((answer.rank, answer.pid, answers::snapshot(&folder, answer.pid)?));
+    let snapshots = answers.iter().filter_map(snapshot).collect();
+    let interrupted = followed.ending == Ending::Interrupted;
+    Ok(Rehearsed { result, interrupted, snapshots, _folder: folder })
+}
+
+fn stopped(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Ended => "end",
+        Ending::Steps => "steps",
+        Ending::Seen => "seen",
+        Ending::Time => "time",
+        Ending::Interrupted => "interrupted",
+    }
+}
+
+/// What could not be told, and why.
+fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -> Vec<String> {
+    let mut found = answers::faults(folder);
+    found.iter_mut().for_each(|fault| *fault = format!("a part of the rehearsal failed inside the script: {fault}"));
+    found.extend(answers::unreadable(folder).iter().map(|name| format!("the answer {name} cannot be read")));
+    if started.is_empty() {
+        found.push(
+            "no Python of the command imported PyTorch under the rehearsal. Is it a shell script that clears the \
+             environment, a container, or a Python started with -I, -S or -E?"
+                .into(),
+        );
+    } else if answers.is_empty() {
+        match started.iter().find(|started| started.cuda.is_none()) {
+            Some(built) => found.push(format!(
+                "this PyTorch ({}) is built without CUDA: install the build for CUDA; it needs no GPU here",
+                built.torch
+            )),
+            None => found.push("PyTorch allocated nothing on a card: does the script choose device cuda?".into()),
+        }
+    }
+    for answer in answers.iter().filter(|answer| answer.why == "running") {
+        found.push(format!(
+            "process {} (rank {}) ended without a last word, after step {}: its figures are those of that step",
+            answer.pid, answer.rank, answer.steps
+        ));
+    }
+    for answer in answers {
+        let beyond = answer.values.as_ref().map_or(0, |values| values.beyond);
+        if beyond > 0 {
+            found.push(format!("rank {}: {beyond} more reads are not told apart", answer.rank));
+        }
+    }
+    found
+}
+
+/// A process on each card that it used.
+fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec<RehearsedRank> {
+    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| open(&path)) {
+        Some(Ok(snapshot)) => Some(snapshot),
+        Some(Err(error)) => {
+            problems.push(format!("the snapshot of rank {} cannot be read: {error}", answer.rank));
+            None
+        }
+        None => None,
+    };
+    let working = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from));
+    let working = working.unwrap_or_default();
+    let of_card = |card: &answers::Card| {
+        let (at_peak, by_category) = match &snapshot {
+            Some(snapshot) => {
+                let (mut rows, by) = at_peak(snapshot, card.index, &answer.held, &working);
+                rows.truncate(MOST_LINES);
+                (rows, by)
+            }
+            None => (Vec::new(), None),
+        };
+        let oom = answer.oom.as_ref().filter(|oom| oom.card == card.index).map(|oom| RehearsedOom {
+            requested: oom.requested,
+            allocated: oom.allocated,
+            reserved: oom.reserved,
+            place: within(&oom.r#where, &working),
+            steps: oom.step,
+        });
+        RehearsedRank {
+            rank: answer.rank,
+            gpu: card.index,
+            pid: answer.pid,
+            steps: answer.steps,
+            peak_allocated: card.peak_allocated,
+            peak_reserved: card.peak_reserved,
+            ooms: card.ooms,
+            oom,
+            at_peak,
+            by_category,
+        }
+    };
+    let ranks: Vec<RehearsedRank> = answer.cards.iter().map(of_card).collect();
+    let full = |card: &answers::Card| {
+        snapshot.as_ref().is_some_and(|snapshot| snapshot.trace(card.index).len() as u64 >= answer.entries)
+    };
+    if answer.cards.iter().any(full) {
+        problems.push(format!(
+            "rank {}: only the last {} events were kept; the lines of the peak may be missing",
+            answer.rank, answer.entries
+        ));
+    }
+    ranks
+}
+
+fn open(path: &Path) -> Result<Snapshot> {
+    let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+    if bytes > MOST_SNAPSHOT_BYTES {
+        return Err(Error::usage("it", format!("has {bytes} bytes; at most {MOST_SNAPSHOT_BYTES} are read")));
+    }
+    Snapshot::open(path)
+}
+
+/// A place without the folder in which the command was started.
+fn within(place: &str, folder: &str) -> String {
+    place.strip_prefix(folder).map_or(place, |rest| rest.trim_start_matches('/')).into()
+}
+
+fn reads(answer: &Answer) -> Vec<UnknownRead> {
+    let working = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default();
+    let read = |place: &Place| UnknownRead {
+        rank: answer.rank,
+        event: place.event.clone(),
+        place: within(&place.r#where, &working),
+        inside: place.inside.clone(),
+        operator: place.operator.clone(),
+        kind: place.kind.clone(),
+        bytes: place.bytes,
+        answer: place.answer.clone(),
+        count: place.count,
+    };
+    answer.values.iter().flat_map(|values| &values.places).map(read).collect()
+}

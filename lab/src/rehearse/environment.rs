@@ -1,0 +1,46 @@
+//! The environment of the script.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use super::folder::Folder;
+use super::request::Request;
+
+/// Variables, by name. `docs/rehearse.md` is the contract with the library.
+pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static str, OsString)> {
+    let card = &request.card;
+    let (major, minor) = card.capability;
+    let number = |number: u64| OsString::from(number.to_string());
+    let multiprocessors = card.multiprocessors.map(|count| number(count.into())).unwrap_or_default();
+    let mut variables = vec![
+        ("VRAMLAB_REHEARSAL_NAME", OsString::from(&card.name)),
+        ("VRAMLAB_REHEARSAL_MEMORY", number(card.total_bytes)),
+        ("VRAMLAB_REHEARSAL_CONTEXT", number(card.context_bytes)),
+        ("VRAMLAB_REHEARSAL_CAPABILITY", format!("{major}.{minor}").into()),
+        ("VRAMLAB_REHEARSAL_MULTIPROCESSORS", multiprocessors),
+        ("VRAMLAB_REHEARSAL_CARDS", number(request.cards as u64)),
+        ("VRAMLAB_REHEARSAL_LATE_EVENTS", number(request.late_events.into())),
+        ("VRAMLAB_REHEARSAL_SHARED", folder.shared().into()),
+        ("VRAMLAB_REHEARSAL_LOG", folder.log().into()),
+        ("LD_PRELOAD", before(folder.library(), "LD_PRELOAD")),
+        ("LD_LIBRARY_PATH", before(folder.path().into(), "LD_LIBRARY_PATH")),
+        ("TRITON_LIBCUDA_PATH", folder.path().into()),
+        ("PYTHONPATH", before(folder.python(), "PYTHONPATH")),
+    ];
+    variables.extend(LOGGERS.iter().map(|(name, value)| (*name, OsString::from(value))));
+    variables
+}
+
+/// What keeps loggers from sending anything. Wrappers in `boot/withhold.py` do it too, where the script says otherwise.
+const LOGGERS: [(&str, &str); 4] =
+    [("WANDB_MODE", "disabled"), ("COMET_MODE", "disabled"), ("NEPTUNE_MODE", "debug"), ("CLEARML_OFFLINE_MODE", "1")];
+
+/// A path before what the variable holds.
+fn before(path: PathBuf, name: &str) -> OsString {
+    let mut value = path.into_os_string();
+    if let Some(held) = std::env::var_os(name).filter(|held| !held.is_empty()) {
+        value.push(OsStr::new(":"));
+        value.push(held);
+    }
+    value
+}

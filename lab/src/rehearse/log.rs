@@ -1,0 +1,36 @@
+//! The library's log: what was not as on a card.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+
+use serde::Deserialize;
+
+use super::folder::Folder;
+use crate::results::NotAsOnACard;
+
+/// How much of it is read, in bytes: 16 processes may write 10,000 lines each.
+const MOST_BYTES: u64 = 64 << 20;
+/// The most different events that are kept.
+const MOST_EVENTS: usize = 2000;
+
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    name: String,
+}
+
+/// Each event once. Reads that are not known are left out where the layer for values tells them with their place.
+pub(super) fn read(folder: &Folder, with_values: bool) -> Vec<NotAsOnACard> {
+    let Ok(file) = File::open(folder.log()) else { return Vec::new() };
+    let mut found = BTreeSet::new();
+    for line in BufReader::new(file.take(MOST_BYTES)).split(b'\n').map_while(Result::ok) {
+        let Ok(Line { event, name }) = serde_json::from_slice::<Line>(&line) else { continue };
+        // The layer writes these two into its report as well.
+        let told = matches!(event.as_str(), "unknown_read" | "assumed" | "wrong_size");
+        if found.len() < MOST_EVENTS && !(with_values && told) {
+            found.insert((event, name));
+        }
+    }
+    found.into_iter().map(|(event, name)| NotAsOnACard { event, name }).collect()
+}

@@ -1,0 +1,163 @@
+//! What a script took on a card that is not there (`vramlab-rehearsal-1`).
+
+use serde::{Deserialize, Serialize};
+
+/// A rehearsal.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RehearsalResult {
+    /// What was run.
+    pub command: Vec<String>,
+    /// The card.
+    pub gpu: RehearsedGpu,
+    /// The release of PyTorch; null where the script did not import it.
+    pub torch: Option<String>,
+    /// Whether it fits; null where the run ended before it could be said.
+    pub fits: Option<bool>,
+    /// Whether nothing that is not known, and nothing that is not as on a card, can have changed a size.
+    pub exact: bool,
+    /// Why the run ended: `steps`, `seen`, `time`, `end` (the script's own), `interrupted`.
+    pub stopped: String,
+    /// The script's exit code where it ended by itself; 128 and the signal where one ended it.
+    pub script_exit: Option<i32>,
+    /// The exception that ended the script.
+    pub exception: Option<String>,
+    /// How often the script was run: twice where it compiled, and the second run counts.
+    pub runs: u32,
+    /// What was not seen, and may take more than what was.
+    pub not_reached: Vec<String>,
+    /// A process on a card, by rank.
+    pub ranks: Vec<RehearsedRank>,
+    /// Reads of what is not known, and assumptions, by place.
+    pub unknown_reads: Vec<UnknownRead>,
+    /// What the library did not do as a card does.
+    pub not_as_on_a_card: Vec<NotAsOnACard>,
+    /// Files and messages that were withheld.
+    pub withheld: Vec<String>,
+    /// How many; the list may be shorter.
+    pub withheld_count: u64,
+    /// Where they were put; null where they were thrown away.
+    pub kept_in: Option<String>,
+    /// What could not be told, and why.
+    pub problems: Vec<String>,
+    /// Where PyTorch's snapshot was written.
+    pub snapshot: Option<String>,
+}
+
+/// The card.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RehearsedGpu {
+    /// What programs were told.
+    pub name: String,
+    /// How many of it.
+    pub count: usize,
+    /// Bytes of each.
+    pub total_bytes: u64,
+    /// Bytes that each process takes at once.
+    pub context_bytes: u64,
+    /// Compute capability.
+    pub capability: String,
+}
+
+/// A process on a card. Bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RehearsedRank {
+    /// Its rank.
+    pub rank: u64,
+    /// The number that the process has for the card.
+    pub gpu: usize,
+    /// The process.
+    pub pid: u64,
+    /// Steps of an optimizer.
+    pub steps: u64,
+    /// The most that PyTorch had allocated.
+    pub peak_allocated: u64,
+    /// The most that it had reserved.
+    pub peak_reserved: u64,
+    /// How often memory ran out.
+    pub ooms: u64,
+    /// The first time that it did.
+    pub oom: Option<RehearsedOom>,
+    /// What lived when most was asked for, by line of the script, most first.
+    pub at_peak: Vec<AtPeak>,
+    /// The same by what it was; null where no optimizer told.
+    pub by_category: Option<PeakShares>,
+}
+
+/// The first time that memory ran out. Bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RehearsedOom {
+    /// What was asked for.
+    pub requested: u64,
+    /// What PyTorch had allocated.
+    pub allocated: u64,
+    /// What it had reserved.
+    pub reserved: u64,
+    /// The script's line.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Steps that were done.
+    pub steps: u64,
+}
+
+/// What a line of the script held when most was asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AtPeak {
+    /// Bytes that were asked for.
+    pub requested_bytes: u64,
+    /// Allocations.
+    pub count: u64,
+    /// File and line; null where none is known.
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+    /// The innermost line outside of PyTorch: a library's, or the same.
+    pub inside: Option<String>,
+    /// What they were: `parameter`, `gradient`, `optimizer`, `other`; null where no optimizer told.
+    pub category: Option<String>,
+}
+
+/// What was asked for at the peak, by what it was. Bytes. `other`: activations, inputs, workspaces, what an operator
+/// needs for itself; they are not told apart.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PeakShares {
+    /// Parameters of an optimizer.
+    pub parameter: u64,
+    /// Their gradients.
+    pub gradient: u64,
+    /// What an optimizer keeps for them.
+    pub optimizer: u64,
+    /// Everything else.
+    pub other: u64,
+}
+
+/// A read of what is not known, or an assumption about it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UnknownRead {
+    /// The rank.
+    pub rank: u64,
+    /// `unknown_read`, `assumed`, `wrong_size`.
+    pub event: String,
+    /// The script's line.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The innermost line outside of PyTorch.
+    pub inside: String,
+    /// The operator.
+    pub operator: String,
+    /// What was read: `size`, `branch`, `number`, `contents`, `inside`, `outside`.
+    pub kind: String,
+    /// How many bytes.
+    pub bytes: Option<u64>,
+    /// What the script got.
+    pub answer: Option<String>,
+    /// How often.
+    pub count: u64,
+}
+
+/// What the library did not do as a card does; `docs/rehearse.md` says what each event means.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NotAsOnACard {
+    /// The event.
+    pub event: String,
+    /// The function, or a sentence.
+    pub name: String,
+}

@@ -1,0 +1,277 @@
+//! A rehearsal in words.
+
+use super::command::quoted;
+use super::findings::Findings;
+use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, UnknownRead};
+use crate::figures::{counted, short};
+use crate::section::{Cell, Section, Table};
+
+/// Rows that are shown.
+const TOP: usize = 10;
+
+impl Findings for RehearsalResult {
+    const SCHEMA: &'static str = "vramlab-rehearsal-1";
+
+    fn title(&self) -> String {
+        format!("Rehearsal of {}", self.command.join(" "))
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        sections(self)
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(ranks(self))
+    }
+}
+
+/// All of it.
+fn sections(found: &RehearsalResult) -> Vec<Section> {
+    let mut out = vec![Section::Answer(answer(found))];
+    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
+    if !found.ranks.is_empty() {
+        out.push(Section::Note(exactness(found)));
+    }
+    if !found.not_reached.is_empty() {
+        out.push(Section::Note(format!("Not reached, and may take more: {}.", found.not_reached.join(", "))));
+    }
+    if found.ranks.len() > 1 {
+        out.push(Section::Table(ranks(found)));
+    }
+    if let Some(rank) = largest(found) {
+        out.extend(at_peak(rank));
+    }
+    out.extend(reads(found));
+    out.extend(not_as_on_a_card(found));
+    out.extend(withheld(found));
+    out.extend(next(found));
+    out
+}
+
+/// The verdict, first of all.
+fn answer(found: &RehearsalResult) -> String {
+    let (gpu, what) = (&found.gpu, stretch(found));
+    let Some(rank) = largest(found) else {
+        return format!("Nothing can be said: {}.", ended(found));
+    };
+    let taken = rank.peak_reserved + gpu.context_bytes;
+    let context = match gpu.context_bytes {
+        0 => String::new(),
+        bytes => format!(", and up to {} for the CUDA context", short(bytes)),
+    };
+    let figures = format!(
+        "{} of {}: {} reserved by PyTorch ({} allocated at most){context}",
+        short(taken),
+        short(gpu.total_bytes),
+        short(rank.peak_reserved),
+        short(rank.peak_allocated)
+    );
+    let each = if found.ranks.len() > 1 { ", on the fullest card" } else { "" };
+    match found.fits {
+        Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
+        Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
+        None => format!(
+            "Whether it fits on {} cannot be said: {}. Until then it took {figures}{each}.",
+            gpu.name,
+            ended(found)
+        ),
+    }
+}
+
+fn why_not(found: &RehearsalResult) -> String {
+    let oom = found.ranks.iter().find_map(|rank| Some((rank, rank.oom.as_ref()?)));
+    let Some((rank, oom)) = oom else {
+        return "the card is full before anything is allocated, or memory ran out outside of PyTorch".into();
+    };
+    let of_rank = if found.ranks.len() > 1 { format!(" of rank {}", rank.rank) } else { String::new() };
+    format!(
+        "in step {}{of_rank}, {} asked for {} when PyTorch had allocated {} and reserved {} of {}",
+        oom.steps + 1,
+        oom.place,
+        short(oom.requested),
+        short(oom.allocated),
+        short(oom.reserved),
+        short(found.gpu.total_bytes)
+    )
+}
+
+/// What was run.
+fn stretch(found: &RehearsalResult) -> String {
+    let steps = found.ranks.iter().map(|rank| rank.steps).max().unwrap_or(0);
+    match (found.stopped.as_str(), steps) {
+        ("end", 0) => "all of the script, which makes no step of an optimizer,".into(),
+        ("end", steps) => format!("all of the script, {},", counted(steps, "step")),
+        (_, 1) => "1 step".into(),
+        (_, steps) => counted(steps, "step"),
+    }
+}
+
+/// How it ended, where that is the reason for saying nothing.
+fn ended(found: &RehearsalResult) -> String {
+    let failed = |code: i32| match &found.exception {
+        Some(exception) => format!("the script failed with {exception}"),
+        None => format!("the script failed with exit code {code}"),
+    };
+    match (found.stopped.as_str(), found.script_exit) {
+        ("interrupted", _) => "it was interrupted".into(),
+        ("time", _) => "the time was over before the first step of an optimizer".into(),
+        (_, Some(code)) if code != 0 => failed(code),
+        _ if found.torch.is_none() => "the script did not import PyTorch".into(),
+        _ => "the script allocated nothing on the card".into(),
+    }
+}
+
+fn exactness(found: &RehearsalResult) -> String {
+    let how = if found.exact {
+        "Exact: nothing that is not known, or not as on a card, can have changed a size."
+    } else {
+        "Not exact: what is listed below may have changed sizes."
+    };
+    match found.runs {
+        2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
+        _ => how.into(),
+    }
+}
+
+/// The process that took most.
+fn largest(found: &RehearsalResult) -> Option<&RehearsedRank> {
+    let failed = found.ranks.iter().find(|rank| found.fits == Some(false) && rank.oom.is_some());
+    failed.or_else(|| found.ranks.iter().max_by_key(|rank| (rank.peak_reserved, std::cmp::Reverse(rank.rank))))
+}
+
+/// A row for each process and card.
+fn ranks(found: &RehearsalResult) -> Table {
+    let columns = ["rank", "card", "steps", "allocated at most", "reserved at most", "out of memory"];
+    let row = |rank: &RehearsedRank| {
+        vec![
+            Cell::Count(rank.rank),
+            Cell::Count(rank.gpu as u64),
+            Cell::Count(rank.steps),
+            Cell::Bytes(rank.peak_allocated),
+            Cell::Bytes(rank.peak_reserved),
+            Cell::Count(rank.ooms),
+        ]
+    };
+    Table::new("Processes", &columns, found.ranks.iter().map(row).collect())
+}
+
+fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
+    if rank.at_peak.is_empty() {
+        return Vec::new();
+    }
+    let row = |held: &AtPeak| {
+        let place = match &held.place {
+            Some(place) => with_inside(place, held.inside.as_deref()),
+            None => "no line of Python (the backward pass)".into(),
+        };
+        vec![
+            Cell::Bytes(held.requested_bytes),
+            Cell::Count(held.count),
+            Cell::Text(held.category.clone().unwrap_or_else(|| "–".into())),
+            Cell::Text(place),
+        ]
+    };
+    let columns = ["bytes", "allocations", "what", "allocated at"];
+    let rows = rank.at_peak.iter().take(TOP).map(row).collect();
+    let mut out = vec![Section::Table(Table::new("When most was asked for", &columns, rows))];
+    out.extend(rank.by_category.map(shares));
+    if rank.at_peak.len() > TOP {
+        out.push(Section::Note(format!("{} more in the JSON.", counted((rank.at_peak.len() - TOP) as u64, "line"))));
+    }
+    out
+}
+
+/// The script's line; where it only calls a library, the library's before it.
+fn with_inside(place: &str, inside: Option<&str>) -> String {
+    let name = |line: &str| line.rsplit('/').next().unwrap_or(line).to_string();
+    match inside.map(name) {
+        Some(inside) if inside != name(place) && inside != "?" => format!("{inside} (from {place})"),
+        _ => place.into(),
+    }
+}
+
+/// The sums at the peak.
+fn shares(by: PeakShares) -> Section {
+    let shares = [
+        ("parameters", by.parameter),
+        ("gradients", by.gradient),
+        ("optimizer", by.optimizer),
+        ("other (activations, inputs, workspaces: not told apart)", by.other),
+    ];
+    let shares: Vec<String> = shares.iter().map(|(name, bytes)| format!("{name} {}", short(*bytes))).collect();
+    Section::Note(format!("Then: {}.", shares.join(", ")))
+}
+
+fn reads(found: &RehearsalResult) -> Vec<Section> {
+    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number());
+    let row = |read: &&UnknownRead| {
+        vec![
+            Cell::Text(if read.event == "unknown_read" { read.kind.clone() } else { read.event.clone() }),
+            Cell::Text(read.operator.clone()),
+            Cell::Text(with_inside(&read.place, Some(&read.inside))),
+            Cell::Count(read.count),
+        ]
+    };
+    let columns = ["what", "by", "at", "times"];
+    let table = |title: &str, reads: &[&UnknownRead]| {
+        Section::Table(Table::new(title, &columns, reads.iter().take(TOP).map(row).collect()))
+    };
+    let mut out = Vec::new();
+    if !others.is_empty() {
+        out.push(table("Read without being known: sizes or branches may differ", &others));
+    }
+    if !numbers.is_empty() {
+        let title = "Numbers that were read without being known: the script got zeros".to_string();
+        out.push(Section::Details { title, sections: vec![table("", &numbers)] });
+    }
+    out
+}
+
+impl UnknownRead {
+    /// Whether it is a number such as a loss, which changes no size unless the script makes one of it.
+    pub(crate) fn is_number(&self) -> bool {
+        self.event == "unknown_read" && self.kind == "number"
+    }
+}
+
+fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
+    if found.not_as_on_a_card.is_empty() {
+        return None;
+    }
+    let row = |one: &super::NotAsOnACard| vec![Cell::Text(one.event.clone()), Cell::Text(one.name.clone())];
+    let rows = found.not_as_on_a_card.iter().map(row).collect();
+    Some(Section::Table(Table::new("Not as on a card", &["event", "what"], rows)))
+}
+
+fn withheld(found: &RehearsalResult) -> Option<Section> {
+    if found.withheld_count == 0 {
+        return None;
+    }
+    let first: Vec<&str> = found.withheld.iter().take(5).map(String::as_str).collect();
+    let more = if found.withheld_count as usize > first.len() { ", …" } else { "" };
+    let place = match &found.kept_in {
+        Some(folder) => format!("kept in {folder}"),
+        None => "thrown away; --keep-outputs DIR keeps files".into(),
+    };
+    let count = counted(found.withheld_count, "output");
+    Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
+}
+
+/// What to type next.
+fn next(found: &RehearsalResult) -> Vec<Section> {
+    if found.ranks.is_empty() {
+        return Vec::new();
+    }
+    match &found.snapshot {
+        Some(file) => vec![
+            Section::Note("Try:".into()),
+            Section::Command(format!("vramlab tune {}", quoted(file))),
+            Section::Command(format!("vramlab snapshot show {}", quoted(file))),
+        ],
+        None => vec![Section::Note(
+            "Try: the same with --snapshot run.pickle, then `vramlab tune run.pickle` (allocator settings) and \
+             `vramlab snapshot show run.pickle` (stacks); --html run.html draws it."
+                .into(),
+        )],
+    }
+}
