@@ -1,13 +1,26 @@
-//! The one table of devices of this program. **To add a backend**: a cargo feature, and an entry in [`ALL`].
+//! The one table of devices of this program. **To add a backend**: a cargo feature, and an entry in [`BACKENDS`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lab::backends::{About, DeviceMemory, Entry};
 use memcore::backend::Meta;
 use memcore::{Error, Result};
 
-/// Every backend, the one to prefer first.
-pub(crate) const ALL: &[Entry] = &[
+/// The table in force.
+static IN_FORCE: OnceLock<&'static [Entry]> = OnceLock::new();
+
+/// Takes a table; the first one stays.
+pub(crate) fn set(backends: &'static [Entry]) {
+    IN_FORCE.get_or_init(|| backends);
+}
+
+/// The backends of this process, the one to prefer first.
+pub(crate) fn all() -> &'static [Entry] {
+    IN_FORCE.get().copied().unwrap_or(BACKENDS)
+}
+
+/// Every backend of this build, the one to prefer first.
+pub const BACKENDS: &[Entry] = &[
     #[cfg(feature = "cuda")]
     Entry {
         name: "cuda",
@@ -92,5 +105,5 @@ fn wgpu_about(index: usize) -> About {
 
 /// What `--backend` takes.
 pub(crate) fn names() -> Vec<&'static str> {
-    std::iter::once(lab::backends::AUTO).chain(ALL.iter().map(|entry| entry.name)).collect()
+    std::iter::once(lab::backends::AUTO).chain(all().iter().map(|entry| entry.name)).collect()
 }

@@ -9,7 +9,7 @@ use crate::backends;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BenchArgs {
     /// Measure the devices of one backend only.
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(backends::ALL.iter().map(|entry| entry.name)))]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(backends::all().iter().map(|entry| entry.name)))]
     pub backend: Option<String>,
     /// Seconds for all measurements together; opening devices and compiling kernels come on top.
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, value_parser = values::positive)]

@@ -61,8 +61,8 @@ fn entries(args: &BenchArgs) -> Result<Vec<&'static Entry>> {
         Some("meta") => Err(Failure::usage(
             "--backend meta: it accounts for memory and computes nothing, so there is nothing to measure",
         )),
-        Some(name) => Ok(backends::ALL.iter().filter(|entry| entry.name == name).collect()),
-        None => Ok(backends::ALL.iter().filter(computes).collect()),
+        Some(name) => Ok(backends::all().iter().filter(|entry| entry.name == name).collect()),
+        None => Ok(backends::all().iter().filter(computes).collect()),
     }
 }
 

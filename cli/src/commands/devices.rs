@@ -15,7 +15,7 @@ use crate::ui::Ui;
 /// When a result cannot be written; never because of a driver.
 pub(super) fn run(args: &DevicesArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
-    let found = Devices { devices: backends::ALL.iter().flat_map(look).collect() };
+    let found = Devices { devices: backends::all().iter().flat_map(look).collect() };
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
 }

@@ -4,7 +4,7 @@ use lab::figures::short;
 use lab::results::FitResult;
 use lab::run::{Search, maximum};
 
-use super::predict::ON_PAPER;
+use super::predict::on_paper;
 use super::{cards, warnings};
 use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};
@@ -19,11 +19,11 @@ use crate::ui::Ui;
 pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     let (of, spec) = (args.of, args.paper.spec().for_search());
-    let session = ON_PAPER.session(&spec)?;
+    let session = on_paper().session(&spec)?;
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
     })?;
-    let maximum = args.maximum.map_or_else(|| maximum(of, &spec, ON_PAPER), Ok)?;
+    let maximum = args.maximum.map_or_else(|| maximum(of, &spec, on_paper()), Ok)?;
     let mut settings = session.in_force.fields();
     settings.insert("of".into(), of.name().into());
     settings.remove(of.name());
@@ -33,7 +33,7 @@ pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
         // Spins: how many runs it takes is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
-        Search { of, spec: spec.clone(), maximum, paper: ON_PAPER, on_run }.largest(budget_bytes)?
+        Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
     warnings::tell(found.departures, ui);
     let found = FitResult {

@@ -67,7 +67,7 @@ struct Seen {
 impl Seen {
     fn now() -> Result<Self> {
         let runs = status::running()?;
-        Ok(Self { devices: backends::ALL.iter().flat_map(|entry| (entry.memory)()).collect(), runs })
+        Ok(Self { devices: backends::all().iter().flat_map(|entry| (entry.memory)()).collect(), runs })
     }
 
     fn json(&self) -> Value {

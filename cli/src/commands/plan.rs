@@ -36,7 +36,7 @@ pub(super) struct Plan {
 /// # Errors
 /// Settings that cannot work; a device that is absent.
 pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
-    let session = resolve(spec, backends::ALL)?;
+    let session = resolve(spec, backends::all())?;
     session.remarks.iter().for_each(|remark| ui.remark(remark));
     Ok(session)
 }

@@ -12,7 +12,9 @@ use crate::ui::Ui;
 use crate::{backends, interrupt};
 
 /// Runs on paper, until Ctrl-C.
-pub(super) const ON_PAPER: Paper<'static> = Paper { backends: backends::ALL, stop: &interrupt::asked };
+pub(super) fn on_paper() -> Paper<'static> {
+    Paper { backends: backends::all(), stop: &interrupt::asked }
+}
 
 /// Micro-batches up to which the peaks below the highest are looked for, unless every step is to be written.
 const MAX_STEPS: usize = 256;
@@ -33,7 +35,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
         plan
     };
     let (report, techniques) =
-        beside(|| train::measured(&plan, &args.output, ui), || techniques(ON_PAPER, &spec, &plan.session));
+        beside(|| train::measured(&plan, &args.output, ui), || techniques(on_paper(), &spec, &plan.session));
     let (mut report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
@@ -42,10 +44,10 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
             *row = of_run(*row, &report);
             *row
         }
-        _ => of_run(ON_PAPER.figures(&spec)?, &report),
+        _ => of_run(on_paper().figures(&spec)?, &report),
     };
     let expandable = match needs.is_fragmented() {
-        true => ON_PAPER.with_expandable_segments(&spec)?,
+        true => on_paper().with_expandable_segments(&spec)?,
         false => None,
     };
     let in_words = |departures| warnings::all(&[], departures);

@@ -202,7 +202,7 @@ fn check_model(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> 
 /// The device, or those that a network is spread over; at least one.
 fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Target>> {
     let target = |spec: &RunSpec| -> Result<Target> {
-        let (target, remarks) = run::target(spec, backends::ALL)?;
+        let (target, remarks) = run::target(spec, backends::all())?;
         remarks.iter().for_each(|remark| ui.remark(remark));
         Ok(target)
     };

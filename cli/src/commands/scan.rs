@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
 use super::plan::Plan;
-use super::predict::ON_PAPER;
+use super::predict;
 use super::profile;
 use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
 use crate::exit::{Code, Failure, Result};
@@ -234,9 +234,9 @@ fn on_paper(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     if spec.profile.like.as_deref() == Some("native") && backend != "meta" {
         spec.profile.like = Some(format!("native:{backend}"));
     }
-    let session = ON_PAPER.session(&spec).ok()?.at_most(SETTLED);
+    let session = predict::on_paper().session(&spec).ok()?.at_most(SETTLED);
     let device = session.target.open().ok()?;
-    ON_PAPER.train(&session, &device).ok()?;
+    predict::on_paper().train(&session, &device).ok()?;
     let stats = device.stats();
     let (peak_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
     Some(Predicted { peak_bytes, reserved_bytes })

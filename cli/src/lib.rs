@@ -1,0 +1,86 @@
+//! The command line of `vramlab`: the memory that training a neural network takes, measured, predicted and explained.
+//!
+//! It is given a table of backends ([`main_with`]) and gives an exit code. A program with a backend of its own is three lines:
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     cli::main_with(cli::BACKENDS)
+//! }
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `args` | what was typed, as data; scans and configuration files |
+//! | `backends` | the one table of devices in this build |
+//! | `commands` | one file per command |
+//! | `render` | tables, charts and figures for people |
+//! | `output` | where results go, checked before anything is run |
+//! | `whole_file` | files that are there whole or not at all |
+//! | `file_lock` | changes to one file by several processes, one after the other |
+//! | `exit` | failures and their exit codes |
+//! | `host_memory` | what happens when the host has no more |
+//! | `visible` | text from outside, as a terminal may show it |
+//! | `status` | what a running training says of itself, for `monitor` |
+//!
+//! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
+
+mod account;
+mod args;
+mod backends;
+mod commands;
+mod destination;
+mod exit;
+mod file_lock;
+mod host_memory;
+mod interrupt;
+mod output;
+mod progress;
+mod render;
+mod status;
+mod ui;
+mod visible;
+mod whole_file;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use lab::backends::Entry;
+
+use crate::exit::Code;
+
+pub use crate::backends::BACKENDS;
+
+/// The program: with these backends, on the words that the process was started with.
+pub fn main_with(backends: &'static [Entry]) -> ExitCode {
+    ui::show_panics();
+    backends::prepare();
+    interrupt::install();
+    run(std::env::args_os().collect(), backends)
+}
+
+/// Does what these words say, the program's name first, with these backends. The first table of a process stays.
+pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
+    backends::set(backends);
+    let ui = ui::Ui::colored(args::color(&words));
+    let code = match args::parse(words) {
+        Ok(invocation) => {
+            let ui = ui::Ui::new(&invocation.cli.global);
+            match commands::run(&invocation, &ui) {
+                Ok(Code::Interrupted) => {
+                    ui.tell("interrupted: what was measured until then was delivered");
+                    Code::Interrupted
+                }
+                Ok(code) => code,
+                Err(failure) => ui.fail(&failure),
+            }
+        }
+        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
+        // Help and version are no failures. A reader that has enough has what it wants.
+        Err(args::Refusal::Clap(error)) => match error.print() {
+            Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
+            _ => Code::Done,
+        },
+        Err(args::Refusal::Failure(failure)) => ui.fail(&failure),
+    };
+    code.into()
+}
