@@ -1,6 +1,6 @@
 //! Every claim that an experiment judges, in one list: what is claimed, by which article, the verdict, the number that decides, the condition.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::experiments::{Outcome, Verdict};
 
@@ -13,14 +13,14 @@ pub const ARTICLES: [(&str, &str); 4] = [
 ];
 
 /// A claim, checked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckedClaim {
     /// The statement.
-    pub claim: &'static str,
+    pub claim: String,
     /// Numbers of the articles that make it; empty when somebody else does.
-    pub articles: Vec<&'static str>,
+    pub articles: Vec<String>,
     /// Who makes it.
-    pub source: &'static str,
+    pub source: String,
     /// What became of it.
     pub verdict: Verdict,
     /// The number that decides, with its unit.
@@ -39,7 +39,7 @@ pub fn articles(source: &str) -> Vec<&'static str> {
 /// The claims of these experiments: by article, those of nobody's article last.
 pub fn checked(found: &[(&str, &Outcome)]) -> Vec<CheckedClaim> {
     let mut claims: Vec<CheckedClaim> = found.iter().flat_map(|(name, outcome)| of(name, outcome)).collect();
-    claims.sort_by_key(|claim| claim.articles.first().copied().unwrap_or("later"));
+    claims.sort_by_key(|claim| claim.articles.first().cloned().unwrap_or_else(|| "later".into()));
     claims
 }
 
@@ -47,9 +47,9 @@ fn of(experiment: &str, outcome: &Outcome) -> Vec<CheckedClaim> {
     let judged = outcome.claims.iter();
     judged
         .map(|judged| CheckedClaim {
-            claim: judged.claim.text,
-            articles: articles(judged.claim.source),
-            source: judged.claim.source,
+            claim: judged.claim.text.into(),
+            articles: articles(judged.claim.source).into_iter().map(String::from).collect(),
+            source: judged.claim.source.into(),
             verdict: judged.verdict,
             number: if judged.number.is_empty() { "–".into() } else { judged.number.clone() },
             condition: judged.condition.clone(),

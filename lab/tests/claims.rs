@@ -73,7 +73,7 @@ fn every_claim_has_a_number_and_its_articles_come_in_order() {
         assert_ne!(claim.number, "–", "no number for {:?} of {}", claim.claim, claim.experiment);
         assert!(claim.number.contains(|c: char| c.is_ascii_digit()) || claim.number.contains("without values"));
     }
-    let first: Vec<&str> = claims.iter().filter_map(|claim| claim.articles.first().copied()).collect();
+    let first: Vec<&str> = claims.iter().filter_map(|claim| claim.articles.first().map(String::as_str)).collect();
     assert!(first.is_sorted() && first.first() == Some(&"000") && first.last() == Some(&"003"), "{first:?}");
     assert!(claims[first.len()..].iter().all(|claim| claim.articles.is_empty()), "nobody's article comes last");
 }

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use lab::lock::{Comparison, Footprint, Lock, Locked, Part, SCHEMA, Verdict};
+use lab::lock::{Comparison, Footprint, Lock, Locked};
 use lab::record::RowsKept;
+use lab::results::{CheckResult, CheckedRun};
 use lab::run::RunSpec;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{plan, profile, warnings};
 use crate::args::{CheckArgs, config_text};
@@ -15,16 +16,11 @@ use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::file_lock::FileLock;
 use crate::interrupt;
-use crate::output::{self, Results};
-use crate::render::check::Checked;
-use crate::render::{bytes, check as render};
+use crate::output;
 use crate::ui::Ui;
 
 /// The run's name, unless said.
 const DEFAULT: &str = "default";
-
-/// Who grew is named in the message up to this many.
-const NAMED: usize = 3;
 
 /// More is no lock file.
 const MAX_BYTES: u64 = 64 << 20;
@@ -59,15 +55,15 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> Result<Code> {
         };
         let comparison =
             lock.runs.get(&name).map(|baseline| Comparison::of(baseline, &found.now, args.tolerance.value));
-        checked.push(Checked { comparison, ..found });
+        checked.push(CheckedRun { comparison, ..found });
     }
     if args.update {
         update(&args.baseline, &checked, ui)?;
     }
-    let table = render::table(&checked);
-    let text = render::text(args, &checked, ui.style);
-    output::deliver(ui, &args.output, &Results { json: &as_json(args, &checked), tables: &[table], text: &text })?;
-    let failures: Vec<String> = checked.iter().filter_map(|run| failure(args, run)).collect();
+    let file = args.baseline.display().to_string();
+    let found = CheckResult::of(file, args.tolerance.text.clone(), args.strict, args.update, checked);
+    output::deliver_findings(ui, &args.output, None, &found)?;
+    let failures: Vec<String> = found.runs.iter().filter_map(|run| run.failure.clone()).collect();
     if args.update || failures.is_empty() {
         return Ok(Code::Done);
     }
@@ -75,7 +71,7 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> Result<Code> {
 }
 
 /// Writes these runs into the file. It is read again, and nobody else changes it meanwhile: what other processes wrote since the runs began stays.
-fn update(path: &Path, checked: &[Checked], ui: &Ui) -> Result<()> {
+fn update(path: &Path, checked: &[CheckedRun], ui: &Ui) -> Result<()> {
     let _alone = FileLock::of(path)?;
     let mut lock = read(path)?.unwrap_or_else(|| Lock::new(env!("CARGO_PKG_VERSION")));
     lock.version = env!("CARGO_PKG_VERSION").into();
@@ -168,7 +164,7 @@ fn measured(
     flags: Map<String, Value>,
     note: Option<String>,
     ui: &Ui,
-) -> Result<Option<Checked>> {
+) -> Result<Option<CheckedRun>> {
     let mut session = plan::session(&placed(spec)?, ui)?.with_history();
     session.run.rows = RowsKept::Ends;
     session.notes.extend(note);
@@ -187,7 +183,8 @@ fn measured(
     let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
     let now = Locked { flags, settings: session.in_force.fields(), memory };
     let (model, premises) = (session.name().into(), session.premises);
-    Ok(Some(Checked { name: name.into(), model, premises, now, comparison: None, warnings }))
+    let (name, comparison) = (name.into(), None);
+    Ok(Some(CheckedRun { name, model, premises, verdict: None, failure: None, comparison, warnings, now }))
 }
 
 /// On paper, or on a device that is there.
@@ -198,61 +195,4 @@ fn placed(mut spec: RunSpec) -> Result<RunSpec> {
         return Err(Failure::usage("--gpu: a card on paper; --backend names a real one"));
     }
     Ok(spec)
-}
-
-/// Why a run does not pass.
-fn failure(args: &CheckArgs, run: &Checked) -> Option<String> {
-    let comparison = run.comparison.as_ref()?;
-    let name = &run.name;
-    match comparison.verdict {
-        Verdict::Same => None,
-        Verdict::Grew => {
-            let grew = comparison.figures.iter().filter(|figure| comparison.grew.contains(&figure.name));
-            let figures: Vec<String> =
-                grew.map(|f| format!("{} by {}", render::figure(&f.name), bytes::signed(f.difference()))).collect();
-            let part = |part: &Part| {
-                let (change, category) = (&part.change, part.category.replace('_', " "));
-                format!("{} ({category}, {})", change.name, bytes::signed(change.difference()))
-            };
-            let parts: Vec<String> = comparison.grown().iter().take(NAMED).map(part).collect();
-            let who = match parts.is_empty() {
-                false => format!("most in {}", parts.join(", ")),
-                true => format!("the peak is reached by {}", run.now.memory.peak.maker()),
-            };
-            Some(format!("{name}: memory grew: {}; {who}", figures.join(", ")))
-        }
-        Verdict::Changed | Verdict::Shrank if !args.strict => None,
-        Verdict::Changed => Some(format!("{name}: the list of events changed (--strict)")),
-        Verdict::Shrank => Some(format!("{name}: memory shrank (--strict); --update writes the file anew")),
-    }
-}
-
-fn as_json(args: &CheckArgs, checked: &[Checked]) -> Value {
-    let verdict = |run: &Checked| run.comparison.as_ref().map(|comparison| comparison.verdict);
-    let runs: Vec<Value> = checked
-        .iter()
-        .map(|run| {
-            json!({
-                "name": run.name,
-                "model": run.model,
-                "premises": run.premises,
-                "verdict": verdict(run),
-                "failure": failure(args, run),
-                "comparison": run.comparison,
-                "warnings": run.warnings,
-                "now": run.now,
-            })
-        })
-        .collect();
-    json!({
-        "schema": "vramlab-check-1",
-        "baseline": args.baseline.display().to_string(),
-        "lock_schema": SCHEMA,
-        "tolerance": args.tolerance.text,
-        "strict": args.strict,
-        "updated": args.update,
-        "verdict": checked.iter().filter_map(verdict).max(),
-        "passed": checked.iter().all(|run| failure(args, run).is_none()),
-        "runs": runs,
-    })
 }

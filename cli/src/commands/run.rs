@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
-use lab::results::{DeviceInfo, ExperimentResult, Settings};
+use lab::results::{ClaimsResult, DeviceInfo, ExperimentResult, Settings};
 use lab::run::{self, RunSpec, Target};
 use memcore::{Deviations, Device};
 use serde_json::json;
@@ -14,9 +14,8 @@ use crate::args::{RunArgs, config_text};
 use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
+use crate::output;
 use crate::progress::Progress;
-use crate::render::claims as render_claims;
 use crate::ui::Ui;
 
 /// Steps of a progress bar that knows only shares.
@@ -136,16 +135,13 @@ pub(super) fn ended(failures: Vec<Failure>) -> Result<Code> {
 /// One table of all claims.
 fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
     let named: Vec<(&str, &Outcome)> = measured.found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
-    let claims = claims::checked(&named);
-    let json = json!({
-        "schema": "vramlab-claims-1",
-        "claims": claims,
-        "interrupted": interrupt::asked(),
-        "settings": measured.settings,
-        "device": measured.device,
-    });
-    let text = render_claims::text(&claims, ui.style);
-    output::deliver(ui, &args.output, &Results { json: &json, tables: &[render_claims::table(&claims)], text: &text })
+    let found = ClaimsResult {
+        claims: claims::checked(&named),
+        interrupted: interrupt::asked(),
+        settings: measured.settings.clone(),
+        device: measured.device.clone(),
+    };
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &found)
 }
 
 /// An experiment and what it found.

@@ -1,21 +1,14 @@
 //! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
 
-use lab::claims::{self, CheckedClaim};
-use lab::results::Findings;
-use lab::section::{Cell, Table};
-use serde_json::{Value, json};
+use lab::results::{ExperimentPoint, ExperimentScanResult};
 
 use super::run::{self, Asked, Measured};
 use super::scan;
 use crate::args::{Invocation, RunArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
-use crate::output::{self, Results};
-use crate::render::table;
+use crate::output;
 use crate::ui::Ui;
-
-/// What results of such scans call themselves.
-const SCHEMA: &str = "vramlab-experiment-scan-1";
 
 /// Runs the experiments at every point.
 ///
@@ -46,14 +39,13 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
             break;
         }
     }
-    let verdicts = verdicts(invocation, &points, &done);
-    let json = as_json(invocation, &points, &done).map_err(|error| Failure::new(Code::Usage, error))?;
+    let found = result(invocation, &points, &done);
     if let Some(destination) = &args.page.html {
+        // A page has every experiment in full.
         let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
         output::Shown::of(&all).page(ui, destination)?;
     }
-    let text = table::titled(&verdicts, ui.style);
-    output::deliver(ui, &args.output, &Results { json: &json, tables: &[verdicts], text: &text })?;
+    output::deliver_findings(ui, &args.output, None, &found)?;
     run::ended(done.into_iter().flat_map(|measured| measured.failures).collect())
 }
 
@@ -74,40 +66,15 @@ fn named(point: &[(String, String)]) -> String {
     point.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-fn claims(measured: &Measured) -> Vec<CheckedClaim> {
-    let found: Vec<_> = measured.found.iter().map(|(experiment, outcome)| (experiment.name(), outcome)).collect();
-    claims::checked(&found)
-}
-
-fn verdicts(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> Table {
-    let axes = invocation.axes.iter().map(|axis| axis.name.clone());
-    let columns = axes.chain(["claim", "verdict", "number"].map(String::from)).collect();
-    let mut rows = Vec::new();
-    for (point, measured) in points.iter().zip(done) {
-        for claim in claims(measured) {
-            let values = point.iter().map(|(_, value)| value.clone());
-            let told = [claim.claim.to_string(), claim.verdict.name().into(), claim.number];
-            rows.push(values.chain(told).map(Cell::Text).collect());
-        }
+fn result(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> ExperimentScanResult {
+    let point = |(point, measured): (&Vec<(String, String)>, &Measured)| ExperimentPoint {
+        parameters: point.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
+        experiments: measured.results(),
+    };
+    let stopped = |measured: &Measured| measured.found.iter().any(|(_, outcome)| outcome.interrupted);
+    ExperimentScanResult {
+        parameters: invocation.axes.iter().map(|axis| axis.name.clone()).collect(),
+        interrupted: interrupt::asked() || done.iter().any(stopped),
+        results: points.iter().zip(done).map(point).collect(),
     }
-    Table { title: "Verdicts, for every combination".into(), columns, rows }
-}
-
-fn as_json(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> serde_json::Result<Value> {
-    let names: Vec<&str> = invocation.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let mut results = Vec::new();
-    for (point, measured) in points.iter().zip(done) {
-        let parameters: serde_json::Map<String, Value> =
-            point.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        let found = measured.results();
-        let experiments: Vec<Value> = found.iter().map(Findings::to_json).collect::<serde_json::Result<_>>()?;
-        results.push(json!({ "parameters": parameters, "experiments": experiments }));
-    }
-    let interrupted = interrupt::asked() || done.iter().any(|m| m.found.iter().any(|(_, outcome)| outcome.interrupted));
-    Ok(json!({
-        "schema": SCHEMA,
-        "parameters": names,
-        "interrupted": interrupted,
-        "results": results,
-    }))
 }

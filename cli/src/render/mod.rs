@@ -2,11 +2,8 @@
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
-pub(crate) mod check;
-pub(crate) mod claims;
 pub(crate) mod markdown;
 pub(crate) mod oom;
-pub(crate) mod premises;
 pub(crate) mod sections;
 pub(crate) mod snapshot;
 pub(crate) mod style;

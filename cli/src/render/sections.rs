@@ -60,7 +60,7 @@ fn figure(Figure { name, value, note }: &Figure) -> String {
 }
 
 fn verdict(judged: &Judged, style: Style) -> String {
-    let Judged { text, source, verdict, condition } = judged;
+    let Judged { text, source, verdict, condition, number: _ } = judged;
     let word = verdict.name();
     let colored = match verdict {
         Verdict::Holds => style.green(word),
@@ -123,7 +123,7 @@ fn below(level: &str, title: &str, sections: &[Section]) -> String {
     out
 }
 
-fn judged(Judged { text, source, verdict, condition }: &Judged) -> String {
+fn judged(Judged { text, source, verdict, condition, number: _ }: &Judged) -> String {
     let line = format!("{text} [{source}] {condition}");
     format!("- **{}** {}\n", verdict.name(), markdown::escaped(&line))
 }

@@ -59,7 +59,7 @@ fn verdicts(out: &mut String, claims: &[Judged]) {
         return;
     }
     out.push_str("<ul class=\"verdicts\">\n");
-    for Judged { text, source, verdict, condition } in claims {
+    for Judged { text, source, verdict, condition, number: _ } in claims {
         let (class, sign) = match verdict {
             Verdict::Holds => ("holds", "✓"),
             Verdict::Fails => ("fails", "✗"),

@@ -68,6 +68,7 @@ impl ExperimentResult {
             source: judged.claim.source.into(),
             verdict: judged.verdict,
             condition: judged.condition,
+            number: judged.number,
         });
         Self {
             experiment: experiment.name().into(),

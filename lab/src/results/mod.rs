@@ -4,12 +4,16 @@
 
 mod bench;
 mod cards;
+mod check;
+mod claims;
 pub mod command;
 mod device;
 mod experiment;
+mod experiment_scan;
 mod explain;
 mod findings;
 mod fit;
+mod list;
 mod premise;
 mod rehearsal;
 mod rehearsal_sections;
@@ -21,11 +25,15 @@ mod tune;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
+pub use check::{CheckResult, CheckedRun};
+pub use claims::ClaimsResult;
 pub use device::{DeviceInfo, Devices, SeenDevice};
 pub use experiment::ExperimentResult;
+pub use experiment_scan::{ExperimentPoint, ExperimentScanResult};
 pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
+pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead,
@@ -52,10 +60,14 @@ type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
 const READERS: &[(&str, Reader)] = &[
     (BenchResult::SCHEMA, shown::<BenchResult>),
     (Cards::SCHEMA, shown::<Cards>),
+    (CheckResult::SCHEMA, shown::<CheckResult>),
+    (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
     (Devices::SCHEMA, shown::<Devices>),
     (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
+    (ExperimentScanResult::SCHEMA, shown::<ExperimentScanResult>),
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
+    (ListResult::SCHEMA, shown::<ListResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
     (ScanResult::SCHEMA, shown::<ScanResult>),

@@ -39,4 +39,7 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Under which condition, or why; with the figures that decide.
     pub condition: String,
+    /// The number that decides, with its unit; empty where none does.
+    #[serde(default)]
+    pub number: String,
 }
