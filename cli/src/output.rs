@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use lab::report::{Part, html};
 use lab::results::Findings;
-use lab::section::{Section, Table};
+use lab::section::Section;
 use serde_json::Value;
 
 use crate::args::OutputArgs;
@@ -112,35 +112,6 @@ fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
     drop(out);
     file.file().sync_all()?;
     Ok(file.appear(&target)?)
-}
-
-/// Everything that a command gives.
-pub(crate) struct Results<'a> {
-    /// For programs.
-    pub json: &'a Value,
-    /// The main tables, for CSV (the first) and Markdown (all).
-    pub tables: &'a [Table],
-    /// For people.
-    pub text: &'a str,
-}
-
-/// Writes the results where they were asked for; people get theirs unless standard output is taken.
-///
-/// # Errors
-/// Those of [`Destination::write`].
-pub(crate) fn deliver(ui: &Ui, args: &OutputArgs, results: &Results<'_>) -> Result<()> {
-    if let Some(destination) = &args.json {
-        destination.write(ui, &json_line(results.json)?)?;
-    }
-    if let (Some(destination), Some(table)) = (&args.export_csv, results.tables.first()) {
-        let text = markdown::csv(table).map_err(|error| Failure::new(Code::Usage, error))?;
-        destination.write(ui, &text)?;
-    }
-    if let Some(destination) = &args.export_markdown {
-        let text: Vec<String> = results.tables.iter().map(markdown::markdown).collect();
-        destination.write(ui, text.join("\n").as_bytes())?;
-    }
-    if args.takes_stdout() { Ok(()) } else { ui.print(results.text) }
 }
 
 /// Title and sections of results: said once, for all outputs.

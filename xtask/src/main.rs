@@ -37,6 +37,8 @@ enum Chore {
     Bench(measure::BenchArgs),
     /// Make the READMEs' tables of figures anew from benches/results.
     BenchTables,
+    /// Make docs/json.md anew from the structs that are written.
+    Json,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,10 @@ fn main() -> ExitCode {
         Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
         Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
+        Chore::Json => repository_root().and_then(|root| {
+            let text = xtask::schemas::markdown(&root)?;
+            Ok(std::fs::write(root.join("docs/json.md"), text)?)
+        }),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,11 +5,8 @@ pub(crate) mod chart;
 pub(crate) mod markdown;
 pub(crate) mod oom;
 pub(crate) mod sections;
-pub(crate) mod snapshot;
 pub(crate) mod style;
 pub(crate) mod table;
-
-pub(crate) use lab::figures::counted;
 
 /// Columns of a terminal that everything fits in.
 pub(crate) const WIDTH: usize = 80;

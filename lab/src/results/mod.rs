@@ -21,6 +21,8 @@ mod replay;
 mod run;
 mod scan;
 mod self_check;
+mod snapshot;
+mod snapshot_diff;
 mod tune;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
@@ -46,6 +48,8 @@ pub use run::{
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;
+pub use snapshot::{GrowingStack, HeldResult, HeldSum, PeakOfTrace, SegmentResult, SnapshotResult, TotalsResult};
+pub use snapshot_diff::{ChangedStack, SnapshotDiff};
 pub use tune::TuneResult;
 
 use serde_json::Value;
@@ -71,6 +75,8 @@ const READERS: &[(&str, Reader)] = &[
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
     (ScanResult::SCHEMA, shown::<ScanResult>),
+    (SnapshotResult::SCHEMA, shown::<SnapshotResult>),
+    (SnapshotDiff::SCHEMA, shown::<SnapshotDiff>),
     (TrainResult::SCHEMA, shown::<TrainResult>),
 ];
 

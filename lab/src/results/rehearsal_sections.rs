@@ -122,10 +122,13 @@ fn ended(found: &RehearsalResult) -> String {
 }
 
 fn exactness(found: &RehearsalResult) -> String {
-    let how = if found.exact {
-        "Exact: nothing that is not known, or not as on a card, can have changed a size."
-    } else {
-        "Not exact: what is listed below may have changed sizes."
+    let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
+    let how = match (found.exact, numbers) {
+        (true, false) => "Exact: nothing that is not known, or not as on a card, can have changed a size.",
+        (true, true) => {
+            "Exact, if numbers that the script read without their being known (losses, say) only go to a log: -v lists them."
+        }
+        (false, _) => "Not exact: what is listed below may have changed sizes.",
     };
     match found.runs {
         2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
