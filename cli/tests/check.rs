@@ -191,6 +191,21 @@ fn what_is_no_lock_file_is_refused_and_kept() {
 }
 
 #[test]
+fn fields_that_a_locked_run_would_ignore_are_refused() {
+    let locked = Locked::new(&GPT);
+    let whole = locked.text();
+    for (field, part) in [
+        ("\"devices\": \"meta:0,meta:1\"", "--devices: this is a run on one device"),
+        ("\"data-parallel\": 4", "--data-parallel: this is a run on one device"),
+        ("\"load\": \"w.safetensors\"", "a locked run begins anew"),
+    ] {
+        fs::write(locked.path(), whole.replace("\"steps\": 2", field)).unwrap();
+        let error = refused(2, &locked.words(&[]));
+        assert!(error.contains(part) && error.contains("run default"), "{field}: {error}");
+    }
+}
+
+#[test]
 fn a_run_that_cannot_be_made_writes_nothing() {
     let locked = Locked::new(&GPT);
     let before = locked.text();

@@ -165,6 +165,19 @@ fn a_scan_goes_on_with_what_was_done() {
 }
 
 #[test]
+fn what_a_run_begins_with_can_be_scanned() {
+    let words = ["train", "--model", "mlp", "--backend", "meta", "-L", "load", "/nonexistent/a,/nonexistent/b"];
+    assert!(common::refused(2, &words).contains("/nonexistent/a: "), "each point begins with its own file");
+}
+
+#[test]
+fn experiments_on_several_devices_can_be_scanned() {
+    let run = ["run", "model-parallel", "--devices", "meta:0,meta:1", "--set", "batch=32", "--set", "pieces=2"];
+    let found = json(&[&run[..], &["-L", "seed", "1,2"]].concat());
+    assert_eq!(found["results"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_damaged_scan_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scan.json").display().to_string();

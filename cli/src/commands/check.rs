@@ -7,7 +7,7 @@ use std::path::Path;
 use lab::lock::{Comparison, Footprint, Lock, Locked};
 use lab::record::RowsKept;
 use lab::results::{CheckResult, CheckedRun};
-use lab::run::RunSpec;
+use lab::run::{BeginSpec, RunSpec};
 use serde_json::{Map, Value};
 
 use super::{plan, profile, warnings};
@@ -187,8 +187,11 @@ fn measured(
     Ok(Some(CheckedRun { name, model, premises, verdict: None, failure: None, comparison, warnings, now }))
 }
 
-/// On paper, or on a device that is there.
+/// On paper, or on a device that is there; from the beginning.
 fn placed(mut spec: RunSpec) -> Result<RunSpec> {
+    if spec.begin != BeginSpec::default() {
+        return Err(Failure::usage("--load, --resume: a locked run begins anew"));
+    }
     if is_on_paper(&spec) {
         (spec.device.backend, spec.device.device) = (None, None);
     } else if spec.device.gpu.is_some() {

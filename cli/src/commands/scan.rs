@@ -186,21 +186,24 @@ fn specs(cli: &Cli, points: &[Vec<(String, String)>], like: Option<&String>) -> 
         _ => return Err(Failure::usage("scan: only train and predict have one")),
     };
     base.profile.like = base.profile.like.or(like.cloned());
-    points.iter().map(|point| spec(&base, point)).collect()
+    points.iter().map(|point| spec(&base, point).and_then(on_one_device)).collect()
 }
 
-/// The run of a point.
-pub(super) fn spec(base: &RunSpec, point: &[(String, String)]) -> Result<RunSpec> {
-    let values: Vec<(&str, Value)> = point.iter().map(|(name, value)| (name.as_str(), value.as_str().into())).collect();
-    let spec = base.with(values.iter().map(|(name, value)| (*name, value))).map_err(|error| {
-        let named: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        Failure::usage(format!("scan at {}: {error}", named.join(", ")))
-    })?;
+fn on_one_device(spec: RunSpec) -> Result<RunSpec> {
     if spec.parallel != ParallelSpec::default() {
         let problem = "its points are runs on one device; --devices and --data-parallel are runs on several";
         return Err(Failure::usage(format!("scan: {problem}")));
     }
     Ok(spec)
+}
+
+/// The run of a point.
+pub(super) fn spec(base: &RunSpec, point: &[(String, String)]) -> Result<RunSpec> {
+    let values: Vec<(&str, Value)> = point.iter().map(|(name, value)| (name.as_str(), value.as_str().into())).collect();
+    base.with(values.iter().map(|(name, value)| (*name, value))).map_err(|error| {
+        let named: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Failure::usage(format!("scan at {}: {error}", named.join(", ")))
+    })
 }
 
 fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {

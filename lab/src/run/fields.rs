@@ -1,5 +1,7 @@
 //! A run's fields by name: what scans, lock files and other programs edit.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value};
 
 use super::spec::RunSpec;
@@ -20,7 +22,7 @@ impl RunSpec {
     pub fn fields(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(fields)) => fields,
-            // It is a struct of numbers, names and paths; a path that is not text cannot be written, nor read back.
+            // It is a struct of numbers and text, which JSON can say.
             _ => Map::new(),
         }
     }
@@ -59,7 +61,12 @@ impl RunSpec {
                 fields.insert(rival.into(), Value::Null);
             }
         }
-        serde_json::from_value(Value::Object(fields)).map_err(|error| Error::usage("run", error.to_string()))
+        let changed = serde_json::from_value(Value::Object(fields));
+        let mut changed: Self = changed.map_err(|error| Error::usage("run", error.to_string()))?;
+        keep(&mut changed.model.model_file, &self.model.model_file);
+        keep(&mut changed.begin.load, &self.begin.load);
+        keep(&mut changed.begin.resume, &self.begin.resume);
+        Ok(changed)
     }
 
     /// From a table of a configuration file or another program, in which nothing else stands.
@@ -112,6 +119,14 @@ impl RunSpec {
             return Err(Error::usage("zero", "there are stages 0 to 3"));
         }
         Ok(())
+    }
+}
+
+/// A path that stays as it was: as text it may have lost letters that are none.
+fn keep(now: &mut Option<PathBuf>, before: &Option<PathBuf>) {
+    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    if shown(now) == shown(before) {
+        now.clone_from(before);
     }
 }
 
@@ -215,6 +230,18 @@ mod tests {
         let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
         let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
         assert_eq!(untried, ["model-file", "resume"], "the rivals of `model` and `load`");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_not_text_is_still_that_path() {
+        use std::os::unix::ffi::OsStringExt;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(b"m\xff.toml".to_vec()));
+        let mut spec = RunSpec::default();
+        spec.model.model_file = Some(path.clone());
+        assert_eq!(spec.fields()["model-file"], "m\u{fffd}.toml");
+        let other = spec.with([("batch", &json!(4))]).unwrap();
+        assert_eq!((other.model.model_file, other.training.batch), (Some(path), Some(4)));
     }
 
     #[test]

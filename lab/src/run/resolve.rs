@@ -32,6 +32,7 @@ const EPOCHS: usize = 20;
 /// Fields that cannot be understood or cannot go together, a file that is none, a device that is absent.
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     spec.check()?;
+    one_device(spec)?;
     let (network, says) = network(spec)?;
     let run = settings(spec, &network, &says)?;
     let (data, source, own_steps) = data(spec, &network, &run)?;
@@ -52,6 +53,15 @@ pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec
     spec.check()?;
     let (target, remarks) = Target::of(spec, backends)?;
     Ok((profile::counted(target, spec, backends)?, remarks))
+}
+
+/// What is divided over several devices is no run on one: who divides it asks for each part [`alone`](RunSpec::alone).
+fn one_device(spec: &RunSpec) -> Result<()> {
+    let divided = RunSpec { parallel: spec.parallel.clone(), ..RunSpec::default() }.said();
+    match divided.keys().next() {
+        Some(name) => Err(Error::usage(name, "this is a run on one device")),
+        None => Ok(()),
+    }
 }
 
 /// What a file says of training its network.

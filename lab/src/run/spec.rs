@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
 use super::devices::{CutList, DeviceList};
@@ -49,6 +49,7 @@ pub struct ModelSpec {
     /// The network's name; `simple-cnn` unless said.
     pub model: Option<String>,
     /// A network described in a file: TOML, or a `config.json` of transformers.
+    #[serde(serialize_with = "path_as_text")]
     pub model_file: Option<PathBuf>,
     /// Layers or blocks.
     pub layers: Option<usize>,
@@ -202,8 +203,10 @@ pub struct ParallelSpec {
 #[serde(default, rename_all = "kebab-case")]
 pub struct BeginSpec {
     /// Weights to begin with.
+    #[serde(serialize_with = "path_as_text")]
     pub load: Option<PathBuf>,
     /// A saved state to go on from.
+    #[serde(serialize_with = "path_as_text")]
     pub resume: Option<PathBuf>,
 }
 
@@ -220,4 +223,9 @@ impl ModelSpec {
     pub fn by_trainer(&self) -> bool {
         self.script == Some(Script::Trainer)
     }
+}
+
+/// A path as it is shown: one that is not text can be opened all the same, and said as nearly as text can.
+fn path_as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.display().to_string()).serialize(serializer)
 }
