@@ -36,7 +36,7 @@ fn ten_thousand_steps_leak_nothing() {
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
     // A trainer keeps a row of figures for each step, which is no leak: so one after the other, on one device.
     let run = || {
-        let mut trainer = Trainer::new(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
+        let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
         for step in 0..STEPS {
             trainer.step(step).unwrap();
         }

@@ -44,7 +44,7 @@ fn predicted(model: &str, batch: usize) -> u64 {
 fn pretrained(model: &Pretrained) -> u64 {
     let settings = RunSettings { precision: Precision::Bf16, ..settings(1) };
     let going_on = &mut |_| ControlFlow::Continue(());
-    let result = huggingface::train(model, &device(), &settings, Keep::Output, going_on);
+    let result = huggingface::train(model, &device(), &settings, Source::Renewed { seed: 0 }, Keep::Output, going_on);
     result.expect("a device that is never full").usage.peak_bytes()
 }
 

@@ -5,9 +5,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use lab::huggingface::{Attention, AttentionMask, Keep, LibraryTrainer, Options, Script, Trainer, parse};
+use lab::huggingface::{Attention, AttentionMask, Keep, Options, Script, library_trainer, parse, trainer};
 use lab::record::Row;
-use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
+use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
@@ -96,8 +96,9 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         clip_grad_norm: o["args"]["max_grad_norm"].as_f64().filter(|norm| *norm > 0.0),
         ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
     };
+    let source = Source::Renewed { seed: settings.seed };
     if options.script == Script::Trainer {
-        let mut trainer = LibraryTrainer::new(&model, &device(o), &settings).unwrap();
+        let mut trainer = library_trainer(&model, &device(o), &settings, source).unwrap();
         assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
         for step in 0..3 {
             trainer.step(step).unwrap();
@@ -105,7 +106,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         return trainer.rows().to_vec();
     }
     let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
-    let mut trainer = Trainer::new(&model, &device(o), &settings, keep).unwrap();
+    let mut trainer = trainer(&model, &device(o), &settings, source, keep).unwrap();
     assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
     for step in 0..3 {
         trainer.step(step).unwrap();

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use conformance::Reference;
 use lab::Error;
 use lab::huggingface::{
-    Attention, AttentionMask, Head, Keep, MODEL_TYPES, Options, Pretrained, Script, Trainer, parse, train,
+    Attention, AttentionMask, Head, Keep, MODEL_TYPES, Options, Pretrained, Script, parse, train, trainer,
 };
 use lab::models::Architecture;
-use lab::training::{OptimizerKind, OptimizerSettings, RunResult, RunSettings};
+use lab::training::{OptimizerKind, OptimizerSettings, RunResult, RunSettings, Source};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
 use transformers::{read, small, typed};
+
+/// Another batch in each step.
+const SOURCE: Source = Source::Renewed { seed: 7 };
 
 fn settings(batch: usize, steps: usize) -> RunSettings {
     RunSettings { seed: 7, ..RunSettings::new(batch, steps, OptimizerSettings::new(OptimizerKind::AdamW, 3e-3)) }
@@ -23,7 +26,7 @@ fn settings(batch: usize, steps: usize) -> RunSettings {
 
 fn run(backend: Arc<dyn Backend>, model: &Pretrained, settings: &RunSettings) -> RunResult {
     let device = Device::builder(backend).profile(Profile::torch_2_11(90)).build();
-    train(model, &device, settings, Keep::Output, &mut |_| ControlFlow::Continue(())).unwrap()
+    train(model, &device, settings, SOURCE, Keep::Output, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn meta() -> Arc<dyn Backend> {
@@ -152,7 +155,9 @@ fn a_decoder_that_classifies_needs_a_token_that_pads() {
     without["pad_token_id"] = Value::Null;
     let new = |config: &Value, batch| {
         let device = Device::builder(meta()).build();
-        Trainer::new(&read(config, &options), &device, &settings(batch, 1), Keep::Output).err().map(|e| e.to_string())
+        trainer(&read(config, &options), &device, &settings(batch, 1), SOURCE, Keep::Output)
+            .err()
+            .map(|e| e.to_string())
     };
     assert!(new(&without, 2).unwrap().contains("pad_token_id"));
     assert_eq!(new(&without, 1), None);

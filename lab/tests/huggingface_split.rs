@@ -72,7 +72,7 @@ fn whole(
 ) -> (RunResult, Option<TrainingState>) {
     let mut continuation = Continuation { begin, save: device.computes(), saved: None };
     let go_on = &mut |_| ControlFlow::Continue(());
-    let result = huggingface::train_from(model, device, run, Keep::Loss, &mut continuation, go_on).unwrap();
+    let result = huggingface::train_from(model, device, run, SOURCE, Keep::Loss, &mut continuation, go_on).unwrap();
     (result, continuation.saved)
 }
 

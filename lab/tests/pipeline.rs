@@ -6,8 +6,8 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use conformance::Reference;
 use lab::models::{ALL, Architecture, Model, ModelOptions, Recompute, architecture};
-use lab::pipeline::{Cut, PipelineResult, PipelineSettings, PipelineTrainer, Schedule};
-use lab::training::{self, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
+use lab::pipeline::{self, Cut, PipelineResult, PipelineSettings, Schedule, SplitStep};
+use lab::training::{self, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, Trainer};
 use memcore::backend::Meta;
 use memcore::nn::{Init, Parameter};
 use memcore::{Array, DType, Device, Error, Tensor, ops};
@@ -33,7 +33,7 @@ fn devices(open: fn() -> Device, n: usize) -> Vec<Device> {
 }
 
 fn run(network: &dyn Architecture, devices: &[Device], settings: &PipelineSettings) -> PipelineResult {
-    lab::pipeline::train(network, devices, settings, SOURCE, &mut |_| ControlFlow::Continue(())).unwrap()
+    pipeline::train(network, devices, settings, SOURCE, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Names and sizes of the parameters.
@@ -59,9 +59,9 @@ fn pieces_have_the_parameters_of_the_whole() {
 
 /// Losses, and the gradients of the last step.
 fn trained(network: &dyn Architecture, devices: &[Device], settings: &PipelineSettings) -> (Vec<f64>, Vec<Vec<f32>>) {
-    let mut trainer = PipelineTrainer::new(network, devices, settings, SOURCE).unwrap();
+    let mut trainer = pipeline::trainer(network, devices, settings, SOURCE).unwrap();
     let losses = (0..settings.run.steps).map(|step| trainer.step(step).unwrap().unwrap()).collect();
-    let gradients = trainer.parameters().iter().map(|p| p.grad().unwrap().to_vec().unwrap()).collect();
+    let gradients = trainer.phases().parameters().iter().map(|p| p.grad().unwrap().to_vec().unwrap()).collect();
     (losses, gradients)
 }
 
@@ -191,7 +191,7 @@ fn options_go_together() {
 fn what_cannot_go_together_is_refused_with_the_reason() {
     let base = settings(8, 2, Schedule::Gpipe);
     let refused = |network: &dyn Architecture, devices: &[Device], settings: &PipelineSettings| {
-        PipelineTrainer::new(network, devices, settings, SOURCE).err().unwrap().to_string()
+        pipeline::trainer(network, devices, settings, SOURCE).err().unwrap().to_string()
     };
     let network = mlp();
     let two = || devices(meta, 2);
@@ -232,13 +232,13 @@ fn a_step_that_overflows_on_one_device_is_skipped_on_all() {
     (settings.run.precision, settings.run.steps) = (Precision::AutocastFp16, 1);
     let network = mlp();
     let devices = devices(cpu, 2);
-    let mut trainer = PipelineTrainer::new(&*network, &devices, &settings, SOURCE).unwrap();
-    let values = |trainer: &PipelineTrainer| -> Vec<Vec<f32>> {
-        trainer.parameters().iter().map(|p| p.array().to_vec().unwrap()).collect()
+    let mut trainer = pipeline::trainer(&*network, &devices, &settings, SOURCE).unwrap();
+    let values = |trainer: &Trainer<SplitStep>| -> Vec<Vec<f32>> {
+        trainer.phases().parameters().iter().map(|p| p.array().to_vec().unwrap()).collect()
     };
     // Only what the second device computes is too large.
-    let last = trainer.parameters().len() - 2;
-    let weight = &trainer.parameters()[last];
+    let last = trainer.phases().parameters().len() - 2;
+    let weight = &trainer.phases().parameters()[last];
     assert!(weight.array().device().is_same(&devices[1]));
     weight.set(&vec![3e4; weight.array().numel()]).unwrap();
     let before = values(&trainer);

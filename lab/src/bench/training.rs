@@ -4,14 +4,14 @@
 //! A step is zero grad, forward, loss, backward and optimizer on a batch that lies on the device; it waits for the device and
 //! reads the loss.
 
-use memcore::optim::{Implementation, Optimizer};
+use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Tensor};
 
 use super::values::{INPUTS, TARGETS, labels, uniform};
 use super::work::Work;
 use crate::error::Result;
 use crate::models::{Input, Loss, Model, ModelOptions, architecture};
-use crate::training::{OptimizerKind, OptimizerSettings, loss};
+use crate::training::{ModelStep, OptimizerKind, OptimizerSettings, RunSettings, Source, TrainStep, Update};
 
 /// A network, and how it is trained.
 pub struct Workload {
@@ -85,11 +85,7 @@ pub fn named(name: &str) -> Option<&'static Workload> {
 
 /// A network in training on one batch.
 pub struct Training {
-    device: Device,
-    model: Model,
-    optimizer: Box<dyn Optimizer>,
-    input: Tensor,
-    target: Tensor,
+    phases: ModelStep,
 }
 
 impl Workload {
@@ -98,29 +94,33 @@ impl Workload {
         let architecture = architecture(self.model, &(self.options)())?;
         let model = Model::build(&*architecture, device, DType::F32, 0)?;
         set_parameters(&model)?;
-        let optimizer = (self.optimizer)().build(model.parameters.clone())?;
+        let settings = RunSettings::new(self.batch, 1, (self.optimizer)());
+        let update = Update::new(&settings, Some(model.parameters.clone()))?;
         let (input, target) = batch(device, &model, self.batch)?;
-        Ok(Training { device: device.clone(), model, optimizer, input, target })
+        let mut phases = ModelStep::new(device, model, update, &settings, Source::Synthetic { seed: 0 });
+        (phases.input, phases.target) = (Some(input), Some(target));
+        Ok(Training { phases })
     }
 }
 
 impl Training {
     /// One step. Returns the loss; `None` on a device that computes nothing.
     pub fn step(&mut self) -> Result<Option<f64>> {
-        self.optimizer.zero_grad(true)?;
-        let output = self.model.module.forward(&self.input)?;
-        let loss = loss(&self.model.task.loss, &output, &self.target)?;
-        drop(output);
-        loss.backward(false)?;
-        self.optimizer.step()?;
-        self.device.synchronize()?;
-        if self.device.computes() { Ok(Some(loss.item()?)) } else { Ok(None) }
+        let phases = &mut self.phases;
+        phases.zero_grad()?;
+        phases.forward()?;
+        phases.loss()?;
+        phases.del()?;
+        phases.backward()?;
+        phases.step()?;
+        phases.device.synchronize()?;
+        phases.loss_value()
     }
 
     /// Steps as something to measure. One is made before the first that counts: it takes the optimizer's state.
     pub fn into_work(mut self) -> Result<Work> {
         self.step()?;
-        let device = self.device.clone();
+        let device = self.phases.device.clone();
         Work::new(&device, move || self.step().map(drop))
     }
 }

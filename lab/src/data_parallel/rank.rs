@@ -12,7 +12,7 @@ use super::tally::{ModelStates, Tally};
 use crate::error::{Error, Result};
 use crate::models::Architecture;
 use crate::record::{Account, Row};
-use crate::training::{Failed, Partial, Progress, Source, Steps, Trainer};
+use crate::training::{Failed, ModelStep, Partial, Progress, Source, Steps, Trainer};
 
 /// What one rank held and sent.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct DataParallelResult {
 pub struct Rank {
     device: Device,
     number: usize,
-    trainer: Trainer,
+    trainer: Trainer<ModelStep>,
     tally: Arc<Tally>,
     owned: u64,
     padding: u64,
@@ -125,7 +125,7 @@ impl Rank {
         let counts = *self.tally.counts();
         RankFigures {
             rank: self.number,
-            parameters: self.trainer.model().parameter_count(),
+            parameters: self.trainer.parameter_count(),
             owned: self.owned,
             padding: self.padding,
             units: self.units,

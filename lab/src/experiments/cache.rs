@@ -9,7 +9,7 @@ use memcore::backend::Meta;
 use super::default_allocator::predictable;
 use super::policy_comparison::{CACHING, DIRECT, EXPANDABLE, PLANNED, PolicyComparison, recorded, recording_device};
 use super::progress::Progress;
-use super::rig::{Rig, undisturbed};
+use super::session::{Session, undisturbed};
 use super::tables::{table, text};
 use super::timing::Times;
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
@@ -109,10 +109,10 @@ impl Experiment for Cache {
 /// Trains on the device, writes down what it did, and runs that under every policy.
 fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &mut Outcome) -> Result<Run> {
     let device = recording_device(setup)?;
-    let mut rig = Rig::asked(&device, setup)?;
+    let mut session = Session::asked(&device, setup)?;
     let (mut reserved, mut ends) = (0, Vec::new());
     for step in 0..steps {
-        reserved = reserved.max(rig.step(&format!("s{step}"), batch)?.reserved_peak);
+        reserved = reserved.max(session.whole_step(&format!("s{step}"), batch)?.reserved_peak);
         let history = device.with_ledger(|ledger| ledger.history().to_vec());
         ends.push(Trace::of_history("until here", &history)?.operations().len());
     }
@@ -154,9 +154,9 @@ fn decoder(setup: &Setup<'_>) -> Result<PolicyComparison> {
         ..ModelOptions::default()
     };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("gpt", &options)?, &adam, setup.seed)?;
+    let mut session = Session::of(&device, &*architecture("gpt", &options)?, &adam, setup.seed)?;
     for step in 0..2 {
-        rig.step(&format!("s{step}"), 8)?;
+        session.whole_step(&format!("s{step}"), 8)?;
     }
     PolicyComparison::run(recorded(&device, DECODER)?)
 }

@@ -4,7 +4,7 @@ use memcore::memory::Category;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, StepRecord, undisturbed};
+use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -114,11 +114,11 @@ fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> 
         ..ModelOptions::default()
     };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
-    rig.step("s0", sizes.batch)?;
-    let step = rig.step("s1", sizes.batch)?;
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    session.whole_step("s0", sizes.batch)?;
+    let step = session.whole_step("s1", sizes.batch)?;
     let predictable = predictable && undisturbed(&device);
-    Ok(Trial { sizes, parameters: rig.model.parameter_count(), step, predictable })
+    Ok(Trial { sizes, parameters: session.model.parameter_count(), step, predictable })
 }
 
 impl Sizes {

@@ -5,7 +5,7 @@ use memcore::optim::Implementation;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, undisturbed};
+use super::session::{Session, undisturbed};
 use super::tables::{some_bytes, table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -117,11 +117,11 @@ fn attempt(
     let options =
         ModelOptions { layers: Some(4), width: Some(width), features: Some(width), ..ModelOptions::default() };
     let settings = OptimizerSettings { implementation: form.0, ..OptimizerSettings::new(kind, 1e-3) };
-    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
-    rig.step("s0", batch)?;
-    let step = rig.step("s1", batch)?;
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
+    session.whole_step("s0", batch)?;
+    let step = session.whole_step("s1", batch)?;
     let update = &step.moments[5];
-    let parameter_bytes: Vec<u64> = rig.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
+    let parameter_bytes: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let small = parameter_bytes.iter().all(|bytes| *bytes <= 1 << 20);
     Ok(Trial {
         kind,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use memcore::Device;
 
 use super::progress::Progress;
-use super::rig::{Rig, Sample, Variable};
+use super::session::{Sample, Session, Variable};
 use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
@@ -143,12 +143,12 @@ impl Experiment for Release {
 }
 
 /// A model after some steps.
-fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Rig> {
-    let mut rig = Rig::asked(device, setup)?;
+fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Session> {
+    let mut session = Session::asked(device, setup)?;
     for i in 0..STEPS {
-        rig.step(&format!("s{i}"), batch)?;
+        session.whole_step(&format!("s{i}"), batch)?;
     }
-    Ok(rig)
+    Ok(session)
 }
 
 /// What a deletion takes off.
@@ -166,23 +166,23 @@ fn delete(held: &mut Held, variable: Variable) {
 
 fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) -> Result<Sequence> {
     let device = (setup.open)()?;
-    let mut rig = trained(&device, setup, batch)?;
+    let mut session = trained(&device, setup, batch)?;
     let mut held = Network::SIMPLE_CNN.held(batch, device.profile()).filter(|_| setup.model.is_none());
-    let mut moments = vec![rig.moment("trained")];
+    let mut moments = vec![session.moment("trained")];
     let mut predicted: Vec<u64> = held.iter().map(Held::total).collect();
     for action in actions {
         match *action {
             Delete(variable, _) => {
-                rig.delete(variable)?;
+                session.delete(variable)?;
                 held.iter_mut().for_each(|held| delete(held, variable));
             }
             EmptyCache => {
                 device.empty_cache();
             }
             // The value stays where it is: nothing comes and nothing goes.
-            DetachLoss => rig.loss = rig.loss.take().map(|loss| loss.detach()),
+            DetachLoss => session.loss = session.loss.take().map(|loss| loss.detach()),
         }
-        moments.push(rig.moment(action.name()));
+        moments.push(session.moment(action.name()));
         predicted.extend(held.iter().map(Held::total));
     }
     Ok(Sequence { name, moments, predicted })
@@ -192,7 +192,7 @@ fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) 
 struct Script {
     empties: bool,
     batch: usize,
-    rig: Rig,
+    session: Session,
     times: Times,
     at_most: u64,
     /// Segments taken from the driver in the last step.
@@ -201,14 +201,14 @@ struct Script {
 
 impl Script {
     fn new(empties: bool, setup: &Setup<'_>, batch: usize) -> Result<Self> {
-        let rig = trained(&(setup.open)()?, setup, batch)?;
-        Ok(Self { empties, batch, rig, times: Times::default(), at_most: 0, taken: 0 })
+        let session = trained(&(setup.open)()?, setup, batch)?;
+        Ok(Self { empties, batch, session, times: Times::default(), at_most: 0, taken: 0 })
     }
 
     fn tidy(&mut self) -> Result<()> {
-        self.rig.delete(Variable::Output)?;
+        self.session.delete(Variable::Output)?;
         if self.empties {
-            self.rig.device.empty_cache();
+            self.session.device.empty_cache();
         }
         Ok(())
     }
@@ -216,10 +216,10 @@ impl Script {
     /// Tidies up after the step before, and takes one more, whose time it writes down.
     fn step(&mut self, number: usize) -> Result<()> {
         self.tidy()?;
-        let device = self.rig.device.clone();
+        let device = self.session.device.clone();
         let before = device.stats().segment.all.allocated;
         let start = Instant::now();
-        let step = self.rig.step(&format!("t{number}"), self.batch)?;
+        let step = self.session.whole_step(&format!("t{number}"), self.batch)?;
         if device.computes() {
             self.times.push(start.elapsed().as_secs_f64() * 1e6);
         }
@@ -230,8 +230,8 @@ impl Script {
 
     fn end(mut self) -> Result<CachePolicy> {
         self.tidy()?;
-        let Self { empties, rig, times, at_most, taken, .. } = self;
-        let between = rig.device.stats().reserved_bytes.all.current;
+        let Self { empties, session, times, at_most, taken, .. } = self;
+        let between = session.device.stats().reserved_bytes.all.current;
         Ok(CachePolicy { empties, between, at_most, driver_calls: taken, times })
     }
 }

@@ -3,7 +3,7 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::progress::Progress;
-use super::rig::{Rig, Sample};
+use super::session::{Sample, Session};
 use super::tables::{curve, some_bytes, table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -25,16 +25,16 @@ struct Case<'a> {
     name: &'a str,
     /// Its closed form; a network that the experiment is asked about has none.
     network: Option<Network>,
-    build: fn(&memcore::Device, &Setup<'_>) -> Result<Rig>,
+    build: fn(&memcore::Device, &Setup<'_>) -> Result<Session>,
 }
 
 /// The articles' networks.
 const CASES: [Case<'static>; 2] = [
-    Case { name: "linear", network: Some(Network::LINEAR), build: |device, setup| Rig::linear(device, setup.seed) },
+    Case { name: "linear", network: Some(Network::LINEAR), build: |device, setup| Session::linear(device, setup.seed) },
     Case {
         name: "simple-cnn",
         network: Some(Network::SIMPLE_CNN),
-        build: |device, setup| Rig::simple_cnn(device, setup.seed),
+        build: |device, setup| Session::simple_cnn(device, setup.seed),
     },
 ];
 
@@ -92,7 +92,7 @@ impl Experiment for SteadyState {
         }
         let mut outcome = Outcome::default();
         let cases = match setup.model {
-            Some(name) => vec![Case { name, network: None, build: Rig::asked }],
+            Some(name) => vec![Case { name, network: None, build: Session::asked }],
             None => CASES.into(),
         };
         let mut progress = Progress::new(setup, cases.len() * steps);
@@ -114,14 +114,14 @@ impl Experiment for SteadyState {
 fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>) -> Result<(Run, bool)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", BATCH);
-    let mut rig = (case.build)(&device, setup)?;
-    let (mut moments, mut peaks, mut whole) = (vec![rig.moment("model")], Vec::new(), true);
+    let mut session = (case.build)(&device, setup)?;
+    let (mut moments, mut peaks, mut whole) = (vec![session.moment("model")], Vec::new(), true);
     for i in 0..steps {
         if !progress.next(&format!("{}, step {i}", case.name)) {
             whole = false;
             break;
         }
-        let step = rig.step(&format!("s{i}"), batch)?;
+        let step = session.whole_step(&format!("s{i}"), batch)?;
         moments.extend(step.moments);
         peaks.push(step.peak.allocated_bytes);
     }

@@ -3,7 +3,7 @@
 use memcore::memory::{Category, CategoryBytes};
 
 use super::Curve;
-use super::rig::Sample;
+use super::session::Sample;
 use crate::section::{Cell, Table};
 
 /// A table.

@@ -16,20 +16,20 @@
 
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Parameter};
-use memcore::optim::Implementation;
+use memcore::optim::{Implementation, Optimizer};
 use memcore::{Array, DType, Device, Result as DeviceResult, Tensor, ops};
 
 use super::Pretrained;
-use super::ending::Ending;
+use super::batches::Batches;
 use super::groups::Groups;
 use super::inputs::Inputs;
-use super::mask::attention_mask;
 use super::network::{Counting, Network, Output};
-use super::options::AttentionMask;
 use crate::error::{Error, Result};
-use crate::models::{Architecture, Input, Task};
-use crate::record::{Log, Row};
-use crate::training::{OptimizerKind, OptimizerSettings, Parts, RunSettings, Schedule, Source, Training, Update};
+use crate::models::Architecture;
+use crate::training::{
+    OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep, Trainer, Update,
+    data_name,
+};
 
 /// The largest norm of the gradients, unless said: `max_grad_norm`.
 pub const MAX_GRAD_NORM: f64 = 1.0;
@@ -43,7 +43,7 @@ pub fn trainer_optimizer(kind: OptimizerKind) -> OptimizerSettings {
 }
 
 /// A network in training by the library's `Trainer`.
-pub struct LibraryTrainer {
+pub struct LibraryStep {
     device: Device,
     network: Network,
     /// As `model.parameters()` gives them.
@@ -51,149 +51,92 @@ pub struct LibraryTrainer {
     /// As the optimizer has them: in two groups.
     grouped: Vec<Parameter>,
     update: Update,
-    task: Task,
-    source: Source,
-    mask: AttentionMask,
-    ending: Ending,
+    batches: Batches,
     counting: Counting,
     settings: RunSettings,
+    schedule: Schedule,
     /// What is bound from one step to the next.
     names: Names,
-    rows: Log,
 }
 
 /// The variables of the loop that hold memory.
 #[derive(Default)]
 struct Names {
     batches: Vec<Inputs>,
+    /// The number of the one whose turn it is.
+    micro: usize,
     items: Option<Tensor>,
     inputs: Option<Inputs>,
+    loss: Option<Tensor>,
+    /// The loss that `training_step` returns, detached, before it takes the name `step_loss`.
+    detached: Option<Array>,
     step_loss: Option<Array>,
     /// What the losses add up to; read when something is logged.
     _total: Option<Array>,
     grad_norm: Option<Array>,
 }
 
-impl LibraryTrainer {
-    /// Builds the network and its optimizer.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for settings that cannot work; those of the device.
-    pub fn new(model: &Pretrained, device: &Device, settings: &RunSettings) -> Result<Self> {
-        settings.check()?;
-        settings.check_network(model, settings.batch)?;
-        if settings.schedule != Schedule::default() {
-            return Err(Error::usage("schedule", "the order of the library's Trainer is its own"));
-        }
-        if !settings.set_to_none {
-            return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
-        }
-        device.phase("model");
-        let init = Init::new(device, settings.precision.dtype(), settings.seed);
-        let network = model.network(&init)?;
-        let parameters = model.optimizer_order(init.parameters());
-        let groups = Groups::new(&settings.optimizer, &parameters)?;
-        let grouped = memcore::optim::Optimizer::parameters(&groups).to_vec();
-        let update = Update::with(settings, Some(Box::new(groups)));
-        let total = Array::zeros(device, &[], DType::F32)?;
-        let mut trainer = Self {
-            device: device.clone(),
-            network,
-            parameters,
-            grouped,
-            update,
-            task: model.task(),
-            source: Source::Renewed { seed: settings.seed },
-            mask: model.options().attention_mask,
-            ending: model.ending(),
-            counting: model.counting()?,
-            settings: settings.clone(),
-            names: Names { _total: Some(total), ..Names::default() },
-            rows: Log::new(settings.rows),
-        };
-        trainer.row("model");
-        Ok(trainer)
-    }
+/// The order of its phases.
+const ORDER: [Phase; 7] =
+    [Phase::Inputs, Phase::Forward, Phase::Backward, Phase::AddLoss, Phase::Clip, Phase::Step, Phase::ZeroGrad];
 
-    /// Number of trained values; shared ones count once.
-    pub fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+/// Builds the network and its optimizer.
+///
+/// # Errors
+/// [`Error::Usage`] for settings that cannot work; those of the device.
+pub fn library_trainer(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+) -> Result<Trainer<LibraryStep>> {
+    settings.check()?;
+    settings.check_network(model, settings.batch)?;
+    if settings.schedule != Schedule::default() {
+        return Err(Error::usage("schedule", "the order of the library's Trainer is its own"));
     }
-
-    /// The rows taken so far that are kept.
-    pub fn rows(&self) -> &[Row] {
-        self.rows.rows()
+    if !settings.set_to_none {
+        return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
     }
+    device.phase("model");
+    let init = Init::new(device, settings.precision.dtype(), settings.seed);
+    let network = model.network(&init)?;
+    let parameters = model.optimizer_order(init.parameters());
+    let groups = Groups::new(&settings.optimizer, &parameters)?;
+    let grouped = groups.parameters().to_vec();
+    let update = Update::with(settings, Some(Box::new(groups)));
+    let total = Array::zeros(device, &[], DType::F32)?;
+    let phases = LibraryStep {
+        device: device.clone(),
+        network,
+        parameters,
+        grouped,
+        update,
+        batches: Batches::new(model, device, settings, source),
+        counting: model.counting()?,
+        settings: settings.clone(),
+        schedule: Schedule::of(ORDER.to_vec(), "s"),
+        names: Names { _total: Some(total), ..Names::default() },
+    };
+    Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
+}
 
-    /// Takes a row now.
-    pub fn row(&mut self, label: &str) {
-        self.rows.push(Row::take(&self.device, label));
-    }
-
-    /// One optimizer step. Returns the loss, where there are values.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn step(&mut self, step: usize) -> Result<Option<f64>> {
-        let count = self.settings.accumulate;
-        self.device.phase("input");
-        self.load(step)?;
-        let mut total = 0.0;
-        for micro in 0..count {
-            let label = if count > 1 { format!("s{step}.m{micro}") } else { format!("s{step}") };
-            let before = std::mem::replace(&mut self.names.inputs, self.names.batches.get(micro).cloned());
-            before.into_iter().for_each(|batch| self.let_go(batch));
-            if micro == 0 {
-                self.row(&format!("s{step}.input"));
-            }
-            self.device.phase("forward");
-            let mut loss = self.forward()?;
-            self.row(&format!("{label}.forward"));
-            self.device.phase("backward");
-            if !self.counting.counts {
-                loss = ops::div_scalar(&loss, count as f64)?;
-            }
-            self.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
-            if self.device.computes() {
-                total += loss.item()?;
-            }
-            // Detached when `training_step` returns it: the graph goes.
-            let value = loss.array().clone();
-            drop(loss);
-            self.row(&format!("{label}.backward"));
-            self.add_up(value)?;
-        }
-        self.device.phase("clip");
-        self.names.grad_norm = None;
-        let norm = self.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
-        self.names.grad_norm = self.update.clip(&self.parameters, norm)?;
-        self.row(&format!("s{step}.clip"));
-        self.device.phase("step");
-        self.update.apply()?;
-        self.update.rescale()?;
-        self.row(&format!("s{step}.step"));
-        self.device.phase("zero_grad");
-        self.parameters.iter().for_each(|parameter| parameter.tensor().set_grad(None));
-        self.row(&format!("s{step}.zero_grad"));
-        Ok(self.device.computes().then_some(total))
-    }
-
+impl LibraryStep {
     /// The batches of a step, and how many labels they have.
-    fn load(&mut self, step: usize) -> Result<()> {
+    fn load(&mut self, first: usize) -> Result<()> {
         let count = self.settings.accumulate;
-        let batches: Vec<Inputs> = (0..count).map(|micro| self.batch(step * count + micro)).collect::<Result<_>>()?;
+        let batches: Vec<Inputs> = (0..count).map(|micro| self.batch(first + micro)).collect::<Result<_>>()?;
         let items = if self.counting.counts { Some(counted(&batches, self.counting.shifted)?) } else { None };
         // Lists are emptied from their end, as Python's are.
         let before = std::mem::replace(&mut self.names.batches, batches);
-        before.into_iter().rev().for_each(|batch| self.let_go(batch));
+        before.into_iter().rev().for_each(|batch| self.free(batch));
         self.names.items = items;
         Ok(())
     }
 
     /// The loss of the batch at hand; all else that the network returns goes here.
-    fn forward(&mut self) -> Result<Tensor> {
-        let missing = || Error::usage("schedule", "a forward pass before its batch");
-        let inputs = self.names.inputs.clone().ok_or_else(missing)?;
+    fn call(&self) -> Result<Tensor> {
+        let inputs = self.names.inputs.clone().ok_or_else(|| missing("a forward pass before its batch"))?;
         let items = self.names.items.clone().filter(|_| self.counting.passed);
         let inputs = Inputs { items, ..inputs };
         let autocast = self.settings.precision.autocast().map(Autocast::new);
@@ -211,39 +154,20 @@ impl LibraryTrainer {
         Ok(loss)
     }
 
-    /// `tr_loss += loss`, after `torch.isnan(loss) or torch.isinf(loss)`. The loss of before goes first.
-    fn add_up(&mut self, loss: Array) -> Result<()> {
-        let (device, dtype) = (&self.device, loss.dtype());
-        self.names.step_loss = Some(loss);
-        drop(Array::empty(device, &[], DType::Bool)?);
-        let absolute = Array::empty(device, &[], dtype)?;
-        let infinite = Array::empty(device, &[], DType::Bool)?;
-        drop((absolute, infinite));
-        Ok(())
+    fn batch(&self, number: usize) -> Result<Inputs> {
+        // The library's collator puts what is called `labels` first.
+        self.batches.make(number, self.counting.counts)
     }
 
-    /// Synthetic data; on a device that computes nothing only their sizes.
-    fn batch(&self, number: usize) -> Result<Inputs> {
-        let _op = memcore::context::op("to>_to_copy");
-        let (device, dtype) = (&self.device, self.settings.precision.dtype());
-        let (batch, seed) = (self.settings.batch, self.settings.seed.wrapping_add(number as u64));
-        let rows = batch * self.ending.rows_per_example();
-        let data = self.source.batch(&self.task, rows, number, device.computes())?;
-        let length = if let Input::Tokens { length, .. } = self.task.input { length } else { 1 };
-        let labels = || -> Result<Vec<Tensor>> {
-            let of_head = self.ending.labels(device, dtype, batch, length, seed)?;
-            of_head.map_or_else(|| Ok(vec![data.upload_targets(device, dtype)?]), Ok)
-        };
-        // The library's collator puts what is called `labels` first.
-        let first = if self.counting.counts { Some(labels()?) } else { None };
-        let input = data.upload_inputs(device, dtype)?;
-        let attention_mask = attention_mask(self.mask, &input)?;
-        let labels = first.map_or_else(labels, Ok)?;
-        Ok(Inputs { input, attention_mask, labels, items: None })
+    /// The batch whose turn it is takes the name.
+    fn bind(&mut self) {
+        let next = self.names.batches.get(self.names.micro).cloned();
+        let before = std::mem::replace(&mut self.names.inputs, next);
+        before.into_iter().for_each(|batch| self.free(batch));
     }
 
     /// Drops a batch in the order of its dictionary.
-    fn let_go(&self, batch: Inputs) {
+    fn free(&self, batch: Inputs) {
         let Inputs { input, attention_mask, labels, items: _ } = batch;
         if self.counting.counts {
             drop((labels, input, attention_mask));
@@ -279,13 +203,78 @@ fn counted(batches: &[Inputs], shifted: bool) -> DeviceResult<Tensor> {
     Ok(Tensor::from_array(items))
 }
 
-impl Training for LibraryTrainer {
-    fn step(&mut self, step: usize) -> Result<Option<f64>> {
-        Self::step(self, step)
+impl TrainStep for LibraryStep {
+    fn settings(&self) -> &RunSettings {
+        &self.settings
     }
 
-    fn row(&mut self, label: &str) {
-        Self::row(self, label);
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn update(&mut self) -> &mut Update {
+        &mut self.update
+    }
+
+    fn input(&mut self, number: usize) -> Result<()> {
+        self.load(number)?;
+        self.names.micro = 0;
+        self.bind();
+        Ok(())
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        if self.names.micro > 0 {
+            self.bind();
+        }
+        self.names.micro += 1;
+        self.names.loss = Some(self.call()?);
+        Ok(())
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        let mut loss = self.names.loss.take().ok_or_else(|| missing("a backward pass before its loss"))?;
+        if !self.counting.counts {
+            loss = ops::div_scalar(&loss, self.settings.accumulate as f64)?;
+        }
+        self.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
+        // Detached when `training_step` returns it: the graph goes.
+        self.names.detached = Some(loss.array().clone());
+        Ok(())
+    }
+
+    /// `tr_loss += loss`, after `torch.isnan(loss) or torch.isinf(loss)`. The loss of before goes first.
+    fn add_loss(&mut self) -> Result<()> {
+        let loss = self.names.detached.take().ok_or_else(|| missing("a sum of losses before the loss"))?;
+        let (device, dtype) = (&self.device, loss.dtype());
+        self.names.step_loss = Some(loss);
+        drop(Array::empty(device, &[], DType::Bool)?);
+        let absolute = Array::empty(device, &[], dtype)?;
+        let infinite = Array::empty(device, &[], DType::Bool)?;
+        drop((absolute, infinite));
+        Ok(())
+    }
+
+    fn clip(&mut self) -> Result<()> {
+        self.names.grad_norm = None;
+        let norm = self.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
+        self.names.grad_norm = self.update.clip(&self.parameters, norm)?;
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.update.apply()?;
+        self.update.rescale()
+    }
+
+    fn zero_grad(&mut self) -> Result<()> {
+        self.parameters.iter().for_each(|parameter| parameter.tensor().set_grad(None));
+        Ok(())
+    }
+
+    fn loss_value(&self) -> Result<Option<f64>> {
+        let loss = self.names.step_loss.as_ref().filter(|_| self.device.computes());
+        Ok(loss.map(|loss| Tensor::from_array(loss.clone()).item()).transpose()?)
     }
 
     fn parts(&mut self) -> Parts<'_> {
@@ -296,24 +285,15 @@ impl Training for LibraryTrainer {
             buffers: &[],
             update: &mut self.update,
             settings: &self.settings,
-            data: "synthetic".into(),
+            data: data_name(self.batches.source()),
         }
     }
 
     fn parameter_count(&self) -> u64 {
-        Self::parameter_count(self)
+        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
     }
+}
 
-    fn rows_taken(&self) -> usize {
-        self.rows.rows().len() + self.rows.left_out()
-    }
-
-    fn finish(mut self, label: Option<&str>) -> Vec<Row> {
-        let (device, mut rows) = (self.device.clone(), std::mem::take(&mut self.rows));
-        drop(self);
-        if let Some(label) = label {
-            rows.push(Row::take(&device, label));
-        }
-        rows.into_rows()
-    }
+fn missing(problem: &str) -> Error {
+    Error::usage("schedule", problem)
 }

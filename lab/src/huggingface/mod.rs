@@ -5,6 +5,7 @@
 //! that are absent. What a configuration asks for and no network here does is refused by name.
 
 mod attention;
+mod batches;
 mod bert;
 mod blocks;
 mod cache;
@@ -54,14 +55,14 @@ pub use head::Head;
 use head_config::HeadConfig;
 pub use inputs::Inputs;
 use keys::Keys;
-pub use library_trainer::{LibraryTrainer, MAX_GRAD_NORM, trainer_optimizer};
+pub use library_trainer::{LibraryStep, MAX_GRAD_NORM, library_trainer, trainer_optimizer};
 use meant::Meant;
 use network::Counting;
 pub use network::{Network, Output};
 use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
 pub use releases::{REPRESENTED, Release};
-pub use trainer::{Keep, Trainer, train, train_from};
+pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
 
 use crate::error::{Error, Result};
 use crate::files;

@@ -229,8 +229,8 @@ fn activations_groups_and_larger_pictures_by_name_compute() {
     let device = memcore::Device::builder(std::sync::Arc::new(conformance::Reference::default())).build();
     let settings = RunSettings::new(2, 2, OptimizerSettings::new(OptimizerKind::Sgd, 0.1));
     let source = crate::training::Source::Synthetic { seed: 0 };
-    let mut trainer = crate::training::Trainer::new(&*model.architecture, &device, &settings, source, "").unwrap();
-    let weight = |trainer: &crate::training::Trainer| trainer.model().parameters[0].array().to_f64().unwrap();
+    let mut trainer = crate::training::Trainer::of(&*model.architecture, &device, &settings, source, "").unwrap();
+    let weight = |trainer: &crate::training::Trainer| trainer.phases().model.parameters[0].array().to_f64().unwrap();
     let before = weight(&trainer);
     let loss = trainer.step(0).unwrap().unwrap();
     assert!(loss.is_finite() && weight(&trainer).iter().zip(&before).all(|(now, then)| now != then), "{loss}");

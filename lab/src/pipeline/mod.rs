@@ -22,4 +22,4 @@ mod trainer;
 pub use cut::Cut;
 pub use figures::{PipelineResult, StageFigures};
 pub use schedule::{Pass, Schedule, Work};
-pub use trainer::{PipelineSettings, PipelineTrainer, train, train_from};
+pub use trainer::{PipelineSettings, SplitStep, finish, train, train_from, trainer};

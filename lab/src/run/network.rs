@@ -62,9 +62,12 @@ impl Network {
         }
     }
 
-    /// Whether it learns from a data set, or from synthetic batches only.
-    pub fn takes_data(&self) -> bool {
-        matches!(self, Self::Architecture(_))
+    /// Synthetic batches as it is trained on: the same in every step, or another one each time.
+    pub(super) fn synthetic(&self, seed: u64) -> Source {
+        match self {
+            Self::Architecture(_) => Source::Synthetic { seed },
+            Self::Pretrained(..) => Source::Renewed { seed },
+        }
     }
 
     /// Trains it, from the beginning that `continuation` says, leaving there what the next run needs to go on.
@@ -84,7 +87,7 @@ impl Network {
                 training::train_from(architecture.as_ref(), device, settings, source.clone(), continuation, progress)
             }
             Self::Pretrained(model, keep) => {
-                huggingface::train_from(model, device, settings, *keep, continuation, progress)
+                huggingface::train_from(model, device, settings, source.clone(), *keep, continuation, progress)
             }
         }
     }

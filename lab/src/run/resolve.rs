@@ -180,11 +180,7 @@ fn data(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<(String,
     let data = data.map_err(|error| Error::usage("data", error.to_string()))?;
     let name = data.to_string();
     if data == DataSpec::Synthetic {
-        let source = if network.takes_data() { Source::Synthetic { seed } } else { Source::Renewed { seed } };
-        return Ok((name, source, STEPS));
-    }
-    if !network.takes_data() {
-        return Err(Error::usage("data", "networks of transformers are trained on synthetic batches only"));
+        return Ok((name, network.synthetic(seed), STEPS));
     }
     // Only synthetic data look at it.
     let unused = Synthetic { input_dims: Vec::new(), n_classes: 0, len: 0, seed };

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use memcore::{Deviations, Device};
 
 use super::gpu::Gpu;
+use super::network::Network;
 use super::paper::Paper;
 use super::spec::RunSpec;
 use crate::error::{Error, Result};
@@ -98,7 +99,7 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> 
     // A pretrained network has as many positions as it takes tokens when nothing is said.
     let longest = paper.session(&spec.sized(of, None))?;
     match longest.network.architecture().task().input {
-        Input::Tokens { length, .. } if !longest.network.takes_data() => Ok(length.max(2)),
+        Input::Tokens { length, .. } if matches!(longest.network, Network::Pretrained(..)) => Ok(length.max(2)),
         Input::Tokens { .. } => Ok(MOST_TOKENS),
         Input::Values(_) => Err(Error::usage("of", "sequence: this network takes no tokens")),
     }

@@ -7,6 +7,7 @@ use memcore::optim::Implementation;
 use memcore::{Deviations, Profile};
 
 use super::choices::{AttentionName, OptimizerForm};
+use super::network::Network;
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
@@ -131,7 +132,7 @@ impl Options {
         // Networks of transformers are fused unless said, ours are written out unless said.
         let written_out = match spec.model.attention {
             Some(kind) => kind == AttentionName::Eager,
-            None => session.network.takes_data(),
+            None => matches!(session.network, Network::Architecture(_)),
         };
         Self {
             amp: (run.precision == Precision::Fp32).then(|| amp(spec)),

@@ -11,7 +11,7 @@ use super::checkpoint::Continuation;
 use super::evaluate::Accuracy;
 use super::settings::RunSettings;
 use super::source::Source;
-use super::trained::Training;
+use super::train_step::TrainStep;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::models::Architecture;
@@ -185,7 +185,7 @@ impl Steps {
 /// Trains a model from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// As [`Trainer::new`] and [`Trainer::step`], with what was measured before.
+/// As [`Trainer::of`] and [`Trainer::step`], with what was measured before.
 pub fn train(
     architecture: &dyn Architecture,
     device: &Device,
@@ -210,45 +210,77 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    let trainer = Trainer::new(architecture, device, settings, source, "")?;
-    run(trainer, device, settings, continuation, progress)
+    let trainer = Trainer::of(architecture, device, settings, source, "")?;
+    run(trainer, device, continuation, progress)
 }
 
-/// Trains from where `continuation` begins, the steps of the settings further.
+/// What the steps of a run gave that did not fail.
+pub(crate) struct Taken {
+    /// Losses and times.
+    pub(crate) steps: Steps,
+    /// How much of the test data it gets right, where there are some.
+    pub(crate) accuracy: Option<Accuracy>,
+}
+
+/// Takes the steps of the settings, from where `continuation` begins, and leaves there what the next run needs. `ended` is called when the last step is done.
 ///
 /// # Errors
-/// As [`train_from`].
-pub(crate) fn run<T: Training>(
-    mut trainer: T,
-    device: &Device,
-    settings: &RunSettings,
+/// As [`train_from`], with the losses and times before, and without rows.
+pub(crate) fn take_steps<S: TrainStep>(
+    trainer: &mut Trainer<S>,
     continuation: &mut Continuation<'_>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<RunResult, Failed> {
-    let first = continuation.first_step(&mut trainer.parts(), settings)?;
+    ended: impl FnOnce() -> Result<()>,
+) -> Result<Taken, Failed> {
+    let settings = trainer.phases.settings().clone();
+    let first = continuation.first_step(&mut trainer.phases.parts(), &settings)?;
     if continuation.resumes() {
         trainer.row("resume");
     }
     let mut done = 0;
-    let (Steps { losses, ms_per_step, interrupted }, failure) = Steps::take(settings, progress, |step| {
+    let (steps, failure) = Steps::take(&settings, progress, |step| {
         let loss = trainer.step(first + step)?;
         done = step + 1;
         Ok(loss)
     });
     if let Some(error) = failure {
-        let taken = trainer.rows_taken();
-        let rows = trainer.finish(None);
-        let rows_left_out = taken - rows.len();
-        return Err(Failed { error, partial: Box::new(Partial { rows, rows_left_out, losses, ms_per_step }) });
+        let Steps { losses, ms_per_step, .. } = steps;
+        return Err(Failed { error, partial: Box::new(Partial { losses, ms_per_step, ..Partial::default() }) });
     }
-    device.synchronize()?;
-    let (usage, rings, overheads) = (device.usage(), device.rings(), device.overheads());
-    continuation.end(&trainer.parts(), first + done)?;
+    ended()?;
+    continuation.end(&trainer.phases.parts(), first + done)?;
+    let computes = trainer.rows.devices().all(Device::computes);
+    let accuracy = if computes && !steps.interrupted { trainer.phases.accuracy()? } else { None };
+    Ok(Taken { steps, accuracy })
+}
+
+/// Trains on one device.
+///
+/// # Errors
+/// As [`train_from`].
+pub(crate) fn run<S: TrainStep>(
+    mut trainer: Trainer<S>,
+    device: &Device,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    let mut totals = None;
+    let ended = || {
+        device.synchronize()?;
+        totals = Some((device.usage(), device.rings(), device.overheads()));
+        Ok(())
+    };
+    let taken = take_steps(&mut trainer, continuation, progress, ended);
+    let Taken { steps: Steps { losses, ms_per_step, interrupted }, accuracy } = match taken {
+        Ok(taken) => taken,
+        Err(mut failed) => {
+            (failed.partial.rows, failed.partial.rows_left_out) = finish(trainer, None);
+            return Err(failed);
+        }
+    };
+    let (usage, rings, overheads) = totals.unwrap_or_else(|| (device.usage(), device.rings(), device.overheads()));
     let parameters = trainer.parameter_count();
-    let accuracy = if device.computes() && !interrupted { trainer.accuracy()? } else { None };
-    let taken = trainer.rows_taken() + 1;
-    let rows = trainer.finish(Some("end"));
-    let rows_left_out = taken - rows.len();
+    let (rows, rows_left_out) = finish(trainer, Some("end"));
     let peak = usage.at_peak();
     Ok(RunResult {
         rows,
@@ -263,6 +295,14 @@ pub(crate) fn run<T: Training>(
         accuracy,
         interrupted,
     })
+}
+
+/// The rows that are kept, and how many are not.
+fn finish<S: TrainStep>(trainer: Trainer<S>, label: Option<&str>) -> (Vec<Row>, usize) {
+    let taken = trainer.rows.taken() + usize::from(label.is_some());
+    let rows = trainer.finish(label);
+    let left_out = taken - rows.len();
+    (rows, left_out)
 }
 
 #[cfg(test)]

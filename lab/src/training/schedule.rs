@@ -34,10 +34,20 @@ pub enum Phase {
     EmptyCache,
     /// Peaks start anew: `reset_peak_memory_stats()`.
     ResetPeak,
+    /// All batches of a step are put on the device: the loop of the library's own `Trainer`. This and what follows belongs to loops whose order is their own.
+    Inputs,
+    /// The loss is added to those before, behind the backward pass and under its name.
+    AddLoss,
+    /// Gradients are clipped, in a phase of its own.
+    Clip,
+    /// All forward and backward passes of a batch over several devices.
+    Passes,
+    /// Gradients of parameters that several devices have are added up.
+    AllReduce,
 }
 
 impl Phase {
-    /// Every phase by name.
+    /// Those that an order can name.
     const ALL: [Phase; 13] = [
         Phase::Input,
         Phase::ZeroGrad,
@@ -77,6 +87,11 @@ impl Phase {
             Phase::Clear => "clear",
             Phase::EmptyCache => "empty_cache",
             Phase::ResetPeak => "reset_peak",
+            Phase::Inputs => "input",
+            Phase::AddLoss => "backward",
+            Phase::Clip => "clip",
+            Phase::Passes => "passes",
+            Phase::AllReduce => "all_reduce",
         }
     }
 
@@ -138,7 +153,8 @@ pub(super) enum Turn {
 impl Schedule {
     /// These phases in this order, with a row after each.
     pub fn of(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
-        let rows = order.iter().filter(|phase| **phase != Phase::ExitAutocast);
+        let rows =
+            order.iter().filter(|phase| !matches!(phase, Phase::ExitAutocast | Phase::AddLoss | Phase::AllReduce));
         let rows = rows.map(|&phase| RowAfter { phase, label: phase.name().into() }).collect();
         Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
     }
@@ -227,8 +243,10 @@ impl Schedule {
     /// When the phase at a place of the order has its turn.
     pub(super) fn turn(&self, place: usize) -> Turn {
         let input = self.position(Phase::Input).unwrap_or(0);
-        let backward = self.position(Phase::Backward).unwrap_or(self.order.len());
+        let backward = self.position(Phase::Backward).or(self.position(Phase::Passes)).unwrap_or(self.order.len());
         match self.order[place] {
+            Phase::Inputs => Turn::First,
+            Phase::AddLoss => Turn::Every,
             Phase::ZeroGrad if place < backward => Turn::First,
             _ if place < input => Turn::First,
             _ if place > backward => Turn::Last,
@@ -237,7 +255,7 @@ impl Schedule {
     }
 
     /// Whether the order has a phase of its own for this.
-    pub(super) fn names(&self, phase: Phase) -> bool {
+    pub(crate) fn names(&self, phase: Phase) -> bool {
         self.order.contains(&phase)
     }
 }

@@ -98,7 +98,8 @@ pub(super) fn from_dataset(data: &Dataset, task: &Task, indices: &[usize]) -> Re
         return Err(Error::usage("data", format!("{} holds values, the model wants tokens", data.name())));
     };
     let Loss::CrossEntropy { classes } = task.loss else {
-        return Err(Error::usage("data", format!("{} holds classes, the model's loss wants values", data.name())));
+        let problem = format!("{} holds classes, and the model's loss does not compare with classes", data.name());
+        return Err(Error::usage("data", problem));
     };
     let (have, want) = (data.input_dims().iter().product::<usize>(), dims.iter().product::<usize>());
     if have != want || data.n_classes() > classes {

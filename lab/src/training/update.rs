@@ -9,11 +9,11 @@ use super::settings::RunSettings;
 use crate::error::Result;
 
 /// What turns a loss into other parameters. Dropped in the order of a script's variables: the optimizer, then the scaler.
-pub(crate) struct Update {
+pub struct Update {
     /// `None` for a program that takes no step.
-    optimizer: Option<Box<dyn Optimizer>>,
+    pub(crate) optimizer: Option<Box<dyn Optimizer>>,
     /// Only under autocast to float16.
-    scaler: Option<GradScaler>,
+    pub(crate) scaler: Option<GradScaler>,
     clip_grad_norm: Option<f64>,
     set_to_none: bool,
 }
@@ -39,36 +39,41 @@ impl Update {
     }
 
     /// What holds the optimizer's state; `None` for a program that takes no step.
-    pub(super) fn optimizer(&self) -> Option<&dyn Optimizer> {
+    pub(crate) fn optimizer(&self) -> Option<&dyn Optimizer> {
         self.optimizer.as_deref()
     }
 
     /// The same, to give it another state.
-    pub(super) fn optimizer_mut(&mut self) -> Option<&mut (dyn Optimizer + 'static)> {
+    pub(crate) fn optimizer_mut(&mut self) -> Option<&mut (dyn Optimizer + 'static)> {
         self.optimizer.as_deref_mut()
     }
 
     /// What scales the loss, where something does.
-    pub(super) fn scaler(&self) -> Option<&GradScaler> {
+    pub(crate) fn scaler(&self) -> Option<&GradScaler> {
         self.scaler.as_ref()
     }
 
     /// The same, to give it another scale.
-    pub(super) fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
+    pub(crate) fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
         self.scaler.as_mut()
     }
 
-    /// Gradients are let go or zeroed.
+    /// Gradients are freed or zeroed.
     pub(crate) fn zero_grad(&self) -> Result<()> {
         self.optimizer.as_ref().map_or(Ok(()), |optimizer| Ok(optimizer.zero_grad(self.set_to_none)?))
     }
 
     /// Gradients of a loss.
     pub(crate) fn backward(&mut self, loss: &Tensor) -> Result<()> {
+        self.backward_retaining(loss, false)
+    }
+
+    /// The same with `retain_graph`.
+    pub(crate) fn backward_retaining(&mut self, loss: &Tensor, retain_graph: bool) -> Result<()> {
         match &mut self.scaler {
-            None => loss.backward(false)?,
-            // The scaled loss is no variable of the program: it lives as long as the pass.
-            Some(scaler) => scaler.scale(loss)?.backward(false)?,
+            None => loss.backward(retain_graph)?,
+            // The scaled loss is not a variable of the program: it lives as long as the pass.
+            Some(scaler) => scaler.scale(loss)?.backward(retain_graph)?,
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A network split over two devices by its layers: what each device's allocator saw.
 
 use lab::models::{ModelOptions, architecture};
-use lab::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule};
+use lab::pipeline::{self, Cut, PipelineSettings, Schedule};
 use lab::record::Row;
 use lab::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::Device;
@@ -23,11 +23,11 @@ fn check(name: &str, settings: &PipelineSettings) {
     let network = architecture("mlp", &options).unwrap();
     let recordings = [0, 1].map(|device| Recording::load(&format!("torch-2.15/{name}_{device}")));
     let devices: Vec<Device> = recordings.iter().map(Recording::device).collect();
-    let mut trainer = PipelineTrainer::new(&*network, &devices, settings, Source::Synthetic { seed: 0 }).unwrap();
+    let mut trainer = pipeline::trainer(&*network, &devices, settings, Source::Synthetic { seed: 0 }).unwrap();
     for step in 0..settings.run.steps {
         trainer.step(step).unwrap();
     }
-    let rows: Vec<Vec<Row>> = trainer.rows().into_iter().map(<[Row]>::to_vec).collect();
+    let rows: Vec<Vec<Row>> = trainer.rows_by_device().into_iter().map(<[Row]>::to_vec).collect();
     let unordered = settings.run.precision.autocast().is_some();
     for (number, (recording, (device, rows))) in recordings.iter().zip(devices.iter().zip(&rows)).enumerate() {
         let differences = differences_until(recording, device, rows, unordered);

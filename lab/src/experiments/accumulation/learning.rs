@@ -3,10 +3,10 @@
 use memcore::{NoGrad, Tensor, ops};
 
 use crate::error::Result;
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_counts};
 use crate::models::Architecture;
-use crate::training::{OptimizerKind, OptimizerSettings, Source, loss};
+use crate::training::{OptimizerKind, OptimizerSettings, Source, TrainStep, loss};
 
 /// Gradients of which the spread is taken.
 const DRAWS: usize = 8;
@@ -38,24 +38,24 @@ pub(super) fn learn(
     Ok(Some(Learnt { spread, losses: [before, whole, parts] }))
 }
 
-fn rig(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Rig> {
+fn session(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Session> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, LR);
-    Rig::of(&(setup.open)()?, network, &sgd, setup.seed)
+    Session::of(&(setup.open)()?, network, &sgd, setup.seed)
 }
 
 /// The root of the mean square of the distances of gradients from their mean.
 fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result<f64> {
-    let mut rig = rig(setup, network)?;
+    let mut session = session(setup, network)?;
     let mut draws: Vec<Vec<f64>> = Vec::new();
     for draw in 0..DRAWS {
-        rig.source = Source::Synthetic { seed: setup.seed.wrapping_add(1 + draw as u64) };
-        rig.load(batch)?;
-        rig.zero_grad()?;
-        rig.forward()?;
-        rig.compute_loss()?;
-        rig.backward(false)?;
+        session.source = Source::Synthetic { seed: setup.seed.wrapping_add(1 + draw as u64) };
+        session.load(batch, 0)?;
+        session.zero_grad()?;
+        session.forward()?;
+        session.loss()?;
+        session.backward()?;
         let mut gradient = Vec::new();
-        for grad in rig.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
+        for grad in session.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
             gradient.extend(grad.to_f64()?);
         }
         draws.push(gradient);
@@ -68,25 +68,25 @@ fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result
 
 /// The loss of a batch before and after an update with each of its parts.
 fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: usize) -> Result<(f64, f64)> {
-    let mut rig = rig(setup, network)?;
-    rig.load(batch)?;
-    let (Some(input), Some(target)) = (rig.input.clone(), rig.target.clone()) else { return Ok((0.0, 0.0)) };
-    let of = |rig: &Rig, input: &Tensor, target: &Tensor| -> Result<Tensor> {
-        Ok(loss(&rig.model.task.loss, &rig.model.module.forward(input)?, target)?)
+    let mut session = session(setup, network)?;
+    session.load(batch, 0)?;
+    let (Some(input), Some(target)) = (session.input.clone(), session.target.clone()) else { return Ok((0.0, 0.0)) };
+    let of = |session: &Session, input: &Tensor, target: &Tensor| -> Result<Tensor> {
+        Ok(loss(&session.model.task.loss, &session.model.module.forward(input)?, target)?)
     };
-    let whole = |rig: &Rig| -> Result<f64> {
+    let whole = |session: &Session| -> Result<f64> {
         let _quiet = NoGrad::new();
-        Ok(of(rig, &input, &target)?.item()?)
+        Ok(of(session, &input, &target)?.item()?)
     };
-    let before = whole(&rig)?;
+    let before = whole(&session)?;
     let part = batch / pieces;
     for i in 0..pieces {
         let piece = |t: &Tensor| ops::narrow(t, 0, i * part, part);
-        rig.zero_grad()?;
-        of(&rig, &piece(&input)?, &piece(&target)?)?.backward(false)?;
-        rig.update()?;
+        session.zero_grad()?;
+        of(&session, &piece(&input)?, &piece(&target)?)?.backward(false)?;
+        session.step()?;
     }
-    Ok((before, whole(&rig)?))
+    Ok((before, whole(&session)?))
 }
 
 /// A row for the whole batch and one for a part; unknown on a device that computes nothing.

@@ -7,7 +7,7 @@ use memcore::{Tensor, ops};
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, even_perceptron, undisturbed};
+use super::session::{Session, even_perceptron, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::figures::both as bytes;
 use crate::models::Architecture;
 use crate::predict::rounded;
 use crate::section::{Cell, Table};
-use crate::training::{OptimizerKind, OptimizerSettings, loss};
+use crate::training::{OptimizerKind, OptimizerSettings, TrainStep, loss};
 
 /// The experiment.
 pub(super) struct Accumulation;
@@ -109,55 +109,55 @@ fn network() -> Result<Box<dyn Architecture>> {
     even_perceptron(LAYERS, WIDTH, CLASSES)
 }
 
-fn rig(setup: &Setup<'_>) -> Result<Rig> {
+fn session(setup: &Setup<'_>) -> Result<Session> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    Rig::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
+    Session::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
 }
 
 /// Two steps, the second of which is looked at.
 fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
-    let mut rig = rig(setup)?;
+    let mut session = session(setup)?;
     let mut activation_bytes = 0;
     for _ in 0..2 {
-        rig.device.reset_peak_stats();
-        rig.zero_grad()?;
+        session.device.reset_peak_stats();
+        session.zero_grad()?;
         for _ in 0..pieces {
-            rig.load(micro)?;
-            rig.forward()?;
-            rig.compute_loss()?;
+            session.load(micro, 0)?;
+            session.forward()?;
+            session.loss()?;
             if pieces > 1 {
-                rig.loss = rig.loss.as_ref().map(|loss| ops::div_scalar(loss, pieces as f64)).transpose()?;
+                session.loss = session.loss.as_ref().map(|loss| ops::div_scalar(loss, pieces as f64)).transpose()?;
             }
-            activation_bytes = rig.moment("loss").by_category[Category::Activation as usize];
-            rig.backward(false)?;
+            activation_bytes = session.moment("loss").by_category[Category::Activation as usize];
+            session.backward()?;
         }
-        rig.update()?;
+        session.step()?;
     }
-    let after = rig.moment("step");
+    let after = session.moment("step");
     Ok(Trial {
         micro,
         pieces,
         activation_bytes,
         gradient_bytes: after.by_category[Category::Gradient as usize],
-        peak_bytes: rig.device.usage().at_peak().allocated_bytes,
-        parameter_bytes: rig.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect(),
-        calm: undisturbed(&rig.device),
+        peak_bytes: session.device.usage().at_peak().allocated_bytes,
+        parameter_bytes: session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect(),
+        calm: undisturbed(&session.device),
     })
 }
 
 /// The largest difference between the gradients of the whole batch and of its parts, as a share of the largest gradient; `None` on a device
 /// that computes nothing.
 fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result<Option<f64>> {
-    let mut whole = rig(setup)?;
+    let mut whole = session(setup)?;
     if !whole.device.computes() {
         return Ok(None);
     }
-    whole.load(batch)?;
+    whole.load(batch, 0)?;
     whole.forward()?;
-    whole.compute_loss()?;
-    whole.backward(false)?;
-    let mut parts = rig(setup)?;
-    parts.load(batch)?;
+    whole.loss()?;
+    whole.backward()?;
+    let mut parts = session(setup)?;
+    parts.load(batch, 0)?;
     let (Some(input), Some(target)) = (parts.input.clone(), parts.target.clone()) else { return Ok(None) };
     let micro = batch / pieces;
     for i in 0..pieces {

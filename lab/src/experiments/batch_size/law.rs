@@ -7,7 +7,7 @@ use memcore::Device;
 use memcore::backend::Meta;
 
 use crate::error::Result;
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::fit::{self, Room};
 
 /// Steps after which nothing changes any more.
@@ -50,10 +50,10 @@ impl Law {
         // The device, and the most that was allocated on it.
         let dry = |batch: usize, history: bool| -> Result<(Device, u64)> {
             let device = Device::builder(Arc::new(Meta::default())).profile(profile.clone()).history(history).build();
-            let mut rig = Rig::simple_cnn(&device, 0)?;
+            let mut session = Session::simple_cnn(&device, 0)?;
             let mut peak = 0;
             for step in 0..STEPS {
-                peak = peak.max(rig.step(&format!("e{step}"), batch)?.peak.allocated_bytes);
+                peak = peak.max(session.whole_step(&format!("e{step}"), batch)?.peak.allocated_bytes);
             }
             Ok((device, peak))
         };

@@ -3,7 +3,7 @@
 use memcore::Profile;
 
 use crate::error::Result;
-use crate::experiments::rig::{Rig, Sample, StepRecord, moment};
+use crate::experiments::session::{Sample, Session, StepRecord, moment};
 use crate::experiments::{Measurement, Setup};
 use crate::predict::Network;
 
@@ -110,17 +110,17 @@ pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
     for (k, batches) in plan.stages.iter().enumerate() {
         let tag = if plan.stages.len() > 1 { format!("{k}:b{}.", batches[0]) } else { String::new() };
         device.reset_peak_stats();
-        let mut rig = Rig::asked(&device, setup)?;
-        moments.push(rig.moment(format!("{tag}model")));
+        let mut session = Session::asked(&device, setup)?;
+        moments.push(session.moment(format!("{tag}model")));
         let mut steps = Vec::new();
         for (i, &batch) in batches.iter().enumerate() {
-            let step = rig.step(&format!("{tag}e{i}"), batch)?;
+            let step = session.whole_step(&format!("{tag}e{i}"), batch)?;
             moments.extend(step.moments.iter().cloned());
             steps.push(step);
         }
-        ends.push(rig.moment(format!("{tag}trained")));
+        ends.push(session.moment(format!("{tag}trained")));
         stages.push(steps);
-        drop(rig);
+        drop(session);
         moments.push(moment(&device, format!("{tag}dropped")));
     }
     let dropped = moment(&device, "dropped");

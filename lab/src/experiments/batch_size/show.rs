@@ -66,7 +66,7 @@ fn graph(runs: &[&Run], outcome: &mut Outcome) {
 const COLUMNS: usize = 5;
 
 fn categories(run: &Run, outcome: &mut Outcome) {
-    let peak = |(i, step): (usize, &crate::experiments::rig::StepRecord)| {
+    let peak = |(i, step): (usize, &crate::experiments::session::StepRecord)| {
         (format!("step {i}, {}", step.peak_phase), step.peak.by_category)
     };
     let columns: Vec<_> = run.steps().enumerate().take(COLUMNS).map(peak).collect();

@@ -2,7 +2,7 @@
 
 use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::experiments::tables::table;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
@@ -75,12 +75,12 @@ fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> 
     let device = testbed.open(setup.seed);
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     let mut peak = 0;
     for step in 0..2 {
-        peak = rig.step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
+        peak = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
     }
-    Ok(Trial { width, batch, parameters: rig.model.parameter_count(), peak })
+    Ok(Trial { width, batch, parameters: session.model.parameter_count(), peak })
 }
 
 /// Of two hidden layers between features and classes, with their biases.

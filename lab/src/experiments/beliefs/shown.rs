@@ -3,7 +3,7 @@
 use super::testbed::{Batches, Judged, Testbed};
 use crate::cards::CONTEXT;
 use crate::error::Result;
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
 
@@ -29,10 +29,10 @@ pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, ou
     let mut found = Vec::new();
     for process in &processes {
         let device = testbed.open(setup.seed);
-        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+        let mut session = Session::simple_cnn(&device, setup.seed)?;
         let mut needed = 0;
         for (step, batch) in process.steps.iter().enumerate() {
-            needed = rig.step(&format!("s{step}"), *batch)?.peak.allocated_bytes;
+            needed = session.whole_step(&format!("s{step}"), *batch)?.peak.allocated_bytes;
         }
         let reserved = device.stats().reserved_bytes.all.current;
         let figures = Figures { reserved, needed };

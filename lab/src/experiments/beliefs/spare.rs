@@ -4,7 +4,7 @@ use memcore::{Array, DType, Device};
 
 use super::testbed::{Batches, Judged, Testbed};
 use crate::error::Result;
-use crate::experiments::rig::{Rig, Variable};
+use crate::experiments::session::{Session, Variable};
 use crate::experiments::tables::{table, text};
 use crate::experiments::{Measurement, Outcome, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
@@ -78,25 +78,25 @@ fn asked(
     block: u64,
 ) -> Result<(u64, bool)> {
     // The model stays while the block is asked for.
-    let (rig, reserved) = trained(testbed, setup, batches, room, empties)?;
-    Ok((reserved, takes(&rig.device, block)?))
+    let (session, reserved) = trained(testbed, setup, batches, room, empties)?;
+    Ok((reserved, takes(&session.device, block)?))
 }
 
 /// A model after two steps on a fresh device, its results deleted, and what is reserved then.
-fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Rig, u64)> {
+fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Session, u64)> {
     let (device, _) = testbed.open_limited(room, setup.seed);
-    let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+    let mut session = Session::simple_cnn(&device, setup.seed)?;
     for step in 0..2 {
-        rig.step(&format!("s{step}"), batches.large)?;
+        session.whole_step(&format!("s{step}"), batches.large)?;
     }
     for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
-        rig.delete(variable)?;
+        session.delete(variable)?;
     }
     if empties {
         device.empty_cache();
     }
     let reserved = device.stats().reserved_bytes.all.current;
-    Ok((rig, reserved))
+    Ok((session, reserved))
 }
 
 fn takes(device: &Device, bytes: u64) -> Result<bool> {

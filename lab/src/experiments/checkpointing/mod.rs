@@ -9,7 +9,7 @@ use memcore::memory::{Category, PeakComposition};
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, undisturbed};
+use super::session::{Session, undisturbed};
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::Recompute;
 use crate::section::{Cell, Table};
-use crate::training::{OptimizerKind, OptimizerSettings};
+use crate::training::{OptimizerKind, OptimizerSettings, TrainStep};
 use networks::{Kind, Network};
 
 /// The experiment.
@@ -109,19 +109,19 @@ impl Experiment for Checkpointing {
         let mut trials: Vec<Trial> = Vec::new();
         for network in networks(blocks, batch) {
             // All of a network's trials stay, so that their steps can be timed in turns.
-            let (first, mut rigs) = (trials.len(), Vec::new());
+            let (first, mut sessions) = (trials.len(), Vec::new());
             for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
                 if !progress.next(&format!("{}, checkpoint {recompute}", network.name)) {
                     outcome.interrupted = true;
                     return Ok(outcome);
                 }
-                let (trial, rig) = attempt(setup, predictable, *network, recompute.clone())?;
+                let (trial, session) = attempt(setup, predictable, *network, recompute.clone())?;
                 let plain = trials.iter().find(|t| t.network == *network);
                 outcome.rows.push(trial.measurement(plain, predictable));
                 trials.push(trial);
-                rigs.push(rig);
+                sessions.push(session);
             }
-            time(&mut rigs, &mut trials[first..])?;
+            time(&mut sessions, &mut trials[first..])?;
             let timed = outcome.rows[first..].iter_mut().zip(&trials[first..]);
             timed.for_each(|(row, trial)| trial.times.measure(row, "step_us"));
         }
@@ -152,49 +152,49 @@ fn networks(blocks: usize, batch: usize) -> [Network; 3] {
 }
 
 /// Takes a step of each in turn, several times.
-fn time(rigs: &mut [Rig], trials: &mut [Trial]) -> Result<()> {
-    if rigs.iter().any(|rig| !rig.device.computes()) {
+fn time(sessions: &mut [Session], trials: &mut [Trial]) -> Result<()> {
+    if sessions.iter().any(|session| !session.device.computes()) {
         return Ok(());
     }
     for round in 0..ROUNDS {
-        for i in turns(round, rigs.len()) {
-            let (rig, trial) = (&mut rigs[i], &mut trials[i]);
+        for i in turns(round, sessions.len()) {
+            let (session, trial) = (&mut sessions[i], &mut trials[i]);
             let start = Instant::now();
-            rig.step("timed", trial.network.batch)?;
+            session.whole_step("timed", trial.network.batch)?;
             trial.times.push(start.elapsed().as_secs_f64() * 1e6);
         }
     }
     Ok(())
 }
 
-fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Recompute) -> Result<(Trial, Rig)> {
+fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Recompute) -> Result<(Trial, Session)> {
     let device = (setup.open)()?;
     let optimizer = OptimizerSettings::new(network.optimizer, 1e-3);
-    let mut rig = Rig::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
+    let mut session = Session::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
     let mut kept_bytes = 0;
     let (mut forward, mut backward) = (Work::default(), Work::default());
     for _ in 0..STEPS {
         device.reset_peak_stats();
-        rig.load(network.batch)?;
-        rig.zero_grad()?;
+        session.load(network.batch, 0)?;
+        session.zero_grad()?;
         device.phase("forward");
         let before = Work::so_far(&device);
-        rig.forward()?;
+        session.forward()?;
         forward = Work::since(&device, before);
         device.phase("loss");
-        rig.compute_loss()?;
-        kept_bytes = rig.moment("loss").by_category[Category::Activation as usize];
+        session.loss()?;
+        kept_bytes = session.moment("loss").by_category[Category::Activation as usize];
         device.phase("backward");
         let before = Work::so_far(&device);
-        rig.backward(false)?;
+        session.backward()?;
         backward = Work::since(&device, before);
         device.phase("step");
-        rig.update()?;
+        session.step()?;
         device.synchronize()?;
     }
     let peak = device.usage().at_peak();
     let foreseen_peak_bytes = match predictable && peak_is_in_the_update(&network) {
-        true => network.foreseen_update_bytes(&recompute, &rig.model.parameters, device.profile()),
+        true => network.foreseen_update_bytes(&recompute, &session.model.parameters, device.profile()),
         false => None,
     };
     let trial = Trial {
@@ -206,11 +206,11 @@ fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Re
         forward,
         backward,
         times: Times::default(),
-        gradients: if device.computes() { Some(gradient_bits(&rig)?) } else { None },
+        gradients: if device.computes() { Some(gradient_bits(&session)?) } else { None },
         calm: undisturbed(&device),
         foreseen_peak_bytes,
     };
-    Ok((trial, rig))
+    Ok((trial, session))
 }
 
 /// By its sizes: little passes through many parameters.
@@ -218,9 +218,9 @@ fn peak_is_in_the_update(network: &Network) -> bool {
     network.optimizer == OptimizerKind::Adam
 }
 
-fn gradient_bits(rig: &Rig) -> Result<Vec<u64>> {
+fn gradient_bits(session: &Session) -> Result<Vec<u64>> {
     let mut bits = Vec::new();
-    for gradient in rig.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
+    for gradient in session.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
         bits.extend(gradient.to_f64()?.into_iter().map(f64::to_bits));
     }
     Ok(bits)

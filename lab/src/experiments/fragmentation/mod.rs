@@ -9,7 +9,7 @@ use super::policy_comparison::{
     CACHING, DIRECT, EXPANDABLE, MAX_SPLIT, PLANNED, PolicyComparison, recorded, recording_device,
 };
 use super::progress::Progress;
-use super::rig::{Rig, undisturbed};
+use super::session::{Session, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -205,10 +205,10 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
     let Some(range) = orders.ranges.iter().find(|range| range.policy == CACHING) else { return Ok(()) };
     for (which, (predicted, order)) in [("least", &range.best), ("most", &range.worst)] {
         let device = recording_device(setup)?;
-        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+        let mut session = Session::simple_cnn(&device, setup.seed)?;
         let mut reserved = 0;
         for &step in order {
-            reserved = reserved.max(rig.step("s", steps[step].batch)?.reserved_peak);
+            reserved = reserved.max(session.whole_step("s", steps[step].batch)?.reserved_peak);
         }
         let config = Policy::Caching(Box::default());
         let again = measure(&recorded(&device, which)?, &config, &Machine::default())?;

@@ -4,9 +4,10 @@ use memcore::autograd::NoGrad;
 
 use super::super::Setup;
 use super::super::policy_comparison::{recorded, recording_device};
-use super::super::rig::{Rig, undisturbed};
+use super::super::session::{Session, undisturbed};
 use crate::error::Result;
 use crate::replay::{Operation, Settings, Trace};
+use crate::training::TrainStep;
 
 const MIB: u64 = 1 << 20;
 
@@ -40,24 +41,24 @@ pub(super) fn loops(batch: usize) -> Vec<(&'static str, Loop)> {
 /// Runs a loop on a fresh device.
 pub(super) fn run(setup: &Setup<'_>, name: &str, what: &Loop) -> Result<Ran> {
     let device = recording_device(setup)?;
-    let mut rig = Rig::simple_cnn(&device, setup.seed)?;
+    let mut session = Session::simple_cnn(&device, setup.seed)?;
     let mut reserved = 0;
-    let mut train = |rig: &mut Rig, batch: usize| -> Result<()> {
-        let step = rig.step("s", batch)?;
+    let mut train = |session: &mut Session, batch: usize| -> Result<()> {
+        let step = session.whole_step("s", batch)?;
         reserved = reserved.max(step.reserved_peak);
         Ok(())
     };
     match what {
-        Loop::Train(batches) => batches.iter().try_for_each(|&batch| train(&mut rig, batch))?,
+        Loop::Train(batches) => batches.iter().try_for_each(|&batch| train(&mut session, batch))?,
         Loop::Evaluate { train: batch, steps, evaluate } => {
-            (0..*steps).try_for_each(|_| train(&mut rig, *batch))?;
+            (0..*steps).try_for_each(|_| train(&mut session, *batch))?;
             {
                 let _off = NoGrad::new();
-                rig.load(*evaluate)?;
-                rig.forward()?;
-                rig.compute_loss()?;
+                session.load(*evaluate, 0)?;
+                session.forward()?;
+                session.loss()?;
             }
-            (0..*steps).try_for_each(|_| train(&mut rig, *batch))?;
+            (0..*steps).try_for_each(|_| train(&mut session, *batch))?;
         }
     }
     // A step's own peak starts with it; what was reserved in between stays, as nothing was given back.

@@ -5,7 +5,7 @@
 
 use super::super::Setup;
 use super::super::policy_comparison::recording_device;
-use super::super::rig::Rig;
+use super::super::session::Session;
 use crate::error::{Error, Result};
 use crate::replay::{Operation, Settings, Trace};
 
@@ -38,11 +38,11 @@ impl Steps {
     /// Records two steps on a fresh device.
     pub(super) fn record(setup: &Setup<'_>, batch: usize) -> Result<Self> {
         let device = recording_device(setup)?;
-        let mut rig = Rig::simple_cnn(&device, setup.seed)?;
-        rig.step("s0", batch)?;
+        let mut session = Session::simple_cnn(&device, setup.seed)?;
+        session.whole_step("s0", batch)?;
         let count = || device.with_ledger(|ledger| ledger.history().len());
         let cut = count();
-        rig.step("s1", batch)?;
+        session.whole_step("s1", batch)?;
         let history = device.with_ledger(|ledger| ledger.history().to_vec());
         let name = format!("steps of {batch}");
         let first = Trace::of_history(&*name, history.get(..cut).unwrap_or(&[]))?;

@@ -4,9 +4,9 @@ use memcore::{Device, NoGrad, Tensor};
 
 use crate::error::Result;
 use crate::experiments::programs::{KeptActivations, kept_activations_watched};
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::predict::rounded;
-use crate::training::OptimizerKind;
+use crate::training::{OptimizerKind, TrainStep};
 
 /// What the program does in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,10 +145,10 @@ impl Case {
             let program = KeptActivations { steps, batch, clear, seed };
             return kept_activations_watched(device, &program, watch).map(drop);
         }
-        let mut rig = Rig::new(device, "two-layer", OptimizerKind::Sgd, 1e-2, seed)?;
+        let mut session = Session::new(device, "two-layer", OptimizerKind::Sgd, 1e-2, seed)?;
         let mut list = Vec::new();
         for step in 0..steps {
-            self.step(&mut rig, batch, &mut list)?;
+            self.step(&mut session, batch, &mut list)?;
             if !watch(step) {
                 break;
             }
@@ -156,31 +156,31 @@ impl Case {
         Ok(())
     }
 
-    fn step(&self, rig: &mut Rig, batch: usize, list: &mut Vec<Tensor>) -> Result<()> {
-        rig.load(batch)?;
+    fn step(&self, session: &mut Session, batch: usize, list: &mut Vec<Tensor>) -> Result<()> {
+        session.load(batch, 0)?;
         match self.pattern {
             Pattern::KeepsResults => {
-                rig.forward()?;
-                list.extend(rig.output.clone());
+                session.forward()?;
+                list.extend(session.output.clone());
                 return Ok(());
             }
             Pattern::KeepsResultsNoGrad => {
                 let _no_grad = NoGrad::new();
-                rig.forward()?;
-                list.extend(rig.output.clone());
+                session.forward()?;
+                list.extend(session.output.clone());
                 return Ok(());
             }
             Pattern::NeverZeroes | Pattern::NeverBackward => {}
-            _ => rig.zero_grad()?,
+            _ => session.zero_grad()?,
         }
-        rig.forward()?;
-        rig.compute_loss()?;
+        session.forward()?;
+        session.loss()?;
         if self.pattern != Pattern::NeverBackward {
-            rig.backward(matches!(self.pattern, Pattern::RetainsGraph | Pattern::RetainsGraphAndLoss))?;
-            rig.update()?;
+            session.backward_retaining(matches!(self.pattern, Pattern::RetainsGraph | Pattern::RetainsGraphAndLoss))?;
+            session.step()?;
         }
         if matches!(self.pattern, Pattern::KeepsLoss | Pattern::NeverBackward | Pattern::RetainsGraphAndLoss) {
-            list.extend(rig.loss.clone());
+            list.extend(session.loss.clone());
         }
         Ok(())
     }

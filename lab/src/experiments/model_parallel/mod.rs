@@ -8,12 +8,12 @@ use memcore::Device;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::undisturbed;
+use super::session::undisturbed;
 use super::tables::{table, text};
 use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
 use crate::figures::both as bytes;
-use crate::pipeline::{Cut, PipelineSettings, PipelineTrainer, Schedule, StageFigures};
+use crate::pipeline::{self, Cut, PipelineSettings, Schedule, StageFigures};
 use crate::predict::rounded;
 use crate::section::{Cell, Table};
 use crate::training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
@@ -133,19 +133,19 @@ fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {
     run.seed = setup.seed;
     let (micro_batches, schedule) = (way.micro_batches, way.schedule);
     let settings = PipelineSettings { run, micro_batches, schedule, cut: Cut::Balanced };
-    let mut trainer = PipelineTrainer::new(&*network()?, &devices, &settings, Source::Synthetic { seed: setup.seed })?;
+    let mut trainer = pipeline::trainer(&*network()?, &devices, &settings, Source::Synthetic { seed: setup.seed })?;
     let mut values = Vec::new();
     for step in 0..STEPS as usize {
         values.extend(trainer.step(step)?);
     }
     if devices.iter().all(Device::computes) {
-        for grad in trainer.parameters().iter().filter_map(|p| p.grad()) {
+        for grad in trainer.phases().parameters().iter().filter_map(|p| p.grad()) {
             values.extend(grad.to_f64()?);
         }
     }
     let kind = |device: &Device| (device.name().to_string(), device.backend().device_name());
     let of_one_kind = devices.iter().all(|device| kind(device) == kind(&devices[0]));
-    Ok(Trial { way, stages: trainer.finish(), values, of_one_kind, calm: devices.iter().all(undisturbed) })
+    Ok(Trial { way, stages: pipeline::finish(trainer), values, of_one_kind, calm: devices.iter().all(undisturbed) })
 }
 
 /// What is predicted of one device, by quantity; only what the sizes of blocks do not disturb.

@@ -1,6 +1,6 @@
 //! The network that is split, and whose step is divided.
 
-use super::super::rig::even_perceptron;
+use super::super::session::even_perceptron;
 use crate::error::Result;
 use crate::models::Architecture;
 

@@ -3,7 +3,7 @@
 use memcore::memory::Category;
 
 use crate::error::{Error, Result};
-use crate::experiments::rig::Rig;
+use crate::experiments::session::Session;
 use crate::experiments::tables::{table, text};
 use crate::experiments::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 use crate::figures::both as bytes;
@@ -37,13 +37,13 @@ pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Fi
     let network = model_file::parse("filters", &text)?.architecture;
     let device = (setup.open)()?;
     device.set_history(true);
-    let mut rig = Rig::of(&device, &*network, &OptimizerSettings::new(OptimizerKind::Sgd, 1e-3), setup.seed)?;
-    let step = rig.step("s0", 1)?;
+    let mut session = Session::of(&device, &*network, &OptimizerSettings::new(OptimizerKind::Sgd, 1e-3), setup.seed)?;
+    let step = session.whole_step("s0", 1)?;
     let asked = step.moments[3].requested.ok_or_else(|| Error::usage("network-size", "a device without a history"))?;
     Ok(Filters {
         side,
         padded,
-        parameters: rig.model.parameter_count(),
+        parameters: session.model.parameter_count(),
         activation_bytes: asked[Category::Activation as usize],
         peak_bytes: step.peak.requested_bytes - step.peak.by_category[Category::Workspace as usize],
     })

@@ -7,7 +7,7 @@ use memcore::memory::Category;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, StepRecord, undisturbed};
+use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
 use crate::error::{Error, Result};
@@ -129,10 +129,10 @@ fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: us
     // What the program asks for, before it is rounded, is in the history alone.
     let device = (setup.open)()?;
     device.set_history(true);
-    let mut rig = Rig::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
-    let model_bytes = rig.moment("model").row.allocated;
-    let step = rig.step("s0", batch)?;
-    let parameters = rig.model.parameter_count();
+    let mut session = Session::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
+    let model_bytes = session.moment("model").row.allocated;
+    let step = session.whole_step("s0", batch)?;
+    let parameters = session.model.parameter_count();
     let products = shares::of_products(&device, &step.peak);
     Ok(Trial {
         name,

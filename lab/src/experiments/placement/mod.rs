@@ -8,7 +8,7 @@ use memcore::memory::{Category, CategoryBytes};
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::undisturbed;
+use super::session::undisturbed;
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};

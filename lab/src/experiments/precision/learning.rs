@@ -6,14 +6,16 @@ use memcore::nn::Parameter;
 use memcore::ops;
 use memcore::optim::{Adam, AdamOptions};
 
-use super::super::rig::Rig;
+use super::super::session::Session;
 use super::super::tables::{table, text};
 use super::super::{Measurement, Setup};
 use crate::data::{Dataset, Split};
 use crate::error::Result;
 use crate::models::{ModelOptions, architecture};
 use crate::section::{Cell, Table};
-use crate::training::{Accuracy, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, evaluate};
+use crate::training::{
+    Accuracy, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, evaluate,
+};
 
 /// Examples per step.
 const BATCH: usize = 64;
@@ -76,39 +78,39 @@ pub(super) fn learn(setup: &Setup<'_>, lesson: Lesson, data: &Arc<Dataset>, step
     }
     let adam = OptimizerSettings::new(OptimizerKind::Adam, LR);
     let network = architecture("mlp", &ModelOptions::default())?;
-    let mut rig = Rig::in_precision(&device, &*network, &adam, lesson.precision, setup.seed)?;
+    let mut session = Session::in_precision(&device, &*network, &adam, lesson.precision, setup.seed)?;
     let options = AdamOptions { lr: LR, eps: lesson.eps, ..AdamOptions::adam() };
-    rig.optimizer = Some(Box::new(Adam::new(rig.model.parameters.clone(), options)?));
-    rig.source = Source::Dataset { data: data.clone(), seed: setup.seed };
+    session.update.optimizer = Some(Box::new(Adam::new(session.model.parameters.clone(), options)?));
+    session.source = Source::Dataset { data: data.clone(), seed: setup.seed };
     if !lesson.scaler {
-        rig.scaler = None;
+        session.update.scaler = None;
     }
     let (mut losses, mut zeros) = (Vec::with_capacity(steps), (0, 0));
     for step in 0..steps {
-        rig.load_nth(BATCH, step)?;
-        rig.zero_grad()?;
-        rig.forward()?;
-        rig.compute_loss()?;
-        if let Some(loss) = &rig.loss {
+        session.load(BATCH, step)?;
+        session.zero_grad()?;
+        session.forward()?;
+        session.loss()?;
+        if let Some(loss) = &session.loss {
             losses.push(loss.item()?);
         }
         if lesson.divisor != 1.0 {
-            rig.loss = rig.loss.as_ref().map(|loss| ops::div_scalar(loss, lesson.divisor)).transpose()?;
+            session.loss = session.loss.as_ref().map(|loss| ops::div_scalar(loss, lesson.divisor)).transpose()?;
         }
-        rig.backward(false)?;
+        session.backward()?;
         if step == 0 {
-            zeros = zero_gradients(&rig)?;
+            zeros = zero_gradients(&session)?;
         }
-        rig.update()?;
+        session.step()?;
     }
     let settings = RunSettings { precision: lesson.precision, ..RunSettings::new(BATCH, steps, adam) };
-    let accuracy = evaluate(&rig.model, &device, data, Split::Test, &settings)?;
+    let accuracy = evaluate(&session.model, &device, data, Split::Test, &settings)?;
     Ok(Some(Learnt { lesson, losses, zeros, accuracy }))
 }
 
-fn zero_gradients(rig: &Rig) -> Result<(u64, u64)> {
+fn zero_gradients(session: &Session) -> Result<(u64, u64)> {
     let (mut zeros, mut all) = (0, 0);
-    for gradient in rig.model.parameters.iter().filter_map(Parameter::grad) {
+    for gradient in session.model.parameters.iter().filter_map(Parameter::grad) {
         let values = gradient.to_f64()?;
         all += values.len() as u64;
         zeros += values.iter().filter(|value| **value == 0.0).count() as u64;

@@ -2,7 +2,7 @@
 
 use memcore::memory::{Category, CategoryBytes};
 
-use super::super::rig::{Rig, StepRecord, even_perceptron, undisturbed};
+use super::super::session::{Session, StepRecord, even_perceptron, undisturbed};
 use super::super::tables::table;
 use super::super::{Measurement, Setup, tables::text};
 use crate::error::Result;
@@ -43,9 +43,9 @@ pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Re
     let device = (setup.open)()?;
     let network = even_perceptron(LAYERS, sizes.width, CLASSES)?;
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::in_precision(&device, &*network, &adam, precision, setup.seed)?;
-    rig.step("s0", sizes.batch)?;
-    let StepRecord { moments, peak, .. } = rig.step("s1", sizes.batch)?;
+    let mut session = Session::in_precision(&device, &*network, &adam, precision, setup.seed)?;
+    session.whole_step("s0", sizes.batch)?;
+    let StepRecord { moments, peak, .. } = session.whole_step("s1", sizes.batch)?;
     Ok(Weighed {
         precision,
         sizes,
@@ -53,7 +53,7 @@ pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Re
         after: moments[5].by_category,
         peak_bytes: peak.allocated_bytes,
         workspace_bytes: peak.by_category[Category::Workspace as usize],
-        parameters: rig.model.parameters.iter().map(|p| p.array().numel() as u64).collect(),
+        parameters: session.model.parameters.iter().map(|p| p.array().numel() as u64).collect(),
         calm: undisturbed(&device),
     })
 }

@@ -9,7 +9,7 @@ use memcore::{Array, DType, Device, NoGrad, Tensor};
 use super::subject::{Exam, HostLayer};
 use crate::error::Result;
 use crate::experiments::Setup;
-use crate::experiments::rig::undisturbed;
+use crate::experiments::session::undisturbed;
 use crate::experiments::timing::{ROUNDS, Times};
 use crate::predict::rounded;
 

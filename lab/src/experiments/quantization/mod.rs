@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::Rig;
+use super::session::Session;
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::data::{Dataset, Split, digits};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::figures::both as bytes;
 use crate::models::{ModelOptions, architecture};
 use crate::section::{Cell, Table};
-use crate::training::{OptimizerKind, OptimizerSettings, Source};
+use crate::training::{OptimizerKind, OptimizerSettings, Source, TrainStep};
 use forms::{Form, Trial};
 use subject::{Exam, HostLayer};
 
@@ -85,18 +85,18 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
     let device = (setup.open)()?;
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
-    rig.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    session.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
     for step in 0..if device.computes() { steps } else { 1 } {
-        rig.load_nth(64, step)?;
-        rig.zero_grad()?;
-        rig.forward()?;
-        rig.compute_loss()?;
-        rig.backward(false)?;
-        rig.update()?;
+        session.load(64, step)?;
+        session.zero_grad()?;
+        session.forward()?;
+        session.loss()?;
+        session.backward()?;
+        session.step()?;
     }
     let values = |array: &memcore::Array| if device.computes() { array.to_vec::<f32>() } else { Ok(Vec::new()) };
-    let pairs = rig.model.parameters.chunks_exact(2);
+    let pairs = session.model.parameters.chunks_exact(2);
     pairs
         .map(|pair| {
             let [outputs, inputs] = *pair[0].array().dims() else {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::experiments::default_allocator::predictable;
-use crate::experiments::rig::{Rig, undisturbed};
+use crate::experiments::session::{Session, undisturbed};
 use crate::experiments::tables::{table, text};
 use crate::experiments::{Measurement, Setup};
 use crate::models::{ModelOptions, architecture};
@@ -26,10 +26,10 @@ pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usiz
     let device = (setup.open)()?;
     let options = ModelOptions { sequence: Some(length), keep_intermediate: keeps, ..ModelOptions::default() };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("seq2seq-attention", &options)?, &sgd, setup.seed)?;
+    let mut session = Session::of(&device, &*architecture("seq2seq-attention", &options)?, &sgd, setup.seed)?;
     let mut after = [0; STEPS];
     for (step, allocated) in after.iter_mut().enumerate() {
-        rig.step(&format!("s{step}"), batch)?;
+        session.whole_step(&format!("s{step}"), batch)?;
         *allocated = device.usage().allocated_bytes();
     }
     let growth_bytes = after[STEPS - 1].saturating_sub(after[STEPS - 2]);

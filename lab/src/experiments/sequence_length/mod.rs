@@ -6,7 +6,7 @@ use memcore::memory::Category;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::rig::{Rig, StepRecord, undisturbed};
+use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
 use crate::error::{Error, Result};
@@ -119,8 +119,8 @@ fn attempt(setup: &Setup<'_>, fused: bool, length: usize, batch: usize) -> Resul
         ..ModelOptions::default()
     };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    let mut rig = Rig::of(&device, &*architecture("gpt", &options)?, &sgd, setup.seed)?;
-    let step = rig.step("s0", batch)?;
+    let mut session = Session::of(&device, &*architecture("gpt", &options)?, &sgd, setup.seed)?;
+    let step = session.whole_step("s0", batch)?;
     let calm = undisturbed(&device);
     Ok((Trial { fused, length, step }, calm))
 }

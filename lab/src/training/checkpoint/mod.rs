@@ -13,8 +13,8 @@ mod format;
 mod state;
 
 pub use format::{HostTensor, StateFile, TrainingState};
-pub use state::PROFILE_KEY;
-pub(crate) use state::{Parts, data_name};
+pub(crate) use state::data_name;
+pub use state::{PROFILE_KEY, Parts};
 
 use memcore::Device;
 

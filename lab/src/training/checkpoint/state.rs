@@ -19,21 +19,21 @@ const SCHEMA: &str = "vramlab-checkpoint-1";
 pub const PROFILE_KEY: &str = "profile";
 
 /// The parts of a run that its future depends on.
-pub(crate) struct Parts<'a> {
+pub struct Parts<'a> {
     /// Whose random generators draw, in the order of the network. The loss is on the last one.
-    pub(crate) devices: Vec<&'a Device>,
+    pub devices: Vec<&'a Device>,
     /// In the optimizer's order.
-    pub(crate) parameters: &'a [Parameter],
+    pub parameters: &'a [Parameter],
     /// Those that two devices have. The optimizer keeps what it has of a copy behind what it has of all parameters.
-    pub(crate) copies: &'a [Copied],
+    pub copies: &'a [Copied],
     /// Running statistics and the like, with their paths.
-    pub(crate) buffers: &'a [(String, Array)],
+    pub buffers: &'a [(String, Array)],
     /// Optimizer and loss scaler.
-    pub(crate) update: &'a mut Update,
+    pub update: &'a mut Update,
     /// How the run goes.
-    pub(crate) settings: &'a RunSettings,
+    pub settings: &'a RunSettings,
     /// Where its batches come from.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// How a source is called in a file.

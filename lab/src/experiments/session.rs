@@ -2,18 +2,19 @@
 //! differentiated, variables that are dropped in between).
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
-use memcore::amp::{Autocast, GradScaler};
+use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
 use memcore::nn::Sequential;
-use memcore::optim::Optimizer;
-use memcore::{Device, Tensor};
 
 use super::Setup;
 use crate::error::{Error, Result};
 use crate::models::{Architecture, Model, ModelOptions, architecture};
 use crate::record::Row;
-use crate::training::{OptimizerKind, OptimizerSettings, Precision, Source, loss};
+use crate::training::{
+    ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update,
+};
 
 /// A perceptron whose inputs are as wide as its hidden layers.
 pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Result<Box<dyn Architecture>> {
@@ -70,28 +71,26 @@ pub(super) enum Variable {
     Workspaces,
 }
 
-/// A part of a step.
-type Phase<'a> = &'a dyn Fn(&mut Rig) -> Result<()>;
-
-/// A model in training, with a script's variables.
-pub(super) struct Rig {
-    pub(super) device: Device,
-    pub(super) model: Model,
-    pub(super) optimizer: Option<Box<dyn Optimizer>>,
-    pub(super) input: Option<Tensor>,
-    pub(super) target: Option<Tensor>,
-    pub(super) output: Option<Tensor>,
-    pub(super) loss: Option<Tensor>,
-    /// Where batches come from.
-    pub(super) source: Source,
-    /// Scales the loss before backward and the gradients in the update.
-    pub(super) scaler: Option<GradScaler>,
-    precision: Precision,
-    /// The region of autocast that the step is in: from forward to the end of the loss.
-    autocast: Option<Autocast>,
+/// A model in training, its phases called one by one.
+pub(super) struct Session {
+    phases: ModelStep,
 }
 
-impl Rig {
+impl Deref for Session {
+    type Target = ModelStep;
+
+    fn deref(&self) -> &ModelStep {
+        &self.phases
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut ModelStep {
+        &mut self.phases
+    }
+}
+
+impl Session {
     /// A network by name with its optimizer, in f32.
     pub(super) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
         let architecture = architecture(name, &ModelOptions::default())?;
@@ -116,24 +115,13 @@ impl Rig {
         precision: Precision,
         seed: u64,
     ) -> Result<Self> {
+        // How many examples and steps there are is said with each of them.
+        let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, optimizer.clone()) };
         device.phase("model");
         let model = Model::build(architecture, device, precision.dtype(), seed)?;
-        let optimizer = Some(optimizer.build(model.parameters.clone())?);
+        let update = Update::new(&settings, Some(model.parameters.clone()))?;
         let source = Source::Synthetic { seed };
-        let scaler = precision.scales_loss().then(GradScaler::default);
-        Ok(Self {
-            device: device.clone(),
-            model,
-            optimizer,
-            input: None,
-            target: None,
-            output: None,
-            loss: None,
-            source,
-            scaler,
-            precision,
-            autocast: None,
-        })
+        Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })
     }
 
     /// The network that the experiment is asked about, with its usual optimizer: another one, or the first article's.
@@ -157,52 +145,10 @@ impl Rig {
         moment(&self.device, label)
     }
 
-    pub(super) fn load(&mut self, batch: usize) -> Result<()> {
-        self.load_nth(batch, 0)
-    }
-
-    /// The batch that step `number` has.
-    pub(super) fn load_nth(&mut self, batch: usize, number: usize) -> Result<()> {
-        let (data, dtype) =
-            (self.source.batch(&self.model.task, batch, number, self.device.computes())?, self.precision.dtype());
-        let copied = || memcore::context::op("to>_to_copy");
-        let input = {
-            let _op = copied();
-            data.upload_inputs(&self.device, dtype)?
-        };
-        self.input = Some(input);
-        let target = {
-            let _op = copied();
-            data.upload_targets(&self.device, dtype)?
-        };
-        self.target = Some(target);
-        Ok(())
-    }
-
-    pub(super) fn zero_grad(&self) -> Result<()> {
-        Ok(self.optimizer.as_ref().ok_or_else(missing)?.zero_grad(true)?)
-    }
-
-    pub(super) fn forward(&mut self) -> Result<()> {
-        self.autocast = self.precision.autocast().map(Autocast::new);
-        self.output = Some(self.model.module.forward(self.input.as_ref().ok_or_else(missing)?)?);
-        Ok(())
-    }
-
-    pub(super) fn compute_loss(&mut self) -> Result<()> {
-        let (Some(output), Some(target)) = (&self.output, &self.target) else { return Err(missing()) };
-        self.loss = Some(loss(&self.model.task.loss, output, target)?);
-        self.autocast = None;
-        Ok(())
-    }
-
-    pub(super) fn backward(&mut self, retain_graph: bool) -> Result<()> {
-        let loss = self.loss.as_ref().ok_or_else(missing)?;
-        match &mut self.scaler {
-            None => loss.backward(retain_graph)?,
-            Some(scaler) => scaler.scale(loss)?.backward(retain_graph)?,
-        }
-        Ok(())
+    /// Gradients of the loss, with `retain_graph`.
+    pub(super) fn backward_retaining(&mut self, retain_graph: bool) -> Result<()> {
+        let ModelStep { update, loss, .. } = &mut self.phases;
+        update.backward_retaining(loss.as_ref().ok_or_else(missing)?, retain_graph)
     }
 
     /// Deletes a variable.
@@ -212,7 +158,7 @@ impl Rig {
             Variable::Loss => self.loss = None,
             Variable::Batch => (self.input, self.target) = (None, None),
             Variable::Gradients => self.zero_grad()?,
-            Variable::OptimizerState => self.optimizer = None,
+            Variable::OptimizerState => self.update.optimizer = None,
             Variable::Parameters => {
                 self.model.parameters.clear();
                 self.model.module = Box::new(Sequential::new());
@@ -222,34 +168,21 @@ impl Rig {
         Ok(())
     }
 
-    pub(super) fn update(&mut self) -> Result<()> {
-        let optimizer = self.optimizer.as_mut().ok_or_else(missing)?;
-        match &mut self.scaler {
-            None => optimizer.step()?,
-            Some(scaler) => {
-                scaler.step(&mut **optimizer)?;
-                scaler.update()?;
-            }
-        }
-        Ok(())
-    }
-
     /// One whole step; its peaks start anew with it.
-    pub(super) fn step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
+    pub(super) fn whole_step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
         self.device.reset_peak_stats();
         let mut moments = Vec::with_capacity(6);
-        let phases: [(&str, Phase<'_>); 6] = [
-            ("input", &|rig| rig.load(batch)),
-            ("zero_grad", &|rig| rig.zero_grad()),
-            ("forward", &Self::forward),
-            ("loss", &Self::compute_loss),
-            ("backward", &|rig| rig.backward(false)),
-            ("step", &Self::update),
-        ];
-        for (name, phase) in phases {
-            self.device.phase(name);
-            phase(self)?;
-            moments.push(self.moment(format!("{label}.{name}")));
+        for phase in Phase::USUAL {
+            self.device.phase(phase.name());
+            match phase {
+                Phase::Input => self.load(batch, 0)?,
+                Phase::ZeroGrad => self.zero_grad()?,
+                Phase::Forward => self.forward()?,
+                Phase::Loss => TrainStep::loss(&mut self.phases)?,
+                Phase::Backward => self.backward()?,
+                _ => self.step()?,
+            }
+            moments.push(self.moment(format!("{label}.{}", phase.name())));
         }
         self.device.synchronize()?;
         let peak = self.device.usage().at_peak();
