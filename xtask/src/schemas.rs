@@ -11,7 +11,7 @@ use syn::{Attribute, Expr, Field, Fields, GenericArgument, Item, ItemStruct, Lit
 use crate::files::{SourceFile, rust_files};
 
 /// Where the structs are; of two of a name, the one that comes first here counts.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "lab/src/results",
     "lab/src/run",
     "lab/src/section",
@@ -22,6 +22,7 @@ const PLACES: [&str; 10] = [
     "lab/src/claims.rs",
     "lab/src/experiments",
     "lab/src/cards.rs",
+    "lab/src/snapshot",
 ];
 
 const HEAD: &str = "# The JSON of vramlab\n\n\

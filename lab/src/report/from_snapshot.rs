@@ -8,16 +8,27 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
+use crate::stacks::{Guesses, Place, Role, callers};
 
-/// What happened on the device with the longest trace.
-pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
-    let device = snapshot.main_device();
-    let mut recording = Recording::new(name);
+impl Recording {
+    /// What happened on a device. What memory was for is guessed where the snapshot does not say it, and the name says so.
+    pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
+        of_snapshot(name, snapshot, device)
+    }
+}
+
+fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Recording {
+    let guesses = Guesses::of(snapshot, device);
+    let is_guess = !guesses.roles_are_told && guesses.roles.iter().any(|role| *role != Role::Other);
+    let mut recording =
+        Recording::new(&if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() });
     let unknown = recording.category(UNKNOWN);
+    let guessed = if guesses.roles_are_told { FxHashMap::default() } else { guessed(&guesses) };
     let mut maker = Maker {
         snapshot,
         recording,
         unknown,
+        guessed,
         live: FxHashMap::default(),
         sizes: FxHashMap::default(),
         stacks: FxHashMap::default(),
@@ -27,7 +38,8 @@ pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
         maker.recording.push(Event::SegmentAlloc { address, bytes });
     }
     for (address, _, stack, bytes) in snapshot.live_after(device, None) {
-        maker.alloc(None, address, bytes, stack, unknown);
+        let category = maker.category(None, address);
+        maker.alloc(None, address, bytes, stack, category);
     }
     for (at, event) in snapshot.trace(device).iter().enumerate() {
         maker.event(at, event);
@@ -39,6 +51,8 @@ struct Maker<'a> {
     snapshot: &'a Snapshot,
     recording: Recording,
     unknown: CategoryId,
+    /// What is guessed, by the entry that made it and the address.
+    guessed: FxHashMap<(Option<usize>, u64), Role>,
     /// The allocation that holds an address.
     live: FxHashMap<u64, u32>,
     /// What the blocks took that are there at the end, by address and the entry that made them; `None`: before the trace.
@@ -64,7 +78,7 @@ impl Maker<'_> {
         match event.action {
             Action::Alloc => {
                 let category = match self.snapshot.text(event.category) {
-                    "" => self.unknown,
+                    "" => self.category(Some(at), address),
                     category => self.recording.category(category),
                 };
                 self.alloc(Some(at), address, bytes, stack, category);
@@ -100,24 +114,35 @@ impl Maker<'_> {
         }
     }
 
-    /// The innermost line of Python, and the functions that led there.
+    fn category(&mut self, at: Option<usize>, address: u64) -> CategoryId {
+        let category = self.guessed.get(&(at, address)).and_then(|role| role.category());
+        category.map_or(self.unknown, |category| self.recording.category(category.name()))
+    }
+
+    /// The program's line with what PyTorch did there, and the functions that led there.
     fn names(&mut self, stack: StackId) -> (NameId, NameId) {
         if let Some(&names) = self.stacks.get(&stack) {
             return names;
         }
-        // Frames of C++ have no file.
-        let python = || self.snapshot.stack(stack).filter(|frame| frame.line > 0 && frame.filename != "??");
-        let op = python().next().map_or_else(String::new, |frame| {
-            let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default();
-            format!("{} ({file}:{})", frame.name, frame.line)
-        });
+        let place = Place::of(self.snapshot, stack);
+        let op = match (&place.operator, self.snapshot.has_stack(stack)) {
+            (_, false) => String::new(),
+            (Some(operator), _) if place.own.is_some() => format!("{} ({operator})", place.in_words()),
+            _ => place.in_words(),
+        };
+        let callers = callers(self.snapshot, stack);
         // The page cuts a path at its dots.
-        let path: Vec<String> = python().map(|frame| frame.name.replace('.', "·")).collect();
+        let path: Vec<String> =
+            callers.iter().map(|line| format!("{} {}", line.short(), line.function).replace('.', "·")).collect();
         let path: Vec<&str> = path.iter().rev().map(String::as_str).collect();
         let names = (self.recording.intern(&op), self.recording.intern(&path.join(".")));
         self.stacks.insert(stack, names);
         names
     }
+}
+
+fn guessed(guesses: &Guesses) -> FxHashMap<(Option<usize>, u64), Role> {
+    guesses.lives.iter().zip(&guesses.roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
 }
 
 /// The segments when the trace began, or what was mapped of them: the end, and from there back.
@@ -166,7 +191,7 @@ mod tests {
         {
             let snapshot = Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
             let device = snapshot.main_device();
-            let recording = of_snapshot(name, &snapshot);
+            let recording = of_snapshot(name, &snapshot, device);
             let (mut now, mut most, mut taken, mut reserved) = (0u64, 0u64, 0u64, 0u64);
             let mut sizes = Vec::new();
             for event in recording.events() {

@@ -24,6 +24,7 @@ mod self_check;
 mod snapshot;
 mod snapshot_diff;
 mod tune;
+mod what_if;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
@@ -48,9 +49,13 @@ pub use run::{
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;
-pub use snapshot::{GrowingStack, HeldResult, HeldSum, PeakOfTrace, SegmentResult, SnapshotResult, TotalsResult};
+pub use snapshot::{
+    CategoryResult, GrowingStack, HeldResult, HeldSum, LineResult, Looked, MomentResult, NamedRange, OperatorBytes,
+    PeakOfTrace, SegmentResult, SnapshotOom, SnapshotResult, TotalsResult,
+};
 pub use snapshot_diff::{ChangedStack, SnapshotDiff};
 pub use tune::TuneResult;
+pub use what_if::WhatIfResult;
 
 use serde_json::Value;
 
