@@ -9,6 +9,8 @@ use clap::ValueEnum;
 use lab::cards::Card;
 use lab::run::Gpu;
 
+use crate::destination::Destination;
+
 use super::{HtmlArgs, OutputArgs, values};
 
 /// A card that a script may be told of: any with a name, also those for which no profile is recorded.
@@ -53,9 +55,15 @@ pub(crate) struct RehearseArgs {
     /// Do not compute small tensors: what depends on data counts as zeros.
     #[arg(long, help_heading = "What is recorded")]
     pub no_values: bool,
+    /// Do not run a script again that ran out of memory, on a card with memory enough, to see what it needs.
+    #[arg(long, help_heading = "What is recorded")]
+    pub no_needs: bool,
     /// Write PyTorch's memory snapshot of the process that reserved most; with several, each as FILE.RANK.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub snapshot: Option<PathBuf>,
+    /// Write every event of the process that reserved most as JSON, in the columns of `train --events`; `report` and `replay` read it.
+    #[arg(long, value_name = "FILE", value_parser = super::report::file, help_heading = "Output")]
+    pub events: Option<Destination>,
     /// Keep what the script would write, in a folder that is new or empty; without this it is thrown away.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub keep_outputs: Option<PathBuf>,

@@ -32,6 +32,8 @@ pub struct Request {
     pub values: bool,
     /// Where files go that the script would write; without it they are thrown away.
     pub keep_outputs: Option<PathBuf>,
+    /// Whether a script that ran out of memory is run once more, with memory enough, to see what it needs.
+    pub needs: bool,
     /// Whether what the script prints is left out.
     pub silent: bool,
 }

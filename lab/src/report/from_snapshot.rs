@@ -8,27 +8,38 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
-use crate::stacks::{Guesses, Place, Role, callers};
+use crate::stacks::{Guesses, Life, Place, Role, callers};
 
 impl Recording {
     /// What happened on a device. What memory was for is guessed where the snapshot does not say it, and the name says so.
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
-        of_snapshot(name, snapshot, device)
+        let guesses = Guesses::of(snapshot, device);
+        if guesses.roles_are_told {
+            return of_snapshot(name, snapshot, device, FxHashMap::default());
+        }
+        let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
+        let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
+        Self::of_roles(&name, snapshot, device, &guesses.lives, &guesses.roles)
+    }
+
+    /// The same where it is known what each allocation was for.
+    pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
+        let known = lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role));
+        of_snapshot(name, snapshot, device, known.collect())
     }
 }
 
-fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Recording {
-    let guesses = Guesses::of(snapshot, device);
-    let is_guess = !guesses.roles_are_told && guesses.roles.iter().any(|role| *role != Role::Other);
-    let mut recording =
-        Recording::new(&if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() });
+/// What an allocation was for, by the entry that made it and the address.
+type Roles = FxHashMap<(Option<usize>, u64), Role>;
+
+fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles) -> Recording {
+    let mut recording = Recording::new(name);
     let unknown = recording.category(UNKNOWN);
-    let guessed = if guesses.roles_are_told { FxHashMap::default() } else { guessed(&guesses) };
     let mut maker = Maker {
         snapshot,
         recording,
         unknown,
-        guessed,
+        roles,
         live: FxHashMap::default(),
         sizes: FxHashMap::default(),
         stacks: FxHashMap::default(),
@@ -51,8 +62,8 @@ struct Maker<'a> {
     snapshot: &'a Snapshot,
     recording: Recording,
     unknown: CategoryId,
-    /// What is guessed, by the entry that made it and the address.
-    guessed: FxHashMap<(Option<usize>, u64), Role>,
+    /// Where the snapshot says nothing.
+    roles: Roles,
     /// The allocation that holds an address.
     live: FxHashMap<u64, u32>,
     /// What the blocks took that are there at the end, by address and the entry that made them; `None`: before the trace.
@@ -115,7 +126,7 @@ impl Maker<'_> {
     }
 
     fn category(&mut self, at: Option<usize>, address: u64) -> CategoryId {
-        let category = self.guessed.get(&(at, address)).and_then(|role| role.category());
+        let category = self.roles.get(&(at, address)).and_then(|role| role.category());
         category.map_or(self.unknown, |category| self.recording.category(category.name()))
     }
 
@@ -139,10 +150,6 @@ impl Maker<'_> {
         self.stacks.insert(stack, names);
         names
     }
-}
-
-fn guessed(guesses: &Guesses) -> FxHashMap<(Option<usize>, u64), Role> {
-    guesses.lives.iter().zip(&guesses.roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
 }
 
 /// The segments when the trace began, or what was mapped of them: the end, and from there back.
@@ -191,7 +198,7 @@ mod tests {
         {
             let snapshot = Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
             let device = snapshot.main_device();
-            let recording = of_snapshot(name, &snapshot, device);
+            let recording = Recording::of_snapshot(name, &snapshot, device);
             let (mut now, mut most, mut taken, mut reserved) = (0u64, 0u64, 0u64, 0u64);
             let mut sizes = Vec::new();
             for event in recording.events() {

@@ -39,7 +39,8 @@ pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead,
+    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
+    UnknownRead,
 };
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::guess::Role;
 use super::lives::Life;
 use super::phase::Phase;
-use super::place::Place;
+use super::place::{Line, Place};
 use crate::snapshot::{Snapshot, StackId};
 
 /// What one line held for one purpose.
@@ -76,10 +76,12 @@ pub fn held_at<'a>(
     rows
 }
 
-/// What makes a row: the program's line; without one what else is known.
+/// What makes a row: the program's line, and a library's that it called; without one what else is known.
 fn line_of(place: &Place) -> String {
-    match &place.own {
-        Some(own) => format!("{}:{}", own.file, own.line),
-        None => place.in_words(),
+    let line = |line: &Line| format!("{}:{} {}", line.file, line.line, line.function);
+    match (&place.own, &place.library) {
+        (Some(own), None) => line(own),
+        (Some(own), Some(library)) => line(own) + &line(library),
+        (None, _) => place.in_words(),
     }
 }

@@ -38,7 +38,7 @@ pub struct LineResult {
     /// File and line of the program; null where the stack has none (the backward pass).
     #[serde(rename = "where")]
     pub place: Option<String>,
-    /// The same in a few words; without a line, what else is known: a node of the backward pass, an operator.
+    /// The same in a few words, or the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
     pub name: String,
     /// The innermost line outside of PyTorch, where it is another: a library's.
     pub inside: Option<String>,
@@ -160,7 +160,10 @@ impl LineResult {
             requested_bytes: row.bytes,
             count: row.allocations,
             place: row.place.own.as_ref().map(line),
-            name: row.place.in_words(),
+            name: match (&row.place.own, &row.place.library) {
+                (Some(_), Some(library)) => format!("{} {}", library.short(), library.function),
+                _ => row.place.in_words(),
+            },
             inside: row.place.library.as_ref().map(line),
             operators: row
                 .operators
