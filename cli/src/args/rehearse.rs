@@ -11,7 +11,7 @@ use lab::run::Gpu;
 
 use crate::destination::Destination;
 
-use super::{HtmlArgs, OutputArgs, values};
+use super::{HtmlArgs, OutputArgs, ScanArgs, values};
 
 /// A card that a script may be told of: any with a name, also those for which no profile is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,9 @@ pub(crate) struct RehearseArgs {
     pub page: HtmlArgs,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments.
+    #[command(flatten)]
+    pub scan: ScanArgs,
+    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} stands for the value.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

@@ -22,6 +22,11 @@ use crate::{interrupt, output};
 /// A request that cannot be kept; a library that is not found; results that cannot be written; with code 3, a script
 /// that fails.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
+    if args.scan.go_on.is_some() {
+        return Err(Failure::usage(
+            "--continue: goes on with a scan of train or predict; rehearsals are run as a whole",
+        ));
+    }
     let snapshot = args.snapshot.clone().map(Destination::File);
     output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
     let request = request(args, ui);
@@ -46,7 +51,8 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     code(&rehearsed)
 }
 
-fn request(args: &RehearseArgs, ui: &Ui) -> Request {
+/// What is asked for.
+pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     let card = match args.gpu.0 {
         Gpu::Card { card, .. } => RequestedCard::from(card),
         Gpu::Bytes(bytes) => RequestedCard::of_bytes(bytes),
@@ -58,6 +64,7 @@ fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     };
     Request {
         command: args.command.clone(),
+        environment: Vec::new(),
         card,
         cards: args.gpus.into(),
         stop: Stop { steps: args.steps(), time: args.time(), until: args.until_seen.iter().map(seen).collect() },
@@ -70,7 +77,8 @@ fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     }
 }
 
-fn told(progress: Progress, steps: Option<u64>) -> String {
+/// How far it is, in words.
+pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
     match progress {
         Progress::Step { steps: done, peak_allocated_bytes } => {
             let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));

@@ -21,12 +21,14 @@ mod processes;
 mod progress;
 mod request;
 mod run;
+mod scan;
 mod settings;
 mod verdict;
 
 pub use collect::Rehearsed;
 pub use progress::Progress;
 pub use request::{Request, RequestedCard, Stop, Use};
+pub use scan::{Next, Tried, at_point, next};
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -18,6 +18,8 @@ pub(super) const MAX_CARDS: usize = 16;
 pub struct Request {
     /// The command and its arguments.
     pub command: Vec<OsString>,
+    /// Variables of the script's environment besides those that there are.
+    pub environment: Vec<(OsString, OsString)>,
     /// The card.
     pub card: RequestedCard,
     /// How many of it.

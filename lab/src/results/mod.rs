@@ -16,6 +16,7 @@ mod fit;
 mod list;
 mod premise;
 mod rehearsal;
+mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
 mod run;
@@ -42,6 +43,7 @@ pub use rehearsal::{
     AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
     UnknownRead,
 };
+pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
@@ -79,6 +81,7 @@ const READERS: &[(&str, Reader)] = &[
     (FitResult::SCHEMA, shown::<FitResult>),
     (ListResult::SCHEMA, shown::<ListResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
+    (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
     (ScanResult::SCHEMA, shown::<ScanResult>),
     (SnapshotResult::SCHEMA, shown::<SnapshotResult>),

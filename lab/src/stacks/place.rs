@@ -71,7 +71,7 @@ impl Place {
         let is_python = |(origin, _): &(Origin, FrameText<'_>)| *origin != Origin::Native;
         let python = frames.iter().position(is_python).unwrap_or(frames.len());
         let inner = frames[..python].iter().map(|(_, frame)| frame.name);
-        let operator = inner.clone().filter_map(native::operator).last().map(String::from);
+        let operator = inner.clone().filter_map(native::operator).next_back().map(String::from);
         let workspace = frames.iter().any(|(_, frame)| native::is_workspace(frame.name));
         let operator = if workspace { Some("cuBLAS workspace".to_string()) } else { operator };
         Self {

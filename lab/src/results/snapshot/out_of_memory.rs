@@ -45,7 +45,7 @@ impl SnapshotOom {
                 .enumerate()
                 .filter(|(at, event)| event.action == Action::Oom && (range.0..=range.1).contains(at))
         };
-        let (entry, event) = ooms().last()?;
+        let (entry, event) = ooms().next_back()?;
         let held = total(guesses.lives.iter().filter(|life| life.lives_after(Some(entry))).map(|life| life.bytes));
         let mut reserved = snapshot.reserved_before(device);
         for event in &trace[..entry] {
