@@ -300,3 +300,26 @@ fn the_snapshot_of_a_network_of_ones_own_is_told_on_one_screen() {
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("train.py:7 forward") && page.contains("guessed from stacks"));
 }
+
+#[test]
+fn ranges_that_the_program_named_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ranges.json").display().to_string();
+    done(&["snapshot", "convert", &recording("unet_oom"), &path]);
+    let mut snapshot = loaded(&path);
+    let begin = snapshot["device_traces"][0][0]["time_us"].as_i64().unwrap();
+    let mark = |name: &str, stage: &str, time: i64| serde_json::json!({ "name": name, "stage": stage, "device": 0, "time_us": begin + time });
+    let marks = [
+        mark("epoch", "START", 0),
+        mark("load", "START", 1),
+        mark("load", "END", 2),
+        mark("step\u{1b}[2J", "START", 3),
+    ];
+    snapshot["external_annotations"].as_array_mut().unwrap().extend(marks);
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let shown = json(&["snapshot", "show", &path]);
+    assert_eq!(shown["moment"]["ranges"], serde_json::json!(["epoch", "step\u{1b}[2J"]));
+    assert_eq!(shown["ranges"][1], serde_json::json!({ "name": "load", "count": 1 }));
+    let text = done(&["snapshot", "show", &path]);
+    assert!(text.contains("(in epoch > step") && !text.contains('\u{1b}'), "{text}");
+}

@@ -27,7 +27,7 @@ const PLACES: [&str; 11] = [
 
 const HEAD: &str = "# The JSON of vramlab\n\n\
     Made by `cargo xtask json` from the structs in `lab/src/results/`; a test compares. Each result begins with `\"schema\"`; its number changes once a program \
-    that reads it would be misled. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`: columns of events, see \
+    that reads it would be misled. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`, `rehearse --events`: columns of events, see \
     `cli/src/commands/events.rs`), `vramlab-lock-1` (`check --baseline`), `vramlab-monitor-1` (`monitor`).\n";
 
 /// A struct that is written.

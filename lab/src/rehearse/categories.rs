@@ -101,7 +101,7 @@ struct Span {
 fn living(here: &[usize], spans: &[Span], time: i64) -> Option<usize> {
     let distance = |life: usize| {
         let Span { made_us, freed_us } = spans[life];
-        (made_us - time).max(time.saturating_sub(freed_us)).max(0)
+        made_us.saturating_sub(time).max(time.saturating_sub(freed_us)).max(0)
     };
     // Those before the last that was made until then have ended.
     let next = here.partition_point(|life| spans[*life].made_us <= time);

@@ -295,8 +295,34 @@ fn looked_at(
     }
     let wanted = |stack| looked.matching.as_ref().is_none_or(|wanted| matches(snapshot, stack, wanted));
     let top = looked.top.unwrap_or(usize::MAX);
-    (MomentResult::of(snapshot, guesses, what, entry, top, &wanted), out_of_memory)
+    let ranges = entry.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
+    let moment = MomentResult::of(snapshot, guesses, what, entry, top, &wanted);
+    (MomentResult { ranges, ..moment }, out_of_memory)
 }
+
+/// The ranges of the program's own that an entry lies in, the outermost first.
+fn open_ranges(snapshot: &Snapshot, device: usize, entry: usize) -> Vec<String> {
+    let Some(time) = snapshot.trace(device).get(entry).map(|event| event.time_us) else { return Vec::new() };
+    let mut open: Vec<&str> = Vec::new();
+    let marks = snapshot.annotations.iter().filter(|mark| mark.device as usize == device && mark.time_us <= time);
+    for mark in marks.filter(|mark| is_the_programs(snapshot.text(mark.name))) {
+        let name = snapshot.text(mark.name);
+        if mark.start {
+            open.push(name);
+        } else if let Some(begun) = open.iter().rposition(|open| *open == name) {
+            open.remove(begun);
+        }
+    }
+    open.into_iter().take(MOST_OPEN).map(String::from).collect()
+}
+
+/// Whether a range is neither PyTorch's optimizers' nor its profiler's, nor the data loader's.
+fn is_the_programs(name: &str) -> bool {
+    !name.starts_with("Optimizer.") && !name.starts_with("ProfilerStep#") && !name.starts_with("enumerate(DataLoader)#")
+}
+
+/// Ranges that are told of a moment.
+const MOST_OPEN: usize = 8;
 
 /// The entry of a range after which most was held.
 fn highest(snapshot: &Snapshot, device: usize, range: Option<(usize, usize)>) -> Option<usize> {
@@ -306,12 +332,11 @@ fn highest(snapshot: &Snapshot, device: usize, range: Option<(usize, usize)>) ->
     live.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).map(|(at, _)| at)
 }
 
-/// Ranges that the program named, with how often; those of PyTorch's own optimizers and profiler are left out.
+/// Ranges that the program named, with how often; PyTorch's own are left out.
 fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
-    let own = |name: &str| !name.starts_with("Optimizer.") && !name.starts_with("ProfilerStep#");
     let marks = snapshot.annotations.iter().filter(|mark| mark.start && mark.device as usize == device);
     let mut found: Vec<NamedRange> = Vec::new();
-    for name in marks.map(|mark| snapshot.text(mark.name)).filter(|name| own(name)) {
+    for name in marks.map(|mark| snapshot.text(mark.name)).filter(|name| is_the_programs(name)) {
         match found.iter().position(|range| range.name == name) {
             Some(known) => found[known].count += 1,
             None if found.len() < MOST_RANGES => found.push(NamedRange { name: name.into(), count: 1 }),

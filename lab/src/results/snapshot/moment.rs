@@ -18,6 +18,9 @@ pub struct MomentResult {
     pub phase: Option<String>,
     /// In which step of training, from 1 on; null where steps are not known.
     pub step: Option<usize>,
+    /// Ranges of the program's own that were open then, the outermost first.
+    #[serde(default)]
+    pub ranges: Vec<String>,
     /// What was held.
     pub requested_bytes: u64,
     /// The lines that held most.
@@ -107,6 +110,7 @@ impl MomentResult {
             entry,
             phase: entry.and_then(|entry| guesses.phase(entry)).map(|phase| phase.in_words().into()),
             step,
+            ranges: Vec::new(),
             requested_bytes: sum(&mut rows.iter()),
             by_line: rows.iter().take(top).map(line).collect(),
             lines: rows.len(),
@@ -114,11 +118,14 @@ impl MomentResult {
         }
     }
 
-    /// Where in the program it was: `, in the forward pass of step 2`.
+    /// Where in the program it was: `, in the forward pass of step 2 (in encoder > attention)`.
     pub(super) fn part(&self) -> String {
-        let Some(phase) = &self.phase else { return String::new() };
         let step = self.step.map_or(String::new(), |step| format!(" of step {step}"));
-        format!(", {phase}{step}")
+        let phase = self.phase.as_ref().map_or(String::new(), |phase| format!(", {phase}{step}"));
+        match self.ranges.as_slice() {
+            [] => phase,
+            ranges => format!("{phase} (in {})", ranges.join(" > ")),
+        }
     }
 
     /// The first lines.
