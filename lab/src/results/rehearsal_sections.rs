@@ -124,7 +124,23 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
         ),
         _ => format!(" Even a card of {} did not show all that it needs.", short(needs.total_bytes)),
     });
-    Some(Section::Note(format!("{why}: {free}{largest}.{needs}").replace("piece: ", "piece; ")))
+    let batch = smaller_batch(found).unwrap_or_default();
+    Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
+}
+
+/// How much of the batch would fit, if what is saved for the backward pass and the inputs are what grows with it.
+fn smaller_batch(found: &RehearsalResult) -> Option<String> {
+    let needs = found.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
+    let by = needs.by_category?;
+    let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
+    let room = found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes) as f64;
+    // As much more is reserved than allocated, in proportion.
+    let room = room * peak / (needs.peak_reserved.max(1) as f64);
+    let share = (room - (peak - grows)) / grows;
+    let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
+    known.then(|| {
+        format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share)
+    })
 }
 
 /// What was run.
@@ -313,7 +329,7 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
     if let Some(what_if) = &found.what_if {
         match what_if.proposal() {
             Some((setting, does)) => {
-                out.push(Section::Note(format!("Try: {does}")));
+                out.push(Section::Note(format!("Try this setting: {does}.")));
                 out.push(Section::Command(setting));
             }
             None if found.fits == Some(false) => out.push(Section::Note(what_if.why_nothing())),
@@ -328,4 +344,28 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
         }
     });
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rehearsal::{RehearsedGpu, RehearsedNeeds};
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_batch_is_that_of_a_straight_line() {
+        let by = PeakShares { parameter: 200, activation: 700, input: 100, ..PeakShares::default() };
+        let needs = RehearsedNeeds {
+            fits: Some(true),
+            peak_allocated: 1000,
+            peak_reserved: 1000,
+            missing: 400,
+            by_category: Some(by),
+            ..RehearsedNeeds::default()
+        };
+        let gpu = RehearsedGpu { total_bytes: 600, ..RehearsedGpu::default() };
+        let mut found = RehearsalResult { gpu, with_memory_enough: Some(needs), ..RehearsalResult::default() };
+        assert!(smaller_batch(&found).unwrap().contains("Some 50 % of the batch"), "200 + 0.5 x 800 is 600");
+        found.gpu.total_bytes = 150;
+        assert_eq!(smaller_batch(&found), None, "not even what does not grow");
+    }
 }

@@ -48,7 +48,7 @@ impl WhatIfResult {
             0 => {
                 format!("reserves {} instead of {}", short(best.cost.peak_reserved), short(recorded.cost.peak_reserved))
             }
-            _ => format!("fits: reserves {} at most", short(best.cost.peak_reserved)),
+            _ => format!("nothing fails, and {} is reserved at most", short(best.cost.peak_reserved)),
         };
         Some((command, format!("{does} (by replay; its self-check is exact)")))
     }

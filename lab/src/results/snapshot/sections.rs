@@ -63,7 +63,7 @@ fn proposal(oom: &super::SnapshotOom) -> String {
     match &oom.what_if {
         None => "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
         Some(what_if) => match what_if.proposal() {
-            Some((setting, does)) => format!("Try: {setting}, as far as this recording goes it {does}."),
+            Some((setting, does)) => format!("Try {setting}: as far as this recording goes, {does}."),
             None => what_if.why_nothing(),
         },
     }
