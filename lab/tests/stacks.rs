@@ -138,4 +138,16 @@ fn a_page_has_categories_and_says_that_they_are_guesses() {
     };
     let found: std::collections::BTreeSet<String> = recording.events().iter().filter_map(category).collect();
     assert!(found.contains("activation") && found.contains("parameter"), "{found:?}");
+    let phases = |recording: &Recording| -> Vec<String> {
+        let names = recording.events().iter().filter_map(|event| match event {
+            Event::Phase { name } => Some(recording.text(*name).to_string()),
+            _ => None,
+        });
+        names.collect()
+    };
+    assert_eq!(phases(&recording), ["model", "forward"], "it does not come to the backward pass");
+    let snapshot = golden("snapshots/defaults/torch-2.11");
+    let steps = phases(&Recording::of_snapshot("cnn", &snapshot, 0));
+    let of = |part: &str| steps.iter().filter(|name| name.ends_with(part)).count();
+    assert_eq!((of(".backward"), of(".step")), (3, 3), "{steps:?}");
 }

@@ -8,31 +8,45 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
-use crate::stacks::{Guesses, Life, Place, Role, callers};
+use crate::stacks::{Guesses, Life, Phase, Place, Role, callers};
 
 impl Recording {
     /// What happened on a device. What memory was for is guessed where the snapshot does not say it, and the name says so.
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
         let guesses = Guesses::of(snapshot, device);
         if guesses.roles_are_told {
-            return of_snapshot(name, snapshot, device, FxHashMap::default());
+            return of_snapshot(name, snapshot, device, FxHashMap::default(), &guesses);
         }
         let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
         let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
-        Self::of_roles(&name, snapshot, device, &guesses.lives, &guesses.roles)
+        of_snapshot(&name, snapshot, device, roles_of(&guesses.lives, &guesses.roles), &guesses)
     }
 
     /// The same where it is known what each allocation was for.
     pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
-        let known = lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role));
-        of_snapshot(name, snapshot, device, known.collect())
+        of_snapshot(name, snapshot, device, roles_of(lives, roles), &Guesses::of(snapshot, device))
+    }
+}
+
+fn roles_of(lives: &[Life], roles: &[Role]) -> Roles {
+    lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
+}
+
+/// A part of a step, in the words of histories of our own; what stacks suggest.
+fn part(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Setup => "model",
+        Phase::Input | Phase::Forward => "forward",
+        Phase::Backward | Phase::Recompute => "backward",
+        Phase::Optimizer => "step",
+        Phase::ZeroGrad => "zero_grad",
     }
 }
 
 /// What an allocation was for, by the entry that made it and the address.
 type Roles = FxHashMap<(Option<usize>, u64), Role>;
 
-fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles) -> Recording {
+fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, guesses: &Guesses) -> Recording {
     let mut recording = Recording::new(name);
     let unknown = recording.category(UNKNOWN);
     let mut maker = Maker {
@@ -52,7 +66,15 @@ fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles) -> 
         let category = maker.category(None, address);
         maker.alloc(None, address, bytes, stack, category);
     }
+    let mut phase = None;
     for (at, event) in snapshot.trace(device).iter().enumerate() {
+        let now = guesses.phase(at).map(|now| (part(now), guesses.steps_before(at)));
+        if let Some((part, step)) = now.filter(|_| now != phase) {
+            phase = now;
+            let name = if guesses.step_ends.is_empty() { part.to_string() } else { format!("s{step}.{part}") };
+            let name = maker.recording.intern(&name);
+            maker.recording.push(Event::Phase { name });
+        }
         maker.event(at, event);
     }
     maker.recording
