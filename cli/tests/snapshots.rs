@@ -321,5 +321,5 @@ fn ranges_that_the_program_named_are_told() {
     assert_eq!(shown["moment"]["ranges"], serde_json::json!(["epoch", "step\u{1b}[2J"]));
     assert_eq!(shown["ranges"][1], serde_json::json!({ "name": "load", "count": 1 }));
     let text = done(&["snapshot", "show", &path]);
-    assert!(text.contains("(in epoch > step") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.contains("in the forward pass, in epoch > step") && !text.contains('\u{1b}'), "{text}");
 }

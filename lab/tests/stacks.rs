@@ -151,3 +151,18 @@ fn a_page_has_categories_and_says_that_they_are_guesses() {
     let of = |part: &str| steps.iter().filter(|name| name.ends_with(part)).count();
     assert_eq!((of(".backward"), of(".step")), (3, 3), "{steps:?}");
 }
+
+#[test]
+fn without_stacks_only_what_ranges_tell_is_said() {
+    let path = format!("{}/tests/golden/snapshots/mlp_oom_plain.pickle", env!("CARGO_MANIFEST_DIR"));
+    let snapshot = Snapshot::open(std::path::Path::new(&path)).unwrap();
+    let found = SnapshotResult::of("mlp".into(), &snapshot, 0, &Looked::default());
+    let oom = found.out_of_memory.as_ref().unwrap();
+    assert_eq!(
+        (oom.requested, oom.place.as_deref(), found.moment.as_ref().unwrap().phase.as_deref()),
+        (32 << 20, None, None)
+    );
+    let guesses = Guesses::of(&snapshot, 0);
+    let of = |role: Role| guesses.roles.iter().filter(|known| **known == role).count();
+    assert!(of(Role::Optimizer) > 0 && of(Role::Activation) == 0 && of(Role::Gradient) == 0);
+}

@@ -210,8 +210,10 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
     if rank.at_peak.is_empty() {
         return Vec::new();
     }
+    let recorded = rank.at_peak.iter().any(|held| held.place.is_some());
     let row = |held: &AtPeak| {
         let place = match &held.place {
+            None if !recorded => "no line was recorded".into(),
             Some(place) => with_operator(with_inside(place, held.inside.as_deref()), held.operator.as_deref()),
             None => "no line of Python (the backward pass)".into(),
         };

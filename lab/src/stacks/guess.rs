@@ -143,6 +143,8 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
             // A range says more than a stack of the program's own lines.
             (None | Some(Phase::Forward), Some((.., phase))) => now = Some(*phase),
             (Some(own), _) => now = Some(own),
+            // Without any stacks nobody says when a range's part is over but its end.
+            (None, None) if !allocs_have => now = None,
             (None, None) => {}
         }
         now

@@ -57,5 +57,10 @@ pub fn lives(snapshot: &Snapshot, device: usize) -> Vec<Life> {
             _ => {}
         }
     }
+    // Where entries have no stacks, the blocks that are there at the end may have.
+    let stacks = snapshot.stacks_at_the_end(device);
+    for life in all.iter_mut().filter(|life| life.freed.is_none() && !snapshot.has_stack(life.stack)) {
+        life.stack = stacks.get(&life.address).copied().unwrap_or_default();
+    }
     all
 }

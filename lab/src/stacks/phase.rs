@@ -32,7 +32,7 @@ impl Phase {
             Phase::Forward => "in the forward pass",
             Phase::Recompute => "in the backward pass, while a checkpointed part is computed again",
             Phase::Backward => "in the backward pass",
-            Phase::Optimizer => "in a step of the optimizer",
+            Phase::Optimizer => "in the optimizer",
             Phase::ZeroGrad => "while gradients are cleared",
         }
     }

@@ -295,7 +295,9 @@ fn looked_at(
     }
     let wanted = |stack| looked.matching.as_ref().is_none_or(|wanted| matches(snapshot, stack, wanted));
     let top = looked.top.unwrap_or(usize::MAX);
-    let ranges = entry.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
+    // Of a history of our own they are the phases, which are told anyway.
+    let named = entry.filter(|_| !guesses.roles_are_told);
+    let ranges = named.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
     let moment = MomentResult::of(snapshot, guesses, what, entry, top, &wanted);
     (MomentResult { ranges, ..moment }, out_of_memory)
 }

@@ -118,14 +118,20 @@ impl MomentResult {
         }
     }
 
-    /// Where in the program it was: `, in the forward pass of step 2 (in encoder > attention)`.
+    /// Where in the program it was: `, in the forward pass (step 2), in encoder > attention`.
     pub(super) fn part(&self) -> String {
-        let step = self.step.map_or(String::new(), |step| format!(" of step {step}"));
+        let step = self.step.map_or(String::new(), |step| format!(" (step {step})"));
         let phase = self.phase.as_ref().map_or(String::new(), |phase| format!(", {phase}{step}"));
         match self.ranges.as_slice() {
             [] => phase,
-            ranges => format!("{phase} (in {})", ranges.join(" > ")),
+            ranges => format!("{phase}, in {}", ranges.join(" > ")),
         }
+    }
+
+    /// Whether no stack says anything.
+    pub(super) fn has_no_lines(&self) -> bool {
+        let says = |line: &LineResult| line.place.is_some() || line.inside.is_some() || !line.operators.is_empty();
+        !self.by_line.is_empty() && !self.by_line.iter().any(says)
     }
 
     /// The first lines.

@@ -35,6 +35,10 @@ impl Findings for SnapshotResult {
         if let Some(moment) = &self.moment {
             sections.push(Section::Table(moment.table(&self.table_title(), self.looked.top.unwrap_or(LINES))));
             sections.push(Section::Note(moment.shares()));
+            if moment.has_no_lines() && self.peak.is_some() {
+                let how = "torch.cuda.memory._record_memory_history(), with its defaults, records them";
+                sections.push(Section::Note(format!("No stacks were recorded of these: {how}.")));
+            }
         }
         if let Some(oom) = &self.out_of_memory {
             sections.push(Section::Note(proposal(oom)));
