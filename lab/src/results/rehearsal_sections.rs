@@ -214,6 +214,7 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
     let row = |held: &AtPeak| {
         let place = match &held.place {
             None if !recorded => "no line was recorded".into(),
+            None if held.operator.is_some() => with_operator("no line of the script:".into(), held.operator.as_deref()),
             Some(place) => with_operator(with_inside(place, held.inside.as_deref()), held.operator.as_deref()),
             None => "no line of Python (the backward pass)".into(),
         };
