@@ -113,10 +113,82 @@ fn running_out_of_memory_is_the_answer() {
     let found = ran.json();
     assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
     assert_eq!(found["ranks"][0]["oom"]["requested"], 8);
+    assert_eq!(found["with_memory_enough"]["fits"], false, "nothing is enough for it");
+    assert!(ran.stdout.contains("did not show all that it needs"), "{}", ran.stdout);
     assert!(ran.stdout.contains("Does not fit on") && ran.stdout.contains("in step 2"), "{}", ran.stdout);
     // A script that looks for its batch goes on.
     let ran = rehearse(&[], &["full-caught", "steps=4"]);
     assert_eq!((ran.code, &ran.json()["fits"]), (Some(0), &true.into()), "{}", ran.stderr);
+}
+
+#[test]
+fn what_does_not_fit_is_run_again_with_memory_enough() {
+    let words = ["allocate=5000000", "need=2000000000", "steps=4"];
+    let ran = rehearse(&["--gpu", "1GiB", "--events", "events.json"], &words);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
+    let oom = &found["ranks"][0]["oom"];
+    assert_eq!((&oom["requested"], &oom["verdict"]), (&2_000_000_000u64.into(), &"full".into()));
+    assert_eq!(oom["free_on_device"], (1u64 << 30) - (1 << 20) - 5_000_000);
+    let needs = &found["with_memory_enough"];
+    let peak = 2_000_000_000 + 5_000_000 + (1 << 20);
+    assert_eq!((&needs["fits"], &needs["steps"], &needs["peak_reserved"]), (&true.into(), &3.into(), &peak.into()));
+    assert_eq!(needs["missing"], peak - (1u64 << 30));
+    assert!(ran.stdout.contains("Full: ") && ran.stdout.contains("more than there is"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("once more on a card with memory enough"), "{}", ran.stderr);
+    common::fits(&ran.stdout);
+    let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
+    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
+    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000]));
+    // Who knows it already need not wait for it.
+    let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
+    assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
+}
+
+#[test]
+fn a_scan_finds_the_law_and_the_largest_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |flags: &[&str], word: &str| {
+        let mut command = command(folder.path(), flags);
+        let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([word, "steps=3"]);
+        let output = output.output().unwrap();
+        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap_or_default();
+        (output.status.code(), serde_json::from_str(&text).unwrap_or(Value::Null), stdout, stderr)
+    };
+    // A parameter of 1 MiB, and 10 MB for each of the batch, on 100 MiB.
+    let scan = ["--gpu", "100MiB", "--html", "scan.html", "-L", "batch", "1,2,4"];
+    let (code, found, stdout, stderr): (_, Value, _, _) = run(&scan, "need={batch}0000000");
+    assert_eq!((code, &found["schema"]), (Some(0), &"vramlab-rehearsal-scan-1".into()), "{stdout}{stderr}");
+    assert_eq!(found["largest"]["value"], 10, "{stdout}");
+    assert_eq!(found["largest"]["verified"], true, "{stdout}");
+    let law = found["law"].as_array().unwrap();
+    assert_eq!((law.len(), &law[0]["slope"], &law[0]["constant"]), (1, &1e7.into(), &1_048_576.0.into()), "{found}");
+    let points = found["points"].as_array().unwrap();
+    assert_eq!(points[0]["rehearsal"]["ranks"][0]["peak_allocated"], 11_048_576);
+    let eleven = points.iter().find(|point| point["values"][0] == "11").unwrap();
+    assert_eq!((&eleven["searched"], &eleven["rehearsal"]["fits"]), (&true.into(), &false.into()));
+    assert!(stdout.contains("batch 10 is the largest that fits; 11 does not: both were rehearsed."), "{stdout}");
+    common::fits(&stdout);
+    assert!(fs::read_to_string(folder.path().join("scan.html")).unwrap().contains("is the largest that fits"));
+    // What was asked for and does not fit is the exit code; what the search tried is not.
+    assert_eq!(run(&["--gpu", "100MiB", "-P", "batch", "8", "12", "-D", "4"], "need={batch}0000000").0, Some(1));
+    let (code, found, ..): (_, Value, _, _) = run(&["-L", "env:USERS_OWN", "no,ran"], "user");
+    assert_eq!((code, &found["largest"]), (Some(3), &Value::Null), "the script failed with the first");
+    let fits: Vec<&Value> =
+        found["points"].as_array().unwrap().iter().map(|point| &point["rehearsal"]["fits"]).collect();
+    assert_eq!(fits, [&Value::Null, &true.into()]);
+}
+
+#[test]
+fn what_cannot_be_scanned_is_refused_before_anything_runs() {
+    let refused =
+        |args: &[&str]| common::refused(2, &[&["rehearse"], args, &["--", "no-such-program", "{size}"]].concat());
+    assert!(refused(&["-L", "batch", "1,2"]).contains("{batch} is nowhere in the command"));
+    assert!(refused(&["-L", "env:LD_PRELOAD", "a"]).contains("needs this variable"));
+    assert!(refused(&["-L", "size", "1", "-L", "size", "2"]).contains("scanned twice"));
+    assert!(refused(&["-L", "size", "1,2", "--snapshot", "run.pickle"]).contains("--snapshot"));
+    assert!(refused(&["--continue", "scan.json"]).contains("--continue"));
 }
 
 #[test]
@@ -216,6 +288,42 @@ fn a_command_that_uses_no_card_is_told_so() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("imported PyTorch"));
 }
 
+/// A training in which everything has its place: what is told of memory is what the network is made of.
+#[test]
+fn what_memory_was_for_under_pytorch_itself() {
+    let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
+        eprintln!("skipped: VRAMLAB_REHEARSAL_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(Path::new(FOLDER).join("roles.py"), folder.path().join("roles.py")).unwrap();
+    let run = |flags: &[&str], words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+        command.current_dir(folder.path()).args(["rehearse", "--json", "answer.json"]).args(flags).arg("--");
+        let output = command.arg(&python).arg("roles.py").args(words).output().unwrap();
+        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap();
+        (serde_json::from_str::<Value>(&text).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // Eight layers of 512 x 512 on 4096 rows; each keeps its input, and each tanh its output, which is the next one's
+    // input. The last output is held by the script as well: when the backward pass is over, it is still there.
+    let (weights, rows) = (8u64 * 512 * 512 * 4, 4096u64 * 512 * 4);
+    for words in [&["optimizer"][..], &["by-hand"]] {
+        let (found, errors) = run(&["--seconds", "60"], words);
+        let by = &found["ranks"][0]["by_category"];
+        assert_eq!(by["parameter"], weights, "{words:?} {found} {errors}");
+        assert_eq!(by["input"], rows, "{words:?} {found}");
+        assert_eq!(by["activation"], 7 * rows, "{words:?} {found}");
+        assert_eq!(by["optimizer"], if words[0] == "optimizer" { weights } else { 0 }, "{words:?} {found}");
+    }
+    // In the first forward pass nobody has let go of anything: the run with memory enough tells what it was for.
+    let (found, errors) = run(&["--gpu", "100MiB"], &["optimizer"]);
+    assert_eq!(found["fits"], false, "{errors}");
+    let by = &found["ranks"][0]["by_category"];
+    assert_eq!((&by["parameter"], &by["input"]), (&weights.into(), &rows.into()), "{found}");
+    assert!(by["activation"].as_u64() >= Some(rows), "{found}");
+    assert!(found["with_memory_enough"]["missing"].as_u64() > Some(0), "{found}");
+}
+
 /// A training that saves, evaluates and loads, under a PyTorch with CUDA.
 #[test]
 fn a_training_under_pytorch_itself() {
@@ -250,6 +358,11 @@ fn a_training_under_pytorch_itself() {
     assert!(gradient <= parameter && gradient > parameter / 2, "{rank}");
     assert_eq!(found["withheld"], serde_json::json!(["model.pt"]));
     assert_eq!(fs::read_to_string(folder.path().join("model.pt")).unwrap(), "before");
+    assert_eq!(rank["by_category"]["optimizer"], 2 * parameter, "{rank}");
+    assert_eq!(found["what_if"]["self_check"]["exact"], true, "{}", found["what_if"]);
     let (code, found, errors) = run(&["--gpu", "16MiB"]);
     assert_eq!((code, &found["fits"]), (Some(1), &false.into()), "{errors}");
+    assert_eq!(found["with_memory_enough"]["fits"], true, "{found}");
+    let by = &found["with_memory_enough"]["by_category"];
+    assert!(by["input"].as_u64() == Some(0) && by["parameter"] == parameter, "{by}");
 }

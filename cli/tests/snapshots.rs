@@ -186,7 +186,7 @@ fn recording(name: &str) -> String {
 
 #[test]
 fn what_waits_is_not_called_allocated() {
-    let text = done(&["snapshot", "show", &recording("streams_pending")]);
+    let text = done(&["snapshot", "show", "-v", &recording("streams_pending")]);
     assert!(text.contains("(8392704) allocated") && text.contains("waiting for another stream"), "{text}");
     let shown = json(&["snapshot", "show", &recording("streams_pending")]);
     let held: u64 = shown["held"].as_array().unwrap().iter().map(|held| held["bytes"].as_u64().unwrap()).sum();
@@ -275,4 +275,51 @@ fn bad_input_is_refused_by_its_byte() {
     assert!(refused(2, &["snapshot", "show", &golden("mlp_expandable"), "--device", "3"]).contains("--device 3"));
     let empty = write("empty.json", b"{\"segments\": [], \"device_traces\": []}");
     assert!(refused(2, &["snapshot", "replay", &empty]).contains("nothing was recorded"));
+}
+
+#[test]
+fn the_snapshot_of_a_network_of_ones_own_is_told_on_one_screen() {
+    let unet = recording("unet_oom");
+    let text = done(&["snapshot", "show", &unet]);
+    assert!(text.lines().count() <= 22, "{text}");
+    fits(&text);
+    assert!(text.contains("Out of memory at entry 413 of 416, in the forward pass: 3 GiB asked for by"), "{text}");
+    assert!(text.contains("train.py:7 forward (conv2d)") && text.contains("activation?"), "{text}");
+    assert!(!text.contains("unwind"), "{text}");
+    let text = done(&["snapshot", "show", "-v", &unet]);
+    assert!(text.contains("train.py:19 forward") && text.contains("Segments"), "{text}");
+    let shown = json(&["snapshot", "show", &unet, "--match", "conv2d"]);
+    assert!(shown["moment"]["by_line"].as_array().unwrap().iter().all(|line| line["where"] == "train.py:7"), "{shown}");
+    let early = json(&["snapshot", "show", &unet, "--range", "..200"]);
+    assert_eq!((&early["out_of_memory"], &early["moment"]["what"]), (&serde_json::Value::Null, &"peak".into()));
+    assert!(refused(2, &["snapshot", "show", &unet, "--match", "conv4d"]).contains("no stack"));
+    assert!(refused(2, &["snapshot", "show", &unet, "--range", "900..1000"]).contains("the trace has 416 entries"));
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("unet.html");
+    done(&["snapshot", "show", &unet, "--html", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("train.py:7 forward") && page.contains("guessed from stacks"));
+}
+
+#[test]
+fn ranges_that_the_program_named_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ranges.json").display().to_string();
+    done(&["snapshot", "convert", &recording("unet_oom"), &path]);
+    let mut snapshot = loaded(&path);
+    let begin = snapshot["device_traces"][0][0]["time_us"].as_i64().unwrap();
+    let mark = |name: &str, stage: &str, time: i64| serde_json::json!({ "name": name, "stage": stage, "device": 0, "time_us": begin + time });
+    let marks = [
+        mark("epoch", "START", 0),
+        mark("load", "START", 1),
+        mark("load", "END", 2),
+        mark("step\u{1b}[2J", "START", 3),
+    ];
+    snapshot["external_annotations"].as_array_mut().unwrap().extend(marks);
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let shown = json(&["snapshot", "show", &path]);
+    assert_eq!(shown["moment"]["ranges"], serde_json::json!(["epoch", "step\u{1b}[2J"]));
+    assert_eq!(shown["ranges"][1], serde_json::json!({ "name": "load", "count": 1 }));
+    let text = done(&["snapshot", "show", &path]);
+    assert!(text.contains("in the forward pass, in epoch > step") && !text.contains('\u{1b}'), "{text}");
 }

@@ -6,8 +6,8 @@
 //! results: what a command found, as data; section: what a result consists of, for people
 //! report: pages and exports, from results and from histories of events
 //! lock: a run's memory, written down and compared
-//! snapshot → replay
-//! rehearse: somebody's script, run on a card that is not there → snapshot, results
+//! stacks → snapshot → replay: where memory came from and what it was for
+//! rehearse: somebody's script, run on a card that is not there → stacks, snapshot, results
 //! bench: workloads and a clock, on devices and allocators
 //! ```
 //!
@@ -47,6 +47,7 @@ pub mod results;
 pub mod run;
 pub mod section;
 pub mod snapshot;
+pub mod stacks;
 pub mod training;
 
 pub use error::{Error, Result};

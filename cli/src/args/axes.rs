@@ -74,7 +74,8 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         let name = axis.name.as_str();
         let known =
             root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
-        let scannable = known && RunSpec::has_field(name) || command == "run" && is_size(name);
+        // What a rehearsal scans is in the user's own command: there it is looked for.
+        let scannable = command == "rehearse" || known && RunSpec::has_field(name) || command == "run" && is_size(name);
         if !scannable {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
         }

@@ -66,6 +66,8 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
             vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16\n\n\
+            Example: the largest batch that fits, and the law of the peak\n  \
+            vramlab rehearse --gpu rtx4090 -L batch 1,2,4 -- python train.py --batch-size {batch}\n\n\
             Example: two ranks, and PyTorch's snapshot of each\n  \
             vramlab rehearse --gpu a100-40 --gpus 2 --snapshot run.pickle -- torchrun --nproc-per-node 2 train.py")]
     Rehearse(super::RehearseArgs),

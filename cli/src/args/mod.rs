@@ -50,7 +50,7 @@ pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};
 pub(crate) use scan::ScanArgs;
 pub(crate) use snapshot::{
-    ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TuneArgs,
+    ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
 };
 pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
 pub(crate) use weights::WeightsArgs;

@@ -9,7 +9,9 @@ use clap::ValueEnum;
 use lab::cards::Card;
 use lab::run::Gpu;
 
-use super::{HtmlArgs, OutputArgs, values};
+use crate::destination::Destination;
+
+use super::{HtmlArgs, OutputArgs, ScanArgs, values};
 
 /// A card that a script may be told of: any with a name, also those for which no profile is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +55,15 @@ pub(crate) struct RehearseArgs {
     /// Do not compute small tensors: what depends on data counts as zeros.
     #[arg(long, help_heading = "What is recorded")]
     pub no_values: bool,
+    /// Do not run a script again that ran out of memory, on a card with memory enough, to see what it needs.
+    #[arg(long, help_heading = "What is recorded")]
+    pub no_needs: bool,
     /// Write PyTorch's memory snapshot of the process that reserved most; with several, each as FILE.RANK.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub snapshot: Option<PathBuf>,
+    /// Write every event of the process that reserved most as JSON, in the columns of `train --events`; `report` and `replay` read it.
+    #[arg(long, value_name = "FILE", value_parser = super::report::file, help_heading = "Output")]
+    pub events: Option<Destination>,
     /// Keep what the script would write, in a folder that is new or empty; without this it is thrown away.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub keep_outputs: Option<PathBuf>,
@@ -63,7 +71,9 @@ pub(crate) struct RehearseArgs {
     pub page: HtmlArgs,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments.
+    #[command(flatten)]
+    pub scan: ScanArgs,
+    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} stands for the value.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

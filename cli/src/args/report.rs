@@ -54,7 +54,7 @@ pub(crate) struct ReportArgs {
 }
 
 /// A file: these are not for reading on a terminal.
-fn file(text: &str) -> Result<Destination, String> {
+pub(super) fn file(text: &str) -> Result<Destination, String> {
     match text {
         "" | "-" => Err("expected the name of a file".into()),
         path => Ok(Destination::File(path.into())),

@@ -8,7 +8,7 @@ use clap::ArgAction;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Scan")]
 pub(crate) struct ScanArgs {
-    /// Run once for each value of an option (of `run`: of a size, too): -L batch 32,64,128. Several: every combination.
+    /// Run once for each value of an option (of `run`: of a size, too; of `rehearse`: of {NAME} in the command, or of the variable env:NAME): -L batch 32,64,128. Several: every combination.
     #[arg(short = 'L', long, value_names = ["NAME", "VALUES"], num_args = 2, action = ArgAction::Append,
         allow_negative_numbers = true)]
     pub parameter_list: Vec<String>,

@@ -1,10 +1,11 @@
 //! `snapshot`, `tune`, `explain`
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{OutputArgs, ReplayArgs, values};
+use super::{HtmlArgs, OutputArgs, ReplayArgs, values};
 
 /// `vramlab snapshot`
 #[derive(Clone, Debug, clap::Args)]
@@ -16,9 +17,10 @@ pub(crate) struct SnapshotArgs {
 /// What to do with a snapshot.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
-    /// What is held and by whom, segment by segment; the peak of the trace; what is left over.
-    #[command(after_help = "Example: who holds the memory, and what grows from step to step?\n  \
-            vramlab snapshot show snapshot.pickle --top 20")]
+    /// Who held memory where it ran out, or at the peak: by line of the program, and for what; -v: stacks and segments.
+    #[command(after_help = "Example: what did the convolutions hold?\n  \
+            vramlab snapshot show snapshot.pickle --match conv2d\n\
+            Purposes with a question mark are guessed from stacks and lives.")]
     Show(ShowArgs),
     /// What a second snapshot holds that a first does not, by stack.
     #[command(after_help = "Example: before and after an epoch\n  \
@@ -43,11 +45,59 @@ pub(crate) struct ShowArgs {
     /// Which device [default: the one with the longest trace].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
-    /// How many stacks and segments to list.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// How many lines, stacks and segments to list [default: 6 lines, 10 of the others].
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Look only at these entries of the trace, or at this time since its first entry: 100..400, 0.5s..1.2s, ..200ms.
+    #[arg(long, value_name = "FROM..TO")]
+    pub range: Option<TraceRange>,
+    /// Only what has this in its stack: a line (train.py:7), a file or module (conv.py), a function, an operator (conv2d).
+    #[arg(long = "match", value_name = "TEXT")]
+    pub matching: Option<String>,
+    #[command(flatten)]
+    pub page: HtmlArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// A part of a trace: by entries, or by microseconds since the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum TraceRange {
+    /// First and last entry.
+    Entries(usize, usize),
+    /// From when to when.
+    Micros(i64, i64),
+}
+
+impl FromStr for TraceRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no range: expected FROM..TO, as 100..400, 0.5s..1.2s or ..200ms");
+        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+        let timed = |text: &str| text.ends_with('s');
+        if timed(from) || timed(to) {
+            let micros = |text: &str, none: i64| match text {
+                "" => Some(none),
+                text => {
+                    let (number, unit) = match text.strip_suffix("ms") {
+                        Some(number) => (number, 1e3),
+                        None => (text.strip_suffix('s')?, 1e6),
+                    };
+                    number
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|time| *time >= 0.0 && *time < 1e12)
+                        .map(|time| (time * unit) as i64)
+                }
+            };
+            let (from, to) = (micros(from, 0).ok_or_else(wrong)?, micros(to, i64::MAX).ok_or_else(wrong)?);
+            return if from <= to { Ok(Self::Micros(from, to)) } else { Err(wrong()) };
+        }
+        let entry = |text: &str, none: usize| if text.is_empty() { Some(none) } else { text.parse().ok() };
+        let (from, to) = (entry(from, 0).ok_or_else(wrong)?, entry(to, usize::MAX).ok_or_else(wrong)?);
+        if from <= to { Ok(Self::Entries(from, to)) } else { Err(wrong()) }
+    }
 }
 
 /// `vramlab snapshot diff`
@@ -119,4 +169,22 @@ pub(crate) struct ExplainArgs {
     pub text: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_entries_or_times() {
+        let range = |text: &str| text.parse::<TraceRange>().ok();
+        assert_eq!(range("100..400"), Some(TraceRange::Entries(100, 400)));
+        assert_eq!(range("..7"), Some(TraceRange::Entries(0, 7)));
+        assert_eq!(range("0.5s..1.2s"), Some(TraceRange::Micros(500_000, 1_200_000)));
+        assert_eq!(range("..200ms"), Some(TraceRange::Micros(0, 200_000)));
+        assert_eq!(range("3ms.."), Some(TraceRange::Micros(3_000, i64::MAX)));
+        for wrong in ["", "7", "7..3", "1..2s", "as..", "-1s..", "nans..", "2s..1s"] {
+            assert_eq!(range(wrong), None, "{wrong}");
+        }
+    }
 }

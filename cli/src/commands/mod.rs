@@ -19,6 +19,8 @@ mod profile;
 mod recording;
 #[cfg(target_os = "linux")]
 mod rehearse;
+#[cfg(target_os = "linux")]
+mod rehearse_scan;
 mod replay;
 mod report;
 mod run;
@@ -60,6 +62,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, ui),
+        #[cfg(target_os = "linux")]
+        Command::Rehearse(args) if !invocation.axes.is_empty() => rehearse_scan::run(invocation, args, ui),
         #[cfg(target_os = "linux")]
         Command::Rehearse(args) => rehearse::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),

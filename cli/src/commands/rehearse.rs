@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lab::rehearse::{Progress, Rehearsed, Request, RequestedCard, Stop, Use, rehearse};
-use lab::report::read::{self, Source};
-use lab::report::{Part, Recording};
+use lab::report::{Part, events};
 use lab::results::{Findings, RehearsalResult};
 use lab::run::Gpu;
 use lab::section::Section;
@@ -23,8 +22,13 @@ use crate::{interrupt, output};
 /// A request that cannot be kept; a library that is not found; results that cannot be written; with code 3, a script
 /// that fails.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
+    if args.scan.go_on.is_some() {
+        return Err(Failure::usage(
+            "--continue: goes on with a scan of train or predict; rehearsals are run as a whole",
+        ));
+    }
     let snapshot = args.snapshot.clone().map(Destination::File);
-    output::check(args.output.destinations().chain(&args.page.html).chain(&snapshot))?;
+    output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
     let request = request(args, ui);
     let steps = request.stop.steps;
     let mut rehearsed = rehearse(&request, &mut |progress| {
@@ -40,11 +44,15 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     if let Some(page) = &args.page.html {
         draw(&rehearsed, page, ui)?;
     }
+    if let (Some(destination), Some(recording)) = (&args.events, rehearsed.recording()?) {
+        destination.write(ui, &output::json_line(&events::events(&recording))?)?;
+    }
     output::deliver_findings(ui, &args.output, None, &rehearsed.result)?;
     code(&rehearsed)
 }
 
-fn request(args: &RehearseArgs, ui: &Ui) -> Request {
+/// What is asked for.
+pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     let card = match args.gpu.0 {
         Gpu::Card { card, .. } => RequestedCard::from(card),
         Gpu::Bytes(bytes) => RequestedCard::of_bytes(bytes),
@@ -56,6 +64,7 @@ fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     };
     Request {
         command: args.command.clone(),
+        environment: Vec::new(),
         card,
         cards: args.gpus.into(),
         stop: Stop { steps: args.steps(), time: args.time(), until: args.until_seen.iter().map(seen).collect() },
@@ -63,16 +72,19 @@ fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         stacks: !args.no_stacks,
         values: !args.no_values,
         keep_outputs: args.keep_outputs.clone(),
+        needs: !args.no_needs,
         silent: ui.quiet,
     }
 }
 
-fn told(progress: Progress, steps: Option<u64>) -> String {
+/// How far it is, in words.
+pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
     match progress {
         Progress::Step { steps: done, peak_allocated_bytes } => {
             let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));
             format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
         }
+        Progress::Enough => "it does not fit: once more on a card with memory enough, to see what it needs".into(),
         Progress::Again => "the script compiles: once more, with warm caches".into(),
     }
 }
@@ -109,10 +121,7 @@ fn with_rank(path: &Path, rank: u64) -> PathBuf {
 /// The page: what was found, and the history of the process that reserved most.
 fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
     let (title, sections) = (rehearsed.result.title(), rehearsed.result.sections());
-    let recording: Option<Recording> = match rehearsed.largest_snapshot().map(read::open).transpose()? {
-        Some(Source::Recording(recording)) => Some(*recording),
-        _ => None,
-    };
+    let recording = rehearsed.recording()?;
     let mut parts = vec![Part::Sections { title: &title, sections: &sections }];
     parts.extend(recording.as_ref().map(Part::Recording));
     super::report::page(page, &parts, ui)

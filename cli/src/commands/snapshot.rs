@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use lab::results::{SnapshotDiff, SnapshotResult};
-use lab::snapshot::{Document, Snapshot, compare, write_json, write_pickle};
+use lab::report::{Part, Recording};
+use lab::results::{Findings, Looked, SnapshotDiff, SnapshotResult};
+use lab::snapshot::{Document, Snapshot, StackId, compare, write_json, write_pickle};
+use lab::stacks::matches;
 
 use super::recording::chosen_device;
-use crate::args::{ConvertArgs, DiffArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat};
+use crate::args::{ConvertArgs, DiffArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -26,13 +28,54 @@ pub(super) fn run(args: &SnapshotArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
     let name = args.file.display().to_string();
     let snapshot = Snapshot::open(&args.file)?;
     let device = chosen_device(&snapshot, &name, args.device)?;
-    let found = SnapshotResult::of(name, &snapshot, device, args.top);
+    let range = args.range.map(|range| entries(&snapshot, device, range)).transpose()?;
+    if let Some(wanted) = &args.matching
+        && !(0..snapshot.stack_count()).any(|stack| matches(&snapshot, StackId(stack as u32), wanted))
+    {
+        return Err(Failure::usage(format!("--match {wanted}: no stack of {name} has it")));
+    }
+    let looked = Looked { top: args.top, range, matching: args.matching.clone() };
+    let found = SnapshotResult::of(name.clone(), &snapshot, device, &looked);
+    if let Some(page) = &args.page.html {
+        let recording = Recording::of_snapshot(&name, &snapshot, device);
+        let (title, sections) = (found.title(), found.sections());
+        let parts = [Part::Sections { title: &title, sections: &sections }, Part::Recording(&recording)];
+        super::report::page(page, &parts, ui)?;
+    }
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
+}
+
+/// The first and the last entry of a range.
+///
+/// # Errors
+/// A range in which there is none.
+fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usize, usize)> {
+    let trace = snapshot.trace(device);
+    let (from, end) = match range {
+        TraceRange::Entries(from, to) => (from, to.saturating_add(1).min(trace.len())),
+        TraceRange::Micros(from, to) => {
+            let start = trace.first().map_or(0, |event| event.time_us);
+            let before = |time: i64, too: bool| {
+                trace.partition_point(|event| {
+                    let since = event.time_us.saturating_sub(start);
+                    since < time || too && since == time
+                })
+            };
+            (before(from, false), before(to, true))
+        }
+    };
+    if from >= end {
+        let time =
+            trace.first().zip(trace.last()).map_or(0, |(first, last)| last.time_us.saturating_sub(first.time_us));
+        let there = format!("the trace has {} entries over {} ms", trace.len(), time / 1000);
+        return Err(Failure::usage(format!("--range: no entry is in it; {there}")));
+    }
+    Ok((from, end - 1))
 }
 
 fn diff(args: &DiffArgs, ui: &Ui) -> Result<Code> {

@@ -18,6 +18,8 @@ for word in sys.argv[1:]:
             optimizer.step()
     elif what == "allocate":
         torch.cuda.memory.allocate(int(value))
+    elif what == "need":
+        torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "full":
         torch.cuda.memory.allocate(8, limit=0)
     elif what == "full-caught":

@@ -29,6 +29,10 @@ pub(super) struct Answer {
     pub(super) cards: Vec<Card>,
     pub(super) seen: Seen,
     pub(super) held: Vec<Held>,
+    /// When each backward pass began and ended; one that did not end has no end. Microseconds.
+    pub(super) backward: Vec<(i64, Option<i64>)>,
+    /// Addresses to which batches were moved from the host, and when.
+    pub(super) inputs: Vec<(u64, i64)>,
     pub(super) oom: Option<Oom>,
     pub(super) exception: Option<Exception>,
     pub(super) compiled: Compiled,

@@ -1,127 +1,147 @@
-//! What lived when most was asked for: by line of the script, and by what it was.
+//! What each allocation of a process was for, as far as PyTorch's own objects told.
+//!
+//! Nothing is guessed: what no parameter, gradient, optimizer, batch or backward pass told of is `other`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::answers::Held;
-use crate::results::{AtPeak, PeakShares};
-use crate::snapshot::{Action, FrameText, Snapshot, StackId};
+use super::answers::Answer;
+use crate::snapshot::Snapshot;
+use crate::stacks::{Life, Role, lives};
 
 /// The clocks of PyTorch's traces and of Python differ by less. Microseconds.
 const SLACK_US: i64 = 200;
 
-const KINDS: [&str; 3] = ["parameter", "gradient", "optimizer"];
-const OTHER: &str = "other";
-
-/// When each address was let go of first, from an entry of the trace on.
-type Frees = HashMap<u64, Vec<(usize, i64)>>;
-
-/// The script's line, and the innermost outside of PyTorch.
-type Lines = (Option<String>, Option<String>);
-
-/// Addresses at the end of a step, by what they are.
-struct Step {
-    time_us: i64,
-    kinds: [HashSet<u64>; 3],
+/// What a process told of addresses. Times in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    /// For each address what lay there, and when.
+    at: HashMap<u64, Vec<(i64, Role)>>,
+    /// When backward passes ran.
+    backward: Vec<(i64, i64)>,
+    /// Whether anything told what parameters are.
+    pub(super) anything: bool,
 }
 
-/// By line and kind, most first; and the sums, where a step or an end without memory told what optimizers hold. `folder`: paths in it are told without it.
-pub(super) fn at_peak(
-    snapshot: &Snapshot,
-    device: usize,
-    held: &[Held],
-    folder: &str,
-) -> (Vec<AtPeak>, Option<PeakShares>) {
-    let peak = snapshot.peak(device);
-    let trace = snapshot.trace(device);
-    let mut frees = Frees::new();
-    for (at, event) in trace.iter().enumerate() {
-        if matches!(event.action, Action::FreeRequested | Action::FreeCompleted) {
-            frees.entry(event.address).or_default().push((at, event.time_us));
+impl Told {
+    /// By a process.
+    pub(super) fn of(answer: &Answer) -> Self {
+        let mut at: HashMap<u64, Vec<(i64, Role)>> = HashMap::new();
+        for held in &answer.held {
+            let kinds = [
+                (&held.parameter, Role::Parameter),
+                (&held.gradient, Role::Gradient),
+                (&held.optimizer, Role::Optimizer),
+            ];
+            for (addresses, role) in kinds {
+                addresses.iter().for_each(|address| at.entry(*address).or_default().push((held.time_us, role)));
+            }
         }
+        for (address, time_us) in &answer.inputs {
+            at.entry(*address).or_default().push((*time_us, Role::Input));
+        }
+        let backward = answer.backward.iter().map(|(from, to)| (*from, to.unwrap_or(i64::MAX))).collect();
+        Self { at, backward, anything: !answer.held.is_empty() }
     }
-    let set = |addresses: &[u64]| addresses.iter().copied().collect::<HashSet<u64>>();
-    let steps = held.iter().map(|held| Step {
-        time_us: held.time_us,
-        kinds: [set(&held.parameter), set(&held.gradient), set(&held.optimizer)],
-    });
-    let steps: Vec<Step> = steps.collect();
-    let mut lines: HashMap<StackId, Lines> = HashMap::new();
-    let mut sums: BTreeMap<(Lines, &str), (u64, u64)> = BTreeMap::new();
-    let mut by = PeakShares::default();
-    for (address, made, stack, bytes) in snapshot.live_after(device, peak.event) {
-        let kind = made.map_or(OTHER, |made| {
-            let end = frees.get(&address).and_then(|frees| frees.iter().find(|(at, _)| *at > made));
-            kind(&steps, address, trace[made].time_us, end.map_or(i64::MAX, |(_, time)| *time))
-        });
-        let line = lines.entry(stack).or_insert_with(|| lines_of(snapshot, stack, folder)).clone();
-        let sum = sums.entry((line, kind)).or_default();
-        *sum = (sum.0.saturating_add(bytes), sum.1 + 1);
-        let total = match kind {
-            "parameter" => &mut by.parameter,
-            "gradient" => &mut by.gradient,
-            "optimizer" => &mut by.optimizer,
-            _ => &mut by.other,
-        };
-        *total = total.saturating_add(bytes);
+
+    /// Whether a backward pass let go of it that began while it lived: it was saved for it.
+    fn is_saved(&self, made_us: i64, freed_us: i64) -> bool {
+        if freed_us == i64::MAX {
+            return false;
+        }
+        let begun = self.backward.partition_point(|(from, _)| *from <= freed_us);
+        let last = begun.checked_sub(1).and_then(|last| self.backward.get(last));
+        last.is_some_and(|(from, to)| made_us < *from && freed_us <= *to)
     }
-    let row = |(((place, inside), kind), (requested_bytes, count)): ((Lines, &str), (u64, u64))| AtPeak {
-        requested_bytes,
-        count,
-        place,
-        inside,
-        // Without a step nobody said what is what.
-        category: (!held.is_empty()).then(|| kind.into()),
+
+    /// All allocations of a card, and what each was for.
+    pub(super) fn roles(&self, snapshot: &Snapshot, device: usize) -> (Vec<Life>, Vec<Role>) {
+        let (lives, trace) = (lives(snapshot, device), snapshot.trace(device));
+        let time = |entry: usize| trace.get(entry).map_or(0, |event| event.time_us);
+        // Of what was there before the trace nobody knows since when.
+        let span =
+            |life: &Life| Span { made_us: life.made.map_or(0, time), freed_us: life.freed.map_or(i64::MAX, time) };
+        let spans: Vec<Span> = lives.iter().map(span).collect();
+        let addresses: Vec<u64> = lives.iter().map(|life| life.address).collect();
+        let roles = self.roles_of(&addresses, &spans);
+        (lives, roles)
+    }
+
+    /// What allocations were for, by address and span, in the order in which they were made.
+    fn roles_of(&self, addresses: &[u64], spans: &[Span]) -> Vec<Role> {
+        let mut at: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (life, address) in addresses.iter().enumerate().filter(|(_, address)| self.at.contains_key(address)) {
+            at.entry(*address).or_default().push(life);
+        }
+        let mut roles = vec![Role::Other; spans.len()];
+        for (address, told) in &self.at {
+            let here = at.get(address).map_or(&[][..], Vec::as_slice);
+            for (time, role) in told {
+                if let Some(life) = living(here, spans, *time) {
+                    roles[life] = roles[life].min(*role);
+                }
+            }
+        }
+        for (role, span) in roles.iter_mut().zip(spans) {
+            if *role == Role::Other && self.is_saved(span.made_us, span.freed_us) {
+                *role = Role::Activation;
+            }
+        }
+        roles
+    }
+}
+
+/// When an allocation was made and let go of, in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    made_us: i64,
+    freed_us: i64,
+}
+
+/// Which of the allocations that an address had lived at a time; the clocks differ a little.
+fn living(here: &[usize], spans: &[Span], time: i64) -> Option<usize> {
+    let distance = |life: usize| {
+        let Span { made_us, freed_us } = spans[life];
+        made_us.saturating_sub(time).max(time.saturating_sub(freed_us)).max(0)
     };
-    let mut rows: Vec<AtPeak> = sums.into_iter().map(row).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.requested_bytes));
-    (rows, (!held.is_empty()).then_some(by))
-}
-
-/// What an allocation was: it lived when a step ended in which its address was of that kind. No step tells of memory
-/// that was let go of before its end, or that no optimizer knows.
-fn kind(steps: &[Step], address: u64, made_us: i64, freed_us: i64) -> &'static str {
-    let lived = |step: &&Step| made_us <= step.time_us + SLACK_US && step.time_us <= freed_us.saturating_add(SLACK_US);
-    let kinds = steps.iter().filter(lived).flat_map(|step| step.kinds.iter().zip(KINDS));
-    let found = kinds.filter(|(addresses, _)| addresses.contains(&address)).map(|(_, kind)| kind);
-    found.min_by_key(|kind| KINDS.iter().position(|known| known == kind)).unwrap_or(OTHER)
-}
-
-/// The innermost line of the script's own files, and the innermost outside of PyTorch.
-fn lines_of(snapshot: &Snapshot, stack: StackId, folder: &str) -> Lines {
-    let python = || snapshot.stack(stack).filter(|frame| frame.line > 0 && !frame.filename.starts_with(['<', '?']));
-    let line = |frame: FrameText<'_>| {
-        let file = frame.filename.strip_prefix(folder).map_or(frame.filename, |rest| rest.trim_start_matches('/'));
-        format!("{file}:{}", frame.line)
-    };
-    let own = python().find(|frame| !is_library(frame)).map(line);
-    let inside = python().find(|frame| !is_torch(frame)).or_else(|| python().next()).map(line);
-    (own.or_else(|| inside.clone()), inside)
-}
-
-fn is_torch(frame: &FrameText<'_>) -> bool {
-    let file = frame.filename;
-    // What is compiled lies in a cache, as Python that nobody wrote.
-    file.contains("-packages/torch/")
-        || file.contains("/torchinductor_")
-        || file.contains("/lib/python") && !file.contains("-packages/")
-}
-
-fn is_library(frame: &FrameText<'_>) -> bool {
-    let file = frame.filename;
-    file.contains("site-packages") || file.contains("dist-packages") || is_torch(frame)
+    // Those before the last that was made until then have ended.
+    let next = here.partition_point(|life| spans[*life].made_us <= time);
+    let near = here[next.saturating_sub(1)..].iter().copied().take(2);
+    near.filter(|life| distance(*life) <= SLACK_US).min_by_key(|life| distance(*life))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::answers::Held;
     use super::*;
+
+    /// What allocations at one address were for: from when to when.
+    fn roles(told: &Told, address: u64, spans: &[(i64, i64)]) -> Vec<Role> {
+        let spans: Vec<Span> = spans.iter().map(|&(made_us, freed_us)| Span { made_us, freed_us }).collect();
+        told.roles_of(&vec![address; spans.len()], &spans)
+    }
 
     #[test]
     fn an_address_is_of_a_kind_only_while_that_lives_there() {
-        let gradients = [HashSet::new(), HashSet::from([64]), HashSet::new()];
-        let steps = [Step { time_us: 10_000, kinds: gradients }];
-        assert_eq!(kind(&steps, 64, 5_000, 10_050), "gradient");
-        assert_eq!(kind(&steps, 64, 1_000, 2_000), "other", "its address was used before");
-        assert_eq!(kind(&steps, 64, 11_000, i64::MAX), "other", "and later");
-        assert_eq!(kind(&steps, 65, 5_000, i64::MAX), "other");
+        let held = Held { time_us: 10_000, gradient: vec![64], ..Held::default() };
+        let told = Told::of(&Answer { held: vec![held], ..Answer::default() });
+        let lives = [(1_000, 2_000), (5_000, 10_050), (11_000, i64::MAX)];
+        assert_eq!(roles(&told, 64, &lives), [Role::Other, Role::Gradient, Role::Other], "before and after, another's");
+        assert_eq!(roles(&told, 64, &[(1_000, 9_990), (9_995, i64::MAX)]), [Role::Other, Role::Gradient]);
+        assert_eq!(roles(&told, 64, &[(1_000, 9_900)]), [Role::Gradient], "clocks differ a little");
+        assert_eq!(roles(&told, 65, &[(5_000, i64::MAX)]), [Role::Other]);
+    }
+
+    #[test]
+    fn what_a_backward_pass_lets_go_of_was_saved_for_it() {
+        let backward = vec![(10_000, Some(20_000)), (30_000, None)];
+        let told = Told::of(&Answer { backward, inputs: vec![(7, 5_000)], ..Answer::default() });
+        let role = |address, made, freed| roles(&told, address, &[(made, freed)])[0];
+        assert_eq!(role(64, 5_000, 15_000), Role::Activation);
+        assert_eq!(role(64, 5_000, 9_000), Role::Other, "let go of before");
+        assert_eq!(role(64, 12_000, 15_000), Role::Other, "made by the backward pass itself");
+        assert_eq!(role(64, 5_000, 25_000), Role::Other, "held by the script");
+        assert_eq!(role(64, 25_000, 40_000), Role::Activation, "by one that did not end");
+        assert_eq!(role(64, 5_000, i64::MAX), Role::Other);
+        assert_eq!(role(7, 4_900, 15_000), Role::Input, "whatever else was done with it");
     }
 }

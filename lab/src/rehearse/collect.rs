@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::answers::{self, Answer, Place};
-use super::categories::at_peak;
+use super::categories::Told;
 use super::folder::Folder;
 use super::request::Request;
 use super::run::{Ending, Followed};
-use super::{log, outputs, verdict};
+use super::{log, outputs, peak, verdict};
 use crate::error::{Error, Result};
+use crate::report::Recording;
 use crate::results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead};
 use crate::snapshot::Snapshot;
 
 /// The largest snapshot that is read, in bytes.
 const MOST_SNAPSHOT_BYTES: u64 = 1 << 30;
-/// Lines of the peak that are kept.
-const MOST_LINES: usize = 200;
 
 /// What a rehearsal found. Its snapshots go with it.
 pub struct Rehearsed {
@@ -23,23 +22,45 @@ pub struct Rehearsed {
     pub result: RehearsalResult,
     /// Whether the user ended it.
     pub interrupted: bool,
-    /// PyTorch's snapshots, by rank and process.
-    snapshots: Vec<(u64, u64, PathBuf)>,
-    /// They lie in it.
+    /// What processes wrote, by rank and process.
+    pub(super) processes: Vec<Process>,
+    /// It lies in it.
     _folder: Folder,
+}
+
+/// A process that wrote a snapshot.
+pub(super) struct Process {
+    pub(super) rank: u64,
+    pub(super) pid: u64,
+    /// PyTorch's snapshot.
+    pub(super) path: PathBuf,
+    /// What it told of addresses.
+    pub(super) told: Told,
 }
 
 impl Rehearsed {
     /// PyTorch's snapshots, by rank.
     pub fn snapshots(&self) -> impl ExactSizeIterator<Item = (u64, &Path)> {
-        self.snapshots.iter().map(|(rank, _, path)| (*rank, path.as_path()))
+        self.processes.iter().map(|process| (process.rank, process.path.as_path()))
     }
 
-    /// The snapshot of the process that reserved most.
-    pub fn largest_snapshot(&self) -> Option<&Path> {
-        let reserved = |pid: u64| self.result.ranks.iter().filter(move |r| r.pid == pid).map(|r| r.peak_reserved).max();
-        let largest = self.snapshots.iter().max_by_key(|(_, pid, _)| reserved(*pid));
-        largest.map(|(.., path)| path.as_path())
+    /// The history of the process that reserved most, with what memory was for.
+    ///
+    /// # Errors
+    /// A snapshot that cannot be read.
+    pub fn recording(&self) -> Result<Option<Recording>> {
+        let Some((process, rank)) = self.largest() else { return Ok(None) };
+        let snapshot = open(&process.path)?;
+        let (lives, roles) = process.told.roles(&snapshot, rank.gpu);
+        let name = self.result.command.join(" ");
+        Ok(Some(Recording::of_roles(&name, &snapshot, rank.gpu, &lives, &roles)))
+    }
+
+    /// The process that reserved most, and its card.
+    pub(super) fn largest(&self) -> Option<(&Process, &RehearsedRank)> {
+        let of = |pid: u64| self.processes.iter().find(move |process| process.pid == pid);
+        let known = self.result.ranks.iter().filter_map(|rank| Some((of(rank.pid)?, rank)));
+        known.max_by_key(|(_, rank)| (rank.oom.is_some(), rank.peak_reserved, std::cmp::Reverse(rank.rank)))
     }
 }
 
@@ -73,6 +94,8 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         script_exit: followed.exit_code(),
         exception: exception.map(|exception| format!("{}: {}", exception.r#type, exception.message)),
         runs,
+        with_memory_enough: None,
+        what_if: None,
         not_reached: verdict::not_reached(&followed, &answers),
         ranks,
         unknown_reads,
@@ -83,10 +106,13 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         problems,
         snapshot: None,
     };
-    let snapshot = |answer: &Answer| Some((answer.rank, answer.pid, answers::snapshot(&folder, answer.pid)?));
-    let snapshots = answers.iter().filter_map(snapshot).collect();
+    let process = |answer: &Answer| {
+        let path = answers::snapshot(&folder, answer.pid)?;
+        Some(Process { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer) })
+    };
+    let processes = answers.iter().filter_map(process).collect();
     let interrupted = followed.ending == Ending::Interrupted;
-    Ok(Rehearsed { result, interrupted, snapshots, _folder: folder })
+    Ok(Rehearsed { result, interrupted, processes, _folder: folder })
 }
 
 fn stopped(ending: Ending) -> &'static str {
@@ -144,24 +170,14 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
         }
         None => None,
     };
-    let working = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from));
-    let working = working.unwrap_or_default();
+    let (working, told) = (working_folder(), Told::of(answer));
     let of_card = |card: &answers::Card| {
-        let (at_peak, by_category) = match &snapshot {
-            Some(snapshot) => {
-                let (mut rows, by) = at_peak(snapshot, card.index, &answer.held, &working);
-                rows.truncate(MOST_LINES);
-                (rows, by)
-            }
-            None => (Vec::new(), None),
-        };
-        let oom = answer.oom.as_ref().filter(|oom| oom.card == card.index).map(|oom| RehearsedOom {
-            requested: oom.requested,
-            allocated: oom.allocated,
-            reserved: oom.reserved,
-            place: within(&oom.r#where, &working),
-            steps: oom.step,
+        let oom = answer.oom.as_ref().filter(|oom| oom.card == card.index);
+        let held = snapshot.as_ref().map(|snapshot| {
+            let moment = peak::moment(snapshot, card.index, oom.is_some());
+            peak::held(snapshot, card.index, moment, &told, &working)
         });
+        let held = held.unwrap_or_default();
         RehearsedRank {
             rank: answer.rank,
             gpu: card.index,
@@ -170,9 +186,9 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
             peak_allocated: card.peak_allocated,
             peak_reserved: card.peak_reserved,
             ooms: card.ooms,
-            oom,
-            at_peak,
-            by_category,
+            oom: oom.map(|oom| ran_out(oom, snapshot.as_ref(), &working)),
+            at_peak: held.lines,
+            by_category: held.by_category,
         }
     };
     let ranks: Vec<RehearsedRank> = answer.cards.iter().map(of_card).collect();
@@ -188,7 +204,29 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
     ranks
 }
 
-fn open(path: &Path) -> Result<Snapshot> {
+/// The first time that memory ran out; the snapshot was written then.
+fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> RehearsedOom {
+    let free_in_reserved = oom.reserved.saturating_sub(oom.allocated);
+    let enough = oom.requested <= oom.free.saturating_add(free_in_reserved);
+    RehearsedOom {
+        requested: oom.requested,
+        allocated: oom.allocated,
+        reserved: oom.reserved,
+        place: within(&oom.r#where, working),
+        steps: oom.step,
+        free_on_device: oom.free,
+        free_in_reserved,
+        largest_free: snapshot.map(|snapshot| snapshot.totals(oom.card).largest_free),
+        verdict: if enough { "fragmented" } else { "full" }.into(),
+    }
+}
+
+/// The folder in which the command was started.
+pub(super) fn working_folder() -> String {
+    std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default()
+}
+
+pub(super) fn open(path: &Path) -> Result<Snapshot> {
     let bytes = path.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MOST_SNAPSHOT_BYTES {
         return Err(Error::usage("it", format!("has {bytes} bytes; at most {MOST_SNAPSHOT_BYTES} are read")));
@@ -198,11 +236,12 @@ fn open(path: &Path) -> Result<Snapshot> {
 
 /// A place without the folder in which the command was started.
 fn within(place: &str, folder: &str) -> String {
-    place.strip_prefix(folder).map_or(place, |rest| rest.trim_start_matches('/')).into()
+    let inside = (!folder.is_empty()).then(|| place.strip_prefix(folder)?.strip_prefix('/')).flatten();
+    inside.unwrap_or(place).into()
 }
 
 fn reads(answer: &Answer) -> Vec<UnknownRead> {
-    let working = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default();
+    let working = working_folder();
     let read = |place: &Place| UnknownRead {
         rank: answer.rank,
         event: place.event.clone(),

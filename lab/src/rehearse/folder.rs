@@ -19,6 +19,7 @@ const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 /// What each Python of the run executes at its start.
 const BOOT: &str = concat!(
     include_str!("boot/start.py"),
+    include_str!("boot/roles.py"),
     include_str!("boot/answer.py"),
     include_str!("boot/watch.py"),
     include_str!("boot/withhold.py"),

@@ -10,38 +10,64 @@
 mod answers;
 mod categories;
 mod collect;
+mod enough;
 mod environment;
 mod folder;
 mod library;
 mod log;
 mod outputs;
+mod peak;
 mod processes;
 mod progress;
 mod request;
 mod run;
+mod scan;
+mod settings;
 mod verdict;
 
 pub use collect::Rehearsed;
 pub use progress::Progress;
 pub use request::{Request, RequestedCard, Stop, Use};
+pub use scan::{Next, Tried, at_point, next};
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use crate::error::Result;
 
 /// Runs a script and says what it took. `watch` is told how far it is, and may end it: what there is until then is the
-/// answer.
+/// answer. Where memory runs out, the script is run once more on a card with memory enough, unless the request says no.
 ///
 /// # Errors
 /// A request that cannot be kept, by name; a library, a folder or a command that cannot be used.
 pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>) -> Result<Rehearsed> {
     request.check()?;
     let library = library::find()?;
-    let mut folder = folder::Folder::make(&library, request)?;
+    let mut found = once(request, &library, watch)?;
+    let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
+    let mut with_enough = None;
+    if ran_out && request.needs && !found.interrupted && !watch(Some(Progress::Enough)).is_break() {
+        with_enough = Some(once(&enough::request(request), &library, watch)?);
+    }
+    if let Some(more) = &with_enough {
+        enough::add(&mut found, more)?;
+    }
+    // What the whole run does says more than what it did until memory ran out.
+    found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
+    Ok(found)
+}
+
+/// Runs the script; once more where it compiled something anew, as caches are warm then.
+fn once(
+    request: &Request,
+    library: &Path,
+    watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
+) -> Result<Rehearsed> {
+    let mut folder = folder::Folder::make(library, request)?;
     let mut followed = run::run(request, &folder, watch)?;
     let mut runs = 1;
     if followed.is_complete() && answers::read(&folder).iter().any(|answer| answer.compiled.new > 0) {
-        let again = folder::Folder::make(&library, request)?;
+        let again = folder::Folder::make(library, request)?;
         let broken = watch(Some(Progress::Again)).is_break();
         if !broken {
             followed = run::run(request, &again, watch)?;

@@ -12,4 +12,6 @@ pub enum Progress {
     },
     /// The first run compiled; the second, with what the first left in caches, counts.
     Again,
+    /// Memory ran out; the script is run again on a card with memory enough.
+    Enough,
 }

@@ -18,6 +18,8 @@ pub(super) const MAX_CARDS: usize = 16;
 pub struct Request {
     /// The command and its arguments.
     pub command: Vec<OsString>,
+    /// Variables of the script's environment besides those that there are.
+    pub environment: Vec<(OsString, OsString)>,
     /// The card.
     pub card: RequestedCard,
     /// How many of it.
@@ -32,6 +34,8 @@ pub struct Request {
     pub values: bool,
     /// Where files go that the script would write; without it they are thrown away.
     pub keep_outputs: Option<PathBuf>,
+    /// Whether a script that ran out of memory is run once more, with memory enough, to see what it needs.
+    pub needs: bool,
     /// Whether what the script prints is left out.
     pub silent: bool,
 }

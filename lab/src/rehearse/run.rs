@@ -105,7 +105,9 @@ fn ending_of(answers: &[Answer]) -> Ending {
 
 fn start(request: &Request, folder: &Folder) -> Result<Child> {
     let mut command = Command::new(&request.command[0]);
-    command.args(&request.command[1..]).envs(environment(request, folder)).envs(outputs::environment(folder));
+    let own = request.environment.iter().map(|(name, value)| (name, value));
+    command.args(&request.command[1..]).envs(own);
+    command.envs(environment(request, folder)).envs(outputs::environment(folder));
     // A group of its own: Ctrl-C is for this program, which then asks for answers. So it cannot read from a terminal.
     command.process_group(0);
     if std::io::stdin().is_terminal() {

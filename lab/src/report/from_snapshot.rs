@@ -8,16 +8,52 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 use crate::snapshot::{Action, Snapshot, StackId, TraceEvent};
+use crate::stacks::{Guesses, Life, Phase, Place, Role, callers};
 
-/// What happened on the device with the longest trace.
-pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
-    let device = snapshot.main_device();
+impl Recording {
+    /// What happened on a device. What memory was for is guessed where the snapshot does not say it, and the name says so.
+    pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
+        let guesses = Guesses::of(snapshot, device);
+        if guesses.roles_are_told {
+            return of_snapshot(name, snapshot, device, FxHashMap::default(), &guesses);
+        }
+        let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
+        let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
+        of_snapshot(&name, snapshot, device, roles_of(&guesses.lives, &guesses.roles), &guesses)
+    }
+
+    /// The same where it is known what each allocation was for.
+    pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
+        of_snapshot(name, snapshot, device, roles_of(lives, roles), &Guesses::of(snapshot, device))
+    }
+}
+
+fn roles_of(lives: &[Life], roles: &[Role]) -> Roles {
+    lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
+}
+
+/// A part of a step, in the words of histories of our own; what stacks suggest.
+fn part(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Setup => "model",
+        Phase::Input | Phase::Forward => "forward",
+        Phase::Backward | Phase::Recompute => "backward",
+        Phase::Optimizer => "step",
+        Phase::ZeroGrad => "zero_grad",
+    }
+}
+
+/// What an allocation was for, by the entry that made it and the address.
+type Roles = FxHashMap<(Option<usize>, u64), Role>;
+
+fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, guesses: &Guesses) -> Recording {
     let mut recording = Recording::new(name);
     let unknown = recording.category(UNKNOWN);
     let mut maker = Maker {
         snapshot,
         recording,
         unknown,
+        roles,
         live: FxHashMap::default(),
         sizes: FxHashMap::default(),
         stacks: FxHashMap::default(),
@@ -27,9 +63,18 @@ pub(super) fn of_snapshot(name: &str, snapshot: &Snapshot) -> Recording {
         maker.recording.push(Event::SegmentAlloc { address, bytes });
     }
     for (address, _, stack, bytes) in snapshot.live_after(device, None) {
-        maker.alloc(None, address, bytes, stack, unknown);
+        let category = maker.category(None, address);
+        maker.alloc(None, address, bytes, stack, category);
     }
+    let mut phase = None;
     for (at, event) in snapshot.trace(device).iter().enumerate() {
+        let now = guesses.phase(at).map(|now| (part(now), guesses.steps_before(at)));
+        if let Some((part, step)) = now.filter(|_| now != phase) {
+            phase = now;
+            let name = if guesses.step_ends.is_empty() { part.to_string() } else { format!("s{step}.{part}") };
+            let name = maker.recording.intern(&name);
+            maker.recording.push(Event::Phase { name });
+        }
         maker.event(at, event);
     }
     maker.recording
@@ -39,6 +84,8 @@ struct Maker<'a> {
     snapshot: &'a Snapshot,
     recording: Recording,
     unknown: CategoryId,
+    /// Where the snapshot says nothing.
+    roles: Roles,
     /// The allocation that holds an address.
     live: FxHashMap<u64, u32>,
     /// What the blocks took that are there at the end, by address and the entry that made them; `None`: before the trace.
@@ -64,7 +111,7 @@ impl Maker<'_> {
         match event.action {
             Action::Alloc => {
                 let category = match self.snapshot.text(event.category) {
-                    "" => self.unknown,
+                    "" => self.category(Some(at), address),
                     category => self.recording.category(category),
                 };
                 self.alloc(Some(at), address, bytes, stack, category);
@@ -100,19 +147,26 @@ impl Maker<'_> {
         }
     }
 
-    /// The innermost line of Python, and the functions that led there.
+    fn category(&mut self, at: Option<usize>, address: u64) -> CategoryId {
+        let category = self.roles.get(&(at, address)).and_then(|role| role.category());
+        category.map_or(self.unknown, |category| self.recording.category(category.name()))
+    }
+
+    /// The program's line with what PyTorch did there, and the functions that led there.
     fn names(&mut self, stack: StackId) -> (NameId, NameId) {
         if let Some(&names) = self.stacks.get(&stack) {
             return names;
         }
-        // Frames of C++ have no file.
-        let python = || self.snapshot.stack(stack).filter(|frame| frame.line > 0 && frame.filename != "??");
-        let op = python().next().map_or_else(String::new, |frame| {
-            let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default();
-            format!("{} ({file}:{})", frame.name, frame.line)
-        });
+        let place = Place::of(self.snapshot, stack);
+        let op = match (&place.operator, self.snapshot.has_stack(stack)) {
+            (_, false) => String::new(),
+            (Some(operator), _) if place.own.is_some() => format!("{} ({operator})", place.in_words()),
+            _ => place.in_words(),
+        };
+        let callers = callers(self.snapshot, stack);
         // The page cuts a path at its dots.
-        let path: Vec<String> = python().map(|frame| frame.name.replace('.', "·")).collect();
+        let path: Vec<String> =
+            callers.iter().map(|line| format!("{} {}", line.short(), line.function).replace('.', "·")).collect();
         let path: Vec<&str> = path.iter().rev().map(String::as_str).collect();
         let names = (self.recording.intern(&op), self.recording.intern(&path.join(".")));
         self.stacks.insert(stack, names);
@@ -166,7 +220,7 @@ mod tests {
         {
             let snapshot = Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
             let device = snapshot.main_device();
-            let recording = of_snapshot(name, &snapshot);
+            let recording = Recording::of_snapshot(name, &snapshot, device);
             let (mut now, mut most, mut taken, mut reserved) = (0u64, 0u64, 0u64, 0u64);
             let mut sizes = Vec::new();
             for event in recording.events() {

@@ -12,6 +12,7 @@
 
 mod blocks;
 mod chart;
+pub mod events;
 pub mod export;
 mod from_snapshot;
 mod page;

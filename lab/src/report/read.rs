@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::from_snapshot::of_snapshot;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::error::{Error, Result};
 use crate::replay::{MAX_BYTES, MAX_OPERATIONS};
@@ -99,7 +98,8 @@ pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let kind = if is_object { Some(serde_json::from_slice::<Kind>(text).map_err(wrong)?) } else { None };
     if text.first() == Some(&PICKLE) || kind.as_ref().is_some_and(|kind| kind.device_traces.is_some()) {
-        return Ok(Source::Recording(Box::new(of_snapshot(name, &Snapshot::read(name, text)?))));
+        let snapshot = Snapshot::read(name, text)?;
+        return Ok(Source::Recording(Box::new(Recording::of_snapshot(name, &snapshot, snapshot.main_device()))));
     }
     if let Some(format) = kind.and_then(|kind| kind.format) {
         if !RECORDINGS.contains(&format.as_str()) {

@@ -16,6 +16,7 @@ mod fit;
 mod list;
 mod premise;
 mod rehearsal;
+mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
 mod run;
@@ -24,6 +25,7 @@ mod self_check;
 mod snapshot;
 mod snapshot_diff;
 mod tune;
+mod what_if;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
@@ -38,8 +40,10 @@ pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead,
+    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
+    UnknownRead,
 };
+pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
@@ -48,9 +52,13 @@ pub use run::{
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;
-pub use snapshot::{GrowingStack, HeldResult, HeldSum, PeakOfTrace, SegmentResult, SnapshotResult, TotalsResult};
+pub use snapshot::{
+    CategoryResult, GrowingStack, HeldResult, HeldSum, LineResult, Looked, MomentResult, NamedRange, OperatorBytes,
+    PeakOfTrace, SegmentResult, SnapshotOom, SnapshotResult, TotalsResult,
+};
 pub use snapshot_diff::{ChangedStack, SnapshotDiff};
 pub use tune::TuneResult;
+pub use what_if::WhatIfResult;
 
 use serde_json::Value;
 
@@ -73,6 +81,7 @@ const READERS: &[(&str, Reader)] = &[
     (FitResult::SCHEMA, shown::<FitResult>),
     (ListResult::SCHEMA, shown::<ListResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
+    (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),
     (ScanResult::SCHEMA, shown::<ScanResult>),
     (SnapshotResult::SCHEMA, shown::<SnapshotResult>),

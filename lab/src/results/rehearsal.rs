@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::what_if::WhatIfResult;
+
 /// A rehearsal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsalResult {
@@ -23,6 +25,12 @@ pub struct RehearsalResult {
     pub exception: Option<String>,
     /// How often the script was run: twice where it compiled, and the second run counts.
     pub runs: u32,
+    /// What the script takes on a card with memory enough: it was run once more where it ran out.
+    #[serde(default)]
+    pub with_memory_enough: Option<RehearsedNeeds>,
+    /// What other settings of the allocator would do, by replay; null where nothing was recorded.
+    #[serde(default)]
+    pub what_if: Option<WhatIfResult>,
     /// What was not seen, and may take more than what was.
     pub not_reached: Vec<String>,
     /// A process on a card, by rank.
@@ -77,9 +85,9 @@ pub struct RehearsedRank {
     pub ooms: u64,
     /// The first time that it did.
     pub oom: Option<RehearsedOom>,
-    /// What lived when most was asked for, by line of the script, most first.
+    /// What lived when memory ran out, else when most was asked for, by line of the script, most first.
     pub at_peak: Vec<AtPeak>,
-    /// The same by what it was; null where no optimizer told.
+    /// The same by what it was; null where nothing told.
     pub by_category: Option<PeakShares>,
 }
 
@@ -97,6 +105,41 @@ pub struct RehearsedOom {
     pub place: String,
     /// Steps that were done.
     pub steps: u64,
+    /// What was left on the card.
+    #[serde(default)]
+    pub free_on_device: u64,
+    /// What PyTorch had reserved and nobody held.
+    #[serde(default)]
+    pub free_in_reserved: u64,
+    /// The largest piece of that; null where it is not known.
+    #[serde(default)]
+    pub largest_free: Option<u64>,
+    /// `full`: less was free than was asked for; `fragmented`: enough was, but not in one piece.
+    #[serde(default)]
+    pub verdict: String,
+}
+
+/// What a script takes with memory enough. Bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RehearsedNeeds {
+    /// What the other card has.
+    pub total_bytes: u64,
+    /// Whether it was enough: if not, the script needs even more than this.
+    pub fits: Option<bool>,
+    /// Why that run ended, as `stopped`.
+    pub stopped: String,
+    /// Steps of an optimizer.
+    pub steps: u64,
+    /// The most that PyTorch had allocated, on the fullest card.
+    pub peak_allocated: u64,
+    /// The most that it had reserved.
+    pub peak_reserved: u64,
+    /// How much more that is, with the CUDA context, than the card has; 0 where it would fit but for the memory's pieces.
+    pub missing: u64,
+    /// What lived when most was asked for.
+    pub at_peak: Vec<AtPeak>,
+    /// The same by what it was for.
+    pub by_category: Option<PeakShares>,
 }
 
 /// What a line of the script held when most was asked for.
@@ -111,20 +154,30 @@ pub struct AtPeak {
     pub place: Option<String>,
     /// The innermost line outside of PyTorch: a library's, or the same.
     pub inside: Option<String>,
-    /// What they were: `parameter`, `gradient`, `optimizer`, `other`; null where no optimizer told.
+    /// PyTorch's function there that asked for most.
+    #[serde(default)]
+    pub operator: Option<String>,
+    /// What they were for: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
+    /// `other`; null where nothing told.
     pub category: Option<String>,
 }
 
-/// What was asked for at the peak, by what it was. Bytes. `other`: activations, inputs, workspaces, what an operator
-/// needs for itself; they are not told apart.
+/// What was asked for at the peak, by what it was for. Bytes. `other`: what an operator needs for itself, workspaces,
+/// buffers, what the script holds on to; they are not told apart.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PeakShares {
-    /// Parameters of an optimizer.
+    /// Parameters.
     pub parameter: u64,
     /// Their gradients.
     pub gradient: u64,
     /// What an optimizer keeps for them.
     pub optimizer: u64,
+    /// Saved for the backward pass, which let go of it.
+    #[serde(default)]
+    pub activation: u64,
+    /// Moved from the host.
+    #[serde(default)]
+    pub input: u64,
     /// Everything else.
     pub other: u64,
 }

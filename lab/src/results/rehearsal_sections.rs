@@ -28,6 +28,7 @@ impl Findings for RehearsalResult {
 /// All of it.
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
+    out.extend(post_mortem(found));
     out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
     if !found.ranks.is_empty() {
         out.push(Section::Note(exactness(found)));
@@ -93,6 +94,53 @@ fn why_not(found: &RehearsalResult) -> String {
         short(oom.reserved),
         short(found.gpu.total_bytes)
     )
+}
+
+/// Why memory ran out, and how much more the script needs.
+fn post_mortem(found: &RehearsalResult) -> Option<Section> {
+    let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
+    let free = format!(
+        "{} left on the card, {} reserved but held by nobody",
+        short(oom.free_on_device),
+        short(oom.free_in_reserved)
+    );
+    let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
+    let why = match oom.verdict.as_str() {
+        "fragmented" => "Fragmented: enough was free, but not in one piece",
+        _ => "Full",
+    };
+    let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {
+        (Some(true), 0) => {
+            format!(
+                " With memory enough it reserves {}, which there is: only the pieces are wrong.",
+                short(needs.peak_reserved)
+            )
+        }
+        (Some(true), missing) => format!(
+            " With memory enough it reserves {} ({} allocated at most): {} more than there is.",
+            short(needs.peak_reserved),
+            short(needs.peak_allocated),
+            short(missing)
+        ),
+        _ => format!(" Even a card of {} did not show all that it needs.", short(needs.total_bytes)),
+    });
+    let batch = smaller_batch(found).unwrap_or_default();
+    Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
+}
+
+/// How much of the batch would fit, if what is saved for the backward pass and the inputs are what grows with it.
+fn smaller_batch(found: &RehearsalResult) -> Option<String> {
+    let needs = found.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
+    let by = needs.by_category?;
+    let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
+    let room = found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes) as f64;
+    // As much more is reserved than allocated, in proportion.
+    let room = room * peak / (needs.peak_reserved.max(1) as f64);
+    let share = (room - (peak - grows)) / grows;
+    let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
+    known.then(|| {
+        format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share)
+    })
 }
 
 /// What was run.
@@ -162,9 +210,12 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
     if rank.at_peak.is_empty() {
         return Vec::new();
     }
+    let recorded = rank.at_peak.iter().any(|held| held.place.is_some());
     let row = |held: &AtPeak| {
         let place = match &held.place {
-            Some(place) => with_inside(place, held.inside.as_deref()),
+            None if !recorded => "no line was recorded".into(),
+            None if held.operator.is_some() => with_operator("no line of the script:".into(), held.operator.as_deref()),
+            Some(place) => with_operator(with_inside(place, held.inside.as_deref()), held.operator.as_deref()),
             None => "no line of Python (the backward pass)".into(),
         };
         vec![
@@ -174,9 +225,10 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
             Cell::Text(place),
         ]
     };
-    let columns = ["bytes", "allocations", "what", "allocated at"];
+    let columns = ["bytes", "allocations", "for", "allocated at"];
+    let title = if rank.oom.is_some() { "When memory ran out" } else { "When most was asked for" };
     let rows = rank.at_peak.iter().take(TOP).map(row).collect();
-    let mut out = vec![Section::Table(Table::new("When most was asked for", &columns, rows))];
+    let mut out = vec![Section::Table(Table::new(title, &columns, rows))];
     out.extend(rank.by_category.map(shares));
     if rank.at_peak.len() > TOP {
         out.push(Section::Note(format!("{} more in the JSON.", counted((rank.at_peak.len() - TOP) as u64, "line"))));
@@ -193,15 +245,26 @@ fn with_inside(place: &str, inside: Option<&str>) -> String {
     }
 }
 
+/// With what PyTorch did there.
+fn with_operator(place: String, operator: Option<&str>) -> String {
+    operator.map_or(place.clone(), |operator| format!("{place} {operator}"))
+}
+
 /// The sums at the peak.
 fn shares(by: PeakShares) -> Section {
     let shares = [
         ("parameters", by.parameter),
         ("gradients", by.gradient),
         ("optimizer", by.optimizer),
-        ("other (activations, inputs, workspaces: not told apart)", by.other),
+        ("saved for backward", by.activation),
+        ("inputs", by.input),
+        ("other", by.other),
     ];
-    let shares: Vec<String> = shares.iter().map(|(name, bytes)| format!("{name} {}", short(*bytes))).collect();
+    let shares: Vec<String> = shares
+        .iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(name, bytes)| format!("{name} {}", short(*bytes)))
+        .collect();
     Section::Note(format!("Then: {}.", shares.join(", ")))
 }
 
@@ -260,21 +323,52 @@ fn withheld(found: &RehearsalResult) -> Option<Section> {
     Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
 }
 
-/// What to type next.
+/// What to type next: the setting that helps, and where more is to be seen.
 fn next(found: &RehearsalResult) -> Vec<Section> {
     if found.ranks.is_empty() {
         return Vec::new();
     }
-    match &found.snapshot {
-        Some(file) => vec![
-            Section::Note("Try:".into()),
-            Section::Command(format!("vramlab tune {}", quoted(file))),
-            Section::Command(format!("vramlab snapshot show {}", quoted(file))),
-        ],
-        None => vec![Section::Note(
-            "Try: the same with --snapshot run.pickle, then `vramlab tune run.pickle` (allocator settings) and \
-             `vramlab snapshot show run.pickle` (stacks); --html run.html draws it."
-                .into(),
-        )],
+    let mut out = Vec::new();
+    if let Some(what_if) = &found.what_if {
+        match what_if.proposal() {
+            Some((setting, does)) => {
+                out.push(Section::Note(format!("Try this setting: {does}.")));
+                out.push(Section::Command(setting));
+            }
+            None if found.fits == Some(false) => out.push(Section::Note(what_if.why_nothing())),
+            None => {}
+        }
+        out.push(what_if.details());
+    }
+    out.push(match &found.snapshot {
+        Some(file) => Section::Command(format!("vramlab snapshot show {}", quoted(file))),
+        None => {
+            Section::Note("More: --html run.html draws it; --snapshot run.pickle keeps PyTorch's own snapshot.".into())
+        }
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rehearsal::{RehearsedGpu, RehearsedNeeds};
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_batch_is_that_of_a_straight_line() {
+        let by = PeakShares { parameter: 200, activation: 700, input: 100, ..PeakShares::default() };
+        let needs = RehearsedNeeds {
+            fits: Some(true),
+            peak_allocated: 1000,
+            peak_reserved: 1000,
+            missing: 400,
+            by_category: Some(by),
+            ..RehearsedNeeds::default()
+        };
+        let gpu = RehearsedGpu { total_bytes: 600, ..RehearsedGpu::default() };
+        let mut found = RehearsalResult { gpu, with_memory_enough: Some(needs), ..RehearsalResult::default() };
+        assert!(smaller_batch(&found).unwrap().contains("Some 50 % of the batch"), "200 + 0.5 x 800 is 600");
+        found.gpu.total_bytes = 150;
+        assert_eq!(smaller_batch(&found), None, "not even what does not grow");
     }
 }

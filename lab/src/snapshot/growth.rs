@@ -41,7 +41,7 @@ pub const MIN_STEPS: usize = SETTLING + MIN_RISES;
 
 impl Snapshot {
     /// When each step of training ended, as far as ranges tell: those of optimizers' steps or of the profiler.
-    fn step_ends(&self, device: usize) -> Vec<i64> {
+    pub(crate) fn step_ends(&self, device: usize) -> Vec<i64> {
         let ends = |wanted: fn(&str) -> bool| -> Vec<i64> {
             let ends = self.annotations.iter().filter(|a| !a.start && a.device as usize == device);
             ends.filter(|a| wanted(self.text(a.name))).map(|a| a.time_us).collect()

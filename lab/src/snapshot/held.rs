@@ -141,8 +141,8 @@ impl Snapshot {
         live
     }
 
-    /// The stacks of blocks that were there before the trace began and still are.
-    fn stacks_at_the_end(&self, device: usize) -> HashMap<u64, StackId> {
+    /// The stacks of blocks that are there at the end, by address.
+    pub(crate) fn stacks_at_the_end(&self, device: usize) -> HashMap<u64, StackId> {
         let blocks = self.segments_of(device).flat_map(|segment| &segment.blocks);
         blocks.filter(|block| block.state != BlockState::Inactive).map(|block| (block.address, block.stack)).collect()
     }

@@ -32,6 +32,7 @@ mod source;
 mod tune;
 mod unpickle;
 mod value;
+mod what_if;
 
 pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
@@ -49,3 +50,4 @@ pub use record::{Recording, record};
 pub use release::{Release, Releases};
 pub use tune::{Candidate, Cost, Tuned, tune};
 pub use value::{Document, Kind, TextId, Texts, Value};
+pub use what_if::{Setting, WhatIf, what_if};

@@ -115,7 +115,7 @@ impl Snapshot {
     }
 
     /// Bytes of segments when the trace began.
-    pub(super) fn reserved_before(&self, device: usize) -> u64 {
+    pub(crate) fn reserved_before(&self, device: usize) -> u64 {
         let end = total(self.segments_of(device).map(|segment| segment.bytes));
         let (mut taken, mut given) = (0u64, 0u64);
         for event in self.trace(device) {

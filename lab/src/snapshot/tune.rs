@@ -57,8 +57,8 @@ pub struct Tuned {
 const SEARCHED: f64 = 0.6;
 
 /// What each option may be.
-const EXPANDABLE: [&str; 1] = ["expandable_segments:True"];
-const SPLIT: [&str; 6] = [
+pub(super) const EXPANDABLE: [&str; 1] = ["expandable_segments:True"];
+pub(super) const SPLIT: [&str; 6] = [
     "max_split_size_mb:20",
     "max_split_size_mb:32",
     "max_split_size_mb:64",
@@ -66,14 +66,14 @@ const SPLIT: [&str; 6] = [
     "max_split_size_mb:256",
     "max_split_size_mb:512",
 ];
-const ROUNDUP: [&str; 5] = [
+pub(super) const ROUNDUP: [&str; 5] = [
     "roundup_power2_divisions:1",
     "roundup_power2_divisions:2",
     "roundup_power2_divisions:4",
     "roundup_power2_divisions:8",
     "roundup_power2_divisions:16",
 ];
-const SEGMENT: [&str; 5] = [
+pub(super) const SEGMENT: [&str; 5] = [
     "large_segment_size_mb:12",
     "large_segment_size_mb:16",
     "large_segment_size_mb:32",
@@ -143,14 +143,14 @@ fn key(setting: &str) -> &str {
     setting.split(':').next().unwrap_or(setting)
 }
 
-fn config(version: TorchVersion, alloc_conf: &str) -> Result<AllocatorConfig> {
+pub(super) fn config(version: TorchVersion, alloc_conf: &str) -> Result<AllocatorConfig> {
     let mut config = AllocatorConfig::for_version(version);
     config.update(alloc_conf)?;
     Ok(config)
 }
 
 /// What a trace takes under settings.
-fn cost(trace: &Trace, config: &AllocatorConfig, machine: &Machine) -> Result<Cost> {
+pub(super) fn cost(trace: &Trace, config: &AllocatorConfig, machine: &Machine) -> Result<Cost> {
     let figures: Figures = run_once(trace, &Policy::Caching(Box::new(config.clone())), machine)?;
     Ok(Cost {
         failed: figures.newly_failed,

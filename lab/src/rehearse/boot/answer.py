@@ -11,7 +11,7 @@ class Answer:
         self.counts = {}
         self.steps = 0
         self.seen = {"evaluation": False, "saving": False, "generation": False}
-        self.held = []
+        self.roles = Roles(torch)
         self.oom = None
         self.withheld = []
         # The highest peaks before the script reset them, by card.
@@ -20,7 +20,8 @@ class Answer:
 
     def after_fork(self):
         """A forked child is another process: what its parent did is not its own."""
-        self.counts, self.steps, self.held, self.oom, self.before_reset = {}, 0, [], None, {}
+        self.counts, self.steps, self.oom, self.before_reset = {}, 0, None, {}
+        self.roles.clear()
         self.ended = False
 
     def cards(self):
@@ -104,10 +105,10 @@ class Answer:
         rank, world = self.rank()
         answer = {
             "pid": os.getpid(), "rank": rank, "world": world, "why": why, "steps": self.steps,
-            "torch": self.torch.__version__, "cards": cards, "seen": self.seen, "held": self.held, "oom": self.oom,
+            "torch": self.torch.__version__, "cards": cards, "seen": self.seen, "held": self.roles.held, "oom": self.oom,
             "exception": self.exception() if why == "exit" else None, "compiled": self.compiled(),
             "values": self.values.report() if self.values else None, "withheld": self.withheld[:1000],
-            "entries": SETTINGS["entries"],
+            "entries": SETTINGS["entries"], "backward": list(self.roles.backward), "inputs": list(self.roles.inputs),
         }
         write_whole("%d.json" % os.getpid(), json.dumps(answer, default=str))
         return True
@@ -130,6 +131,8 @@ class Answer:
         with self.torch._C.DisableTorchFunction():
             ended_by_memory = self.oom is not None and why == "exit" and (self.exception() or {}).get("out_of_memory")
             if self.cards() and not ended_by_memory:
+                if not self.counts:
+                    self.roles.hold(None)
                 self.write_snapshot()
             # Last: who finds it finds the snapshot as well.
             self.write(why)

@@ -1,10 +1,3 @@
-# Steps of which the addresses of parameters, gradients and states are kept: the first ones and the last ones.
-FIRST_STEPS = 2
-LAST_STEPS = 4
-# The most addresses of a step.
-MAX_ADDRESSES = 100000
-
-
 class Watch:
     """Counts the steps of optimizers, and ends the program after as many as were asked for."""
 
@@ -26,8 +19,10 @@ class Watch:
         register_optimizer_step_post_hook(guarded(self.after_step))
         self.mark_uses()
         torch.cuda._lazy_call(self.at_first_use)
+        guarded(answer.roles.install)()
         if SETTINGS["values"]:
             answer.values = start_values(torch)
+            answer.roles.watch_inputs(answer.values)
         import atexit
 
         atexit.register(guarded(answer.end), "exit")
@@ -66,8 +61,10 @@ class Watch:
                           "allocated": figures["allocated_bytes.all.current"],
                           "reserved": figures["reserved_bytes.all.current"], "step": answer.steps}
             # Now: later the script has let go of everything.
+            if not self.optimizers:
+                answer.roles.hold(None)
             for made in self.optimizers:
-                self.hold(made())
+                answer.roles.hold(made(), everything=True)
             answer.write_snapshot()
             answer.write("running")
 
@@ -78,7 +75,7 @@ class Watch:
         answer.counts[id(optimizer)] = answer.counts.get(id(optimizer), 0) + 1
         steps = max(answer.counts.values())
         with self.torch._C.DisableTorchFunction():
-            self.hold(optimizer)
+            answer.roles.hold(optimizer)
             if steps > answer.steps:
                 answer.steps = steps
                 if steps <= 8 or steps % 16 == 0:
@@ -88,33 +85,6 @@ class Watch:
             self.stop("steps")
         elif until and all(answer.seen[what] for what in until):
             self.stop("seen")
-
-    def hold(self, optimizer):
-        """Keeps the addresses of what an optimizer works on, by what it is."""
-        import time
-
-        held = {"time_us": int(time.time() * 1e6), "parameter": [], "gradient": [], "optimizer": []}
-        left = MAX_ADDRESSES
-
-        def add(kind, tensor):
-            tensor = getattr(tensor, "_local_tensor", tensor)
-            if isinstance(tensor, self.torch.Tensor) and tensor.is_cuda:
-                held[kind].append(tensor.untyped_storage().data_ptr())
-
-        for parameter in [p for group in optimizer.param_groups for p in group["params"]] if optimizer else []:
-            left -= 1
-            if left < 0:
-                break
-            add("parameter", parameter)
-            add("gradient", parameter.grad)
-            state = optimizer.state.get(parameter)
-            for value in list(state.values()) if isinstance(state, dict) else []:
-                add("optimizer", value)
-        steps = self.answer.held
-        if any(held[kind] for kind in ("parameter", "gradient", "optimizer")):
-            steps.append(held)
-        if len(steps) > FIRST_STEPS + LAST_STEPS:
-            del steps[FIRST_STEPS]
 
     def stop(self, why):
         answer = self.answer

@@ -1,0 +1,142 @@
+//! `rehearse` with `-L` and `-P`: the same script for several values, and the largest value that fits.
+
+use lab::rehearse::{Next, Request, Tried, at_point, next, rehearse};
+use lab::results::{LargestValue, RehearsalPoint, RehearsalScanResult};
+
+use super::rehearse::{request, told};
+use crate::args::{Invocation, RehearseArgs, axes};
+use crate::exit::{Code, Failure, Result};
+use crate::ui::Ui;
+use crate::{interrupt, output};
+
+/// Rehearses every point, then looks for the largest value where one whole number is scanned.
+///
+/// # Errors
+/// As a single rehearsal; marks that are nowhere in the command, before anything is run.
+pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Result<Code> {
+    refused(args)?;
+    output::check(args.output.destinations().chain(&args.page.html))?;
+    // What a value needs that does not fit, the law says.
+    let request = Request { needs: false, ..request(args, ui) };
+    let points = axes::points(&invocation.axes);
+    for point in &points {
+        at_point(&request, point)?;
+    }
+    let mut scan = Scan { request, ui, found: RehearsalScanResult::default() };
+    scan.found.parameters = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
+    scan.found.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    for point in &points {
+        if !scan.rehearse(point, false)? {
+            break;
+        }
+    }
+    if let [axis] = invocation.axes.as_slice()
+        && !scan.found.interrupted
+        && axis.values.iter().all(|value| value.parse::<u64>().is_ok())
+    {
+        scan.found.largest = scan.largest(&axis.name)?;
+    }
+    scan.found.law = scan.found.law_of_points();
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &scan.found)?;
+    Ok(code(&scan.found))
+}
+
+/// What is of a single rehearsal.
+fn refused(args: &RehearseArgs) -> Result<()> {
+    let given = [
+        ("--continue", args.scan.go_on.is_some()),
+        ("--snapshot", args.snapshot.is_some()),
+        ("--events", args.events.is_some()),
+        ("--keep-outputs", args.keep_outputs.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag}: is of a single rehearsal; a scan makes several"))),
+        None => Ok(()),
+    }
+}
+
+struct Scan<'a> {
+    request: Request,
+    ui: &'a Ui,
+    found: RehearsalScanResult,
+}
+
+impl Scan<'_> {
+    /// Rehearses a point; returns whether to go on.
+    fn rehearse(&mut self, point: &[(String, String)], searched: bool) -> Result<bool> {
+        let named: Vec<String> = point.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        self.ui.tell(named.join(", "));
+        let request = at_point(&self.request, point)?;
+        let (ui, steps) = (self.ui, request.stop.steps);
+        let rehearsed = rehearse(&request, &mut |progress| {
+            if let Some(progress) = progress {
+                ui.tell(format!("  {}", told(progress, steps)));
+            }
+            interrupt::flow()
+        })?;
+        self.found.gpu = rehearsed.result.gpu.clone();
+        self.found.interrupted |= rehearsed.interrupted;
+        let values = point.iter().map(|(_, value)| value.clone()).collect();
+        self.found.points.push(RehearsalPoint { values, searched, rehearsal: rehearsed.result });
+        Ok(!self.found.interrupted)
+    }
+
+    /// Looks for the largest value that fits; `None` if that was interrupted.
+    fn largest(&mut self, name: &str) -> Result<Option<LargestValue>> {
+        loop {
+            let tried: Vec<Tried> = self.found.points.iter().filter_map(of_point).collect();
+            let searched = self.found.points.iter().filter(|point| point.searched).count();
+            match next(&tried, searched, self.found.gpu.total_bytes) {
+                Next::Try(value) => {
+                    if !self.rehearse(&[(name.to_string(), value.to_string())], true)? {
+                        return Ok(None);
+                    }
+                }
+                end => return Ok(Some(in_words(name, end))),
+            }
+        }
+    }
+}
+
+fn of_point(point: &RehearsalPoint) -> Option<Tried> {
+    let value = point.values.first()?.parse().ok()?;
+    Some(Tried { value, fits: point.rehearsal.fits, taken_bytes: point.taken_bytes() })
+}
+
+fn in_words(name: &str, end: Next) -> LargestValue {
+    let (value, verified, in_words) = match end {
+        Next::Largest(Some(value)) => (
+            Some(value),
+            true,
+            format!("{name} {value} is the largest that fits; {} does not: both were rehearsed.", value + 1),
+        ),
+        Next::Largest(None) => (None, true, format!("No {name} fits.")),
+        Next::Between(value, above) => {
+            (Some(value), false, format!("{name} {value} fits, {above} does not; between them nothing was tried."))
+        }
+        Next::DoesNotGrow => (None, false, format!("What the script takes does not grow with {name}.")),
+        Next::NotInOrder => {
+            (None, false, format!("No largest {name} is told: a larger one fits where a smaller one does not."))
+        }
+        Next::Unknown(value) => {
+            (None, false, format!("No largest {name} is told: whether {value} fits cannot be said."))
+        }
+        // The search goes on until it is something else.
+        Next::Try(value) => (None, false, format!("{name} {value} was not tried.")),
+    };
+    LargestValue { value, verified, in_words }
+}
+
+/// Whether all that was asked for fits; a script that failed is its own code.
+fn code(found: &RehearsalScanResult) -> Code {
+    let asked = || found.points.iter().filter(|point| !point.searched);
+    if found.interrupted {
+        Code::Interrupted
+    } else if asked().any(|point| point.rehearsal.fits.is_none()) {
+        Code::Device
+    } else if asked().all(|point| point.rehearsal.fits == Some(true)) {
+        Code::Done
+    } else {
+        Code::Check
+    }
+}

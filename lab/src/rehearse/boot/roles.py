@@ -1,0 +1,137 @@
+# What each address was for, as far as PyTorch's own objects tell. Nothing here allocates on a card.
+# Steps of which the addresses of parameters, gradients and states are kept: the first ones and the last ones.
+FIRST_STEPS = 2
+LAST_STEPS = 4
+# The most addresses of a step, backward passes, and batches that are kept.
+MAX_ADDRESSES = 100000
+MAX_RANGES = 2000
+MAX_INPUTS = 20000
+
+
+def now():
+    import time
+
+    return int(time.time() * 1e6)
+
+
+class Roles:
+    """Addresses of parameters, gradients and states; when backward passes ran; what came from the host."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.clear()
+
+    def clear(self):
+        import collections
+
+        self.held = []
+        self.backward = collections.deque(maxlen=MAX_RANGES)
+        self.depth = 0
+        self.inputs = collections.deque(maxlen=MAX_INPUTS)
+
+    def install(self):
+        autograd = getattr(self.torch, "autograd", None)
+        run = getattr(autograd, "_engine_run_backward", None)
+        if run is None:
+            return
+        import functools
+
+        @functools.wraps(run)
+        def marked(*args, **kwargs):
+            # Checkpointing runs backward passes inside of one.
+            outer = self.depth == 0
+            if outer:
+                self.backward.append([now(), None])
+            self.depth += 1
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self.depth -= 1
+                if outer and self.backward:
+                    self.backward[-1][1] = now()
+                    if len(self.backward) <= FIRST_STEPS:
+                        guarded(self.hold)(None)
+
+        autograd._engine_run_backward = marked
+
+    def watch_inputs(self, values):
+        """Batches come from the host by `to` and `cuda`; the layer for values sees each call."""
+        call = values.call
+
+        def watched(function, args, kwargs):
+            out = call(function, args, kwargs)
+            if getattr(function, "__name__", "") in ("to", "cuda") and args:
+                guarded(self.moved)(args[0], out)
+            return out
+
+        values.call = watched
+
+    def moved(self, tensor, out):
+        torch = self.torch
+        # What is not a plain tensor stands for others.
+        plain = type(tensor) is torch.Tensor and type(out) is torch.Tensor
+        if not plain or not out.is_cuda or tensor.is_cuda:
+            return
+        frame = sys._getframe(1)
+        # A module that is moved is no batch.
+        for _ in range(12):
+            if frame is None:
+                break
+            if frame.f_code.co_name == "_apply" and frame.f_code.co_filename.endswith("module.py"):
+                return
+            frame = frame.f_back
+        with torch._C.DisableTorchFunction():
+            self.inputs.append([out.untyped_storage().data_ptr(), now()])
+
+    def hold(self, optimizer, everything=False):
+        """Keeps the addresses of what an optimizer works on, or of all parameters, by what it is."""
+        with self.torch._C.DisableTorchFunction():
+            self.hold_quietly(optimizer, everything)
+
+    def hold_quietly(self, optimizer, everything):
+        held = {"time_us": now(), "parameter": [], "gradient": [], "optimizer": []}
+        state = optimizer.state if optimizer else {}
+        own = [p for group in optimizer.param_groups for p in group["params"]] if optimizer else []
+        if optimizer is None or everything or len(self.held) < FIRST_STEPS:
+            # Weights that are not trained are in no optimizer.
+            own = list({id(p): p for p in [*own, *self.parameters()]}.values())
+
+        def add(kind, tensor):
+            tensor = getattr(tensor, "_local_tensor", tensor)
+            if not isinstance(tensor, self.torch.Tensor) or not tensor.is_cuda:
+                return
+            try:
+                held[kind].append(tensor.untyped_storage().data_ptr())
+            except RuntimeError:
+                # A tensor without memory: of a transform, or of the compiler.
+                pass
+
+        for parameter in own[:MAX_ADDRESSES]:
+            add("parameter", parameter)
+            # Of others PyTorch warns the script.
+            if getattr(parameter, "is_leaf", True):
+                add("gradient", parameter.grad)
+            kept = state.get(parameter)
+            for value in list(kept.values()) if isinstance(kept, dict) else []:
+                add("optimizer", value)
+        steps = self.held
+        if any(held[kind] for kind in ("parameter", "gradient", "optimizer")):
+            steps.append(held)
+        if len(steps) > 2 * FIRST_STEPS + LAST_STEPS:
+            del steps[2 * FIRST_STEPS]
+
+    def parameters(self):
+        """All that there are, whoever holds them."""
+        import gc
+
+        known, found = {}, []
+        wanted = getattr(self.torch.nn, "Parameter", None)
+        for thing in gc.get_objects() if wanted else []:
+            kind = type(thing)
+            if kind not in known:
+                known[kind] = issubclass(kind, wanted)
+            if known[kind]:
+                found.append(thing)
+        return found
+
+

@@ -1,0 +1,67 @@
+//! What a script needs that ran out of memory: it is run once more on a card with memory enough.
+
+use super::collect::{Rehearsed, open, working_folder};
+use super::peak;
+use super::request::{Request, RequestedCard};
+use crate::error::Result;
+use crate::results::RehearsedNeeds;
+use crate::snapshot::{Action, Snapshot};
+
+/// How much more memory the other card has, and how much at least.
+const TIMES: u64 = 4;
+const LEAST: u64 = 256 << 30;
+
+/// The same script on a card with memory enough. What it would write is thrown away.
+pub(super) fn request(request: &Request) -> Request {
+    let total_bytes = request.card.total_bytes.saturating_mul(TIMES).max(LEAST);
+    let card = RequestedCard { total_bytes, ..request.card.clone() };
+    Request { card, keep_outputs: None, silent: true, ..request.clone() }
+}
+
+/// Says what the script needs; and what memory was for when it ran out, where both runs went the same way until then.
+pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
+    let Some(largest) = more.result.ranks.iter().max_by_key(|rank| rank.peak_reserved) else { return Ok(()) };
+    let gpu = &found.result.gpu;
+    let taken = largest.peak_reserved.saturating_add(gpu.context_bytes);
+    found.result.with_memory_enough = Some(RehearsedNeeds {
+        total_bytes: more.result.gpu.total_bytes,
+        fits: more.result.fits,
+        stopped: more.result.stopped.clone(),
+        steps: largest.steps,
+        peak_allocated: largest.peak_allocated,
+        peak_reserved: largest.peak_reserved,
+        missing: taken.saturating_sub(gpu.total_bytes),
+        at_peak: largest.at_peak.clone(),
+        by_category: largest.by_category,
+    });
+    let Some((process, rank)) = found.largest() else { return Ok(()) };
+    let Some(other) = more.processes.iter().find(|other| other.rank == process.rank) else { return Ok(()) };
+    let (device, pid) = (rank.gpu, rank.pid);
+    let (short, long) = (open(&process.path)?, open(&other.path)?);
+    if !went_the_same_way(&short, &long, device) {
+        return Ok(());
+    }
+    // The first allocations of the longer run are those of the shorter one.
+    let (lives, _) = process.told.roles(&short, device);
+    let (_, roles) = other.told.roles(&long, device);
+    let entry = peak::moment(&short, device, true);
+    let roles = roles.get(..lives.len()).unwrap_or(&roles);
+    let held = peak::held_as(&short, entry, &lives, roles, other.told.anything, &working_folder());
+    if let Some(rank) = found.result.ranks.iter_mut().find(|rank| rank.pid == pid && rank.gpu == device) {
+        (rank.at_peak, rank.by_category) = (held.lines, held.by_category);
+    }
+    Ok(())
+}
+
+/// Whether a run asked for the same as a longer one until memory ran out, from the first request on.
+fn went_the_same_way(short: &Snapshot, long: &Snapshot, device: usize) -> bool {
+    let asked = |snapshot: &Snapshot, until: usize| {
+        let trace = &snapshot.trace(device)[..until];
+        let allocations = trace.iter().filter(|event| event.action == Action::Alloc);
+        allocations.map(|event| event.bytes).collect::<Vec<u64>>()
+    };
+    let failed = short.trace(device).iter().rposition(|event| event.action == Action::Oom);
+    let Some(failed) = failed else { return false };
+    let (short, long) = (asked(short, failed), asked(long, long.trace(device).len()));
+    !short.is_empty() && long.starts_with(&short)
+}

@@ -1,0 +1,70 @@
+//! What lived at a moment: by line of the script, and by what it was for.
+
+use super::categories::Told;
+use crate::results::{AtPeak, PeakShares};
+use crate::snapshot::{Action, Snapshot};
+use crate::stacks::{HeldRow, Life, Line, Role, held_at};
+
+/// Lines that are kept.
+const MOST_LINES: usize = 200;
+
+/// What lived at a moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// By line and purpose, most first.
+    pub(super) lines: Vec<AtPeak>,
+    /// The sums; `None` where nothing told what memory was for.
+    pub(super) by_category: Option<PeakShares>,
+}
+
+/// The entry that is asked about: where memory ran out, else where most had been asked for.
+pub(super) fn moment(snapshot: &Snapshot, device: usize, ran_out: bool) -> Option<usize> {
+    let failed = || snapshot.trace(device).iter().rposition(|event| event.action == Action::Oom);
+    ran_out.then(failed).flatten().or_else(|| snapshot.peak(device).event)
+}
+
+/// What lived after an entry. Paths in `folder` are told without it.
+pub(super) fn held(snapshot: &Snapshot, device: usize, entry: Option<usize>, told: &Told, folder: &str) -> Held {
+    let (lives, roles) = told.roles(snapshot, device);
+    held_as(snapshot, entry, &lives, &roles, told.anything, folder)
+}
+
+/// The same with what is known from elsewhere.
+pub(super) fn held_as(
+    snapshot: &Snapshot,
+    entry: Option<usize>,
+    lives: &[Life],
+    roles: &[Role],
+    told: bool,
+    folder: &str,
+) -> Held {
+    let known = lives.iter().zip(roles.iter().copied());
+    let live = known.filter(|(life, _)| life.lives_after(entry)).map(|(life, role)| (life, role, None));
+    let rows = held_at(snapshot, live, &|_| true);
+    let told = told || roles.iter().any(|role| *role != Role::Other);
+    let lines = rows.iter().take(MOST_LINES).map(|row| line(row, told, folder)).collect();
+    let sum = |role: Role| crate::snapshot::total(rows.iter().filter(|row| row.role == role).map(|row| row.bytes));
+    let shares = || PeakShares {
+        parameter: sum(Role::Parameter),
+        gradient: sum(Role::Gradient),
+        optimizer: sum(Role::Optimizer),
+        activation: sum(Role::Activation),
+        input: sum(Role::Input),
+        other: sum(Role::Other),
+    };
+    Held { lines, by_category: told.then(shares) }
+}
+
+fn line(row: &HeldRow, told: bool, folder: &str) -> AtPeak {
+    let within = |line: &Line| line.within(folder);
+    let own = row.place.own.as_ref().map(within);
+    let library = row.place.library.as_ref().map(within);
+    AtPeak {
+        requested_bytes: row.bytes,
+        count: row.allocations,
+        place: own.clone().or_else(|| library.clone()),
+        inside: library.or(own),
+        operator: row.operators.first().map(|(operator, _)| operator.clone()),
+        category: told.then(|| row.role.name().into()),
+    }
+}

@@ -1,0 +1,211 @@
+//! The same script for several values, and the largest value that fits.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::request::Request;
+use crate::error::{Error, Result};
+
+/// What names a variable of the environment.
+const VARIABLE: &str = "env:";
+
+/// The request of a point: `{NAME}` in the command stands for a value, `env:NAME` is a variable of the script's.
+///
+/// # Errors
+/// A name that is nowhere in the command; a variable that a rehearsal needs for itself.
+pub fn at_point(request: &Request, point: &[(String, String)]) -> Result<Request> {
+    let mut request = request.clone();
+    for (name, value) in point {
+        match name.strip_prefix(VARIABLE) {
+            Some(variable) => {
+                if variable.is_empty() || variable.contains(['=', '\0']) || value.contains('\0') {
+                    return Err(Error::usage(format!("-L {name}"), "names no variable"));
+                }
+                if OWN.contains(&variable) || variable.starts_with("VRAMLAB_REHEARSAL_") {
+                    return Err(Error::usage(format!("-L {name}"), "the rehearsal itself needs this variable"));
+                }
+                request.environment.push((variable.into(), value.into()));
+            }
+            None => {
+                let mark = format!("{{{name}}}");
+                let mut found = false;
+                for word in &mut request.command {
+                    let replaced = replaced(word, &mark, value);
+                    found |= replaced != *word;
+                    *word = replaced;
+                }
+                if !found {
+                    let problem =
+                        format!("{mark} is nowhere in the command; env:{name} sets a variable of the script's");
+                    return Err(Error::usage(format!("-L {name}"), problem));
+                }
+            }
+        }
+    }
+    Ok(request)
+}
+
+/// Variables that the rehearsal sets.
+const OWN: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "TRITON_LIBCUDA_PATH"];
+
+/// A word with a value for each mark.
+fn replaced(word: &OsString, mark: &str, value: &str) -> OsString {
+    let (mut rest, mark) = (word.as_bytes(), mark.as_bytes());
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(mark.len()).position(|window| window == mark) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(value.as_bytes());
+        rest = &rest[at + mark.len()..];
+    }
+    out.extend_from_slice(rest);
+    OsString::from_vec(out)
+}
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The value.
+    pub value: u64,
+    /// Whether it fits; `None` where that could not be said.
+    pub fits: Option<bool>,
+    /// What it takes of the card, in bytes.
+    pub taken_bytes: u64,
+}
+
+/// What to do next to find the largest value that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Rehearse this value.
+    Try(u64),
+    /// It is found: this value fits, and the next one does not. Both were rehearsed. `None`: not even 1 fits.
+    Largest(Option<u64>),
+    /// It lies from the first to before the second; more were not tried.
+    Between(u64, u64),
+    /// What the script takes does not grow with the value.
+    DoesNotGrow,
+    /// A larger value fits where a smaller one does not.
+    NotInOrder,
+    /// For this value nothing can be said.
+    Unknown(u64),
+}
+
+/// Rehearsals after which the search ends.
+const MOST: usize = 14;
+
+/// Decides from what was tried, `searched` of it by the search. The law of what fits leads; halving makes sure of an end.
+pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
+    if let Some(unknown) = tried.iter().find(|tried| tried.fits.is_none()) {
+        return Next::Unknown(unknown.value);
+    }
+    let of = |fits: bool| tried.iter().filter(move |tried| tried.fits == Some(fits));
+    let mut fitting: Vec<&Tried> = of(true).collect();
+    fitting.sort_by_key(|tried| tried.value);
+    let above = of(false).map(|tried| tried.value).min();
+    let Some(last) = fitting.last() else {
+        return match above {
+            None | Some(0 | 1) => Next::Largest(None),
+            Some(above) => Next::Try(above / 2),
+        };
+    };
+    let limit = law(&fitting, total_bytes);
+    match (above, limit) {
+        (Some(above), _) if above <= last.value => Next::NotInOrder,
+        (Some(above), _) if above == last.value + 1 => Next::Largest(Some(last.value)),
+        (above, _) if searched >= MOST => Next::Between(last.value, above.unwrap_or(u64::MAX)),
+        (None, Some(Limit::Never)) => Next::DoesNotGrow,
+        (None, Some(Limit::At(limit))) => {
+            Next::Try(limit.clamp(last.value + 1, last.value.saturating_mul(64).max(last.value + 1)))
+        }
+        (None, None) => Next::Try(last.value.saturating_mul(2).max(1)),
+        (Some(above), limit) => {
+            let middle = last.value + (above - last.value) / 2;
+            let guess = match limit {
+                Some(Limit::At(limit)) if searched % 3 != 2 => limit.clamp(last.value + 1, above - 1),
+                _ => middle,
+            };
+            // What the law says was tried and is too much: it leaves out what is free in pieces.
+            Next::Try(if guess == above - 1 && above - last.value > 3 { middle } else { guess })
+        }
+    }
+}
+
+/// Where a card is full.
+enum Limit {
+    At(u64),
+    Never,
+}
+
+/// The largest value with which the line through the smallest and the largest that fit stays on the card. Near its end
+/// the allocator gives memory back before it asks for more: two values there say nothing of the slope.
+fn law(fitting: &[&Tried], total_bytes: u64) -> Option<Limit> {
+    let [a, .., b] = fitting else { return None };
+    let (bytes, values) = (b.taken_bytes as f64 - a.taken_bytes as f64, (b.value - a.value) as f64);
+    if values <= 0.0 {
+        return None;
+    }
+    let slope = bytes / values;
+    if slope <= 0.0 {
+        return Some(Limit::Never);
+    }
+    let more = (total_bytes.saturating_sub(b.taken_bytes) as f64 / slope).floor();
+    Some(Limit::At(b.value.saturating_add(more as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Searches for the largest value of a script that takes so much.
+    fn search(start: &[u64], total: u64, takes: impl Fn(u64) -> u64) -> (Next, usize) {
+        let try_one = |value: u64| {
+            let taken_bytes = takes(value);
+            Tried { value, fits: Some(taken_bytes <= total), taken_bytes: taken_bytes.min(total) }
+        };
+        let mut tried: Vec<Tried> = start.iter().map(|value| try_one(*value)).collect();
+        let mut searched = 0;
+        loop {
+            match next(&tried, searched, total) {
+                Next::Try(value) => {
+                    assert!(tried.iter().all(|known| known.value != value), "{value} was tried");
+                    tried.push(try_one(value));
+                    searched += 1;
+                }
+                found => return (found, searched),
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_value_is_found_and_the_next_one_is_tried() {
+        let line = |value| 500 + 37 * value;
+        assert_eq!(search(&[1, 2, 4], 10_000, line), (Next::Largest(Some(256)), 2));
+        assert_eq!(search(&[1, 2, 1000], 10_000, line).0, Next::Largest(Some(256)));
+        assert_eq!(search(&[1], 10_000, line).0, Next::Largest(Some(256)));
+        assert_eq!(search(&[900, 1000], 10_000, line).0, Next::Largest(Some(256)));
+        assert_eq!(search(&[1, 2], 400, line).0, Next::Largest(None));
+        // In steps, with what is free in pieces, and with a square.
+        let steps = |value: u64| 500 + 64 * value.div_ceil(3) * 3;
+        assert_eq!(search(&[1, 2, 4], 10_000, steps).0, Next::Largest(Some(147)));
+        assert_eq!(search(&[8, 16], 1_000_000, |value| 1000 + 7 * value * value).0, Next::Largest(Some(377)));
+        // Close to the end less may be reserved than before.
+        let given_back = |value: u64| if value == 256 { 9_000 } else { line(value) };
+        assert_eq!(search(&[1, 255], 10_000, given_back).0, Next::Largest(Some(256)));
+        let pieces = |value: u64| 40 * value + if value > 200 { 900 } else { 0 };
+        assert_eq!(search(&[1, 2, 4], 10_000, pieces).0, Next::Largest(Some(227)));
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_said() {
+        assert_eq!(search(&[1, 2, 4], 10_000, |_| 7).0, Next::DoesNotGrow);
+        assert_eq!(search(&[1, 5], 100, |value| if value == 1 { 200 } else { 50 }).0, Next::NotInOrder);
+        let unknown = Tried { value: 3, fits: None, taken_bytes: 0 };
+        assert_eq!(next(&[unknown], 0, 100), Next::Unknown(3));
+    }
+
+    #[test]
+    fn every_mark_is_replaced() {
+        let word = OsString::from("--out=run-{batch}-{batch}.txt");
+        assert_eq!(replaced(&word, "{batch}", "16"), "--out=run-16-16.txt");
+        assert_eq!(replaced(&word, "{size}", "16"), word);
+    }
+}

@@ -1,0 +1,135 @@
+//! Whose a frame is.
+
+use crate::snapshot::FrameText;
+
+/// Whose a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file of the program.
+    Own,
+    /// Code without a file: `python -c`, an interactive session, but also what a library makes from text.
+    Text,
+    /// A package that is installed.
+    Library,
+    /// PyTorch, and the Python that its compiler writes.
+    Torch,
+    /// The interpreter and its own library.
+    Interpreter,
+    /// C and C++: PyTorch's, the interpreter's, the system's.
+    Native,
+}
+
+/// Endings of what is not Python.
+const NATIVE_ENDINGS: [&str; 13] = ["c", "cc", "cpp", "cxx", "cu", "cuh", "h", "hh", "hpp", "inc", "inl", "so", "S"];
+
+/// Parts of the paths of PyTorch's own Python where it is not installed as a package.
+const TORCH_FOLDERS: [&str; 8] = [
+    "/torch/nn/",
+    "/torch/optim/",
+    "/torch/autograd/",
+    "/torch/utils/",
+    "/torch/_",
+    "/torch/distributed/",
+    "/torch/amp/",
+    "/torch/cuda/",
+];
+
+/// Whose a frame is, as its file tells.
+pub fn origin(frame: &FrameText<'_>) -> Origin {
+    let file = frame.filename.replace('\\', "/");
+    if is_native(&file, frame) {
+        return Origin::Native;
+    }
+    if file.starts_with('<') {
+        return match file.as_str() {
+            "<stdin>" | "<string>" => Origin::Text,
+            // Cells of a notebook, as IPython and Colab name them.
+            cell if cell.starts_with("<ipython-input") => Origin::Own,
+            graph if graph.starts_with("<eval_with_key>") => Origin::Torch,
+            _ => Origin::Interpreter,
+        };
+    }
+    if is_torch(&file) {
+        Origin::Torch
+    } else if file.contains("site-packages") || file.contains("dist-packages") || is_launcher(&file) {
+        Origin::Library
+    } else if file.contains("/lib/python") || file.contains("/lib64/python") || file.contains("/Lib/") {
+        Origin::Interpreter
+    } else {
+        Origin::Own
+    }
+}
+
+/// Whether a frame is no line of Python that the program's author wrote or could read as theirs.
+pub fn is_library(frame: &FrameText<'_>) -> bool {
+    !matches!(origin(frame), Origin::Own | Origin::Text)
+}
+
+fn is_native(file: &str, frame: &FrameText<'_>) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    // Since 2.12 the file is the library that the code is in, and the line an offset in it.
+    frame.line <= 0
+        || matches!(file, "" | "??")
+        || NATIVE_ENDINGS.contains(&ending)
+        || name.contains(".so.")
+        || matches!(frame.name, "??" | "_start")
+        || !file.starts_with('<') && frame.name.contains("::")
+}
+
+fn is_torch(file: &str) -> bool {
+    file.contains("-packages/torch/")
+        || file.contains("/torchinductor_")
+        || TORCH_FOLDERS.iter().any(|folder| file.contains(folder))
+        || is_made_by_inductor(file)
+}
+
+/// What the compiler writes is called by a hash, in a folder named by its first letters.
+fn is_made_by_inductor(file: &str) -> bool {
+    let mut parts = file.rsplit('/');
+    let (Some(name), Some(folder)) = (parts.next(), parts.next()) else { return false };
+    let Some(stem) = name.strip_suffix(".py") else { return false };
+    stem.len() >= 40
+        && stem.starts_with('c')
+        && stem.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && stem.get(1..3) == Some(folder)
+}
+
+/// A script that an installation puts beside the interpreter: torchrun, accelerate.
+fn is_launcher(file: &str) -> bool {
+    let mut parts = file.rsplit('/');
+    parts.next().is_some_and(|name| !name.contains('.')) && matches!(parts.next(), Some("bin" | "Scripts"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_frame_is_somebodys() {
+        let of = |filename, line, name| origin(&FrameText { filename, line, name });
+        let hash = "/tmp/t/5k/c5kw7og7fbjlhrzqni56ortnl2sovwoiz7o373gfl6ogxxosrawg.py";
+        for (file, line, name, expected) in [
+            ("/home/me/train.py", 7, "forward", Origin::Own),
+            ("C:\\Users\\me\\train.py", 7, "forward", Origin::Own),
+            ("/tmp/ipykernel_7/123.py", 1, "<module>", Origin::Own),
+            ("<ipython-input-3-0a>", 1, "<module>", Origin::Own),
+            ("<string>", 1, "<module>", Origin::Text),
+            ("/v/lib/python3.11/site-packages/torch/nn/modules/conv.py", 553, "forward", Origin::Torch),
+            ("/src/pytorch/torch/optim/adam.py", 5, "step", Origin::Torch),
+            (hash, 2405, "call", Origin::Torch),
+            ("/v/lib/python3.11/site-packages/transformers/trainer.py", 5, "train", Origin::Library),
+            ("/v/bin/torchrun", 8, "<module>", Origin::Library),
+            ("/usr/lib/python3.11/runpy.py", 5, "run", Origin::Interpreter),
+            ("<frozen importlib._bootstrap>", 5, "_load", Origin::Interpreter),
+            ("<vramlab>", 5, "call", Origin::Interpreter),
+            ("/usr/local/src/Python-3.11.7/Python/ceval.c", 4769, "_PyEval_EvalFrameDefault", Origin::Native),
+            ("??", 0, "torch::unwind::unwind()", Origin::Native),
+            ("/v/site-packages/torch/lib/libtorch_cpu.so", 107817241, "??", Origin::Native),
+            ("/lib/x86_64-linux-gnu/libc.so.6", 561652, "??", Origin::Native),
+            ("/v/bin/python3.11", 4224, "_start", Origin::Native),
+        ] {
+            assert_eq!(of(file, line, name), expected, "{file}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What each allocation was for, as its stack and its life suggest.
+//!
+//! A trace does not say what memory is for. What is said here is a guess, and is marked as one: memory that is
+//! allocated in the forward pass and let go of in the backward pass was saved for it; what a step of the optimizer
+//! leaves behind is its state; what the backward pass leaves behind is a gradient.
+
+use std::collections::{HashMap, HashSet};
+
+use super::lives::{Life, lives};
+use super::phase::Phase;
+use crate::snapshot::{Action, Snapshot, StackId};
+
+/// What memory was for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// A weight.
+    Parameter,
+    /// Its gradient.
+    Gradient,
+    /// What an optimizer keeps for it.
+    Optimizer,
+    /// Saved for the backward pass.
+    Activation,
+    /// A batch, or its labels.
+    Input,
+    /// Let go of in the part of the step that made it.
+    Temporary,
+    /// Something else, or not known.
+    #[default]
+    Other,
+}
+
+impl Role {
+    /// All.
+    pub const ALL: [Role; 7] =
+        [Role::Parameter, Role::Gradient, Role::Optimizer, Role::Activation, Role::Input, Role::Temporary, Role::Other];
+
+    /// As it stands in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Parameter => "parameter",
+            Role::Gradient => "gradient",
+            Role::Optimizer => "optimizer",
+            Role::Activation => "activation",
+            Role::Input => "input",
+            Role::Temporary => "temporary",
+            Role::Other => "other",
+        }
+    }
+
+    /// The category of a history of our own that means the same, where there is one.
+    pub fn category(self) -> Option<memcore::memory::Category> {
+        use memcore::memory::Category;
+        Some(match self {
+            Role::Parameter => Category::Parameter,
+            Role::Gradient => Category::Gradient,
+            Role::Optimizer => Category::OptimizerState,
+            Role::Activation => Category::Activation,
+            Role::Input => Category::Input,
+            Role::Temporary => Category::Temporary,
+            Role::Other => return None,
+        })
+    }
+}
+
+/// A device's trace, with what its stacks suggest.
+pub struct Guesses {
+    /// All allocations, in the order in which they were made.
+    pub lives: Vec<Life>,
+    /// What each of them was for.
+    pub roles: Vec<Role>,
+    /// Whether the recording says what memory is for: nothing is guessed then.
+    pub roles_are_told: bool,
+    /// The part of the program in which each entry was; `None` where nothing tells.
+    pub phases: Vec<Option<Phase>>,
+    /// The entry with which each step of training ended.
+    pub step_ends: Vec<usize>,
+    /// Whether steps were told by the recording (ranges), and not by stacks.
+    pub steps_are_told: bool,
+}
+
+impl Guesses {
+    /// Of a device.
+    pub fn of(snapshot: &Snapshot, device: usize) -> Self {
+        let phases = phases(snapshot, device);
+        let told = told_step_ends(snapshot, device);
+        let steps_are_told = !told.is_empty();
+        let step_ends = if steps_are_told { told } else { step_ends(&phases) };
+        let lives = lives(snapshot, device);
+        let parts = Parts::of(&phases);
+        let told = |life: &Life| told_role(snapshot, device, life);
+        let roles_are_told = lives.iter().any(|life| told(life).is_some());
+        // What goes when the failure of a request ends the program says nothing of what it was for.
+        let failure = last_failure(snapshot, device);
+        let of_life = |life: &Life| match roles_are_told {
+            true => told(life).unwrap_or_default(),
+            false => {
+                let freed = life.freed.filter(|freed| failure.is_none_or(|failure| *freed < failure));
+                role(snapshot, &Life { freed, ..*life }, &parts, &step_ends)
+            }
+        };
+        let mut roles: Vec<Role> = lives.iter().map(of_life).collect();
+        if !roles_are_told {
+            only_gradients_of_parameters(snapshot, &lives, &mut roles);
+        }
+        Self { lives, roles, roles_are_told, phases, step_ends, steps_are_told }
+    }
+
+    /// The part of the program in which an entry was.
+    pub fn phase(&self, entry: usize) -> Option<Phase> {
+        self.phases.get(entry).copied().flatten()
+    }
+
+    /// How many steps had ended before an entry.
+    pub fn steps_before(&self, entry: usize) -> usize {
+        self.step_ends.partition_point(|end| *end < entry)
+    }
+}
+
+/// The part of the program of each entry: as its stack says, else as the entry before.
+fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
+    let trace = snapshot.trace(device);
+    let has = |action: Action| trace.iter().any(|event| event.action == action && snapshot.has_stack(event.stack));
+    // The threads of the backward pass run no Python: with stacks of Python alone theirs are empty.
+    let (allocs_have, frees_have) = (has(Action::Alloc), has(Action::FreeRequested));
+    let ranges = optimizer_ranges(snapshot, device);
+    let mut known: HashMap<StackId, Option<Phase>> = HashMap::new();
+    let mut now = None;
+    let of_event = |event: &crate::snapshot::TraceEvent| {
+        let begun = ranges.partition_point(|(from, ..)| *from <= event.time_us);
+        let within = ranges[..begun].last().filter(|(_, to, _)| event.time_us <= *to);
+        let (has_stack, tells) = match event.action {
+            Action::Alloc => (snapshot.has_stack(event.stack), allocs_have),
+            Action::FreeRequested => (snapshot.has_stack(event.stack), frees_have),
+            _ => (false, false),
+        };
+        let own = match (has_stack, tells) {
+            (true, _) => *known.entry(event.stack).or_insert_with(|| Phase::of(snapshot, event.stack)),
+            (false, true) => Some(Phase::Backward),
+            (false, false) => None,
+        };
+        match (own, within) {
+            // A range says more than a stack of the program's own lines.
+            (None | Some(Phase::Forward), Some((.., phase))) => now = Some(*phase),
+            (Some(own), _) => now = Some(own),
+            // Without any stacks nobody says when a range's part is over but its end.
+            (None, None) if !allocs_have => now = None,
+            (None, None) => {}
+        }
+        now
+    };
+    trace.iter().map(of_event).collect()
+}
+
+/// Steps of optimizers, and clearings of gradients, as the recording names them: from, to, what.
+fn optimizer_ranges(snapshot: &Snapshot, device: usize) -> Vec<(i64, i64, Phase)> {
+    let mut open: Vec<(&str, i64)> = Vec::new();
+    let mut ranges = Vec::new();
+    for mark in snapshot.annotations.iter().filter(|mark| mark.device as usize == device) {
+        let name = snapshot.text(mark.name);
+        let phase = match name {
+            name if name.starts_with("Optimizer.step#") => Phase::Optimizer,
+            name if name.starts_with("Optimizer.zero_grad#") => Phase::ZeroGrad,
+            _ => continue,
+        };
+        if mark.start {
+            open.push((name, mark.time_us));
+        } else if let Some(begun) = open.iter().rposition(|(begun, _)| *begun == name) {
+            ranges.push((open.remove(begun).1, mark.time_us, phase));
+        }
+    }
+    ranges.sort_unstable_by_key(|(from, ..)| *from);
+    ranges
+}
+
+/// The last entry of each step that a range ends.
+fn told_step_ends(snapshot: &Snapshot, device: usize) -> Vec<usize> {
+    let trace = snapshot.trace(device);
+    let entry = |time: &i64| trace.partition_point(|event| event.time_us <= *time).checked_sub(1);
+    let mut ends: Vec<usize> = snapshot.step_ends(device).iter().filter_map(entry).collect();
+    ends.dedup();
+    ends
+}
+
+/// The last entry of each run of entries in the optimizer; where it makes none, of each backward pass.
+fn step_ends(phases: &[Option<Phase>]) -> Vec<usize> {
+    let ends = |is: fn(Phase) -> bool, after: fn(Phase) -> bool| {
+        let (mut found, mut last) = (Vec::new(), None);
+        for (entry, phase) in phases.iter().enumerate() {
+            match *phase {
+                Some(phase) if is(phase) => last = Some(entry),
+                Some(phase) if after(phase) => found.extend(last.take()),
+                _ => {}
+            }
+        }
+        (found, last)
+    };
+    // Several optimizers may step one after the other; a new step begins with a new forward pass.
+    let (mut optimizer, last) =
+        ends(|p| p == Phase::Optimizer, |p| matches!(p, Phase::Forward | Phase::Backward | Phase::Input));
+    optimizer.extend(last);
+    if !optimizer.is_empty() {
+        return optimizer;
+    }
+    // The last one may not have come to its end.
+    ends(|p| matches!(p, Phase::Backward | Phase::Recompute), |p| matches!(p, Phase::Forward | Phase::Input)).0
+}
+
+/// What the backward pass leaves behind and is as large as no parameter is no gradient: a workspace, a buffer.
+fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {
+    let known = lives.iter().zip(roles.iter());
+    // What was there before the recording may be one.
+    let parameters = known.filter(|(life, role)| **role == Role::Parameter || life.made.is_none());
+    let sizes: HashSet<u64> = parameters.map(|(life, _)| life.bytes).collect();
+    let mut workspaces: HashMap<StackId, bool> = HashMap::new();
+    for (life, role) in lives.iter().zip(roles) {
+        let mut is_workspace =
+            || *workspaces.entry(life.stack).or_insert_with(|| Phase::is_workspace(snapshot, life.stack));
+        let is_gradient = *role == Role::Gradient;
+        if is_gradient && !sizes.is_empty() && !sizes.contains(&life.bytes) || *role != Role::Other && is_workspace() {
+            *role = Role::Other;
+        }
+    }
+}
+
+/// The entry of a failure after which nothing was allocated.
+fn last_failure(snapshot: &Snapshot, device: usize) -> Option<usize> {
+    let trace = snapshot.trace(device);
+    let last = trace.iter().rposition(|event| matches!(event.action, Action::Oom | Action::Alloc))?;
+    (trace[last].action == Action::Oom).then_some(last)
+}
+
+/// What the recording says that an allocation is for; histories of our own do.
+fn told_role(snapshot: &Snapshot, device: usize, life: &Life) -> Option<Role> {
+    let event = snapshot.trace(device).get(life.made?)?;
+    let name = snapshot.text(event.category);
+    let role = Role::ALL.into_iter().find(|role| role.category().is_some_and(|known| known.name() == name));
+    role.or_else(|| matches!(name, "buffer" | "workspace").then_some(Role::Other))
+}
+
+/// What an allocation was for.
+fn role(snapshot: &Snapshot, life: &Life, parts: &Parts<'_>, step_ends: &[usize]) -> Role {
+    let made = match life.made {
+        Some(made) => parts.phase(made),
+        // There before the recording: its stack may be told by the block at the end.
+        None if snapshot.has_stack(life.stack) => Phase::of(snapshot, life.stack),
+        None => None,
+    };
+    let Some(made_in) = made else { return Role::Other };
+    let from = life.made.unwrap_or(0);
+    let freed_in = life.freed.and_then(|freed| parts.phase(freed));
+    let backward = |phase: Phase| matches!(phase, Phase::Backward | Phase::Recompute);
+    let next_end = step_ends.get(step_ends.partition_point(|end| *end < from));
+    let over_a_step = next_end.is_some_and(|end| life.freed.is_none_or(|freed| freed > *end));
+    match made_in {
+        Phase::Setup if life.freed.is_none() || over_a_step => Role::Parameter,
+        Phase::Setup => Role::Temporary,
+        Phase::Input => Role::Input,
+        Phase::Optimizer if parts.outlived_by(life) => Role::Optimizer,
+        Phase::Optimizer | Phase::ZeroGrad => Role::Temporary,
+        Phase::Backward if parts.outlived_by(life) => Role::Gradient,
+        Phase::Backward => Role::Temporary,
+        Phase::Recompute => Role::Activation,
+        Phase::Forward if freed_in.is_some_and(backward) => Role::Activation,
+        Phase::Forward if life.freed.is_some() && !over_a_step && !parts.meets_backward(life) => Role::Temporary,
+        // The trace ends before a backward pass could have let go of it.
+        Phase::Forward if life.freed.is_none() && next_end.is_none() => Role::Activation,
+        Phase::Forward => Role::Other,
+    }
+}
+
+/// The parts of the program of all entries, and where each ends.
+struct Parts<'a> {
+    phases: &'a [Option<Phase>],
+    /// For each entry the first one after it that is in another part.
+    ends: Vec<usize>,
+    /// For each entry the next one, or itself, that is in the backward pass.
+    backward: Vec<usize>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(phases: &'a [Option<Phase>]) -> Self {
+        let n = phases.len();
+        let (mut ends, mut backward) = (vec![n; n], vec![n; n]);
+        // What is computed again belongs to the backward pass.
+        let part = |phase: Option<Phase>| if phase == Some(Phase::Recompute) { Some(Phase::Backward) } else { phase };
+        for entry in (0..n).rev() {
+            let next = entry + 1;
+            if next < n {
+                ends[entry] = if part(phases[next]) == part(phases[entry]) { ends[next] } else { next };
+                backward[entry] = backward[next];
+            }
+            if part(phases[entry]) == Some(Phase::Backward) {
+                backward[entry] = entry;
+            }
+        }
+        Self { phases, ends, backward }
+    }
+
+    fn phase(&self, entry: usize) -> Option<Phase> {
+        self.phases.get(entry).copied().flatten()
+    }
+
+    /// Whether it lives on after the part that made it, or at least until the trace ends in that part.
+    fn outlived_by(&self, life: &Life) -> bool {
+        let end = self.ends.get(life.made.unwrap_or(0)).copied().unwrap_or(0);
+        life.freed.is_none_or(|freed| freed >= end)
+    }
+
+    /// Whether a backward pass begins while it lives.
+    fn meets_backward(&self, life: &Life) -> bool {
+        let next = self.backward.get(life.made.unwrap_or(0)).copied().unwrap_or(usize::MAX);
+        next < life.freed.unwrap_or(usize::MAX) && next < self.phases.len()
+    }
+}

@@ -1,0 +1,87 @@
+//! Who held what at a moment, by line of the program.
+
+use std::collections::HashMap;
+
+use super::guess::Role;
+use super::lives::Life;
+use super::phase::Phase;
+use super::place::{Line, Place};
+use crate::snapshot::{Snapshot, StackId};
+
+/// What one line held for one purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldRow {
+    /// Where it was allocated; of its operators the one with most.
+    pub place: Place,
+    /// What it was for.
+    pub role: Role,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// In how many allocations.
+    pub allocations: u64,
+    /// Operators with their bytes, most first.
+    pub operators: Vec<(String, u64)>,
+    /// Whether it was there before the recording began.
+    pub before: bool,
+    /// The stack of the most of it.
+    pub stack: StackId,
+}
+
+/// What has a sum of its own: who asked, what for, whether before the recording, and in which part of the program.
+type Part = (StackId, Role, bool, Option<Phase>);
+
+/// What lives at a moment, and what it was for: rows by line and purpose, most first. Stacks that `wanted` refuses are
+/// left out.
+pub fn held_at<'a>(
+    snapshot: &Snapshot,
+    live: impl Iterator<Item = (&'a Life, Role, Option<Phase>)>,
+    wanted: &dyn Fn(StackId) -> bool,
+) -> Vec<HeldRow> {
+    let mut by_stack: HashMap<Part, (u64, u64)> = HashMap::new();
+    for (life, role, phase) in live {
+        // Of a stack without frames the part of the program is all that is known.
+        let phase = phase.filter(|_| !snapshot.has_stack(life.stack));
+        let sum = by_stack.entry((life.stack, role, life.made.is_none(), phase)).or_default();
+        *sum = (sum.0.saturating_add(life.bytes), sum.1 + 1);
+    }
+    let mut parts: Vec<_> = by_stack.into_iter().filter(|((stack, ..), _)| wanted(*stack)).collect();
+    // The most first, so that a row's stack is that of its largest part.
+    parts.sort_unstable_by_key(|((stack, role, ..), (bytes, _))| (std::cmp::Reverse(*bytes), *stack, *role));
+    let mut rows: Vec<HeldRow> = Vec::new();
+    let mut at: HashMap<(String, Role, bool), usize> = HashMap::new();
+    for ((stack, role, before, phase), (bytes, allocations)) in parts {
+        let mut place = Place::of(snapshot, stack);
+        if phase == Some(Phase::Backward) {
+            place.native = Some("the backward pass".into());
+        }
+        let row = *at.entry((line_of(&place), role, before)).or_insert_with(|| {
+            let (place, operators) = (place.clone(), Vec::new());
+            rows.push(HeldRow { place, role, bytes: 0, allocations: 0, operators, before, stack });
+            rows.len() - 1
+        });
+        let row = &mut rows[row];
+        row.bytes = row.bytes.saturating_add(bytes);
+        row.allocations += allocations;
+        if let Some(operator) = place.operator {
+            match row.operators.iter_mut().find(|(known, _)| *known == operator) {
+                Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                None => row.operators.push((operator, bytes)),
+            }
+        }
+    }
+    for row in &mut rows {
+        row.operators.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    rows
+}
+
+/// What makes a row: the program's line, and a library's that it called; without one what else is known.
+fn line_of(place: &Place) -> String {
+    let line = |line: &Line| format!("{}:{} {}", line.file, line.line, line.function);
+    match (&place.own, &place.library) {
+        (Some(own), None) => line(own),
+        (Some(own), Some(library)) => line(own) + &line(library),
+        (None, _) => place.in_words(),
+    }
+}

@@ -1,0 +1,66 @@
+//! The life of each allocation of a trace.
+
+use std::collections::HashMap;
+
+use crate::snapshot::{Action, Snapshot, StackId};
+
+/// An allocation from its beginning to its end, as entries of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The entry that made it; `None`: it was there before the first.
+    pub made: Option<usize>,
+    /// The entry that let go of it; `None`: it lives at the end.
+    pub freed: Option<usize>,
+    /// Where it lies.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Who asked for it.
+    pub stack: StackId,
+}
+
+impl Life {
+    /// Whether it lives after an entry (`None`: before the first).
+    pub fn lives_after(&self, entry: Option<usize>) -> bool {
+        let made = self.made.is_none_or(|made| entry.is_some_and(|entry| made <= entry));
+        let freed = self.freed.is_some_and(|freed| entry.is_some_and(|entry| freed <= entry));
+        made && !freed
+    }
+}
+
+/// All of a device, in the order in which they were made.
+pub fn lives(snapshot: &Snapshot, device: usize) -> Vec<Life> {
+    let before = snapshot.live_after(device, None).into_iter();
+    let mut all: Vec<Life> =
+        before.map(|(address, _, stack, bytes)| Life { made: None, freed: None, address, bytes, stack }).collect();
+    let mut at: HashMap<u64, usize> = all.iter().enumerate().map(|(i, life)| (life.address, i)).collect();
+    for (entry, event) in snapshot.trace(device).iter().enumerate() {
+        match event.action {
+            Action::Alloc => {
+                let made = Life {
+                    made: Some(entry),
+                    freed: None,
+                    address: event.address,
+                    bytes: event.bytes,
+                    stack: event.stack,
+                };
+                if let Some(replaced) = at.insert(event.address, all.len()) {
+                    all[replaced].freed = Some(entry);
+                }
+                all.push(made);
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                if let Some(ended) = at.remove(&event.address) {
+                    all[ended].freed = Some(entry);
+                }
+            }
+            _ => {}
+        }
+    }
+    // Where entries have no stacks, the blocks that are there at the end may have.
+    let stacks = snapshot.stacks_at_the_end(device);
+    for life in all.iter_mut().filter(|life| life.freed.is_none() && !snapshot.has_stack(life.stack)) {
+        life.stack = stacks.get(&life.address).copied().unwrap_or_default();
+    }
+    all
+}

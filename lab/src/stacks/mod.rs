@@ -1,0 +1,24 @@
+//! Where memory came from and what it was for, as far as stacks tell.
+//!
+//! ```text
+//! frames ─ frame: whose is each ─ place: the program's line, PyTorch's operator ─┐
+//!        └ phase: forward, backward, step of the optimizer ─ lives ─ guess ──────┴─► held: rows of a moment
+//! ```
+//!
+//! Snapshots of PyTorch 2.4 to 2.15 have frames of C++ and of the interpreter in their stacks, later ones without a
+//! source file; those that record `stacks="python"` have none, and no frame at all for the backward pass.
+
+mod frame;
+mod guess;
+mod held;
+mod lives;
+mod native;
+mod phase;
+mod place;
+
+pub use frame::{Origin, is_library, origin};
+pub use guess::{Guesses, Role};
+pub use held::{HeldRow, held_at};
+pub use lives::{Life, lives};
+pub use phase::Phase;
+pub use place::{Line, Place, callers, matches};

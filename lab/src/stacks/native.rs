@@ -1,0 +1,86 @@
+//! What frames of C++ say: operators, nodes of the backward pass, and whatever else has a name.
+
+/// Functions through which every allocation comes.
+const MACHINERY: [&str; 10] = [
+    "torch::unwind",
+    "torch::CapturedTraceback",
+    "c10::",
+    "at::detail::",
+    "at::_ops::",
+    "gather_with_cpp",
+    "CUDACachingAllocator",
+    "_PyEval",
+    "std::",
+    "wrap_kernel_functor",
+];
+
+/// Overloads whose names have no capital letter.
+const OVERLOADS: [(&str, &str); 5] = [
+    ("to_dtype_layout", "to"),
+    ("to_device", "to"),
+    ("to_dtype", "to"),
+    ("to_other", "to"),
+    ("empty_memory_format", "empty"),
+];
+
+/// The operator that a function dispatches: `conv2d` of `at::_ops::conv2d::call(…)`.
+pub(super) fn operator(name: &str) -> Option<&str> {
+    let (_, rest) = name.split_once("at::_ops::")?;
+    let (operator, _) = rest.split_once("::")?;
+    // Overloads: `add_Tensor`, `sum_dim_IntList`; the first capital letter begins the overload's name.
+    let end = operator.find(|c: char| c.is_ascii_uppercase()).unwrap_or(operator.len());
+    let operator = operator[..end].trim_end_matches('_');
+    let known = OVERLOADS.iter().find(|(overload, _)| *overload == operator).map(|(_, operator)| *operator);
+    Some(known.unwrap_or(operator)).filter(|operator| !operator.is_empty())
+}
+
+/// The node of the backward pass that a function belongs to: `AddmmBackward0`.
+pub(super) fn node(name: &str) -> Option<&str> {
+    let before = &name[..name.find("::apply(").or_else(|| name.strip_suffix("::apply").map(str::len))?];
+    let node = before.rsplit("::").next()?;
+    (node.contains("Backward") || node == "AccumulateGrad").then_some(node)
+}
+
+/// Whether it is the engine that runs the backward pass.
+pub(super) fn is_engine(name: &str) -> bool {
+    name.contains("autograd::Engine::") || node(name).is_some()
+}
+
+/// Whether memory is asked for by a library as scratch that PyTorch keeps: cuBLAS's workspaces.
+pub(super) fn is_workspace(name: &str) -> bool {
+    name.contains("CUDABlasHandle") || name.contains("CUBLASWorkspace") || name.contains("CUDABlasLtWorkspace")
+}
+
+/// A function's name without arguments, if it says anything: `at::native::copy_`.
+pub(super) fn meaning(name: &str) -> Option<String> {
+    let name = name.replace("(anonymous namespace)::", "");
+    let name = name.split('(').next().unwrap_or_default();
+    // Of a template the type of its result comes first.
+    let name = if name.contains('<') { name.split('<').next()? } else { name };
+    let name = name.rsplit(' ').next()?;
+    let says = name.contains("::") && !MACHINERY.iter().any(|known| name.contains(known));
+    says.then(|| name.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_and_nodes_are_found_in_names() {
+        assert_eq!(operator("at::_ops::conv2d::call(at::Tensor const&)"), Some("conv2d"));
+        assert_eq!(operator("at::_ops::add_Tensor::redispatch(c10::DispatchKeySet)"), Some("add"));
+        assert_eq!(operator("at::_ops::_to_copy::call(at::Tensor const&)"), Some("_to_copy"));
+        assert_eq!(operator("at::_ops::to_dtype_layout::call(at::Tensor const&)"), Some("to"));
+        assert_eq!(operator("at::native::add(at::Tensor const&)"), None);
+        let applied = "torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)";
+        assert_eq!(node(applied), Some("AddmmBackward0"));
+        assert_eq!(node("torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor>&&)"), Some("AccumulateGrad"));
+        assert_eq!(node("torch::autograd::PyNode::apply(int)"), None);
+        assert!(is_engine("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"));
+        assert_eq!(meaning("torch::unwind::unwind()"), None);
+        assert_eq!(meaning("??"), None);
+        let cublas = "at::cuda::(anonymous namespace)::allocateCUBLASWorkspace(int)";
+        assert_eq!(meaning(cublas).as_deref(), Some("at::cuda::allocateCUBLASWorkspace"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where an allocation came from: the program's line, and what PyTorch did there.
+
+use super::frame::{Origin, origin};
+use super::native;
+use crate::snapshot::{FrameText, Snapshot, StackId};
+
+/// A line of Python.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line {
+    /// The file, as it was recorded.
+    pub file: String,
+    /// Its line.
+    pub line: i64,
+    /// The function.
+    pub function: String,
+}
+
+impl Line {
+    fn of(frame: &FrameText<'_>) -> Self {
+        Self { file: frame.filename.into(), line: frame.line, function: frame.name.into() }
+    }
+
+    /// File and line; a file in `folder` without it.
+    pub fn within(&self, folder: &str) -> String {
+        let inside = (!folder.is_empty()).then(|| self.file.strip_prefix(folder)?.strip_prefix('/')).flatten();
+        format!("{}:{}", inside.unwrap_or(&self.file), self.line)
+    }
+
+    /// The file's name and the line.
+    pub fn short(&self) -> String {
+        let name = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
+        format!("{name}:{}", self.line)
+    }
+}
+
+/// Where an allocation came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The innermost line of the program's own files.
+    pub own: Option<Line>,
+    /// The innermost line outside of PyTorch, where it is another: a library's.
+    pub library: Option<Line>,
+    /// PyTorch's operator or function there: `conv2d`, `linear`.
+    pub operator: Option<String>,
+    /// The node of the backward pass, where C++ was recorded: `AddmmBackward0`.
+    pub node: Option<String>,
+    /// Of a stack without Python: the innermost function of C++ that says something.
+    pub native: Option<String>,
+}
+
+/// Functions of PyTorch's modules that only lead on to what is meant; their file says what it is.
+const LEADING: [&str; 8] =
+    ["forward", "_conv_forward", "_call_impl", "_wrapped_call_impl", "__call__", "<lambda>", "wrapper", "inner"];
+
+impl Place {
+    /// Of a stack.
+    pub fn of(snapshot: &Snapshot, stack: StackId) -> Self {
+        Self::of_frames(snapshot.stack(stack))
+    }
+
+    /// Of frames, the innermost first.
+    pub fn of_frames<'a>(frames: impl Iterator<Item = FrameText<'a>>) -> Self {
+        let frames: Vec<(Origin, FrameText<'_>)> = frames.map(|frame| (origin(&frame), frame)).collect();
+        if let Some(ours) = of_our_own(&frames) {
+            return ours;
+        }
+        let line =
+            |wanted: &[Origin]| frames.iter().find(|(origin, _)| wanted.contains(origin)).map(|(_, frame)| frame);
+        let own = line(&[Origin::Own]).or_else(|| line(&[Origin::Text])).map(Line::of);
+        let library = line(&[Origin::Own, Origin::Library, Origin::Text]).map(Line::of);
+        let is_python = |(origin, _): &(Origin, FrameText<'_>)| *origin != Origin::Native;
+        let python = frames.iter().position(is_python).unwrap_or(frames.len());
+        let inner = frames[..python].iter().map(|(_, frame)| frame.name);
+        let operator = inner.clone().filter_map(native::operator).next_back().map(String::from);
+        let workspace = frames.iter().any(|(_, frame)| native::is_workspace(frame.name));
+        let operator = if workspace { Some("cuBLAS workspace".to_string()) } else { operator };
+        Self {
+            library: library.filter(|library| Some(library) != own.as_ref()),
+            operator: operator.or_else(|| called(&frames)),
+            node: frames.iter().find_map(|(_, frame)| native::node(frame.name)).map(String::from),
+            native: if own.is_none() { inner.clone().find_map(native::meaning) } else { None },
+            own,
+        }
+    }
+
+    /// The line, or what else is known of it, in a few words.
+    pub fn in_words(&self) -> String {
+        let operator = self.operator.as_deref();
+        match (&self.own, &self.library, &self.node) {
+            (Some(own), ..) if own.line == 0 => format!("{} {}", own.file, own.function),
+            (Some(own), ..) => format!("{} {}", own.short(), own.function),
+            (None, _, Some(node)) => operator.map_or(node.clone(), |operator| format!("{node} > {operator}")),
+            (None, Some(library), None) => format!("{} {}", library.short(), library.function),
+            (None, None, None) => operator.or(self.native.as_deref()).map_or("no line recorded".into(), String::from),
+        }
+    }
+}
+
+/// Of a history of our own: frames that say operator, module and phase, and have no lines.
+fn of_our_own(frames: &[(Origin, FrameText<'_>)]) -> Option<Place> {
+    let named = |kind: &str| frames.iter().find(|(_, frame)| frame.filename == kind && frame.line == 0);
+    let operator = named("op")?.1.name;
+    let own = named("module").map(|(_, frame)| Line::of(frame));
+    Some(Place { own, operator: Some(operator.into()), ..Place::default() })
+}
+
+/// The innermost function of PyTorch's Python; a module by its file.
+fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
+    let outside = |(origin, _): &(Origin, FrameText<'_>)| matches!(origin, Origin::Own | Origin::Library);
+    let inner = frames.iter().take_while(|frame| !outside(frame)).filter(|(origin, _)| *origin == Origin::Torch);
+    let mut names = inner.map(|(_, frame)| {
+        let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".py");
+        if file == "module" || file.len() >= 40 || LEADING.contains(&frame.name) && file.starts_with('_') {
+            return None;
+        }
+        Some(if LEADING.contains(&frame.name) { file } else { frame.name })
+    });
+    names.find_map(|name| name).map(String::from)
+}
+
+/// The lines of the program's own files and of libraries, the innermost first; runs of the same line once.
+pub fn callers(snapshot: &Snapshot, stack: StackId) -> Vec<Line> {
+    let wanted = |frame: &FrameText<'_>| matches!(origin(frame), Origin::Own | Origin::Library | Origin::Text);
+    let mut lines: Vec<Line> = snapshot.stack(stack).filter(wanted).map(|frame| Line::of(&frame)).collect();
+    lines.dedup();
+    lines
+}
+
+/// Whether a line (`train.py:7`), a module's file or a function (`conv.py`, `forward`), or an operator is in a stack.
+pub fn matches(snapshot: &Snapshot, stack: StackId, wanted: &str) -> bool {
+    let has = |frame: FrameText<'_>| {
+        let python = origin(&frame) != Origin::Native;
+        let line = python.then(|| format!("{}:{} ", frame.filename, frame.line));
+        // `train.py:7` is not `train.py:71`.
+        let in_line = line.is_some_and(|line| match wanted.rsplit_once(':') {
+            Some((_, number)) if number.parse::<u64>().is_ok() => line.contains(&format!("{wanted} ")),
+            _ => line.contains(wanted),
+        });
+        in_line
+            || native::operator(frame.name) == Some(wanted)
+            || frame.name == wanted
+            || native::node(frame.name) == Some(wanted)
+    };
+    snapshot.stack(stack).any(has) || Place::of(snapshot, stack).operator.as_deref() == Some(wanted)
+}
