@@ -29,13 +29,15 @@ FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones"
 DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())
 DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ logical_and logical_and_".split())
 # What they say of numbers that are not known: that these are sound.
-SOUND = {"isfinite": True, "isnan": False, "isinf": False}
+# `torch.distributions` asks the last of its parameters.
+SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}
 
 
 class Twin:
-    """The contents of one storage; doubtful if a kernel ran since that may have written to any."""
+    """The contents of one storage; doubtful if a kernel ran since that may have written to any. A promise stands for what
+    other ranks have yet to send."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise")
 
 
 class Values:
@@ -87,9 +89,14 @@ class Values:
         if twin is None:
             return None
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
-        if is_same and twin.version == self.version(tensor) and not tensor.is_conj() and not tensor.is_neg():
-            return twin
-        return None
+        if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
+            return None
+        if twin.promise:
+            promise, twin.promise = twin.promise, 0
+            if not self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes):
+                self.twins.pop(storage._cdata, None)
+                return None
+        return twin
 
     def view(self, tensor, twin):
         """A CPU tensor over a twin, of the same shape and strides as the tensor."""
@@ -101,7 +108,7 @@ class Values:
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
-        twin.address, twin.bytes, twin.doubtful = storage.data_ptr(), storage.nbytes(), False
+        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), False, 0
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu")
         view = self.view(tensor, twin)
         self.twins[storage._cdata] = twin
@@ -208,6 +215,8 @@ class Values:
         if twins:
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
+        if name == "__bool__":
+            return branch(self, function, args)
         decided = self.decided(name, args, twins)
         versions = [self.version(tensor) for tensor in on_card]
         out = self.with_shown(function, args, kwargs, shown, twins)
