@@ -185,6 +185,9 @@ class Values:
         # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
         if name in PLAIN or doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
+        # Of torch 2.15, whole functions come here; what they call does, too (`ranks.py`).
+        if getattr(function, "__module__", None) == "torch.distributed.distributed_c10d":
+            return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
             self.forget_written()
         taken = self.tensors(args, [])

@@ -52,23 +52,28 @@ impl Promise {
 const MAX_NUMBERED: usize = 4096;
 
 /// Promises that a layer inside the program will ask for, by number.
-static NUMBERED: Mutex<(u64, BTreeMap<u64, (Arc<Promise>, Range<usize>)>)> = Mutex::new((0, BTreeMap::new()));
+struct Numbered {
+    last: u64,
+    promises: BTreeMap<u64, (Arc<Promise>, Range<usize>)>,
+}
+
+static NUMBERED: Mutex<Numbered> = Mutex::new(Numbered { last: 0, promises: BTreeMap::new() });
 
 /// A number for a part of what a collective leaves.
 pub(crate) fn number(promise: Arc<Promise>, part: Range<usize>) -> u64 {
     let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
-    numbered.0 += 1;
-    let number = numbered.0;
-    numbered.1.insert(number, (promise, part));
-    if numbered.1.len() > MAX_NUMBERED {
-        numbered.1.pop_first();
+    numbered.last += 1;
+    let number = numbered.last;
+    numbered.promises.insert(number, (promise, part));
+    if numbered.promises.len() > MAX_NUMBERED {
+        numbered.promises.pop_first();
     }
     number
 }
 
 /// Waits for what a number stands for.
 pub(crate) fn take(number: u64) -> Option<Vec<u8>> {
-    let (promise, part) = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)?;
+    let (promise, part) = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).promises.remove(&number)?;
     promise.wait();
     promise.found()??.get(part).map(<[u8]>::to_vec)
 }

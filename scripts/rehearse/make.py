@@ -181,7 +181,7 @@ def glue(folder):
     (folder / "README.md").write_text(f"---\n{info}configs:\n- config_name: mrpc\n  data_files:\n{parts}\n---\n")
 
 
-def rows(folder, kind="text"):
+def rows(folder, kind="text", *more):
     """Lines of JSON for the trainers of TRL and PEFT."""
     def sentence(most):
         return lines(1, DICE.randint(5, most))[0]
@@ -193,11 +193,12 @@ def rows(folder, kind="text"):
         "text": lambda: {"text": sentence(200)},
         "instruction": lambda: {"instruction": sentence(60), "input": "", "output": sentence(120)},
         "preference": lambda: {"prompt": sentence(60), "chosen": sentence(120), "rejected": sentence(120)},
+        "judged": lambda: {"prompt": sentence(60), "completion": sentence(120), "label": bool(DICE.randint(2))},
         "prompt": lambda: {"prompt": sentence(60)},
         "messages": lambda: {"messages": [message("user", 60), message("assistant", 120)]},
     }
-    (folder / "train.jsonl").write_text("\n".join(json.dumps(makers[kind]()) for _ in range(400)))
-    (folder / "train.json").write_text(json.dumps([makers[kind]() for _ in range(400)]))
+    for part in ("train", *more):
+        (folder / f"{part}.json").write_text(json.dumps([makers[kind]() for _ in range(400)]))
 
 
 def speech(folder, rate="16000"):
@@ -269,6 +270,14 @@ def network(folder, name, kind="bpe"):
     made = made.from_config(config) if model.startswith("Auto") else made(config)
     made.save_pretrained(folder)
     tokenizer(folder, kind)
+
+
+def font(folder, name):
+    """A font under the name of one that would be downloaded."""
+    import matplotlib
+
+    source = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    (folder / name).write_bytes(source.read_bytes())
 
 
 def torchvision_weights(folder, name, file):
