@@ -120,8 +120,8 @@ def row(script, found):
     source = f"{script['repository']} {script['commit'][:8]}"
     ranks = found.get("ranks", [])
     if found.get("code") not in (0, 1) or not ranks:
-        told = found.get("exception") or found.get("error") or f"exit code {found.get('code')}"
-        return f"| {script['name']} | {source} | `{script['command']}` | does not run: {told[:160]} | | |"
+        told = script.get("fails") or found.get("exception") or found.get("error") or f"exit code {found.get('code')}"
+        return f"| {script['name']} | {source} | `{script['command']}` | does not run: {told.splitlines()[0][:200]} | | |"
     most = max(ranks, key=lambda rank: rank["peak_reserved"])
     peaks = f"{most['peak_allocated']:,} / {most['peak_reserved']:,}"
     exact = "yes" if found["exact"] else why_not_exact(found)
