@@ -1,6 +1,6 @@
 """Starts the layer: `install(torch)`, before the script does anything on a card.
 
-The library hands out `reads.py`, `raising.py`, `values.py`, `ranks.py` and this file as one text."""
+The library hands out `reads.py`, `raising.py`, `values.py`, `nonzero.py`, `ranks.py` and this file as one text."""
 
 import ctypes
 import functools
@@ -63,7 +63,7 @@ def install(torch, library=None):
     values = Values(torch, library)
     values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
     library.vramlab_rehearsal_listen(values.callback)
-    values.replace_nonzero()
+    replace_nonzero(torch, values)
     hear_ranks(torch, values)
     is_compiling = torch.compiler.is_compiling
 

@@ -8,7 +8,6 @@ What is not known is never guessed silently: reads of it are told with the line 
 It does not change what is allocated. Written for `start.py`, which starts it."""
 
 import ctypes
-import warnings
 
 # The most elements of a tensor that is computed: whole numbers and truth values, and others.
 MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
@@ -440,45 +439,3 @@ class Values:
             if id(repeats) in twins and repeats.numel():
                 return [known[-1].sum(), bool((known[-1] >= 0).all())]
         return []
-
-    # --- What C++ calls by itself ----------------------------------------------------------------------------------
-
-    def replace_nonzero(self):
-        """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own): it is told how
-        many there are."""
-        torch = self.torch
-        operator, select = torch.ops.aten.nonzero.default, torch._C.DispatchKey.BackendSelect
-
-        def nonzero(keys, tensor):
-            def on_card():
-                return operator.redispatch(keys.remove(select), tensor)
-
-            doing = self.doing
-            if not tensor.is_cuda or torch.compiler.is_compiling():
-                return on_card()
-            before = doing.busy, doing.operator
-            doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
-            try:
-                twin = self.find(tensor) if self.is_small(tensor) else None
-                if twin is None:
-                    return on_card()
-                with torch._C.DisableTorchFunction(), torch.no_grad():
-                    self.tell_doubt("nonzero", {0: twin})
-                    true = torch.nonzero(self.view(tensor, twin))
-                    self.library.vramlab_rehearsal_queue(true.shape[0])
-                    out = on_card()
-                    if out.shape == true.shape:
-                        self.register(out).copy_(true)
-                        self.find(out).doubtful = twin.doubtful
-                    else:
-                        self.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
-                    return out
-            finally:
-                self.library.vramlab_rehearsal_unqueue()
-                doing.busy, doing.operator = before
-
-        # Every thread's calls pass this key on their way to the card, below what autograd adds.
-        self.overrides = torch.library.Library("aten", "IMPL")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.overrides.impl("nonzero", nonzero, "BackendSelect", with_keyset=True)

@@ -18,6 +18,7 @@ extern "C" fn vramlab_rehearsal_python() -> *const c_char {
         include_str!("../python/reads.py"),
         include_str!("../python/raising.py"),
         include_str!("../python/values.py"),
+        include_str!("../python/nonzero.py"),
         include_str!("../python/ranks.py"),
         include_str!("../python/start.py"),
         "\0"
