@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,9 @@ def main():
     words = [word for word in sys.argv[1:] if word != "--record"]
     if len(words) != 2:
         sys.exit(__doc__)
-    vramlab, python = words
+    if shutil.which(words[1]) is None:
+        skip(f"{words[1]} is no program")
+    vramlab, python = os.path.abspath(words[0]), os.path.abspath(shutil.which(words[1]))
     asked = subprocess.run([python, "-c", "import torch; print(torch.__version__.split('+')[0] if torch.version.cuda else '')"],
                            capture_output=True, text=True)
     release = asked.stdout.strip()

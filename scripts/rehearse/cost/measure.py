@@ -57,7 +57,7 @@ def measure(command, flags, vramlab, work, folder):
 
 
 def main():
-    vramlab, python, nanogpt = sys.argv[1:4]
+    vramlab, python, nanogpt = map(os.path.abspath, sys.argv[1:4])
     rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     flags = ["--compile=False", "--batch_size=8", "--eval_iters=1", "--gradient_accumulation_steps=2", "--log_interval=1"]
     scripts = {
