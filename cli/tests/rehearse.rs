@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -243,6 +244,61 @@ fn much_output_and_a_fork_lose_nothing() {
     let ranks = found["ranks"].as_array().unwrap();
     assert!(ranks.iter().any(|rank| rank["steps"] == 3 && rank["peak_allocated"] == 1 << 20), "{ranks:?}");
     assert!(fs::metadata(ran.file("run.pickle")).is_ok() || fs::metadata(ran.file("run.pickle.0")).is_ok());
+}
+
+#[test]
+fn a_crash_loses_nothing_of_the_steps_before_it() {
+    let ran = rehearse(&[], &["steps=1", "allocate=5000000", "steps=1", "crash"]);
+    let found = ran.json();
+    assert_eq!(
+        (ran.code, &found["script_exit"], &found["fits"]),
+        (Some(3), &139.into(), &Value::Null),
+        "{}",
+        ran.stderr
+    );
+    let rank = &found["ranks"][0];
+    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&2.into(), &6_048_576.into()));
+    assert!(ran.stderr.contains("without a last word, after step 2"), "{}", ran.stderr);
+}
+
+#[test]
+fn no_process_outlives_its_rehearsal() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let flags = ["--keep-outputs", kept.to_str().unwrap()];
+    for words in [&["outlive=pid", "steps=3"][..], &["outlive=pid", "steps=1", "exit=7"]] {
+        let ran = rehearse(&flags, words);
+        assert_eq!(ran.json()["ranks"][0]["steps"], if words.len() == 2 { 3 } else { 1 }, "{}", ran.stderr);
+        let pid = fs::read_to_string(kept.join("pid")).unwrap();
+        // Its number may stay for a moment, until the system's first process has asked how it ended.
+        let state = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "process {pid} still runs: {state}");
+        fs::remove_dir_all(&kept).unwrap();
+    }
+}
+
+#[test]
+fn what_a_script_prints_is_passed_on_and_kept_nowhere() {
+    // 200 MB in lines; the program that passes them on may not grow by them.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path(), &[]);
+    command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([
+        "print=200000",
+        "steps=3",
+        "sleep=3",
+    ]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (mut printed, mut most_kib, mut text) = (0, 0, vec![0; 1 << 16]);
+    while let Ok(count @ 1..) = child.stderr.as_mut().unwrap().read(&mut text) {
+        printed += count;
+        let most = fs::read_to_string(&status).unwrap_or_default();
+        let kib = most.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+        most_kib = most_kib.max(kib.unwrap_or(0_u64));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(printed > 200_000_000, "{printed}");
+    assert!(most_kib > 0 && most_kib < 100_000, "{most_kib} KiB");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 """Starts the layer: `install(torch)`, before the script does anything on a card.
 
-The library hands out `reads.py`, `values.py` and this file as one text."""
+The library hands out `reads.py`, `raising.py`, `values.py`, `nonzero.py`, `ranks.py` and this file as one text."""
 
 import ctypes
 import functools
@@ -12,6 +12,9 @@ def declare(library):
     library.vramlab_rehearsal_queue.argtypes = [ctypes.c_int64]
     library.vramlab_rehearsal_written.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.vramlab_rehearsal_written.restype = ctypes.c_int64
+    library.vramlab_rehearsal_promise.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
+    library.vramlab_rehearsal_promise.restype = ctypes.c_uint64
+    library.vramlab_rehearsal_promised.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
 
 
 def pause_while_compiled(torch, mode):
@@ -60,7 +63,8 @@ def install(torch, library=None):
     values = Values(torch, library)
     values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
     library.vramlab_rehearsal_listen(values.callback)
-    values.replace_nonzero()
+    replace_nonzero(torch, values)
+    hear_ranks(torch, values)
     is_compiling = torch.compiler.is_compiling
 
     class Mode(torch.overrides.TorchFunctionMode):

@@ -8,7 +8,6 @@ What is not known is never guessed silently: reads of it are told with the line 
 It does not change what is allocated. Written for `start.py`, which starts it."""
 
 import ctypes
-import warnings
 
 # The most elements of a tensor that is computed: whole numbers and truth values, and others.
 MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
@@ -29,13 +28,15 @@ FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones"
 DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())
 DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ logical_and logical_and_".split())
 # What they say of numbers that are not known: that these are sound.
-SOUND = {"isfinite": True, "isnan": False, "isinf": False}
+# `torch.distributions` asks the last of its parameters.
+SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}
 
 
 class Twin:
-    """The contents of one storage; doubtful if a kernel ran since that may have written to any."""
+    """The contents of one storage; doubtful if a kernel ran since that may have written to any. A promise stands for what
+    other ranks have yet to send."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise")
 
 
 class Values:
@@ -87,9 +88,14 @@ class Values:
         if twin is None:
             return None
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
-        if is_same and twin.version == self.version(tensor) and not tensor.is_conj() and not tensor.is_neg():
-            return twin
-        return None
+        if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
+            return None
+        if twin.promise:
+            promise, twin.promise = twin.promise, 0
+            if not self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes):
+                self.twins.pop(storage._cdata, None)
+                return None
+        return twin
 
     def view(self, tensor, twin):
         """A CPU tensor over a twin, of the same shape and strides as the tensor."""
@@ -101,7 +107,7 @@ class Values:
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
-        twin.address, twin.bytes, twin.doubtful = storage.data_ptr(), storage.nbytes(), False
+        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), False, 0
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu")
         view = self.view(tensor, twin)
         self.twins[storage._cdata] = twin
@@ -178,6 +184,9 @@ class Values:
         # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
         if name in PLAIN or doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
+        # Of torch 2.15, whole functions come here; what they call does, too (`ranks.py`).
+        if getattr(function, "__module__", None) == "torch.distributed.distributed_c10d":
+            return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
             self.forget_written()
         taken = self.tensors(args, [])
@@ -208,6 +217,8 @@ class Values:
         if twins:
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
+        if name == "__bool__":
+            return branch(self, function, args)
         decided = self.decided(name, args, twins)
         versions = [self.version(tensor) for tensor in on_card]
         out = self.with_shown(function, args, kwargs, shown, twins)
@@ -428,45 +439,3 @@ class Values:
             if id(repeats) in twins and repeats.numel():
                 return [known[-1].sum(), bool((known[-1] >= 0).all())]
         return []
-
-    # --- What C++ calls by itself ----------------------------------------------------------------------------------
-
-    def replace_nonzero(self):
-        """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own): it is told how
-        many there are."""
-        torch = self.torch
-        operator, select = torch.ops.aten.nonzero.default, torch._C.DispatchKey.BackendSelect
-
-        def nonzero(keys, tensor):
-            def on_card():
-                return operator.redispatch(keys.remove(select), tensor)
-
-            doing = self.doing
-            if not tensor.is_cuda or torch.compiler.is_compiling():
-                return on_card()
-            before = doing.busy, doing.operator
-            doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
-            try:
-                twin = self.find(tensor) if self.is_small(tensor) else None
-                if twin is None:
-                    return on_card()
-                with torch._C.DisableTorchFunction(), torch.no_grad():
-                    self.tell_doubt("nonzero", {0: twin})
-                    true = torch.nonzero(self.view(tensor, twin))
-                    self.library.vramlab_rehearsal_queue(true.shape[0])
-                    out = on_card()
-                    if out.shape == true.shape:
-                        self.register(out).copy_(true)
-                        self.find(out).doubtful = twin.doubtful
-                    else:
-                        self.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
-                    return out
-            finally:
-                self.library.vramlab_rehearsal_unqueue()
-                doing.busy, doing.operator = before
-
-        # Every thread's calls pass this key on their way to the card, below what autograd adds.
-        self.overrides = torch.library.Library("aten", "IMPL")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.overrides.impl("nonzero", nonzero, "BackendSelect", with_keyset=True)

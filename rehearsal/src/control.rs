@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::argument::{In, Out};
-use crate::{told, values};
+use crate::{promise, told, values};
 
 /// Writes how many things ran on the cards, and how many reads of device memory had known and unknown contents.
 #[unsafe(no_mangle)]
@@ -16,7 +16,10 @@ extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
 extern "C" fn vramlab_rehearsal_python() -> *const c_char {
     const SOURCE: &str = concat!(
         include_str!("../python/reads.py"),
+        include_str!("../python/raising.py"),
         include_str!("../python/values.py"),
+        include_str!("../python/nonzero.py"),
+        include_str!("../python/ranks.py"),
         include_str!("../python/start.py"),
         "\0"
     );
@@ -70,4 +73,19 @@ extern "C" fn vramlab_rehearsal_written(room: Out<[u64; 2]>, capacity: usize) ->
         }
         _ => -1,
     }
+}
+
+/// A number for what a collective leaves in a range of device memory; 0 where it leaves nothing that can be known.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_promise(address: usize, bytes: usize) -> u64 {
+    values::promised(address, bytes).map_or(0, |(promise, range)| promise::number(promise, range))
+}
+
+/// Waits for what a number stands for and writes it; returns 1 if it is known, else 0. A number counts once.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_promised(number: u64, room: Out<u8>, bytes: usize) -> c_int {
+    let written = promise::take(number).filter(|contents| contents.len() == bytes).is_some_and(|contents| {
+        contents.iter().enumerate().try_for_each(|(index, byte)| room.set_at(index, *byte)).is_ok()
+    });
+    written.into()
 }

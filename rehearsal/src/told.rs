@@ -67,21 +67,20 @@ pub(crate) fn unqueue() -> usize {
     ANSWERS.with_borrow_mut(|answers| std::mem::take(answers).len())
 }
 
-/// What the layer says that a range holds.
-pub(crate) fn contents(address: usize, bytes: usize) -> Option<Vec<u8>> {
-    if !LISTENS.load(Ordering::Relaxed) {
-        return None;
-    }
-    let shown = SHOWN.with_borrow(|shown| {
+/// What the layer shows of a range.
+pub(crate) fn shown(address: usize, bytes: usize) -> Option<Vec<u8>> {
+    SHOWN.with_borrow(|shown| {
         shown.iter().find_map(|(start, contents)| {
             let offset = address.checked_sub(*start)?;
             Some(contents.get(offset..offset.checked_add(bytes)?)?.to_vec())
         })
-    });
-    shown.or_else(|| {
-        let number = matches!(bytes, 1 | 4 | 8).then(|| ANSWERS.with_borrow_mut(VecDeque::pop_front))??;
-        Some(number.to_ne_bytes().get(..bytes)?.to_vec())
     })
+}
+
+/// The number that the layer has queued for a read of so many bytes.
+pub(crate) fn queued(bytes: usize) -> Option<Vec<u8>> {
+    let number = matches!(bytes, 1 | 4 | 8).then(|| ANSWERS.with_borrow_mut(VecDeque::pop_front))??;
+    Some(number.to_ne_bytes().get(..bytes)?.to_vec())
 }
 
 /// Notes that a range was written.

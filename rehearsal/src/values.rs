@@ -4,21 +4,57 @@
 //! known until anything runs there. All else reads as zeros; such reads are counted and logged.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::promise::Promise;
 use crate::{space, told};
 
 /// The most bytes of one copy that are kept, and of all copies together.
 const MAX_KEPT: usize = 1 << 20;
 const MAX_KEPT_TOGETHER: usize = 64 << 20;
 
+/// Contents of a range.
+#[derive(Clone)]
+enum Piece {
+    Bytes(Vec<u8>),
+    /// A part of what a collective leaves.
+    Promised(Arc<Promise>, Range<usize>),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Promised(_, range) => range.len(),
+        }
+    }
+
+    fn part(&self, part: Range<usize>) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(bytes[part].to_vec()),
+            Self::Promised(promise, range) => {
+                Self::Promised(Arc::clone(promise), range.start + part.start..range.start + part.end)
+            }
+        }
+    }
+}
+
+/// What a look at contents finds.
+enum Found {
+    Known(Vec<u8>),
+    Unknown,
+    /// This must be waited for first.
+    Waits(Arc<Promise>),
+}
+
 #[derive(Default)]
 struct Known {
     /// The launch after which this was known.
     launches: u64,
     /// Contents by address; they do not overlap.
-    ranges: BTreeMap<usize, Vec<u8>>,
+    ranges: BTreeMap<usize, Piece>,
     bytes: usize,
 }
 
@@ -62,13 +98,14 @@ pub(crate) fn copy(to: usize, from: usize, bytes: usize) {
         (true, false) if bytes <= MAX_KEPT => {
             // SAFETY: the caller of a copy vouches for the host range that it copies from.
             let contents = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) };
-            known().write(to, contents.to_vec());
+            known().write(to, Piece::Bytes(contents.to_vec()));
         }
         (true, true) => {
             let mut known = known();
-            match known.read(from, bytes) {
-                Some(contents) => known.write(to, contents),
-                None => known.clear(to, bytes),
+            let pieces = known.pieces(from, bytes);
+            known.clear(to, bytes);
+            for (offset, piece) in pieces.into_iter().flatten() {
+                known.insert(to + offset, piece);
             }
         }
         (true, false) => known().clear(to, bytes),
@@ -76,8 +113,40 @@ pub(crate) fn copy(to: usize, from: usize, bytes: usize) {
     }
 }
 
+/// What a range of a card holds, if that is known: shown by a layer inside the program, or copied there. Waits for what a
+/// collective leaves there.
+pub(crate) fn contents(address: usize, bytes: usize) -> Option<Vec<u8>> {
+    let shown = told::shown(address, bytes);
+    if shown.is_some() {
+        return shown;
+    }
+    loop {
+        // No lock is held while others are waited for.
+        let found = known().read(address, bytes);
+        match found {
+            Found::Known(contents) => return Some(contents),
+            Found::Unknown => return None,
+            Found::Waits(promise) => promise.wait(),
+        }
+    }
+}
+
+/// A collective leaves something in a range of a card.
+pub(crate) fn promise(address: usize, bytes: usize, promise: &Arc<Promise>, start: usize) {
+    told::written(address, bytes);
+    known().write(address, Piece::Promised(Arc::clone(promise), start..start + bytes));
+}
+
+/// The promise that makes up a range, with the range in it.
+pub(crate) fn promised(address: usize, bytes: usize) -> Option<(Arc<Promise>, Range<usize>)> {
+    match known().pieces(address, bytes)?.as_slice() {
+        [(0, Piece::Promised(promise, range))] => Some((Arc::clone(promise), range.clone())),
+        _ => None,
+    }
+}
+
 fn read(to: usize, from: usize, bytes: usize) {
-    let found = told::contents(from, bytes).or_else(|| known().read(from, bytes));
+    let found = told::shown(from, bytes).or_else(|| told::queued(bytes)).or_else(|| contents(from, bytes));
     match found {
         Some(contents) => {
             READS_KNOWN.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +179,7 @@ pub(crate) fn fill(address: usize, pattern: &[u8], count: usize) {
     } else {
         told::written(address, bytes);
         if bytes <= MAX_KEPT {
-            known().write(address, pattern.repeat(count));
+            known().write(address, Piece::Bytes(pattern.repeat(count)));
         } else {
             known().clear(address, bytes);
         }
@@ -130,42 +199,68 @@ impl Known {
     /// Cuts a range out of what is known.
     fn clear(&mut self, start: usize, bytes: usize) {
         let end = start.saturating_add(bytes);
-        while let Some((at, contents)) = self.overlapping(start, end) {
-            self.bytes -= contents.len();
+        while let Some((at, piece)) = self.overlapping(start, end) {
+            self.bytes -= piece.len();
             if at < start {
-                self.insert(at, contents[..start - at].to_vec());
+                self.insert(at, piece.part(0..start - at));
             }
-            if at + contents.len() > end {
-                self.insert(end, contents[end - at..].to_vec());
+            if at + piece.len() > end {
+                self.insert(end, piece.part(end - at..piece.len()));
             }
         }
     }
 
     /// Takes out a piece that reaches into a range.
-    fn overlapping(&mut self, start: usize, end: usize) -> Option<(usize, Vec<u8>)> {
-        let (at, contents) = self.ranges.range(..end).next_back()?;
-        let at = (at + contents.len() > start).then_some(*at)?;
+    fn overlapping(&mut self, start: usize, end: usize) -> Option<(usize, Piece)> {
+        let (at, piece) = self.ranges.range(..end).next_back()?;
+        let at = (at + piece.len() > start).then_some(*at)?;
         self.ranges.remove_entry(&at)
     }
 
-    fn insert(&mut self, at: usize, contents: Vec<u8>) {
-        self.bytes += contents.len();
-        self.ranges.insert(at, contents);
+    fn insert(&mut self, at: usize, piece: Piece) {
+        self.bytes += piece.len();
+        self.ranges.insert(at, piece);
     }
 
-    fn write(&mut self, address: usize, contents: Vec<u8>) {
-        self.clear(address, contents.len());
-        self.insert(address, contents);
+    fn write(&mut self, address: usize, piece: Piece) {
+        self.clear(address, piece.len());
+        self.insert(address, piece);
+    }
+
+    /// The pieces of a range, by where they begin in it, if they make up all of it.
+    fn pieces(&self, address: usize, bytes: usize) -> Option<Vec<(usize, Piece)>> {
+        let mut found = Vec::new();
+        let mut offset = 0;
+        while offset < bytes {
+            let at = address + offset;
+            let (first, piece) = self.ranges.range(..=at).next_back()?;
+            let start = at - first;
+            let end = piece.len().min(start + bytes - offset);
+            if end <= start {
+                return None;
+            }
+            found.push((offset, piece.part(start..end)));
+            offset += end - start;
+        }
+        Some(found)
     }
 
     /// What a range holds, if all of it is known.
-    fn read(&self, address: usize, bytes: usize) -> Option<Vec<u8>> {
-        let (first, contents) = self.ranges.range(..=address).next_back()?;
-        let mut found = contents.get(address - first..)?.to_vec();
-        while found.len() < bytes {
-            found.extend_from_slice(self.ranges.get(&(address + found.len()))?);
+    fn read(&self, address: usize, bytes: usize) -> Found {
+        let Some(pieces) = self.pieces(address, bytes) else { return Found::Unknown };
+        let mut contents = Vec::with_capacity(bytes);
+        for (_, piece) in pieces {
+            match piece {
+                Piece::Bytes(bytes) => contents.extend(bytes),
+                Piece::Promised(promise, range) => match promise.found() {
+                    None => return Found::Waits(promise),
+                    Some(all) => match all.and_then(|all| all.get(range)) {
+                        Some(part) => contents.extend_from_slice(part),
+                        None => return Found::Unknown,
+                    },
+                },
+            }
         }
-        found.truncate(bytes);
-        Some(found)
+        Found::Known(contents)
     }
 }

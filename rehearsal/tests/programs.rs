@@ -19,11 +19,16 @@ struct Program {
 impl Program {
     /// Compiles it.
     fn compile() -> Self {
+        Self::of("program.c")
+    }
+
+    /// Compiles a file of `tests/c`.
+    fn of(source: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("rehearsal-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder for the program");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/program.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
         let mut command = Command::new("cc");
         command.args(["-O0", "-w", "-o"]).arg(folder.join("program")).arg(source).arg(library());
         let output = command.output().expect("cc is there");
@@ -187,6 +192,15 @@ fn processes_share_a_card() {
     }
     // Without the file, each process has the card for itself.
     assert_eq!(run(&program, &["holds", "600"], &[]).trim(), "424");
+}
+
+#[test]
+fn ranks_of_one_machine_hear_from_each_other() {
+    let program = Program::of("ranks.c");
+    let file = program.file("shared");
+    run(&program, &[], &[("VRAMLAB_REHEARSAL_SHARED", &file)]);
+    // Without a place to meet, each has what it sent.
+    run(&program, &[], &[]);
 }
 
 #[test]

@@ -232,7 +232,16 @@ def freed_and_taken_again(x):
     return other[7].item()
 
 
+def checked(x):
+    assert (x > 0.5).all(), "what is not known is taken to be as it must be"
+    if not (x > 0.5).all():
+        raise ValueError
+    torch.distributions.Categorical(logits=x)
+    return True
+
+
 UNKNOWN = [
+    (checked, "values"),
     (lambda x: bool((x > 0.5).all()), "branch"),
     (lambda x: x.sum().item(), "number"),
     (lambda x: x.argmax(1).tolist(), "contents"),

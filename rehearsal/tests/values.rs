@@ -27,3 +27,11 @@ fn what_depends_on_data_is_as_on_the_cpu_and_what_is_not_known_is_told() {
     assert!(output.status.success(), "{text}{errors}");
     std::fs::remove_dir_all(&folder).expect("the folder is this test's");
 }
+
+#[test]
+fn branches_that_raise_an_error_are_seen() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/raising.py");
+    let output = Command::new("python3").arg(script).output().expect("python3 is there");
+    let [text, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{text}{errors}");
+}

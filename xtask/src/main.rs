@@ -1,7 +1,7 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 
 mod artifact;
-mod browser;
+mod checks;
 mod cuda;
 mod measure;
 mod software_gpu;
@@ -27,7 +27,7 @@ enum Chore {
     ///
     /// Example: cargo xtask test --full
     Test {
-        /// Also run what takes long: the kernels' tests in release mode, reports in a browser.
+        /// Also run what takes long: the kernels' tests in release mode, reports in a browser, rehearsals.
         #[arg(long)]
         full: bool,
     },

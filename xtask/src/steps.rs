@@ -146,10 +146,12 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
         }
     }
     if full {
-        skipped.extend(crate::browser::check(root, cargo(None))?);
+        skipped.extend(crate::checks::reports(root, cargo(None))?);
+        skipped.extend(crate::checks::rehearsals(root, cargo(None))?);
     } else {
         skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
         skipped.push("reports in a browser: --full looks at them".into());
+        skipped.push("rehearsals of whole scripts: --full runs them".into());
     }
     skipped.extend(crate::cuda::compile_kernels(root, full)?);
     crate::cuda::emulated(root, full)?;

@@ -39,6 +39,21 @@ for word in sys.argv[1:]:
         sys.exit(int(value))
     elif what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "crash":
+        __import__("ctypes").string_at(0)
+    elif what == "outlive":
+        # A child of a child, in a session of its own, that nobody waits for and that cannot be asked to end.
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                with open(value, "w") as file:
+                    file.write(str(os.getpid()))
+                time.sleep(600)
+            os._exit(0)
+        os.wait()
+        while not os.path.exists(value) or not open(value).read():
+            time.sleep(0.01)
     elif what == "sleep":
         time.sleep(float(value))
     elif what == "print":

@@ -32,7 +32,8 @@ class Watch:
     def record_history(self):
         torch = self.torch
         own = torch.cuda.memory._record_memory_history
-        context = {"context": "all", "stacks": "python"} if SETTINGS["stacks"] else {"context": None}
+        # Not "all": with lines of frees, those while an exception unwinds C++ lose the exception (checkpointing stops by one).
+        context = {"context": "alloc", "stacks": "python"} if SETTINGS["stacks"] else {"context": None}
         torch.cuda._lazy_call(lambda: own(enabled="all", max_entries=SETTINGS["entries"], **context))
         # The script's own recording would end this one; its snapshots have all that it wants.
         torch.cuda.memory._record_memory_history = lambda *args, **kwargs: None

@@ -1,0 +1,43 @@
+"""What C++ calls by itself: `nonzero`."""
+
+import warnings
+
+
+def replace_nonzero(torch, values):
+    """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own): it is told how
+    many there are."""
+    operator, select = torch.ops.aten.nonzero.default, torch._C.DispatchKey.BackendSelect
+
+    def nonzero(keys, tensor):
+        def on_card():
+            return operator.redispatch(keys.remove(select), tensor)
+
+        doing = values.doing
+        if not tensor.is_cuda or torch.compiler.is_compiling():
+            return on_card()
+        before = doing.busy, doing.operator
+        doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
+        try:
+            twin = values.find(tensor) if values.is_small(tensor) else None
+            if twin is None:
+                return on_card()
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                values.tell_doubt("nonzero", {0: twin})
+                true = torch.nonzero(values.view(tensor, twin))
+                values.library.vramlab_rehearsal_queue(true.shape[0])
+                out = on_card()
+                if out.shape == true.shape:
+                    values.register(out).copy_(true)
+                    values.find(out).doubtful = twin.doubtful
+                else:
+                    values.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
+                return out
+        finally:
+            values.library.vramlab_rehearsal_unqueue()
+            doing.busy, doing.operator = before
+
+    # Every thread's calls pass this key on their way to the card, below what autograd adds.
+    values.overrides = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values.overrides.impl("nonzero", nonzero, "BackendSelect", with_keyset=True)

@@ -1,0 +1,66 @@
+"""Collectives: what is known of their operands goes with them, and what the other ranks sent comes back."""
+
+import functools
+
+# Methods of a group of processes that send or receive tensors.
+COLLECTIVES = (
+    "broadcast allreduce allreduce_coalesced reduce allgather _allgather_base allgather_coalesced "
+    "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced "
+    "alltoall alltoall_base send recv recv_anysource"
+).split()
+# Larger operands are not exchanged between ranks (`exchange.rs`).
+MAX_EXCHANGED = 1 << 16
+
+
+def hear_ranks(torch, values):
+    """Starts it, where PyTorch has groups of processes."""
+    if not torch.distributed.is_available():
+        return
+    group = torch.distributed.ProcessGroup
+    for name in COLLECTIVES:
+        method = getattr(group, name, None)
+        if method is not None:
+            setattr(group, name, heard(torch, values, method))
+
+
+def heard(torch, values, method):
+    @functools.wraps(method)
+    def collective(group, *args, **kwargs):
+        if values.doing.busy or torch.compiler.is_compiling():
+            return method(group, *args, **kwargs)
+        if values.writes.value != values.seen_writes:
+            values.forget_written()
+        small = [
+            tensor
+            for tensor in values.tensors([*args, *kwargs.values()], [])
+            if tensor.is_cuda and type(tensor) in values.plain_types and tensor.nbytes <= MAX_EXCHANGED
+        ]
+        values.doing.busy = True
+        try:
+            with torch._C.DisableTorchFunction():
+                shown = [twin for twin in map(values.find, small) if twin and twin.bytes <= MAX_EXCHANGED and not twin.doubtful]
+                for twin in shown:
+                    values.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
+                try:
+                    work = method(group, *args, **kwargs)
+                finally:
+                    values.library.vramlab_rehearsal_withdraw()
+                if values.writes.value != values.seen_writes:
+                    values.forget_written()
+                for tensor in small:
+                    expect(values, tensor)
+            return work
+        finally:
+            values.doing.busy = False
+
+    return collective
+
+
+def expect(values, tensor):
+    """Makes known what a collective leaves in a tensor, once all ranks have come so far; it is asked for when it is used."""
+    if not (tensor.is_contiguous() and values.covers(tensor) and values.is_small(tensor)):
+        return
+    promise = values.library.vramlab_rehearsal_promise(tensor.data_ptr(), tensor.nbytes)
+    if promise:
+        values.register(tensor)
+        values.twins[tensor.untyped_storage()._cdata].promise = promise

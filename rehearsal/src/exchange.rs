@@ -1,0 +1,134 @@
+//! What ranks on one machine tell each other: contents of small collectives, through files beside
+//! `VRAMLAB_REHEARSAL_SHARED`.
+//!
+//! A channel is a file to which one rank appends: for each collective a record, of what it contributes or of that not
+//! being known. Nobody waits for a record before somebody reads what came of the collective, as on cards.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::settings::settings;
+
+/// The most bytes of one rank in a collective whose contents are exchanged.
+pub(crate) const MAX_BYTES: usize = 1 << 16;
+
+/// How long a rank is waited for. One that has not come so far by then, or has ended, is waited for no more.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// The length that stands for contents which are not known.
+const UNKNOWN: u64 = u64::MAX;
+const LENGTH_BYTES: u64 = 8;
+
+/// A channel that is read: where its records lie.
+struct Read {
+    file: File,
+    /// Where the next record begins.
+    end: u64,
+    records: Vec<(u64, u64)>,
+}
+
+#[derive(Default)]
+struct Channels {
+    written: HashMap<String, (File, u64)>,
+    read: HashMap<String, Read>,
+    /// How many records are expected of channels between two ranks.
+    expected: HashMap<String, u64>,
+    silent: HashSet<String>,
+}
+
+static CHANNELS: LazyLock<Mutex<Channels>> = LazyLock::new(Mutex::default);
+
+fn channels() -> MutexGuard<'static, Channels> {
+    CHANNELS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is a place where ranks can meet.
+pub(crate) fn is_possible() -> bool {
+    settings().shared.is_some()
+}
+
+fn path(channel: &str) -> Option<PathBuf> {
+    let mut folder = settings().shared.clone()?.into_os_string();
+    folder.push(".ranks");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(PathBuf::from(folder).join(channel))
+}
+
+/// Appends a record, and returns its number on the channel. `None` in it: what it holds is not known.
+pub(crate) fn send(channel: &str, contents: Option<&[u8]>) -> Option<u64> {
+    let mut channels = channels();
+    if !channels.written.contains_key(channel) {
+        let file = OpenOptions::new().create(true).append(true).open(path(channel)?).ok()?;
+        channels.written.insert(channel.to_string(), (file, 0));
+    }
+    let (file, count) = channels.written.get_mut(channel)?;
+    let length = contents.map_or(UNKNOWN, |contents| contents.len() as u64);
+    let mut record = length.to_ne_bytes().to_vec();
+    record.extend_from_slice(contents.unwrap_or_default());
+    file.write_all(&record).ok()?;
+    *count += 1;
+    Some(*count - 1)
+}
+
+/// Numbers the next record that this process expects on a channel that it alone reads.
+pub(crate) fn expect(channel: &str) -> u64 {
+    let mut channels = channels();
+    let count = channels.expected.entry(channel.to_string()).or_default();
+    *count += 1;
+    *count - 1
+}
+
+/// The contents of a record. Waits until it is there; `None` if they are not known, or nobody writes it.
+pub(crate) fn receive(channel: &str, number: u64) -> Option<Vec<u8>> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look(channel, number) {
+            return found;
+        }
+        if channels().silent.contains(channel) {
+            return None;
+        }
+        if start.elapsed() > PATIENCE {
+            channels().silent.insert(channel.to_string());
+            crate::log::once("not_exact", "a rank was waited for in vain");
+            return None;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A record, if it is there: its contents, if they are known.
+fn look(channel: &str, number: u64) -> Option<Option<Vec<u8>>> {
+    let mut channels = channels();
+    if !channels.read.contains_key(channel) {
+        let file = File::open(path(channel)?).ok()?;
+        channels.read.insert(channel.to_string(), Read { file, end: 0, records: Vec::new() });
+    }
+    let read = channels.read.get_mut(channel)?;
+    let there = read.file.metadata().ok()?.len();
+    while read.records.len() as u64 <= number {
+        let mut length = [0; LENGTH_BYTES as usize];
+        read.file.read_exact_at(&mut length, read.end).ok()?;
+        let length = u64::from_ne_bytes(length);
+        let at = read.end + LENGTH_BYTES;
+        let end = if length == UNKNOWN { at } else { at.saturating_add(length) };
+        if end > there {
+            return None;
+        }
+        read.records.push((at, length));
+        read.end = end;
+    }
+    let (at, length) = *read.records.get(usize::try_from(number).ok()?)?;
+    if length == UNKNOWN || length > MAX_BYTES as u64 {
+        return Some(None);
+    }
+    let mut contents = vec![0; length as usize];
+    read.file.read_exact_at(&mut contents, at).ok()?;
+    Some(Some(contents))
+}

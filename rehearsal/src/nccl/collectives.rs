@@ -1,0 +1,197 @@
+//! Collectives: each rank sends what it contributes if that is small, and promises its buffers what comes of it.
+//!
+//! Where ranks cannot meet (no `VRAMLAB_REHEARSAL_SHARED`), a gather or a broadcast gives a rank what it has itself. What
+//! is too large is not known.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use super::communicators::{Communicator, found};
+use crate::exchange::{self, MAX_BYTES};
+use crate::promise::{How, Promise};
+use crate::work::{kind, work};
+use crate::{log, values};
+
+/// `ncclSuccess` and another.
+const SUCCESS: c_int = 0;
+const UNHANDLED_CUDA_ERROR: c_int = 1;
+
+/// The size of an element, by `ncclDataType_t`.
+fn element(kind: c_int) -> usize {
+    match kind {
+        0 | 1 | 10 | 11 => 1,
+        6 | 9 => 2,
+        4 | 5 | 8 => 8,
+        _ => 4,
+    }
+}
+
+/// Runs a collective on a stream, unless it becomes a node of a graph.
+fn on_stream(stream: usize, name: &str, run: impl FnOnce()) -> c_int {
+    let node = work().capture_node(stream, kind::KERNEL, None);
+    match node {
+        Ok(false) => {
+            log::once("collective", name);
+            run();
+            SUCCESS
+        }
+        Ok(true) => SUCCESS,
+        Err(_) => UNHANDLED_CUDA_ERROR,
+    }
+}
+
+/// Sends what this rank contributes, and returns the number that this collective has in its communicator; `None` where
+/// contents are not exchanged.
+fn contribute(communicator: &Communicator, from: usize, bytes: usize) -> Option<u64> {
+    if !exchange::is_possible() || bytes > MAX_BYTES {
+        return None;
+    }
+    let contents = values::contents(from, bytes);
+    exchange::send(&communicator.channel(communicator.rank), contents.as_deref())
+}
+
+/// Promises a buffer what all ranks contributed, put together so.
+fn promised(communicator: &Communicator, number: u64, how: How) -> Arc<Promise> {
+    let parts = (0..communicator.ranks).map(|rank| (communicator.channel(rank), number)).collect();
+    Arc::new(Promise::new(parts, how))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclAllReduce(
+    from: usize,
+    to: usize,
+    count: usize,
+    kind: c_int,
+    operation: c_int,
+    handle: usize,
+    stream: usize,
+) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclAllReduce", || reduce(handle, from, to, bytes, How::Reduced { kind, operation }, 0, bytes))
+}
+
+/// Leaves a part of what is reduced in a buffer.
+fn reduce(handle: usize, from: usize, to: usize, bytes: usize, how: How, start: usize, part: usize) {
+    let Some(communicator) = found(handle) else { return values::overwritten(to, part) };
+    match contribute(&communicator, from, bytes) {
+        Some(number) => values::promise(to, part, &promised(&communicator, number, how), start),
+        None => values::overwritten(to, part),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclReduce(
+    from: usize,
+    to: usize,
+    count: usize,
+    kind: c_int,
+    operation: c_int,
+    root: c_int,
+    handle: usize,
+    stream: usize,
+) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclReduce", || match found(handle) {
+        // Only the root has a buffer for it.
+        Some(communicator) if communicator.rank != root => drop(contribute(&communicator, from, bytes)),
+        _ => reduce(handle, from, to, bytes, How::Reduced { kind, operation }, 0, bytes),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclReduceScatter(
+    from: usize,
+    to: usize,
+    count: usize,
+    kind: c_int,
+    operation: c_int,
+    handle: usize,
+    stream: usize,
+) -> c_int {
+    let part = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclReduceScatter", || {
+        let (ranks, rank) = found(handle).map_or((1, 0), |communicator| (communicator.ranks, communicator.rank));
+        let all = part.saturating_mul(ranks as usize);
+        reduce(handle, from, to, all, How::Reduced { kind, operation }, part.wrapping_mul(rank as usize), part);
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclAllGather(from: usize, to: usize, count: usize, kind: c_int, handle: usize, stream: usize) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclAllGather", || {
+        let Some(communicator) = found(handle) else { return values::overwritten(to, bytes) };
+        let at = |rank: usize| to.wrapping_add(rank.wrapping_mul(bytes));
+        match contribute(&communicator, from, bytes) {
+            Some(number) => {
+                for rank in 0..communicator.ranks {
+                    let parts = vec![(communicator.channel(rank), number)];
+                    values::promise(at(rank as usize), bytes, &Arc::new(Promise::new(parts, How::Joined)), 0);
+                }
+            }
+            None if exchange::is_possible() => {
+                values::overwritten(to, bytes.saturating_mul(communicator.ranks as usize));
+            }
+            None => (0..communicator.ranks as usize).for_each(|rank| values::copy(at(rank), from, bytes)),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclBroadcast(
+    from: usize,
+    to: usize,
+    count: usize,
+    kind: c_int,
+    root: c_int,
+    handle: usize,
+    stream: usize,
+) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclBroadcast", || broadcast(handle, from, to, bytes, root))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclBcast(buffer: usize, count: usize, kind: c_int, root: c_int, handle: usize, stream: usize) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclBcast", || broadcast(handle, buffer, buffer, bytes, root))
+}
+
+fn broadcast(handle: usize, from: usize, to: usize, bytes: usize, root: c_int) {
+    let Some(communicator) = found(handle) else { return values::overwritten(to, bytes) };
+    match contribute(&communicator, from, bytes) {
+        // It keeps what it has.
+        Some(_) if communicator.rank == root => values::copy(to, from, bytes),
+        Some(number) => {
+            let promise = Promise::new(vec![(communicator.channel(root), number)], How::Joined);
+            values::promise(to, bytes, &Arc::new(promise), 0);
+        }
+        None if exchange::is_possible() && communicator.rank != root => values::overwritten(to, bytes),
+        None => values::copy(to, from, bytes),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclSend(from: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclSend", || {
+        let Some(communicator) = found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) else {
+            return;
+        };
+        let contents = values::contents(from, bytes);
+        exchange::send(&communicator.channel_between(communicator.rank, peer), contents.as_deref());
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclRecv(to: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
+    let bytes = count.saturating_mul(element(kind));
+    on_stream(stream, "ncclRecv", || match found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) {
+        Some(communicator) => {
+            let channel = communicator.channel_between(peer, communicator.rank);
+            let number = exchange::expect(&channel);
+            values::promise(to, bytes, &Arc::new(Promise::new(vec![(channel, number)], How::Joined)), 0);
+        }
+        None => values::overwritten(to, bytes),
+    })
+}

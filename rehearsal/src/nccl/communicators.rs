@@ -1,0 +1,92 @@
+//! Communicators: who is in them, and the names under which their ranks meet (`exchange.rs`).
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::{exchange, handles, log};
+
+/// A communicator, as one rank has it.
+#[derive(Clone, Debug)]
+pub(super) struct Communicator {
+    pub(super) ranks: c_int,
+    pub(super) rank: c_int,
+    pub(super) card: c_int,
+    /// The same for all ranks, and for no other communicator.
+    pub(super) name: String,
+    /// How many were made of it: all ranks do that in the same order.
+    children: u32,
+}
+
+static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
+
+fn communicators() -> MutexGuard<'static, HashMap<usize, Communicator>> {
+    COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn found(handle: usize) -> Option<Communicator> {
+    communicators().get(&handle).cloned()
+}
+
+/// A new one; `None` for a rank that is not among the ranks.
+pub(super) fn create(name: String, ranks: c_int, rank: c_int, card: c_int) -> Option<usize> {
+    if ranks < 1 || !(0..ranks).contains(&rank) {
+        return None;
+    }
+    let made = handles::new();
+    communicators().insert(made, Communicator { ranks, rank, card, name, children: 0 });
+    Some(made)
+}
+
+pub(super) fn destroy(handle: usize) {
+    communicators().remove(&handle);
+}
+
+impl Communicator {
+    /// The channel to which a rank writes what it contributes.
+    pub(super) fn channel(&self, rank: c_int) -> String {
+        format!("{}-{rank}", self.name)
+    }
+
+    /// The channel from one rank to another.
+    pub(super) fn channel_between(&self, from: c_int, to: c_int) -> String {
+        format!("{}-{from}-to-{to}", self.name)
+    }
+
+    /// The part of this one that chose the same color, ordered by key: its name, its ranks and this rank in it. Where
+    /// ranks cannot meet, the part is taken to be as large as the whole, and that is said.
+    pub(super) fn part(&self, child: u32, color: c_int, key: c_int) -> (String, c_int, c_int) {
+        let name = format!("{}.{child}.{color}", self.name);
+        let Some(chosen) = self.chosen(child, color, key) else {
+            log::once("not_exact", "ncclCommSplit");
+            return (name, self.ranks, self.rank);
+        };
+        let same_color = chosen.iter().zip(0..).filter(|((other, _), _)| *other == color);
+        let mut part: Vec<(c_int, c_int)> = same_color.map(|((_, key), rank)| (*key, rank)).collect();
+        part.sort_unstable();
+        let rank = part.iter().position(|(_, rank)| *rank == self.rank).unwrap_or_default();
+        (name, part.len() as c_int, rank as c_int)
+    }
+
+    /// Color and key of each rank, which all of them tell each other.
+    pub(super) fn chosen(&self, child: u32, color: c_int, key: c_int) -> Option<Vec<(c_int, c_int)>> {
+        if !exchange::is_possible() {
+            return None;
+        }
+        let channel = |rank| format!("{}.{child}-{rank}", self.name);
+        exchange::send(&channel(self.rank), Some([color.to_ne_bytes(), key.to_ne_bytes()].as_flattened()));
+        let pair = |bytes: Vec<u8>| {
+            let (color, key) = bytes.split_at_checked(size_of::<c_int>())?;
+            Some((c_int::from_ne_bytes(color.try_into().ok()?), c_int::from_ne_bytes(key.try_into().ok()?)))
+        };
+        (0..self.ranks).map(|rank| pair(exchange::receive(&channel(rank), 0)?)).collect()
+    }
+}
+
+/// Numbers the next communicator that is made of this one.
+pub(super) fn next_child(handle: usize) -> Option<(Communicator, u32)> {
+    let mut all = communicators();
+    let whole = all.get_mut(&handle)?;
+    whole.children += 1;
+    Some((whole.clone(), whole.children))
+}

@@ -1,0 +1,186 @@
+//! What comes of a collective: it is put together from what ranks sent, when somebody reads it.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::exchange;
+
+/// The contents that a collective leaves, which may have to be waited for.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    /// The records that it is made of: channel and number.
+    pub(crate) parts: Vec<(String, u64)>,
+    pub(crate) how: How,
+    pub(crate) found: OnceLock<Option<Vec<u8>>>,
+}
+
+/// How records become contents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// One after the other.
+    Joined,
+    /// Element by element: `ncclDataType_t`, `ncclRedOp_t`.
+    Reduced { kind: c_int, operation: c_int },
+}
+
+impl Promise {
+    pub(crate) fn new(parts: Vec<(String, u64)>, how: How) -> Self {
+        Self { parts, how, found: OnceLock::new() }
+    }
+
+    /// What it holds, if that is there already: `Some(None)` where it is not known.
+    pub(crate) fn found(&self) -> Option<Option<&[u8]>> {
+        self.found.get().map(Option::as_deref)
+    }
+
+    /// Waits for what it holds.
+    pub(crate) fn wait(&self) {
+        self.found.get_or_init(|| {
+            let parts: Option<Vec<Vec<u8>>> =
+                self.parts.iter().map(|(channel, number)| exchange::receive(channel, *number)).collect();
+            match self.how {
+                How::Joined => Some(parts?.concat()),
+                How::Reduced { kind, operation } => reduced(&parts?, kind, operation),
+            }
+        });
+    }
+}
+
+/// The most promises that wait to be taken: of what is older nothing is known.
+const MAX_NUMBERED: usize = 4096;
+
+/// Promises that a layer inside the program will ask for, by number.
+struct Numbered {
+    last: u64,
+    promises: BTreeMap<u64, (Arc<Promise>, Range<usize>)>,
+}
+
+static NUMBERED: Mutex<Numbered> = Mutex::new(Numbered { last: 0, promises: BTreeMap::new() });
+
+/// A number for a part of what a collective leaves.
+pub(crate) fn number(promise: Arc<Promise>, part: Range<usize>) -> u64 {
+    let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    numbered.last += 1;
+    let number = numbered.last;
+    numbered.promises.insert(number, (promise, part));
+    if numbered.promises.len() > MAX_NUMBERED {
+        numbered.promises.pop_first();
+    }
+    number
+}
+
+/// Waits for what a number stands for.
+pub(crate) fn take(number: u64) -> Option<Vec<u8>> {
+    let (promise, part) = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).promises.remove(&number)?;
+    promise.wait();
+    promise.found()??.get(part).map(<[u8]>::to_vec)
+}
+
+/// Elements of several ranks made one; `None` for types and operations that are not computed here.
+fn reduced(parts: &[Vec<u8>], kind: c_int, operation: c_int) -> Option<Vec<u8>> {
+    macro_rules! whole {
+        ($element:ty) => {
+            folded(
+                parts,
+                operation,
+                <$element>::from_ne_bytes,
+                <$element>::to_ne_bytes,
+                Fold {
+                    sum: <$element>::wrapping_add,
+                    product: <$element>::wrapping_mul,
+                    most: Ord::max,
+                    least: Ord::min,
+                    divided: |sum, count| sum / count as $element,
+                },
+            )
+        };
+    }
+    macro_rules! real {
+        ($element:ty) => {
+            folded(
+                parts,
+                operation,
+                <$element>::from_ne_bytes,
+                <$element>::to_ne_bytes,
+                Fold {
+                    sum: |one, other| one + other,
+                    product: |one, other| one * other,
+                    most: <$element>::max,
+                    least: <$element>::min,
+                    divided: |sum, count| sum / count as $element,
+                },
+            )
+        };
+    }
+    match kind {
+        0 => whole!(i8),
+        1 => whole!(u8),
+        2 => whole!(i32),
+        3 => whole!(u32),
+        4 => whole!(i64),
+        5 => whole!(u64),
+        7 => real!(f32),
+        8 => real!(f64),
+        _ => None,
+    }
+}
+
+struct Fold<T> {
+    sum: fn(T, T) -> T,
+    product: fn(T, T) -> T,
+    most: fn(T, T) -> T,
+    least: fn(T, T) -> T,
+    divided: fn(T, usize) -> T,
+}
+
+fn folded<T: Copy, const BYTES: usize>(
+    parts: &[Vec<u8>],
+    operation: c_int,
+    read: fn([u8; BYTES]) -> T,
+    write: fn(T) -> [u8; BYTES],
+    fold: Fold<T>,
+) -> Option<Vec<u8>> {
+    let two = match operation {
+        0 | 4 => fold.sum,
+        1 => fold.product,
+        2 => fold.most,
+        3 => fold.least,
+        _ => return None,
+    };
+    let elements = |part: &Vec<u8>| -> Vec<T> {
+        part.chunks_exact(BYTES).filter_map(|bytes| Some(read(bytes.try_into().ok()?))).collect()
+    };
+    let (first, rest) = parts.split_first()?;
+    let mut all = elements(first);
+    for part in rest {
+        if part.len() != first.len() {
+            return None;
+        }
+        all.iter_mut().zip(elements(part)).for_each(|(one, other)| *one = two(*one, other));
+    }
+    if operation == 4 {
+        all.iter_mut().for_each(|sum| *sum = (fold.divided)(*sum, parts.len()));
+    }
+    Some(all.into_iter().flat_map(write).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_reduced_in_their_own_type() {
+        let of = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>();
+        let parts = [of(&[1, -5, 7]), of(&[3, 4, -7])];
+        for (operation, expected) in [(0, [4, -1, 0]), (1, [3, -20, -49]), (2, [3, 4, 7]), (3, [1, -5, -7])] {
+            assert_eq!(reduced(&parts, 2, operation), Some(of(&expected)));
+        }
+        let of = |number: f32| number.to_ne_bytes().to_vec();
+        assert_eq!(reduced(&[of(1.0), of(4.0)], 7, 4), Some(of(2.5)));
+        assert_eq!(reduced(&[of(1.0), of(4.0)], 9, 0), None, "bfloat16 is not computed");
+        assert_eq!(reduced(&[of(1.0), of(4.0)], 7, 5), None, "an operation of the program's own");
+        assert_eq!(reduced(&[of(1.0), vec![0; 8]], 7, 0), None, "ranks that disagree about the size");
+    }
+}

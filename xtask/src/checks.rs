@@ -1,0 +1,63 @@
+//! Checks of the program as it is built, by scripts in Python, where there is what they need.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// What a script ends with when it does not find what it needs.
+const SKIPPED: i32 = 77;
+
+/// The variable that names a Python with PyTorch for CUDA.
+const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
+
+/// Reports in a real browser; returns why that could not be.
+///
+/// # Errors
+/// The build's; a report that does not do what it should.
+pub(crate) fn reports(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
+    check(root, cargo, "reports in a browser", "scripts/report-check.py", None)
+}
+
+/// Rehearsals of the project's own scripts, and of those in `VRAMLAB_SCRIPTS`; returns what of it could not be.
+///
+/// # Errors
+/// The build's; a script that takes what it should not.
+pub(crate) fn rehearsals(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
+    let name = "rehearsals of scripts";
+    match std::env::var_os(PYTHON) {
+        Some(python) => check(root, cargo, name, "scripts/rehearse/check.py", Some(python)),
+        None => {
+            Ok(Some(format!("{name}, own ones and those of VRAMLAB_SCRIPTS: {PYTHON} names no Python with PyTorch")))
+        }
+    }
+}
+
+/// Builds the program and gives it to a script.
+fn check(
+    root: &Path,
+    mut cargo: Command,
+    name: &str,
+    script: &str,
+    more: Option<OsString>,
+) -> anyhow::Result<Option<String>> {
+    println!("==> {name}: {script}");
+    let built = cargo.args(["build", "-p", "cli", "-p", "rehearsal"]).current_dir(root).status();
+    if !built.context("could not start cargo")?.success() {
+        bail!("step `{name}`: the program does not build");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let program = target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX));
+    let Ok(output) = Command::new("python3").arg(root.join(script)).arg(program).args(more).output() else {
+        return Ok(Some(format!("{name}: there is no python3")));
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let last = said.lines().last().unwrap_or_default();
+    match output.status.code() {
+        Some(0) => Ok(last.strip_prefix("skipped: ").map(|what| format!("{name}: {what}"))),
+        Some(SKIPPED) => Ok(Some(format!("{name}: {last}"))),
+        _ => bail!("step `{name}` failed ({})", output.status),
+    }
+}
