@@ -116,7 +116,7 @@ impl Session {
         seed: u64,
     ) -> Result<Self> {
         // How many examples and steps there are is said with each of them.
-        let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, optimizer.clone()) };
+        let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, *optimizer) };
         device.phase("model");
         let model = Model::build(architecture, device, precision.dtype(), seed)?;
         let update = Update::new(&settings, Some(model.parameters.clone()))?;
