@@ -71,14 +71,14 @@ fn cpu_memory() -> Vec<DeviceMemory> {
     let memory = backend_cpu::host_memory();
     let used_bytes = memory.map(|m| m.total_bytes.saturating_sub(m.free_bytes));
     let total_bytes = memory.map(|m| m.total_bytes);
-    vec![DeviceMemory { backend: "cpu", name: "host".into(), used_bytes, total_bytes }]
+    vec![DeviceMemory { backend: "cpu".into(), name: "host".into(), used_bytes, total_bytes }]
 }
 
 /// What NVML says: without a context, which would take memory itself.
 #[cfg(feature = "cuda")]
 fn cuda_memory() -> Vec<DeviceMemory> {
     let device = |(name, figures): (String, backend_cuda::NvmlFigures)| DeviceMemory {
-        backend: "cuda",
+        backend: "cuda".into(),
         name,
         used_bytes: Some(figures.device_used_bytes),
         total_bytes: Some(figures.device_total_bytes),

@@ -24,7 +24,6 @@
 //!
 //! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
 
-mod account;
 mod args;
 mod backends;
 mod commands;
@@ -83,4 +82,10 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
         Err(args::Refusal::Failure(failure)) => ui.fail(&failure),
     };
     code.into()
+}
+
+/// Whether these words say a run of the program, with what their configuration file adds. Nothing is run.
+pub fn understands(words: Vec<OsString>, backends: &'static [Entry]) -> bool {
+    backends::set(backends);
+    args::parse(words).is_ok()
 }

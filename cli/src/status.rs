@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::forensics::Leak;
-use lab::results::DeviceInfo;
+use lab::results::{ByCategory, DeviceInfo, RingBytes, RunStatus, by_category};
 use lab::training::Progress;
 use memcore::Device;
-use serde_json::{Value, json};
+use serde::Deserialize;
 
-use crate::account::{by_category, rings};
 use crate::exit::{Failure, Result};
 use crate::whole_file::WholeFile;
 
@@ -74,7 +73,7 @@ fn check_own(directory: &Path) -> std::io::Result<()> {
 /// Writes the status of this process.
 pub(crate) struct Publisher {
     path: PathBuf,
-    about: Value,
+    status: RunStatus,
     last: Instant,
     written: bool,
     /// It failed once: nobody will read.
@@ -84,15 +83,23 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Of a training that begins now.
     pub(crate) fn new(model: &str, device: &DeviceInfo) -> Self {
-        let about = json!({
-            "schema": "vramlab-status-1",
-            "pid": std::process::id(),
-            "model": model,
-            "device": json!(device),
-            "started_ms": now_ms(),
-        });
+        let status = RunStatus {
+            schema: RunStatus::SCHEMA.into(),
+            pid: std::process::id(),
+            model: model.into(),
+            device: device.clone(),
+            started_ms: now_ms(),
+            updated_ms: 0,
+            step: 0,
+            steps: 0,
+            loss: None,
+            rings: RingBytes::default(),
+            by_category: ByCategory::new(),
+            peak_bytes: 0,
+            leak: None,
+        };
         let path = directory().join(format!("{}.json", std::process::id()));
-        Self { path, about, last: Instant::now(), written: false, silent: false }
+        Self { path, status, last: Instant::now(), written: false, silent: false }
     }
 
     /// A step is done.
@@ -100,20 +107,16 @@ impl Publisher {
         if self.silent || self.last.elapsed() < PERIOD {
             return;
         }
-        let usage = device.with_ledger(|ledger| {
+        let (held, peak_bytes) = device.with_ledger(|ledger| {
             let usage = ledger.usage();
             (*usage.by_category(), usage.peak_bytes())
         });
-        let mut status = self.about.clone();
-        status["updated_ms"] = now_ms().into();
-        status["step"] = progress.done.into();
-        status["steps"] = progress.steps.into();
-        status["loss"] = progress.loss.into();
-        status["rings"] = rings(&device.rings());
-        status["by_category"] = by_category(&usage.0);
-        status["peak_bytes"] = usage.1.into();
-        status["leak"] = json!(leak);
-        self.silent = write(&self.path, &status).is_err();
+        let status = &mut self.status;
+        (status.updated_ms, status.peak_bytes) = (now_ms(), peak_bytes);
+        (status.step, status.steps, status.loss) = (progress.done, progress.steps, progress.loss);
+        (status.rings, status.by_category) = ((&device.rings()).into(), by_category(&held));
+        status.leak = leak.cloned();
+        self.silent = write(&self.path, &self.status).is_err();
         self.written |= !self.silent;
         self.last = Instant::now();
     }
@@ -131,12 +134,12 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64)
 }
 
-fn write(path: &Path, status: &Value) -> std::io::Result<()> {
+fn write(path: &Path, status: &RunStatus) -> std::io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_private(directory)?;
     check_own(directory)?;
     let mut file = WholeFile::beside(path)?;
-    file.file().write_all(status.to_string().as_bytes())?;
+    file.file().write_all(&serde_json::to_vec(status)?)?;
     file.appear(path)
 }
 
@@ -153,7 +156,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// A directory in which others can put files.
-pub(crate) fn running() -> Result<Vec<Value>> {
+pub(crate) fn running() -> Result<Vec<RunStatus>> {
     let directory = directory();
     let Ok(entries) = fs::read_dir(&directory) else { return Ok(Vec::new()) };
     check_own(&directory).map_err(|problem| {
@@ -161,24 +164,30 @@ pub(crate) fn running() -> Result<Vec<Value>> {
         Failure::usage(format!("{name}: {problem}; no status is read from there ({DIRECTORY} names another directory)"))
     })?;
     let files = entries.flatten().map(|entry| entry.path());
-    let mut statuses: Vec<Value> = files.filter_map(|path| read(&path)).collect();
-    statuses.sort_by_key(|status| status["pid"].as_u64());
+    let mut statuses: Vec<RunStatus> = files.filter_map(|path| read(&path)).collect();
+    statuses.sort_by_key(|status| status.pid);
     Ok(statuses)
 }
 
-fn read(path: &Path) -> Option<Value> {
+/// What is looked at before the rest: a dead one's file may be anything.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+    #[serde(default)]
+    updated_ms: u64,
+}
+
+fn read(path: &Path) -> Option<RunStatus> {
     let pid: u32 = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
     // Looked at before it is opened: opening a pipe would wait for a writer. A link may point anywhere.
     let metadata = fs::symlink_metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return None;
     }
-    let status: Value = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
-    if status["schema"] != "vramlab-status-1" {
-        return None;
-    }
-    if is_alive(pid, status["updated_ms"].as_u64().unwrap_or(0)) {
-        return Some(status);
+    let text = fs::read_to_string(path).ok()?;
+    let head: Head = serde_json::from_str(&text).ok().filter(|head: &Head| head.schema == RunStatus::SCHEMA)?;
+    if is_alive(pid, head.updated_ms) {
+        return serde_json::from_str(&text).ok();
     }
     let _ = fs::remove_file(path);
     None

@@ -1,7 +1,7 @@
 //! Bad input, drawn at random from a fixed seed: hostile values of every flag, damaged files of every kind that is read, outputs that fail.
 //!
 //! However bad it is, the program ends with a code of its contract and a message, in bounded time and memory, without a panic and without a character
-//! that a terminal acts on. `CASES=20000 cargo test -p cli --test cases -- --ignored` tries as many as one likes.
+//! that a terminal acts on. `CASES=20000 cargo test -p vramlab-cli --test cases -- --ignored` tries as many as one likes.
 #![cfg(unix)]
 
 mod cases {

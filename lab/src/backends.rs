@@ -23,10 +23,10 @@ pub struct Entry {
 }
 
 /// Memory of a device, as its driver says.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceMemory {
     /// The backend's name.
-    pub backend: &'static str,
+    pub backend: String,
     /// The device's own name.
     pub name: String,
     /// Bytes in use, by anyone.

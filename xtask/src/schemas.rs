@@ -11,7 +11,7 @@ use syn::{Attribute, Expr, Field, Fields, GenericArgument, Item, ItemStruct, Lit
 use crate::files::{SourceFile, rust_files};
 
 /// Where the structs are; of two of a name, the one that comes first here counts.
-const PLACES: [&str; 11] = [
+const PLACES: [&str; 12] = [
     "lab/src/results",
     "lab/src/run",
     "lab/src/section",
@@ -22,13 +22,14 @@ const PLACES: [&str; 11] = [
     "lab/src/claims.rs",
     "lab/src/experiments",
     "lab/src/cards.rs",
+    "lab/src/backends.rs",
     "lab/src/snapshot",
 ];
 
 const HEAD: &str = "# The JSON of vramlab\n\n\
     Made by `cargo xtask json` from the structs in `lab/src/results/`; a test compares. Each result begins with `\"schema\"`; its number changes once a program \
     that reads it would be misled. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`, `rehearse --events`: columns of events, see \
-    `cli/src/commands/events.rs`), `vramlab-lock-1` (`check --baseline`), `vramlab-monitor-1` (`monitor`).\n";
+    `cli/src/commands/events.rs`), `vramlab-lock-1` (`check --baseline`).\n";
 
 /// A struct that is written.
 struct Struct {

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use lab::lock::{Comparison, Footprint, Lock, Locked};
-use lab::record::RowsKept;
+use lab::lock::{Comparison, Lock, Locked};
 use lab::results::{CheckResult, CheckedRun};
-use lab::run::{BeginSpec, RunSpec};
+use lab::run::RunSpec;
 use serde_json::{Map, Value};
 
 use super::{plan, profile, warnings};
@@ -123,17 +122,12 @@ fn under_its_profile(
 ) -> (RunSpec, Option<String>) {
     let (Some(settings), None) = (settings, &spec.profile.like) else { return (spec, None) };
     // On paper the default is the named card's, as it always was.
-    if is_on_paper(&spec) {
+    if spec.is_on_paper() {
         return (spec, None);
     }
     let recorded = settings.get("like").and_then(Value::as_str);
     spec.profile.like = Some(recorded.unwrap_or(profile::FORMER_DEFAULT).into());
     (spec, profile::taken_from(&format!("run {name}"), recorded))
-}
-
-/// On `meta`, unless said.
-fn is_on_paper(spec: &RunSpec) -> bool {
-    spec.device.backend.as_deref().is_none_or(|backend| backend == "meta")
 }
 
 fn in_file(args: &CheckArgs, failure: Failure) -> Failure {
@@ -165,37 +159,17 @@ fn measured(
     note: Option<String>,
     ui: &Ui,
 ) -> Result<Option<CheckedRun>> {
-    let mut session = plan::session(&placed(spec)?, ui)?.with_history();
-    session.run.rows = RowsKept::Ends;
+    let mut session = plan::session(&spec.locked()?, ui)?;
     session.notes.extend(note);
     ui.note(format!("run {name}, settings:\n{}", config_text(&session.in_force.said()).trim_end()));
     session.warnings().iter().for_each(|warning| ui.tell(warning));
     let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
-    let device = session.target.open()?;
-    session.check_size(&device, &interrupt::asked).map_err(limited)?;
-    let trained = session.train(&device, &mut |_| interrupt::flow());
-    let result = trained.map_err(|failed| limited(failed.error))?;
-    if result.interrupted {
-        return Ok(None);
-    }
-    warnings::tell(device.deviations(), ui);
-    let warnings = warnings::all(&session.warnings(), device.deviations());
-    let memory = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
+    let taken = session.footprint(&interrupt::asked).map_err(limited)?;
+    let Some((memory, deviations)) = taken else { return Ok(None) };
+    warnings::tell(deviations, ui);
+    let warnings = warnings::all(&session.warnings(), deviations);
     let now = Locked { flags, settings: session.in_force.fields(), memory };
     let (model, premises) = (session.name().into(), session.premises);
     let (name, comparison) = (name.into(), None);
     Ok(Some(CheckedRun { name, model, premises, verdict: None, failure: None, comparison, warnings, now }))
-}
-
-/// On paper, or on a device that is there; from the beginning.
-fn placed(mut spec: RunSpec) -> Result<RunSpec> {
-    if spec.begin != BeginSpec::default() {
-        return Err(Failure::usage("--load, --resume: a locked run begins anew"));
-    }
-    if is_on_paper(&spec) {
-        (spec.device.backend, spec.device.device) = (None, None);
-    } else if spec.device.gpu.is_some() {
-        return Err(Failure::usage("--gpu: a card on paper; --backend names a real one"));
-    }
-    Ok(spec)
 }

@@ -51,9 +51,11 @@ const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allo
     by PyTorch but unallocated.";
 
 /// Of a process that is always there.
-const STATUS: &str = r#"{"schema":"vramlab-status-1","pid":1,"model":"mlp","device":{"backend":"cpu","index":0,"name":"x"},"started_ms":1,
+const STATUS: &str = r#"{"schema":"vramlab-status-1","pid":1,"model":"mlp","device":{"backend":"cpu","index":0,"name":"x","computes":true,
+    "total_bytes":9,"free_bytes":null,"max_segment_bytes":null,"max_binding_bytes":null,"dtypes":["float32"]},"started_ms":1,
     "updated_ms":1,"step":1,"steps":5,"loss":1.5,"rings":{"requested":1,"allocated":2,"active":2,"reserved":3,"driver":null},
-    "by_category":{"parameter":5},"peak_bytes":7,"leak":{"growth_bytes_per_step":5,"out_of_memory_step":9,"advice":"x"}}"#;
+    "by_category":{"parameter":5},"peak_bytes":7,"leak":{"steps":9,"growth_bytes_per_step":5,"nodes_per_step":0,"sites":[],"holder":[],
+    "cause":"growing_tensor","advice":"x","out_of_memory_step":9}}"#;
 /// Two images of 8 × 8, without their pixels; their labels.
 const IMAGES: &[u8] = b"\0\0\x08\x03\0\0\0\x02\0\0\0\x08\0\0\0\x08";
 const LABELS: &[u8] = b"\0\0\x08\x01\0\0\0\x02\x01\x02";

@@ -14,6 +14,7 @@ mod explain;
 mod findings;
 mod fit;
 mod list;
+mod monitor;
 mod premise;
 mod rehearsal;
 mod rehearsal_scan;
@@ -38,6 +39,7 @@ pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
+pub use monitor::{MonitorResult, RunStatus};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,

@@ -8,6 +8,7 @@ mod choices;
 mod devices;
 mod fields;
 mod gpu;
+mod locked;
 mod network;
 mod paper;
 mod premises;

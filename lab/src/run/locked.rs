@@ -1,0 +1,50 @@
+//! A run of a lock file: where it is measured, and what it takes.
+
+use memcore::Deviations;
+
+use super::session::{Session, flow};
+use super::spec::{BeginSpec, RunSpec};
+use crate::error::{Error, Result};
+use crate::lock::Footprint;
+use crate::record::RowsKept;
+use crate::training::{Continuation, RunSettings};
+
+impl RunSpec {
+    /// On `meta`, unless said.
+    pub fn is_on_paper(&self) -> bool {
+        self.device.backend.as_deref().is_none_or(|backend| backend == "meta")
+    }
+
+    /// As a lock file has it: from the beginning, and on paper unless a device that is there is named.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a run that goes on from a file, and for a card on paper beside a device.
+    pub fn locked(mut self) -> Result<Self> {
+        if self.begin != BeginSpec::default() {
+            let field = if self.begin.load.is_some() { "load" } else { "resume" };
+            return Err(Error::usage(field, "a locked run begins anew"));
+        }
+        if self.is_on_paper() {
+            (self.device.backend, self.device.device) = (None, None);
+        } else if self.device.gpu.is_some() {
+            return Err(Error::usage("gpu", "a card on paper, beside a device that is there"));
+        }
+        Ok(self)
+    }
+}
+
+impl Session {
+    /// Makes the run and says what it took, with what its device deviates in; `None` where it was stopped.
+    ///
+    /// # Errors
+    /// As [`check_size`](Self::check_size) and [`train`](Self::train).
+    pub fn footprint(&self, stop: &dyn Fn() -> bool) -> Result<Option<(Footprint, Deviations)>> {
+        let device = self.target.clone().history(true).open()?;
+        self.check_size(&device, stop)?;
+        let run = RunSettings { rows: RowsKept::Ends, ..self.run.clone() };
+        let beginning = &mut Continuation::default();
+        let result = self.network.train(&device, &run, &self.source, beginning, &mut |_| flow(stop))?;
+        let taken = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
+        Ok((!result.interrupted).then(|| (taken, device.deviations())))
+    }
+}
