@@ -43,7 +43,7 @@ fn check(
     more: Option<OsString>,
 ) -> anyhow::Result<Option<String>> {
     println!("==> {name}: {script}");
-    let built = cargo.args(["build", "-p", "cli", "-p", "rehearsal"]).current_dir(root).status();
+    let built = cargo.args(["build", "-p", "vramlab-cli", "-p", "rehearsal"]).current_dir(root).status();
     if !built.context("could not start cargo")?.success() {
         bail!("step `{name}`: the program does not build");
     }

@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     Rule { package: "rehearsal", normal: &[], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },
     // Outside the workspace, which changes nothing: it feeds files to their readers, and what these readers return to the core.
-    Rule { package: "vramlab-fuzz", normal: &["memcore", "lab"], dev: &[] },
+    Rule { package: "fuzz", normal: &["memcore", "lab", "cli"], dev: &[] },
 ];
 
 /// Packages from outside that belong to one member alone.
@@ -80,7 +80,7 @@ pub fn parse(file: &SourceFile) -> Manifest {
         } else if let Some((key, value)) = text.split_once('=') {
             let key = unquoted(key.split('.').next().unwrap_or_default());
             if section == "package" && key == "name" {
-                manifest.package = unquoted(value);
+                manifest.package = short(&unquoted(value));
             } else if let Some(kind) = kind_of(&section) {
                 manifest.dependencies.push(Dependency { name: real_name(&key, value), kind, line: index + 1 });
             }
@@ -105,7 +105,12 @@ fn kind_of(section: &str) -> Option<Kind> {
 /// A dependency may be renamed: `key = { package = "name" }`.
 fn real_name(key: &str, value: &str) -> String {
     let renamed = value.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('='));
-    renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| key.to_string(), str::to_string)
+    renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| key.to_string(), short)
+}
+
+/// The name of a folder, which is what dependencies are called here; published ones begin with the project's.
+fn short(package: &str) -> String {
+    package.strip_prefix("vramlab-").unwrap_or(package).to_string()
 }
 
 /// Checks every member's dependencies on the others, and on what belongs to one member alone.

@@ -111,7 +111,7 @@ fn cargo() -> Command {
 fn processes(root: &Path, target: &Path) -> anyhow::Result<Vec<Value>> {
     const COMMANDS: [&[&str]; 2] =
         [&["predict", "--model", "gpt2", "--batch", "8"], &["run", "batch-size", "--backend", "meta"]];
-    let built = cargo().args(["build", "--release", "-p", "cli"]).current_dir(root).status();
+    let built = cargo().args(["build", "--release", "-p", "vramlab-cli"]).current_dir(root).status();
     if !built.context("could not start cargo")?.success() {
         bail!("the program does not build");
     }

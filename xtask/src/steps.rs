@@ -59,17 +59,23 @@ const LINTS: Step = Step {
 };
 const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--workspace"], needs: None };
 
+/// Every crate as it would be published.
+const PACKAGE: Step =
+    Step { name: "package", args: &["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], needs: None };
+
 /// What only `--full` runs.
 const LONG: &[Step] = &[
+    // Builds what the packages hold.
+    Step { name: "packages build", args: &["package", "--workspace", "--allow-dirty", "--quiet"], needs: None },
     Step {
         name: "release tests",
-        args: &["test", "--release", "-p", "conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
+        args: &["test", "--release", "-p", "vramlab-conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
         needs: None,
     },
     // A few hundred are tried in every run.
     Step {
         name: "two thousand bad inputs",
-        args: &["test", "-p", "cli", "--test", "cases", "--", "--ignored"],
+        args: &["test", "-p", "vramlab-cli", "--test", "cases", "--", "--ignored"],
         needs: None,
     },
     // Finds data races in what several threads did, and memory used wrongly.
@@ -123,7 +129,7 @@ const SECOND_ADAPTER: Step = Step {
 pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
     let mut skipped = Vec::new();
     let long = if full { LONG } else { &[] };
-    for step in [FMT, LINTS, DOC_TESTS].iter().chain(long) {
+    for step in [FMT, LINTS, DOC_TESTS, PACKAGE].iter().chain(long) {
         match missing_tool(root, step) {
             Some(tool) => {
                 let what = format!("step `{}`: {} is missing and could not be installed", step.name, tool.name);
