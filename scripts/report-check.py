@@ -186,7 +186,7 @@ class Page:
 
 
 def picture(browser, file, size, to, height):
-    """What the README shows: the top of a page, with the pointer on a block."""
+    """What the guide shows: the top of a page, with the pointer on a block."""
     page = Page(browser, to.stem, file, size)
     page.page.set_viewport_size({"width": SIZES[size][0], "height": height})
     plot = page.page.locator(".plot").bounding_box()
@@ -210,7 +210,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--shots", type=pathlib.Path)
-    parser.add_argument("--pictures", type=pathlib.Path, help="the folder of the README's pictures")
+    parser.add_argument("--pictures", type=pathlib.Path, help="the folder of the guide's pictures")
     parser.add_argument("--events", type=int, default=1_000_000)
     arguments = parser.parse_args()
     try:

@@ -364,20 +364,20 @@ fn under_other_settings_of_the_allocator_no_prediction_is_wrong() {
 
 #[test]
 fn every_experiment_computes_too() {
-    // As the README's table is made: on the processor, under the default profile.
+    // As the table of claims is made: on the processor, under the default profile.
     let open = || {
         let cpu = Arc::new(backend_cpu::Cpu::with_threads(2).unwrap());
         Device::builder(cpu).profile(Profile::torch_2_11(90)).build()
     };
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/claims.md")).unwrap();
     for experiment in ALL {
         let start = std::time::Instant::now();
         let outcome = run_on(&open, experiment.name(), &[], None);
         println!("{}: {:?}", experiment.name(), start.elapsed());
         check(experiment.name(), &outcome);
         for judged in &outcome.claims {
-            let row = readme.lines().find(|line| line.starts_with(&format!("| {} |", judged.claim.text)));
-            let row = row.unwrap_or_else(|| panic!("not in the README: {}", judged.claim.text));
+            let row = table.lines().find(|line| line.starts_with(&format!("| {} |", judged.claim.text)));
+            let row = row.unwrap_or_else(|| panic!("not in docs/claims.md: {}", judged.claim.text));
             assert!(row.contains(&format!("| {} |", judged.verdict.name())), "{}: {row}", judged.verdict.name());
         }
         let timed = outcome.rows.iter().filter_map(|row| row.measured.get("step_us"));

@@ -34,6 +34,8 @@ const HEAD: &str = "# The JSON of vramlab\n\n\
 /// A struct that is written.
 struct Struct {
     docs: String,
+    /// What its heading is called in links.
+    anchor: String,
     fields: Vec<Written>,
 }
 
@@ -66,6 +68,11 @@ pub fn markdown(root: &Path) -> anyhow::Result<String> {
                     _ => {}
                 }
             }
+        }
+    }
+    for (schema, name) in &schemas {
+        if let Some(one) = structs.get_mut(name) {
+            one.anchor.clone_from(schema);
         }
     }
     let mut out = HEAD.to_string();
@@ -131,7 +138,7 @@ fn rows(out: &mut String, structs: &BTreeMap<String, Struct>, one: &Struct) {
 /// Names of structs as links.
 fn linked(structs: &BTreeMap<String, Struct>, kind: &str) -> String {
     let word = |word: &str| match word {
-        _ if structs.contains_key(word) => format!("[{word}](#{})", word.to_lowercase()),
+        name if structs.contains_key(name) => format!("[{name}](#{})", structs[name].anchor),
         // It has a form of its own, which is written by hand.
         "Table" => "table (title, columns, kinds, rows)".into(),
         // What is no struct has names.
@@ -162,7 +169,7 @@ fn of_struct(item: &ItemStruct) -> Struct {
         Fields::Named(fields) => fields.named.iter().filter_map(|field| written(field, kebab)).collect(),
         _ => Vec::new(),
     };
-    Struct { docs: docs(&item.attrs), fields }
+    Struct { docs: docs(&item.attrs), anchor: item.ident.to_string().to_lowercase(), fields }
 }
 
 fn written(field: &Field, kebab: bool) -> Option<Written> {

@@ -1,7 +1,7 @@
 //! Experiments: a question, the claims that others make about it, a prediction, a measurement, a verdict.
 //!
 //! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
-//! table in the README and the reports come from that list.
+//! tables in `docs/` and the reports come from that list.
 
 mod accumulation;
 mod batch_size;
