@@ -151,7 +151,7 @@ pub(crate) fn current_role() -> Role {
     CONTEXT.get().role
 }
 
-/// Who is to be said to have let go of an allocation now, in `phase`.
+/// Who is to be said to have freed an allocation now, in `phase`.
 pub(crate) fn origin_of_free(id: AllocId, phase: PhaseId) -> Origin {
     let origin = origin(phase);
     let of_engine = HANDED.try_with(|handed| handed.borrow().contains(&id)).unwrap_or(false);

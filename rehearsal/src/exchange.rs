@@ -53,18 +53,20 @@ pub(crate) fn is_possible() -> bool {
     settings().shared.is_some()
 }
 
-fn path(channel: &str) -> Option<PathBuf> {
+/// Where the ranks of a run leave records for each other.
+fn folder() -> Option<PathBuf> {
     let mut folder = settings().shared.clone()?.into_os_string();
     folder.push(".ranks");
-    std::fs::create_dir_all(&folder).ok()?;
-    Some(PathBuf::from(folder).join(channel))
+    Some(folder.into())
 }
 
 /// Appends a record, and returns its number on the channel. `None` in it: what it holds is not known.
 pub(crate) fn send(channel: &str, contents: Option<&[u8]>) -> Option<u64> {
     let mut channels = channels();
     if !channels.written.contains_key(channel) {
-        let file = OpenOptions::new().create(true).append(true).open(path(channel)?).ok()?;
+        let folder = folder()?;
+        std::fs::create_dir_all(&folder).ok()?;
+        let file = OpenOptions::new().create(true).append(true).open(folder.join(channel)).ok()?;
         channels.written.insert(channel.to_string(), (file, 0));
     }
     let (file, count) = channels.written.get_mut(channel)?;
@@ -107,7 +109,7 @@ pub(crate) fn receive(channel: &str, number: u64) -> Option<Vec<u8>> {
 fn look(channel: &str, number: u64) -> Option<Option<Vec<u8>>> {
     let mut channels = channels();
     if !channels.read.contains_key(channel) {
-        let file = File::open(path(channel)?).ok()?;
+        let file = File::open(folder()?.join(channel)).ok()?;
         channels.read.insert(channel.to_string(), Read { file, end: 0, records: Vec::new() });
     }
     let read = channels.read.get_mut(channel)?;

@@ -80,49 +80,35 @@ pub(crate) fn take(number: u64) -> Option<Vec<u8>> {
 
 /// Elements of several ranks made one; `None` for types and operations that are not computed here.
 fn reduced(parts: &[Vec<u8>], kind: c_int, operation: c_int) -> Option<Vec<u8>> {
-    macro_rules! whole {
-        ($element:ty) => {
+    macro_rules! of {
+        ($element:ty, $sum:expr, $product:expr, $divided:expr) => {
             folded(
                 parts,
                 operation,
                 <$element>::from_ne_bytes,
                 <$element>::to_ne_bytes,
-                Fold {
-                    sum: <$element>::wrapping_add,
-                    product: <$element>::wrapping_mul,
-                    most: Ord::max,
-                    least: Ord::min,
-                    divided: |sum, count| sum / count as $element,
-                },
+                Fold { sum: $sum, product: $product, most: <$element>::max, least: <$element>::min, divided: $divided },
             )
         };
-    }
-    macro_rules! real {
-        ($element:ty) => {
-            folded(
-                parts,
-                operation,
-                <$element>::from_ne_bytes,
-                <$element>::to_ne_bytes,
-                Fold {
-                    sum: |one, other| one + other,
-                    product: |one, other| one * other,
-                    most: <$element>::max,
-                    least: <$element>::min,
-                    divided: |sum, count| sum / count as $element,
-                },
-            )
+        // In a wider type: the number of ranks need not be one of `i8`.
+        (whole $element:ty) => {
+            of!($element, <$element>::wrapping_add, <$element>::wrapping_mul, |sum, count| {
+                (i128::from(sum) / count as i128) as $element
+            })
+        };
+        (real $element:ty) => {
+            of!($element, |one, other| one + other, |one, other| one * other, |sum, count| sum / count as $element)
         };
     }
     match kind {
-        0 => whole!(i8),
-        1 => whole!(u8),
-        2 => whole!(i32),
-        3 => whole!(u32),
-        4 => whole!(i64),
-        5 => whole!(u64),
-        7 => real!(f32),
-        8 => real!(f64),
+        0 => of!(whole i8),
+        1 => of!(whole u8),
+        2 => of!(whole i32),
+        3 => of!(whole u32),
+        4 => of!(whole i64),
+        5 => of!(whole u64),
+        7 => of!(real f32),
+        8 => of!(real f64),
         _ => None,
     }
 }
@@ -179,6 +165,11 @@ mod tests {
         }
         let of = |number: f32| number.to_ne_bytes().to_vec();
         assert_eq!(reduced(&[of(1.0), of(4.0)], 7, 4), Some(of(2.5)));
+        assert_eq!(
+            reduced(&vec![vec![1]; 256], 0, 4),
+            Some(vec![0]),
+            "the average of as many ranks as `i8` has values"
+        );
         assert_eq!(reduced(&[of(1.0), of(4.0)], 9, 0), None, "bfloat16 is not computed");
         assert_eq!(reduced(&[of(1.0), of(4.0)], 7, 5), None, "an operation of the program's own");
         assert_eq!(reduced(&[of(1.0), vec![0; 8]], 7, 0), None, "ranks that disagree about the size");

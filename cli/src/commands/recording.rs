@@ -11,7 +11,7 @@ use memcore::memory::AllocatorConfig;
 use crate::exit::{Failure, Result};
 
 /// Standard input is kept, as it may have to be read twice.
-const MOST_STDIN: u64 = 1 << 30;
+const MAX_STDIN: u64 = 1 << 30;
 
 /// What can be replayed.
 pub(super) struct Recording {
@@ -121,10 +121,10 @@ fn head(file: &Path, kept: Option<&[u8]>) -> Option<[u8; 1]> {
 
 fn stdin() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = io::stdin().lock().take(MOST_STDIN + 1).read_to_end(&mut bytes);
+    let read = io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
-    if bytes.len() as u64 > MOST_STDIN {
-        return Err(Failure::usage(format!("standard input: at most {MOST_STDIN} bytes are read; name a file")));
+    if bytes.len() as u64 > MAX_STDIN {
+        return Err(Failure::usage(format!("standard input: at most {MAX_STDIN} bytes are read; name a file")));
     }
     Ok(bytes)
 }

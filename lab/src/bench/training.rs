@@ -95,7 +95,7 @@ impl Workload {
         let model = Model::build(&*architecture, device, DType::F32, 0)?;
         set_parameters(&model)?;
         let settings = RunSettings::new(self.batch, 1, (self.optimizer)());
-        let update = Update::new(&settings, Some(model.parameters.clone()))?;
+        let update = Update::new(&settings, &model.parameters)?;
         let (input, target) = batch(device, &model, self.batch)?;
         let mut phases = ModelStep::new(device, model, update, &settings, Source::Synthetic { seed: 0 });
         (phases.input, phases.target) = (Some(input), Some(target));

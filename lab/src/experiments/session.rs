@@ -9,11 +9,11 @@ use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
 use memcore::nn::Sequential;
 
 use super::Setup;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::models::{Architecture, Model, ModelOptions, architecture};
 use crate::record::Row;
 use crate::training::{
-    ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update,
+    ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update, bound,
 };
 
 /// A perceptron whose inputs are as wide as its hidden layers.
@@ -119,7 +119,7 @@ impl Session {
         let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, *optimizer) };
         device.phase("model");
         let model = Model::build(architecture, device, precision.dtype(), seed)?;
-        let update = Update::new(&settings, Some(model.parameters.clone()))?;
+        let update = Update::new(&settings, &model.parameters)?;
         let source = Source::Synthetic { seed };
         Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })
     }
@@ -148,7 +148,7 @@ impl Session {
     /// Gradients of the loss, with `retain_graph`.
     pub(super) fn backward_retaining(&mut self, retain_graph: bool) -> Result<()> {
         let ModelStep { update, loss, .. } = &mut self.phases;
-        update.backward_retaining(loss.as_ref().ok_or_else(missing)?, retain_graph)
+        update.backward_retaining(bound(loss)?, retain_graph)
     }
 
     /// Deletes a variable.
@@ -226,8 +226,4 @@ fn requested(history: &[Event]) -> Option<CategoryBytes> {
     let mut sums = CategoryBytes::default();
     live.values().for_each(|(bytes, category)| sums[*category as usize] += bytes);
     Some(sums)
-}
-
-fn missing() -> Error {
-    Error::usage("experiment", "a phase ran before the one that it needs")
 }

@@ -15,20 +15,18 @@
 //! gradients live until the names are bound again. Nothing is logged: `logging_steps` is 500 unless said.
 
 use memcore::amp::Autocast;
-use memcore::nn::{Init, Parameter};
-use memcore::optim::{Implementation, Optimizer};
+use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Result as DeviceResult, Tensor, ops};
 
 use super::Pretrained;
-use super::batches::Batches;
 use super::groups::Groups;
 use super::inputs::Inputs;
-use super::network::{Counting, Network, Output};
+use super::network::{Counting, Output};
+use super::prepared::Prepared;
 use crate::error::{Error, Result};
-use crate::models::Architecture;
 use crate::training::{
-    OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep, Trainer, Update,
-    data_name,
+    Accuracy, OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep, Trainer,
+    Update, bound, value_of,
 };
 
 /// The largest norm of the gradients, unless said: `max_grad_norm`.
@@ -44,17 +42,8 @@ pub fn trainer_optimizer(kind: OptimizerKind) -> OptimizerSettings {
 
 /// A network in training by the library's `Trainer`.
 pub struct LibraryStep {
-    device: Device,
-    network: Network,
-    /// As `model.parameters()` gives them.
-    parameters: Vec<Parameter>,
-    /// As the optimizer has them: in two groups.
-    grouped: Vec<Parameter>,
-    update: Update,
-    batches: Batches,
+    run: Prepared,
     counting: Counting,
-    settings: RunSettings,
-    schedule: Schedule,
     /// What is bound from one step to the next.
     names: Names,
 }
@@ -90,41 +79,27 @@ pub fn library_trainer(
     settings: &RunSettings,
     source: Source,
 ) -> Result<Trainer<LibraryStep>> {
-    settings.check()?;
-    settings.check_network(model, settings.batch)?;
     if settings.schedule != Schedule::default() {
         return Err(Error::usage("schedule", "the order of the library's Trainer is its own"));
     }
     if !settings.set_to_none {
         return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
     }
-    device.phase("model");
-    let init = Init::new(device, settings.precision.dtype(), settings.seed);
-    let network = model.network(&init)?;
-    let parameters = model.optimizer_order(init.parameters());
-    let groups = Groups::new(&settings.optimizer, &parameters)?;
-    let grouped = groups.parameters().to_vec();
-    let update = Update::with(settings, Some(Box::new(groups)));
+    let settings = RunSettings { schedule: Schedule::of(ORDER.to_vec(), "s"), ..settings.clone() };
+    let run = Prepared::new(model, device, settings, source, |settings, parameters| {
+        let groups = Groups::new(&settings.optimizer, parameters)?;
+        Ok(Update::with(settings, Some(Box::new(groups))))
+    })?;
     let total = Array::zeros(device, &[], DType::F32)?;
-    let phases = LibraryStep {
-        device: device.clone(),
-        network,
-        parameters,
-        grouped,
-        update,
-        batches: Batches::new(model, device, settings, source),
-        counting: model.counting()?,
-        settings: settings.clone(),
-        schedule: Schedule::of(ORDER.to_vec(), "s"),
-        names: Names { _total: Some(total), ..Names::default() },
-    };
+    let names = Names { _total: Some(total), ..Names::default() };
+    let phases = LibraryStep { run, counting: model.counting()?, names };
     Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
 }
 
 impl LibraryStep {
     /// The batches of a step, and how many labels they have.
     fn load(&mut self, first: usize) -> Result<()> {
-        let count = self.settings.accumulate;
+        let count = self.run.settings.accumulate;
         let batches: Vec<Inputs> = (0..count).map(|micro| self.batch(first + micro)).collect::<Result<_>>()?;
         let items = if self.counting.counts { Some(counted(&batches, self.counting.shifted)?) } else { None };
         // Lists are emptied from their end, as Python's are.
@@ -136,12 +111,12 @@ impl LibraryStep {
 
     /// The loss of the batch at hand; all else that the network returns goes here.
     fn call(&self) -> Result<Tensor> {
-        let inputs = self.names.inputs.clone().ok_or_else(|| missing("a forward pass before its batch"))?;
+        let inputs = bound(&self.names.inputs)?.clone();
         let items = self.names.items.clone().filter(|_| self.counting.passed);
         let inputs = Inputs { items, ..inputs };
-        let autocast = self.settings.precision.autocast().map(Autocast::new);
+        let autocast = self.run.settings.precision.autocast().map(Autocast::new);
         let casts = autocast.is_some();
-        let Output { loss, logits, past_key_values, encoder_last_hidden_state } = self.network.forward(&inputs)?;
+        let Output { loss, logits, past_key_values, encoder_last_hidden_state } = self.run.network.forward(&inputs)?;
         drop(autocast);
         // convert_outputs_to_fp32: of what autocast returns.
         let widened = |tensor: &Tensor| if casts { ops::cast(tensor, DType::F32) } else { Ok(tensor.clone()) };
@@ -156,7 +131,7 @@ impl LibraryStep {
 
     fn batch(&self, number: usize) -> Result<Inputs> {
         // The library's collator puts what is called `labels` first.
-        self.batches.make(number, self.counting.counts)
+        self.run.batches.make(number, self.counting.counts)
     }
 
     /// The batch whose turn it is takes the name.
@@ -205,15 +180,11 @@ fn counted(batches: &[Inputs], shifted: bool) -> DeviceResult<Tensor> {
 
 impl TrainStep for LibraryStep {
     fn settings(&self) -> &RunSettings {
-        &self.settings
-    }
-
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.run.settings
     }
 
     fn update(&mut self) -> &mut Update {
-        &mut self.update
+        &mut self.run.update
     }
 
     fn input(&mut self, number: usize) -> Result<()> {
@@ -233,11 +204,12 @@ impl TrainStep for LibraryStep {
     }
 
     fn backward(&mut self) -> Result<()> {
-        let mut loss = self.names.loss.take().ok_or_else(|| missing("a backward pass before its loss"))?;
+        let mut loss = bound(&self.names.loss)?.clone();
+        self.names.loss = None;
         if !self.counting.counts {
-            loss = ops::div_scalar(&loss, self.settings.accumulate as f64)?;
+            loss = ops::div_scalar(&loss, self.run.settings.accumulate as f64)?;
         }
-        self.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
+        self.run.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
         // Detached when `training_step` returns it: the graph goes.
         self.names.detached = Some(loss.array().clone());
         Ok(())
@@ -245,8 +217,9 @@ impl TrainStep for LibraryStep {
 
     /// `tr_loss += loss`, after `torch.isnan(loss) or torch.isinf(loss)`. The loss of before goes first.
     fn add_loss(&mut self) -> Result<()> {
-        let loss = self.names.detached.take().ok_or_else(|| missing("a sum of losses before the loss"))?;
-        let (device, dtype) = (&self.device, loss.dtype());
+        let loss = bound(&self.names.detached)?.clone();
+        self.names.detached = None;
+        let (device, dtype) = (&self.run.device, loss.dtype());
         self.names.step_loss = Some(loss);
         drop(Array::empty(device, &[], DType::Bool)?);
         let absolute = Array::empty(device, &[], dtype)?;
@@ -257,43 +230,34 @@ impl TrainStep for LibraryStep {
 
     fn clip(&mut self) -> Result<()> {
         self.names.grad_norm = None;
-        let norm = self.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
-        self.names.grad_norm = self.update.clip(&self.parameters, norm)?;
+        let norm = self.run.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
+        self.names.grad_norm = self.run.update.clip(&self.run.parameters, norm)?;
         Ok(())
     }
 
     fn step(&mut self) -> Result<()> {
-        self.update.apply()?;
-        self.update.rescale()
+        self.run.update.apply()?;
+        self.run.update.rescale()
     }
 
     fn zero_grad(&mut self) -> Result<()> {
-        self.parameters.iter().for_each(|parameter| parameter.tensor().set_grad(None));
+        self.run.parameters.iter().for_each(|parameter| parameter.tensor().set_grad(None));
         Ok(())
     }
 
     fn loss_value(&self) -> Result<Option<f64>> {
-        let loss = self.names.step_loss.as_ref().filter(|_| self.device.computes());
-        Ok(loss.map(|loss| Tensor::from_array(loss.clone()).item()).transpose()?)
+        value_of(&self.names.step_loss.clone().map(Tensor::from_array))
     }
 
     fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            devices: vec![&self.device],
-            copies: &[],
-            parameters: &self.grouped,
-            buffers: &[],
-            update: &mut self.update,
-            settings: &self.settings,
-            data: data_name(self.batches.source()),
-        }
+        self.run.parts()
     }
 
     fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+        self.run.parameter_count()
     }
-}
 
-fn missing(problem: &str) -> Error {
-    Error::usage("schedule", problem)
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        self.run.accuracy()
+    }
 }

@@ -31,6 +31,7 @@ mod opt;
 mod options;
 mod phi3;
 mod pieces;
+mod prepared;
 mod releases;
 mod rms;
 mod rotary;

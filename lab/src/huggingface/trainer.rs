@@ -9,22 +9,19 @@
 use std::ops::ControlFlow;
 
 use memcore::amp::Autocast;
-use memcore::nn::{Init, Parameter, Training};
 use memcore::{Device, NoGrad, Tensor, ops};
 
 use super::Pretrained;
-use super::batches::Batches;
 use super::inputs::Inputs;
 use super::library_trainer::library_trainer;
-use super::network::{Network, Output};
+use super::network::Output;
 use super::options::Script;
-use crate::data::Split;
+use super::prepared::Prepared;
 use crate::error::{Error, Result};
-use crate::models::Architecture;
 use crate::named::named;
 use crate::training::{
     Accuracy, Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
-    Trainer, Update, data_name, evaluate_with, run,
+    Trainer, Update, bound, run, value_of,
 };
 
 /// What of the result the script holds until the next one is there.
@@ -41,15 +38,7 @@ named!(Keep, "part of a result", { Output = "output", Loss = "loss" });
 
 /// A network with its script's variables.
 pub struct PretrainedStep {
-    device: Device,
-    network: Network,
-    parameters: Vec<Parameter>,
-    /// The switch between training and evaluation.
-    training: Training,
-    update: Update,
-    batches: Batches,
-    settings: RunSettings,
-    schedule: Schedule,
+    run: Prepared,
     keep: Keep,
     batch: Option<Inputs>,
     output: Option<Output>,
@@ -81,55 +70,36 @@ pub fn trainer(
     source: Source,
     keep: Keep,
 ) -> Result<Trainer<PretrainedStep>> {
-    settings.check()?;
-    settings.check_network(model, settings.batch)?;
-    let schedule = schedule(settings)?;
-    if settings.accumulate > 1 && !schedule.names(Phase::Backward) {
-        return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
-    }
-    device.phase("model");
-    let init = Init::new(device, settings.precision.dtype(), settings.seed);
-    let network = model.network(&init)?;
-    let parameters = model.optimizer_order(init.parameters());
-    let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| schedule.names(*phase));
-    let update = Update::new(settings, steps.then(|| parameters.clone()))?;
-    let phases = PretrainedStep {
-        device: device.clone(),
-        network,
-        parameters,
-        training: init.training(),
-        update,
-        batches: Batches::new(model, device, settings, source),
-        settings: settings.clone(),
-        schedule,
-        keep,
-        batch: None,
-        output: None,
-        loss: None,
-        autocast: None,
-    };
+    let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
+    let run = Prepared::new(model, device, settings, source, Update::new)?;
+    let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None };
     Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
 }
 
 impl PretrainedStep {
-    fn call(&self) -> Result<Output> {
-        let missing = || Error::usage("schedule", "a forward pass before its batch");
-        Ok(self.network.forward(self.batch.as_ref().ok_or_else(missing)?)?)
+    fn names(&self, phase: Phase) -> bool {
+        self.run.settings.schedule.names(phase)
     }
 
-    /// The region ends with the loss, unless the schedule says where.
-    fn end_autocast(&mut self) {
-        if !self.schedule.names(Phase::ExitAutocast) {
+    /// `out = model(**b)`, or what of it is kept; returns the loss.
+    fn call(&mut self) -> Result<Tensor> {
+        let output = self.run.network.forward(bound(&self.batch)?)?;
+        let loss = output.loss.clone();
+        match self.keep {
+            Keep::Output => self.output = Some(output),
+            Keep::Loss => drop(output),
+        }
+        Ok(loss)
+    }
+
+    /// The loss has its name: the region of autocast ends, unless the schedule says where, and micro-batches take their share.
+    fn named_loss(&mut self) -> Result<()> {
+        if !self.names(Phase::ExitAutocast) {
             self.autocast = None;
         }
-    }
-
-    /// `loss = loss / accumulate`
-    fn share(&mut self) -> Result<()> {
-        if self.settings.accumulate > 1
-            && let Some(loss) = &self.loss
-        {
-            self.loss = Some(ops::div_scalar(loss, self.settings.accumulate as f64)?);
+        let count = self.run.settings.accumulate;
+        if count > 1 {
+            self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
         }
         Ok(())
     }
@@ -137,41 +107,28 @@ impl PretrainedStep {
 
 impl TrainStep for PretrainedStep {
     fn settings(&self) -> &RunSettings {
-        &self.settings
-    }
-
-    fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.run.settings
     }
 
     fn update(&mut self) -> &mut Update {
-        &mut self.update
+        &mut self.run.update
     }
 
     fn input(&mut self, number: usize) -> Result<()> {
-        self.batch = Some(self.batches.make(number, false)?);
+        self.batch = Some(self.run.batches.make(number, false)?);
         Ok(())
     }
 
     fn forward(&mut self) -> Result<()> {
-        // The region ends with the loss; what was held before goes in it.
-        self.autocast = self.settings.precision.autocast().map(Autocast::new);
-        let output = self.call()?;
-        let loss = output.loss.clone();
-        match self.keep {
-            Keep::Output => self.output = Some(output),
-            Keep::Loss => drop(output),
-        }
-        if self.schedule.names(Phase::Loss) && self.keep == Keep::Output {
-            drop(loss);
-        } else if self.schedule.names(Phase::Backward) || self.keep == Keep::Loss {
+        // What was held before goes in the region.
+        self.autocast = self.run.settings.precision.autocast().map(Autocast::new);
+        let loss = self.call()?;
+        // `loss = model(**b).loss` names it at once; so does a schedule that has no phase for it, but a backward pass.
+        let has_own_phase = self.names(Phase::Loss);
+        if self.keep == Keep::Loss || !has_own_phase && self.names(Phase::Backward) {
             self.loss = Some(loss);
         }
-        if self.schedule.names(Phase::Loss) {
-            return Ok(());
-        }
-        self.end_autocast();
-        self.share()
+        if has_own_phase { Ok(()) } else { self.named_loss() }
     }
 
     /// It is there with the result: a name for it.
@@ -179,8 +136,7 @@ impl TrainStep for PretrainedStep {
         if let Some(output) = &self.output {
             self.loss = Some(output.loss.clone());
         }
-        self.end_autocast();
-        self.share()
+        self.named_loss()
     }
 
     fn exit_autocast(&mut self) {
@@ -188,8 +144,7 @@ impl TrainStep for PretrainedStep {
     }
 
     fn backward(&mut self) -> Result<()> {
-        let missing = || Error::usage("schedule", "a backward pass before its loss");
-        self.update.backward(self.loss.as_ref().ok_or_else(missing)?)
+        self.run.update.backward(bound(&self.loss)?)
     }
 
     fn del(&mut self) -> Result<()> {
@@ -199,47 +154,24 @@ impl TrainStep for PretrainedStep {
 
     fn forward_no_grad(&mut self) -> Result<()> {
         let _no_grad = NoGrad::new();
-        let _autocast = self.settings.precision.autocast().map(Autocast::new);
-        let output = self.call()?;
-        match self.keep {
-            Keep::Output => self.output = Some(output),
-            Keep::Loss => drop(output),
-        }
-        Ok(())
+        let _autocast = self.run.settings.precision.autocast().map(Autocast::new);
+        self.call().map(drop)
     }
 
     fn loss_value(&self) -> Result<Option<f64>> {
-        let loss = self.loss.as_ref().filter(|_| self.device.computes());
-        Ok(loss.map(Tensor::item).transpose()?)
+        value_of(&self.loss)
     }
 
-    /// These networks have no buffers that a file holds.
     fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            devices: vec![&self.device],
-            copies: &[],
-            parameters: &self.parameters,
-            buffers: &[],
-            update: &mut self.update,
-            settings: &self.settings,
-            data: data_name(self.batches.source()),
-        }
+        self.run.parts()
     }
 
     fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+        self.run.parameter_count()
     }
 
     fn accuracy(&self) -> Result<Option<Accuracy>> {
-        let Source::Dataset { data, .. } = self.batches.source() else { return Ok(None) };
-        self.training.set(false);
-        let accuracy = evaluate_with(self.batches.task(), data, Split::Test, self.settings.batch, |batch| {
-            let output = self.network.forward(&self.batches.upload(batch)?)?;
-            let missing = || Error::usage("data", "a network without scores has no classes to compare");
-            output.logits.into_iter().next().ok_or_else(missing)
-        });
-        self.training.set(true);
-        accuracy
+        self.run.accuracy()
     }
 }
 

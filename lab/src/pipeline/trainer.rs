@@ -66,8 +66,6 @@ pub struct SplitStep {
     training: memcore::nn::Training,
     update: Update,
     settings: PipelineSettings,
-    /// The phases of a step, of which one is all the passes.
-    phases: training::Schedule,
     source: Source,
     task: Task,
     order: Vec<Work>,
@@ -113,21 +111,24 @@ pub fn trainer(
     let built = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
     let Built { stages, parameters, copies, buffers, training } = built;
     let joint = Joint::new(&run.optimizer, &stages, parameters.clone(), copies.clone())?;
+    let update = Update::with(run, Some(Box::new(joint)));
     let used: Vec<Device> = stages.iter().map(|stage| stage.device.clone()).collect();
+    let order = settings.schedule.order(stages.len(), settings.micro_batches);
+    let mut settings = settings.clone();
+    settings.run.schedule = phases(!copies.is_empty());
     let step = SplitStep {
-        phases: phases(!copies.is_empty()),
         parameters,
         copies,
         buffers,
         training,
-        update: Update::with(run, Some(Box::new(joint))),
-        order: settings.schedule.order(stages.len(), settings.micro_batches),
-        settings: settings.clone(),
+        update,
+        order,
         source,
         task: architecture.task(),
         input: None,
         target: None,
         waiting: (0..settings.micro_batches).map(|_| None).collect(),
+        settings,
         loss: None,
         stages,
     };
@@ -189,10 +190,6 @@ impl SplitStep {
 impl TrainStep for SplitStep {
     fn settings(&self) -> &RunSettings {
         &self.settings.run
-    }
-
-    fn schedule(&self) -> &training::Schedule {
-        &self.phases
     }
 
     fn update(&mut self) -> &mut Update {

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::folder::Folder;
 
 /// The largest file of figures that is read, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// The most processes that are listened to.
-const MOST_PROCESSES: usize = 256;
+const MAX_PROCESSES: usize = 256;
 
 /// What one process says. All of it may be missing or wrong: it comes from outside.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -180,12 +180,12 @@ pub(super) fn files(folder: &Folder, ending: &str) -> Vec<(OsString, SystemTime,
         name.to_str()?.ends_with(ending).then_some(())?;
         Some((name, metadata.modified().ok()?, entry.path()))
     });
-    found.take(MOST_PROCESSES).collect()
+    found.take(MAX_PROCESSES).collect()
 }
 
 /// The contents of a file that is not too long.
 fn bytes(path: &Path) -> Option<Vec<u8>> {
     let mut contents = Vec::new();
-    File::open(path).ok()?.take(MOST_BYTES + 1).read_to_end(&mut contents).ok()?;
-    (contents.len() as u64 <= MOST_BYTES).then_some(contents)
+    File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
+    (contents.len() as u64 <= MAX_BYTES).then_some(contents)
 }

@@ -43,7 +43,7 @@ impl Told {
         Self { at, backward, anything: !answer.held.is_empty() }
     }
 
-    /// Whether a backward pass let go of it that began while it lived: it was saved for it.
+    /// Whether a backward pass freed it that began while it lived: it was saved for it.
     fn is_saved(&self, made_us: i64, freed_us: i64) -> bool {
         if freed_us == i64::MAX {
             return false;
@@ -90,7 +90,7 @@ impl Told {
     }
 }
 
-/// When an allocation was made and let go of, in microseconds.
+/// When an allocation was made and freed, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     made_us: i64,
@@ -137,7 +137,7 @@ mod tests {
         let told = Told::of(&Answer { backward, inputs: vec![(7, 5_000)], ..Answer::default() });
         let role = |address, made, freed| roles(&told, address, &[(made, freed)])[0];
         assert_eq!(role(64, 5_000, 15_000), Role::Activation);
-        assert_eq!(role(64, 5_000, 9_000), Role::Other, "let go of before");
+        assert_eq!(role(64, 5_000, 9_000), Role::Other, "freed before");
         assert_eq!(role(64, 12_000, 15_000), Role::Other, "made by the backward pass itself");
         assert_eq!(role(64, 5_000, 25_000), Role::Other, "held by the script");
         assert_eq!(role(64, 25_000, 40_000), Role::Activation, "by one that did not end");

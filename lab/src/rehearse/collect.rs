@@ -14,7 +14,7 @@ use crate::results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank,
 use crate::snapshot::Snapshot;
 
 /// The largest snapshot that is read, in bytes.
-const MOST_SNAPSHOT_BYTES: u64 = 1 << 30;
+const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
 
 /// What a rehearsal found. Its snapshots go with it.
 pub struct Rehearsed {
@@ -228,8 +228,8 @@ pub(super) fn working_folder() -> String {
 
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
     let bytes = path.metadata().map_or(0, |metadata| metadata.len());
-    if bytes > MOST_SNAPSHOT_BYTES {
-        return Err(Error::usage("it", format!("has {bytes} bytes; at most {MOST_SNAPSHOT_BYTES} are read")));
+    if bytes > MAX_SNAPSHOT_BYTES {
+        return Err(Error::usage("it", format!("has {bytes} bytes; at most {MAX_SNAPSHOT_BYTES} are read")));
     }
     Snapshot::open(path)
 }

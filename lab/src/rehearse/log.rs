@@ -10,9 +10,9 @@ use super::folder::Folder;
 use crate::results::NotAsOnACard;
 
 /// How much of it is read, in bytes: 16 processes may write 10,000 lines each.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// The most different events that are kept.
-const MOST_EVENTS: usize = 2000;
+const MAX_EVENTS: usize = 2000;
 
 #[derive(Deserialize)]
 struct Line {
@@ -24,11 +24,11 @@ struct Line {
 pub(super) fn read(folder: &Folder, with_values: bool) -> Vec<NotAsOnACard> {
     let Ok(file) = File::open(folder.log()) else { return Vec::new() };
     let mut found = BTreeSet::new();
-    for line in BufReader::new(file.take(MOST_BYTES)).split(b'\n').map_while(Result::ok) {
+    for line in BufReader::new(file.take(MAX_BYTES)).split(b'\n').map_while(Result::ok) {
         let Ok(Line { event, name }) = serde_json::from_slice::<Line>(&line) else { continue };
         // The layer writes these two into its report as well.
         let told = matches!(event.as_str(), "unknown_read" | "assumed" | "wrong_size");
-        if found.len() < MOST_EVENTS && !(with_values && told) {
+        if found.len() < MAX_EVENTS && !(with_values && told) {
             found.insert((event, name));
         }
     }

@@ -42,9 +42,9 @@ const CACHE_VARIABLES: [&str; 16] = [
 ];
 
 /// The most names that are listed.
-const MOST_NAMES: usize = 1000;
+const MAX_NAMES: usize = 1000;
 /// The most entries that are looked at.
-const MOST_ENTRIES: u64 = 1_000_000;
+const MAX_ENTRIES: u64 = 1_000_000;
 
 /// Variables for the library.
 pub(super) fn environment(folder: &Folder) -> Vec<(&'static str, OsString)> {
@@ -101,14 +101,14 @@ pub(super) fn collect(folder: &Folder, keep: Option<&Path>) -> Result<Withheld> 
                 folders.push(path);
                 continue;
             }
-            if looked_at > MOST_ENTRIES {
-                return Err(Error::host("what the script wrote", format!("more than {MOST_ENTRIES} files")));
+            if looked_at > MAX_ENTRIES {
+                return Err(Error::host("what the script wrote", format!("more than {MAX_ENTRIES} files")));
             }
             let original = Path::new("/").join(path.strip_prefix(&copies).unwrap_or(&path));
             let is_removed = fs::read_link(&path).is_ok_and(|target| target == Path::new(REMOVED));
             let shown = original.strip_prefix(&working).unwrap_or(&original).display();
             found.count += 1;
-            if found.names.len() < MOST_NAMES {
+            if found.names.len() < MAX_NAMES {
                 found.names.push(format!("{shown}{}", if is_removed { " (removed)" } else { "" }));
             }
             if let Some(keep) = keep.filter(|_| !is_removed) {

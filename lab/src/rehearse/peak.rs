@@ -6,7 +6,7 @@ use crate::snapshot::{Action, Snapshot};
 use crate::stacks::{HeldRow, Life, Line, Role, held_at};
 
 /// Lines that are kept.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// What lived at a moment.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub(super) fn held_as(
     let live = known.filter(|(life, _)| life.lives_after(entry)).map(|(life, role)| (life, role, None));
     let rows = held_at(snapshot, live, &|_| true);
     let told = told || roles.iter().any(|role| *role != Role::Other);
-    let lines = rows.iter().take(MOST_LINES).map(|row| line(row, told, folder)).collect();
+    let lines = rows.iter().take(MAX_LINES).map(|row| line(row, told, folder)).collect();
     let sum = |role: Role| crate::snapshot::total(rows.iter().filter(|row| row.role == role).map(|row| row.bytes));
     let shares = || PeakShares {
         parameter: sum(Role::Parameter),

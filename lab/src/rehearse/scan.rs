@@ -108,19 +108,18 @@ pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
         };
     };
     let limit = law(&fitting, total_bytes);
+    let Some(after) = last.value.checked_add(1) else { return Next::DoesNotGrow };
     match (above, limit) {
         (Some(above), _) if above <= last.value => Next::NotInOrder,
-        (Some(above), _) if above == last.value + 1 => Next::Largest(Some(last.value)),
+        (Some(above), _) if above == after => Next::Largest(Some(last.value)),
         (above, _) if searched >= MOST => Next::Between(last.value, above.unwrap_or(u64::MAX)),
         (None, Some(Limit::Never)) => Next::DoesNotGrow,
-        (None, Some(Limit::At(limit))) => {
-            Next::Try(limit.clamp(last.value + 1, last.value.saturating_mul(64).max(last.value + 1)))
-        }
+        (None, Some(Limit::At(limit))) => Next::Try(limit.clamp(after, last.value.saturating_mul(64).max(after))),
         (None, None) => Next::Try(last.value.saturating_mul(2).max(1)),
         (Some(above), limit) => {
             let middle = last.value + (above - last.value) / 2;
             let guess = match limit {
-                Some(Limit::At(limit)) if searched % 3 != 2 => limit.clamp(last.value + 1, above - 1),
+                Some(Limit::At(limit)) if searched % 3 != 2 => limit.clamp(after, above - 1),
                 _ => middle,
             };
             // What the law says was tried and is too much: it leaves out what is free in pieces.
@@ -197,6 +196,7 @@ mod tests {
     #[test]
     fn what_cannot_be_found_is_said() {
         assert_eq!(search(&[1, 2, 4], 10_000, |_| 7).0, Next::DoesNotGrow);
+        assert_eq!(search(&[1, u64::MAX], 10_000, |_| 7).0, Next::DoesNotGrow);
         assert_eq!(search(&[1, 5], 100, |value| if value == 1 { 200 } else { 50 }).0, Next::NotInOrder);
         let unknown = Tried { value: 3, fits: None, taken_bytes: 0 };
         assert_eq!(next(&[unknown], 0, 100), Next::Unknown(3));

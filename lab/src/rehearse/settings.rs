@@ -6,13 +6,13 @@ use crate::results::WhatIfResult;
 use crate::snapshot::what_if;
 
 /// Traces with more entries are left to `vramlab tune`.
-const MOST_REPLAYED: usize = 500_000;
+const MAX_REPLAYED: usize = 500_000;
 
 /// For the process that reserved most, on a card; `None` where nothing can be replayed.
 pub(super) fn of(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> {
     let (process, rank) = run.largest()?;
     let snapshot = open(&process.path).ok()?;
-    if snapshot.trace(rank.gpu).len() > MOST_REPLAYED {
+    if snapshot.trace(rank.gpu).len() > MAX_REPLAYED {
         return None;
     }
     let capacity = Some(card.total_bytes.saturating_sub(card.context_bytes));

@@ -172,7 +172,7 @@ pub struct PeakShares {
     pub gradient: u64,
     /// What an optimizer keeps for them.
     pub optimizer: u64,
-    /// Saved for the backward pass, which let go of it.
+    /// Saved for the backward pass, which freed it.
     #[serde(default)]
     pub activation: u64,
     /// Moved from the host.

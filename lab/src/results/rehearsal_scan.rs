@@ -166,14 +166,15 @@ impl RehearsalScanResult {
         let name = self.parameters.first()?;
         let piece = |piece: &LawPiece| {
             let sign = if piece.constant < 0.0 { "-" } else { "" };
+            let each = if piece.slope < 0.0 { '-' } else { '+' };
             let off = match piece.off_by {
                 off if off < 1.0 => "exact".to_string(),
                 off => format!("off by {} at most", short(off as u64)),
             };
             format!(
-                "{sign}{} + {} for each of {name} from {} to {} ({}, {off})",
+                "{sign}{} {each} {} for each of {name} from {} to {} ({}, {off})",
                 short(piece.constant.abs() as u64),
-                short(piece.slope.max(0.0) as u64),
+                short(piece.slope.abs() as u64),
                 piece.from,
                 piece.to,
                 counted(piece.points as u64, "point"),

@@ -17,8 +17,8 @@ use crate::named::named;
 const STEPS: usize = 3;
 
 /// Where a search ends, unless said.
-const MOST_EXAMPLES: usize = 1 << 20;
-const MOST_TOKENS: usize = 1 << 17;
+const MAX_EXAMPLES: usize = 1 << 20;
+const MAX_TOKENS: usize = 1 << 17;
 
 /// What is made as large as fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,13 +94,13 @@ impl RunSpec {
 /// Tokens of a network that takes none.
 pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
-        return Ok(MOST_EXAMPLES);
+        return Ok(MAX_EXAMPLES);
     }
     // A pretrained network has as many positions as it takes tokens when nothing is said.
     let longest = paper.session(&spec.sized(of, None))?;
     match longest.network.architecture().task().input {
         Input::Tokens { length, .. } if matches!(longest.network, Network::Pretrained(..)) => Ok(length.max(2)),
-        Input::Tokens { .. } => Ok(MOST_TOKENS),
+        Input::Tokens { .. } => Ok(MAX_TOKENS),
         Input::Values(_) => Err(Error::usage("of", "sequence: this network takes no tokens")),
     }
 }

@@ -17,7 +17,7 @@ use crate::results::{AS_IT_IS, TechniqueResult};
 use crate::training::{OptimizerKind, Precision};
 
 /// The most threads that predict side by side.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// A technique, and what the run takes with it.
 pub struct Technique {
@@ -68,7 +68,7 @@ fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<T
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
     let work = || {
         loop {
             let turn = next.fetch_add(1, Ordering::Relaxed);
@@ -203,14 +203,14 @@ fn amp(spec: &RunSpec) -> Change {
 }
 
 /// So many parts at most.
-const MOST_PARTS: usize = 32;
+const MAX_PARTS: usize = 32;
 
 /// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
-const MOST_TENSORS: u64 = 2000;
+const MAX_TENSORS: u64 = 2000;
 
 /// The number of the smallest parts that a batch has, of more than two: single examples, unless that is too much to go through.
 fn most_parts(batch: usize, tensors: u64) -> Option<usize> {
-    let most = usize::try_from(MOST_TENSORS / tensors.max(1)).unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).min(MAX_PARTS);
     (3..=most).rev().find(|&parts| batch.is_multiple_of(parts))
 }
 

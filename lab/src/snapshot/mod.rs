@@ -25,6 +25,7 @@ mod parse_error;
 mod pickle;
 mod pools;
 mod program;
+mod ranges;
 mod record;
 mod release;
 mod sound;

@@ -99,7 +99,7 @@ pub struct TraceEvent {
 pub enum Action {
     /// A block was given to a client.
     Alloc,
-    /// A client let go of a block.
+    /// A client freed a block.
     FreeRequested,
     /// The block is free: no stream uses it any more.
     FreeCompleted,

@@ -60,11 +60,6 @@ pub fn origin(frame: &FrameText<'_>) -> Origin {
     }
 }
 
-/// Whether a frame is no line of Python that the program's author wrote or could read as theirs.
-pub fn is_library(frame: &FrameText<'_>) -> bool {
-    !matches!(origin(frame), Origin::Own | Origin::Text)
-}
-
 fn is_native(file: &str, frame: &FrameText<'_>) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);

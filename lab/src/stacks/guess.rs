@@ -1,7 +1,7 @@
 //! What each allocation was for, as its stack and its life suggest.
 //!
 //! A trace does not say what memory is for. What is said here is a guess, and is marked as one: memory that is
-//! allocated in the forward pass and let go of in the backward pass was saved for it; what a step of the optimizer
+//! allocated in the forward pass and freed in the backward pass was saved for it; what a step of the optimizer
 //! leaves behind is its state; what the backward pass leaves behind is a gradient.
 
 use std::collections::{HashMap, HashSet};
@@ -154,23 +154,13 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
 
 /// Steps of optimizers, and clearings of gradients, as the recording names them: from, to, what.
 fn optimizer_ranges(snapshot: &Snapshot, device: usize) -> Vec<(i64, i64, Phase)> {
-    let mut open: Vec<(&str, i64)> = Vec::new();
-    let mut ranges = Vec::new();
-    for mark in snapshot.annotations.iter().filter(|mark| mark.device as usize == device) {
-        let name = snapshot.text(mark.name);
-        let phase = match name {
-            name if name.starts_with("Optimizer.step#") => Phase::Optimizer,
-            name if name.starts_with("Optimizer.zero_grad#") => Phase::ZeroGrad,
-            _ => continue,
-        };
-        if mark.start {
-            open.push((name, mark.time_us));
-        } else if let Some(begun) = open.iter().rposition(|(begun, _)| *begun == name) {
-            ranges.push((open.remove(begun).1, mark.time_us, phase));
-        }
-    }
-    ranges.sort_unstable_by_key(|(from, ..)| *from);
-    ranges
+    let phase = |name: &str| match name {
+        name if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
+        name if name.starts_with("Optimizer.zero_grad#") => Some(Phase::ZeroGrad),
+        _ => None,
+    };
+    let ranges = snapshot.time_ranges(device).into_iter();
+    ranges.filter_map(|range| Some((range.from, range.to?, phase(range.name)?))).collect()
 }
 
 /// The last entry of each step that a range ends.
@@ -263,7 +253,7 @@ fn role(snapshot: &Snapshot, life: &Life, parts: &Parts<'_>, step_ends: &[usize]
         Phase::Recompute => Role::Activation,
         Phase::Forward if freed_in.is_some_and(backward) => Role::Activation,
         Phase::Forward if life.freed.is_some() && !over_a_step && !parts.meets_backward(life) => Role::Temporary,
-        // The trace ends before a backward pass could have let go of it.
+        // The trace ends before a backward pass could have freed it.
         Phase::Forward if life.freed.is_none() && next_end.is_none() => Role::Activation,
         Phase::Forward => Role::Other,
     }

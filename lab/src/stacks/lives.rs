@@ -9,7 +9,7 @@ use crate::snapshot::{Action, Snapshot, StackId};
 pub struct Life {
     /// The entry that made it; `None`: it was there before the first.
     pub made: Option<usize>,
-    /// The entry that let go of it; `None`: it lives at the end.
+    /// The entry that freed it; `None`: it lives at the end.
     pub freed: Option<usize>,
     /// Where it lies.
     pub address: u64,

@@ -16,7 +16,7 @@ mod native;
 mod phase;
 mod place;
 
-pub use frame::{Origin, is_library, origin};
+pub use frame::{Origin, origin};
 pub use guess::{Guesses, Role};
 pub use held::{HeldRow, held_at};
 pub use lives::{Life, lives};

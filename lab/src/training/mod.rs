@@ -29,5 +29,6 @@ pub use schedule::{Phase, RowAfter, Schedule};
 pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};
 pub use train_step::TrainStep;
+pub(crate) use train_step::{bound, value_of};
 pub use trainer::Trainer;
 pub use update::Update;

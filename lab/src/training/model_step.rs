@@ -10,10 +10,10 @@ use super::loss::loss;
 use super::schedule::Phase;
 use super::settings::RunSettings;
 use super::source::Source;
-use super::train_step::TrainStep;
+use super::train_step::{TrainStep, bound, value_of};
 use super::update::Update;
 use crate::data::Split;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::models::Model;
 
 /// A network with the variables of a script that trains it. Each keeps its value until the next one is there.
@@ -38,11 +38,6 @@ pub struct ModelStep {
     pub loss: Option<Tensor>,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
-}
-
-/// A variable that a phase reads.
-fn read(variable: &Option<Tensor>) -> Result<&Tensor> {
-    variable.as_ref().ok_or_else(|| Error::usage("schedule", "a phase ran before the one that it needs"))
 }
 
 impl ModelStep {
@@ -103,7 +98,7 @@ impl TrainStep for ModelStep {
 
     fn forward(&mut self) -> Result<()> {
         self.autocast = self.settings.precision.autocast().map(Autocast::new);
-        self.output = Some(self.model.module.forward(read(&self.input)?)?);
+        self.output = Some(self.model.module.forward(bound(&self.input)?)?);
         if !self.settings.schedule.names(Phase::Loss) {
             self.autocast = None;
         }
@@ -111,12 +106,12 @@ impl TrainStep for ModelStep {
     }
 
     fn loss(&mut self) -> Result<()> {
-        self.loss = Some(loss(&self.model.task.loss, read(&self.output)?, read(&self.target)?)?);
+        self.loss = Some(loss(&self.model.task.loss, bound(&self.output)?, bound(&self.target)?)?);
         if !self.settings.schedule.names(Phase::ExitAutocast) {
             self.autocast = None;
         }
         if self.settings.accumulate > 1 {
-            self.loss = Some(ops::div_scalar(read(&self.loss)?, self.settings.accumulate as f64)?);
+            self.loss = Some(ops::div_scalar(bound(&self.loss)?, self.settings.accumulate as f64)?);
         }
         Ok(())
     }
@@ -126,7 +121,7 @@ impl TrainStep for ModelStep {
     }
 
     fn backward(&mut self) -> Result<()> {
-        self.update.backward(read(&self.loss)?)
+        self.update.backward(bound(&self.loss)?)
     }
 
     fn del(&mut self) -> Result<()> {
@@ -137,7 +132,7 @@ impl TrainStep for ModelStep {
     fn forward_no_grad(&mut self) -> Result<()> {
         let _no_grad = NoGrad::new();
         let _autocast = self.settings.precision.autocast().map(Autocast::new);
-        self.output = Some(self.model.module.forward(read(&self.input)?)?);
+        self.output = Some(self.model.module.forward(bound(&self.input)?)?);
         Ok(())
     }
 
@@ -147,8 +142,7 @@ impl TrainStep for ModelStep {
     }
 
     fn loss_value(&self) -> Result<Option<f64>> {
-        let loss = self.loss.as_ref().filter(|_| self.device.computes());
-        Ok(loss.map(Tensor::item).transpose()?)
+        value_of(&self.loss)
     }
 
     fn parts(&mut self) -> Parts<'_> {

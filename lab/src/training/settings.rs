@@ -4,7 +4,7 @@ use memcore::DType;
 use serde::Serialize;
 
 use super::optimizer::OptimizerSettings;
-use super::schedule::Schedule;
+use super::schedule::{Phase, Schedule};
 use crate::error::{Error, Result};
 use crate::models::Architecture;
 use crate::named::named;
@@ -115,8 +115,11 @@ impl RunSettings {
     }
 
     /// # Errors
-    /// [`Error::Usage`] for a step of nothing.
+    /// [`Error::Usage`] for a step of nothing, and for micro-batches without gradients to add up.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.accumulate > 1 && !self.schedule.names(Phase::Backward) {
+            return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
+        }
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),

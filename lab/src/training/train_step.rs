@@ -1,9 +1,11 @@
 //! What the phases of a training step do, whatever is trained.
 
+use memcore::Tensor;
+
 use super::checkpoint::Parts;
 use super::evaluate::Accuracy;
 use super::rows::Rows;
-use super::schedule::{Phase, Schedule};
+use super::schedule::Phase;
 use super::settings::RunSettings;
 use super::update::Update;
 use crate::error::{Error, Result};
@@ -13,13 +15,8 @@ use crate::error::{Error, Result};
 ///
 /// All fail as the device does. A phase that the program does not have is an [`Error::Usage`].
 pub trait TrainStep {
-    /// How the run goes.
+    /// How the run goes; its schedule is the one of this loop.
     fn settings(&self) -> &RunSettings;
-
-    /// The order of the phases.
-    fn schedule(&self) -> &Schedule {
-        &self.settings().schedule
-    }
 
     /// The optimizer and what scales the loss.
     fn update(&mut self) -> &mut Update;
@@ -72,7 +69,7 @@ pub trait TrainStep {
 
     /// `optimizer.step()`; the loss scaler is updated too, where no phase of the schedule does.
     fn step(&mut self) -> Result<()> {
-        let own = self.schedule().names(Phase::Update);
+        let own = self.settings().schedule.names(Phase::Update);
         self.update().step()?;
         if own { Ok(()) } else { self.update().rescale() }
     }
@@ -118,6 +115,17 @@ pub trait TrainStep {
     {
         drop(self);
     }
+}
+
+/// A variable that a phase reads.
+pub(crate) fn bound<T>(variable: &Option<T>) -> Result<&T> {
+    variable.as_ref().ok_or_else(|| Error::usage("schedule", "a phase ran before the one that it needs"))
+}
+
+/// A loss as a number, on a device that has values.
+pub(crate) fn value_of(loss: &Option<Tensor>) -> Result<Option<f64>> {
+    let loss = loss.as_ref().filter(|loss| loss.device().computes());
+    Ok(loss.map(Tensor::item).transpose()?)
 }
 
 fn lacks(phase: Phase) -> Error {

@@ -10,7 +10,7 @@ use super::settings::RunSettings;
 use super::source::Source;
 use super::train_step::TrainStep;
 use super::update::Update;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::models::{Architecture, Model};
 use crate::record::Row;
 
@@ -34,9 +34,6 @@ impl Trainer {
     ) -> Result<Self> {
         settings.check()?;
         settings.check_network(architecture, settings.batch)?;
-        if settings.accumulate > 1 && !settings.schedule.names(Phase::Backward) {
-            return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
-        }
         let mut rows = Rows::new(std::slice::from_ref(device), tag, settings.rows);
         device.phase("model");
         let dtype = settings.precision.dtype();
@@ -49,8 +46,7 @@ impl Trainer {
             rows.take("cast");
         }
         model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
-        let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
-        let update = Update::new(settings, steps.then(|| model.parameters.clone()))?;
+        let update = Update::new(settings, &model.parameters)?;
         Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
     }
 
@@ -120,8 +116,9 @@ impl<S: TrainStep> Trainer<S> {
         let count = self.phases.settings().accumulate;
         let mut total = None;
         for micro in 0..count {
-            for place in 0..self.phases.schedule().order.len() {
-                let (phase, turn) = (self.phases.schedule().order[place], self.phases.schedule().turn(place));
+            for place in 0..self.phases.settings().schedule.order.len() {
+                let schedule = &self.phases.settings().schedule;
+                let (phase, turn) = (schedule.order[place], schedule.turn(place));
                 let skipped = match turn {
                     Turn::Every => false,
                     Turn::First => micro > 0,
@@ -170,7 +167,7 @@ impl<S: TrainStep> Trainer<S> {
     }
 
     fn rows_after(&mut self, phase: Phase, step: usize, micro: Option<usize>) {
-        let schedule = self.phases.schedule();
+        let schedule = &self.phases.settings().schedule;
         let place = match (schedule.prefix.as_str(), micro) {
             ("", _) => String::new(),
             (prefix, None) => format!("{prefix}{step}."),

@@ -5,6 +5,7 @@ use memcore::nn::Parameter;
 use memcore::optim::{Optimizer, clip_grad_norm};
 use memcore::{Array, Tensor};
 
+use super::schedule::Phase;
 use super::settings::RunSettings;
 use crate::error::Result;
 
@@ -19,12 +20,13 @@ pub struct Update {
 }
 
 impl Update {
-    /// Over `parameters`, or none, for a program that takes no step.
+    /// Over `parameters`; without an optimizer where the schedule has nothing for one to do.
     ///
     /// # Errors
     /// A setting that the optimizer does not have; those of the device.
-    pub(crate) fn new(settings: &RunSettings, parameters: Option<Vec<Parameter>>) -> Result<Self> {
-        let optimizer = parameters.map(|parameters| settings.optimizer.build(parameters)).transpose()?;
+    pub(crate) fn new(settings: &RunSettings, parameters: &[Parameter]) -> Result<Self> {
+        let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
+        let optimizer = steps.then(|| settings.optimizer.build(parameters.to_vec())).transpose()?;
         Ok(Self::with(settings, optimizer))
     }
 

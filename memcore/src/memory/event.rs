@@ -70,7 +70,7 @@ pub enum Event {
         /// By whom.
         origin: Origin,
     },
-    /// A client let go of its block.
+    /// A client freed its block.
     Free {
         /// Which.
         id: AllocId,

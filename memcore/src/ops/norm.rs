@@ -283,7 +283,7 @@ fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, 
         mean.array().unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
         elementwise::rsqrt(&mean)?
     };
-    // The releases that have a kernel let go of it last.
+    // The releases that have a kernel free it last.
     let _last = (!x.device().profile().composes_rms_norm).then(|| rstd.clone());
     let normal = binary::mul(&wide, &rstd)?;
     let scaled = match weight {

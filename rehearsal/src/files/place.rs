@@ -9,7 +9,7 @@ use super::system::{HERE, Outcome, kind, lstat, read_link, working_folder};
 pub(super) const REMOVED: &[u8] = b"//vramlab-removed";
 
 /// The most links that are followed, as the system does.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outco
         copied &= found == Found::Copy;
         if let Some(target) = link.filter(|_| follow_last || !rest.is_empty()) {
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(libc::ELOOP);
             }
             if target.first() == Some(&b'/') {

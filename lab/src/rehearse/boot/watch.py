@@ -61,7 +61,7 @@ class Watch:
             answer.oom = {"card": card, "requested": requested, "free": free, "count": 1, "where": user_line(),
                           "allocated": figures["allocated_bytes.all.current"],
                           "reserved": figures["reserved_bytes.all.current"], "step": answer.steps}
-            # Now: later the script has let go of everything.
+            # Now: later the script has freed everything.
             if not self.optimizers:
                 answer.roles.hold(None)
             for made in self.optimizers:

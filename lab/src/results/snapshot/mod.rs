@@ -19,7 +19,7 @@ pub(super) use sections::brief;
 const TOP: usize = 10;
 
 /// Traces with more entries are not replayed unasked: `tune` does it.
-const MOST_REPLAYED: usize = 300_000;
+const MAX_REPLAYED: usize = 300_000;
 
 /// What of a snapshot is looked at.
 #[derive(Clone, Debug, Default)]
@@ -237,8 +237,11 @@ impl SnapshotResult {
             stack: snapshot.stack_lines(growth.stack),
         };
         let (trace, held, leftovers) = (snapshot.trace(device), snapshot.held(device), snapshot.leftovers(device));
-        let peak = (!trace.is_empty()).then(|| {
-            let peak = snapshot.peak(device);
+        let peak = (!trace.is_empty()).then(|| snapshot.peak(device));
+        let guesses = Guesses::of(snapshot, device);
+        let peak_entry = peak.as_ref().and_then(|peak| peak.event);
+        let (moment, out_of_memory) = looked_at(snapshot, device, &guesses, looked, peak_entry);
+        let peak = peak.map(|peak| {
             let stack = peak.event.and_then(|event| trace.get(event)).map(|event| event.stack);
             PeakOfTrace {
                 event: peak.event,
@@ -248,8 +251,6 @@ impl SnapshotResult {
                 made_by: stack.map(|stack| snapshot.stack_lines(stack)).unwrap_or_default(),
             }
         });
-        let guesses = Guesses::of(snapshot, device);
-        let (moment, out_of_memory) = looked_at(snapshot, device, &guesses, looked);
         Self {
             file,
             device,
@@ -280,6 +281,7 @@ fn looked_at(
     device: usize,
     guesses: &Guesses,
     looked: &Looked,
+    peak: Option<usize>,
 ) -> (MomentResult, Option<SnapshotOom>) {
     let last = snapshot.trace(device).len().checked_sub(1);
     let range = looked.range.unwrap_or((0, usize::MAX));
@@ -287,9 +289,9 @@ fn looked_at(
     let (what, entry) = match (&out_of_memory, last) {
         (Some(oom), _) => ("out_of_memory", Some(oom.entry)),
         (None, None) => ("end", None),
-        (None, Some(_)) => ("peak", highest(snapshot, device, looked.range)),
+        (None, Some(_)) => ("peak", looked.range.map_or(peak, |range| highest(snapshot, device, range))),
     };
-    if let Some(oom) = out_of_memory.as_mut().filter(|_| last.is_some_and(|last| last < MOST_REPLAYED)) {
+    if let Some(oom) = out_of_memory.as_mut().filter(|_| last.is_some_and(|last| last < MAX_REPLAYED)) {
         // What cannot be replayed is not tried.
         oom.what_if = what_if(snapshot, device, None).ok().map(|found| WhatIfResult::of(found, None));
     }
@@ -305,17 +307,9 @@ fn looked_at(
 /// The ranges of the program's own that an entry lies in, the outermost first.
 fn open_ranges(snapshot: &Snapshot, device: usize, entry: usize) -> Vec<String> {
     let Some(time) = snapshot.trace(device).get(entry).map(|event| event.time_us) else { return Vec::new() };
-    let mut open: Vec<&str> = Vec::new();
-    let marks = snapshot.annotations.iter().filter(|mark| mark.device as usize == device && mark.time_us <= time);
-    for mark in marks.filter(|mark| is_the_programs(snapshot.text(mark.name))) {
-        let name = snapshot.text(mark.name);
-        if mark.start {
-            open.push(name);
-        } else if let Some(begun) = open.iter().rposition(|open| *open == name) {
-            open.remove(begun);
-        }
-    }
-    open.into_iter().take(MOST_OPEN).map(String::from).collect()
+    let ranges = snapshot.time_ranges(device).into_iter();
+    let open = ranges.filter(|range| range.from <= time && range.to.is_none_or(|to| to > time));
+    open.filter(|range| is_the_programs(range.name)).take(MAX_OPEN).map(|range| range.name.into()).collect()
 }
 
 /// Whether a range is neither PyTorch's optimizers' nor its profiler's, nor the data loader's.
@@ -324,11 +318,10 @@ fn is_the_programs(name: &str) -> bool {
 }
 
 /// Ranges that are told of a moment.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN: usize = 8;
 
 /// The entry of a range after which most was held.
-fn highest(snapshot: &Snapshot, device: usize, range: Option<(usize, usize)>) -> Option<usize> {
-    let Some((from, to)) = range else { return snapshot.peak(device).event };
+fn highest(snapshot: &Snapshot, device: usize, (from, to): (usize, usize)) -> Option<usize> {
     let live = snapshot.live_bytes(device).filter(|(at, _)| (from..=to).contains(at));
     // Of several the first.
     live.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).map(|(at, _)| at)
@@ -341,7 +334,7 @@ fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
     for name in marks.map(|mark| snapshot.text(mark.name)).filter(|name| is_the_programs(name)) {
         match found.iter().position(|range| range.name == name) {
             Some(known) => found[known].count += 1,
-            None if found.len() < MOST_RANGES => found.push(NamedRange { name: name.into(), count: 1 }),
+            None if found.len() < MAX_RANGES => found.push(NamedRange { name: name.into(), count: 1 }),
             None => {}
         }
     }
@@ -354,7 +347,7 @@ fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
 }
 
 /// Names of ranges that are kept.
-const MOST_RANGES: usize = 100;
+const MAX_RANGES: usize = 100;
 
 fn of_segment(snapshot: &Snapshot, segment: &Segment) -> SegmentResult {
     SegmentResult {
