@@ -18,16 +18,26 @@ pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The manifests of all members: the directories below the root that have one. Sorted by path.
+/// The manifests of all members: those of directories below the root, and below one that has one itself. Sorted by path.
 ///
 /// # Errors
 /// When a directory or a file cannot be read.
 pub fn member_manifests(root: &Path) -> anyhow::Result<Vec<SourceFile>> {
-    let manifests = entries(root)?.into_iter().map(|entry| entry.join("Cargo.toml")).filter(|path| path.is_file());
-    manifests.map(|path| read(root, &path)).collect()
+    let mut found = Vec::new();
+    for directory in entries(root)?.into_iter().filter(|entry| is_member(entry)) {
+        found.push(read(root, &directory.join("Cargo.toml"))?);
+        for inner in entries(&directory)?.into_iter().filter(|entry| is_member(entry)) {
+            found.push(read(root, &inner.join("Cargo.toml"))?);
+        }
+    }
+    Ok(found)
 }
 
-/// All Rust files below a directory, build output and hidden directories left out. Sorted by path.
+fn is_member(directory: &Path) -> bool {
+    directory.join("Cargo.toml").is_file()
+}
+
+/// All Rust files below a directory; build output, hidden directories and members below it left out. Sorted by path.
 ///
 /// # Errors
 /// When a directory or a file cannot be read.
@@ -54,7 +64,7 @@ pub fn all_rust_files(root: &Path) -> anyhow::Result<Vec<SourceFile>> {
 fn collect(root: &Path, directory: &Path, found: &mut Vec<SourceFile>) -> anyhow::Result<()> {
     for entry in entries(directory)? {
         let name = entry.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if entry.is_dir() && name != "target" && !name.starts_with('.') {
+        if entry.is_dir() && name != "target" && !name.starts_with('.') && !is_member(&entry) {
             collect(root, &entry, found)?;
         } else if entry.is_file() && name.ends_with(".rs") {
             found.push(read(root, &entry)?);

@@ -23,40 +23,27 @@ pub struct CrateLayers {
 }
 
 /// The crates whose modules have an order.
-pub const LAYERS: &[CrateLayers] = &[
-    CrateLayers {
-        name: "memcore",
-        layers: &[
-            // `account` and `segment` are plain data that errors carry.
-            &["dtype", "layout", "account", "segment", "error"],
-            &["backend"],
-            &["memory"],
-            // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
-            &["context", "deviation", "profile", "tape"],
-            &["device"],
-            &["storage"],
-            &["array"],
-            &["autograd"],
-            &["ops"],
-            &["nn"],
-            &["optim"],
-            &["amp"],
-            &["prelude"],
-        ],
-        complete: true,
-    },
-    CrateLayers {
-        name: "lab",
-        layers: &[
-            &["data"],
-            &["models"],
-            &["training"],
-            &["pipeline", "data_parallel"],
-            &["experiments", "huggingface"],
-        ],
-        complete: false,
-    },
-];
+pub const LAYERS: &[CrateLayers] = &[CrateLayers {
+    name: "memcore",
+    layers: &[
+        // `account` and `segment` are plain data that errors carry.
+        &["dtype", "layout", "account", "segment", "error"],
+        &["backend"],
+        &["memory"],
+        // `profile` is data about ops: which workspaces and temporaries they make; `tape` sees nodes through a trait of its own.
+        &["context", "deviation", "profile", "tape"],
+        &["device"],
+        &["storage"],
+        &["array"],
+        &["autograd"],
+        &["ops"],
+        &["nn"],
+        &["optim"],
+        &["amp"],
+        &["prelude"],
+    ],
+    complete: true,
+}];
 
 impl CrateLayers {
     fn level(&self, module: &str) -> Option<usize> {

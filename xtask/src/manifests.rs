@@ -50,7 +50,28 @@ const RULES: &[Rule] = &[
     Rule { package: "memcore", normal: &[], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
     Rule { package: "backend-*", normal: &["memcore"], dev: &["backend-cpu", "conformance", "lab"] },
-    Rule { package: "lab", normal: &["memcore"], dev: &["backend-cpu", "conformance"] },
+    // The laboratory's floors, each above those before it as far as it names them.
+    Rule { package: "base", normal: &["memcore"], dev: &[] },
+    Rule { package: "traces", normal: &["memcore", "base"], dev: &[] },
+    Rule { package: "models", normal: &["memcore", "base"], dev: &[] },
+    Rule { package: "training", normal: &["memcore", "base", "models"], dev: &[] },
+    Rule { package: "imports", normal: &["memcore", "base", "models", "training"], dev: &["conformance"] },
+    Rule { package: "analysis", normal: &["memcore", "base", "traces", "models", "training"], dev: &[] },
+    Rule {
+        package: "experiments",
+        normal: &["memcore", "base", "traces", "models", "training", "imports", "analysis"],
+        dev: &[],
+    },
+    Rule {
+        package: "results",
+        normal: &["memcore", "base", "traces", "training", "analysis", "experiments"],
+        dev: &[],
+    },
+    Rule {
+        package: "lab",
+        normal: &["memcore", "base", "traces", "models", "training", "imports", "analysis", "experiments", "results"],
+        dev: &["backend-cpu", "conformance"],
+    },
     Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
     // It is loaded into other people's processes: it brings nothing of ours, and nothing of ours brings it.
@@ -105,7 +126,7 @@ fn kind_of(section: &str) -> Option<Kind> {
 /// A dependency may be renamed: `key = { package = "name" }`.
 fn real_name(key: &str, value: &str) -> String {
     let renamed = value.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('='));
-    renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| key.to_string(), short)
+    renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| short(key), short)
 }
 
 /// The name of a folder, which is what dependencies are called here; published ones begin with the project's.

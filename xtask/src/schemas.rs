@@ -12,22 +12,22 @@ use crate::files::{SourceFile, rust_files};
 
 /// Where the structs are; of two of a name, the one that comes first here counts.
 const PLACES: [&str; 12] = [
-    "lab/src/results",
+    "lab/results/src",
     "lab/src/run",
-    "lab/src/section",
-    "lab/src/lock",
-    "lab/src/record.rs",
-    "lab/src/forensics",
-    "lab/src/peaks.rs",
-    "lab/src/claims.rs",
-    "lab/src/experiments",
-    "lab/src/cards.rs",
-    "lab/src/backends.rs",
-    "lab/src/snapshot",
+    "lab/base/src/section",
+    "lab/analysis/src/lock",
+    "lab/training/src/record.rs",
+    "lab/analysis/src/forensics",
+    "lab/analysis/src/peaks.rs",
+    "lab/experiments/src/claims.rs",
+    "lab/experiments/src",
+    "lab/base/src/cards.rs",
+    "lab/base/src/backends.rs",
+    "lab/traces/src/snapshot",
 ];
 
 const HEAD: &str = "# The JSON of vramlab\n\n\
-    Made by `cargo xtask json` from the structs in `lab/src/results/`; a test compares. Each result begins with `\"schema\"`; its number changes once a program \
+    Made by `cargo xtask json` from the structs in `lab/results/src/`; a test compares. Each result begins with `\"schema\"`; its number changes once a program \
     that reads it would be misled. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`, `rehearse --events`: columns of events, see \
     `cli/src/commands/events.rs`), `vramlab-lock-1` (`check --baseline`).\n";
 

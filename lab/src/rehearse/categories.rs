@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
+use lab_traces::snapshot::Snapshot;
+use lab_traces::stacks::{Life, Role, lives};
+
 use super::answers::Answer;
-use crate::snapshot::Snapshot;
-use crate::stacks::{Life, Role, lives};
 
 /// The clocks of PyTorch's traces and of Python differ by less. Microseconds.
 const SLACK_US: i64 = 200;

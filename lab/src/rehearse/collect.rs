@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use lab_base::error::{Error, Result};
+use lab_results::report::Recording;
+use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead};
+use lab_traces::snapshot::Snapshot;
+
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::folder::Folder;
 use super::request::Request;
 use super::run::{Ending, Followed};
 use super::{log, outputs, peak, verdict};
-use crate::error::{Error, Result};
-use crate::report::Recording;
-use crate::results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead};
-use crate::snapshot::Snapshot;
 
 /// The largest snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;

@@ -1,11 +1,12 @@
 //! What a script needs that ran out of memory: it is run once more on a card with memory enough.
 
+use lab_base::error::Result;
+use lab_results::RehearsedNeeds;
+use lab_traces::snapshot::{Action, Snapshot};
+
 use super::collect::{Rehearsed, open, working_folder};
 use super::peak;
 use super::request::{Request, RequestedCard};
-use crate::error::Result;
-use crate::results::RehearsedNeeds;
-use crate::snapshot::{Action, Snapshot};
 
 /// How much more memory the other card has, and how much at least.
 const TIMES: u64 = 4;

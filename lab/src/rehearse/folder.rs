@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use lab_base::error::{Error, Result};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::library::NAME;
 use super::processes::ASK;
 use super::request::Request;
-use crate::error::{Error, Result};
 
 /// Names under which programs look for the driver and for NVML. Links under them lie nowhere else: a program that is no
 /// rehearsal must never find them.

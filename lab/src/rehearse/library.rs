@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use lab_base::error::{Error, Result};
 
 /// What it is called.
 pub(super) const NAME: &str = "libvramlab_rehearsal.so";

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
+use lab_results::NotAsOnACard;
 use serde::Deserialize;
 
 use super::folder::Folder;
-use crate::results::NotAsOnACard;
 
 /// How much of it is read, in bytes: 16 processes may write 10,000 lines each.
 const MAX_BYTES: u64 = 64 << 20;

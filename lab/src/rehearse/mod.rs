@@ -33,7 +33,7 @@ pub use scan::{Next, Tried, at_point, next};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::error::Result;
+use lab_base::error::Result;
 
 /// Runs a script and says what it took. `watch` is told how far it is, and may end it: what there is until then is the
 /// answer. Where memory runs out, the script is run once more on a card with memory enough, unless the request says no.

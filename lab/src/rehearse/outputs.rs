@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use lab_base::error::{Error, Result};
+
 use super::folder::Folder;
-use crate::error::{Error, Result};
 
 /// What a link points to that stands for a removed file.
 const REMOVED: &str = "//vramlab-removed";

@@ -1,9 +1,10 @@
 //! What lived at a moment: by line of the script, and by what it was for.
 
+use lab_results::{AtPeak, PeakShares};
+use lab_traces::snapshot::{Action, Snapshot};
+use lab_traces::stacks::{HeldRow, Life, Line, Role, held_at};
+
 use super::categories::Told;
-use crate::results::{AtPeak, PeakShares};
-use crate::snapshot::{Action, Snapshot};
-use crate::stacks::{HeldRow, Life, Line, Role, held_at};
 
 /// Lines that are kept.
 const MAX_LINES: usize = 200;
@@ -43,7 +44,7 @@ pub(super) fn held_as(
     let rows = held_at(snapshot, live, &|_| true);
     let told = told || roles.iter().any(|role| *role != Role::Other);
     let lines = rows.iter().take(MAX_LINES).map(|row| line(row, told, folder)).collect();
-    let sum = |role: Role| crate::snapshot::total(rows.iter().filter(|row| row.role == role).map(|row| row.bytes));
+    let sum = |role: Role| lab_traces::snapshot::total(rows.iter().filter(|row| row.role == role).map(|row| row.bytes));
     let shares = || PeakShares {
         parameter: sum(Role::Parameter),
         gradient: sum(Role::Gradient),

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use lab_base::cards::Card;
+use lab_base::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-
-use crate::cards::Card;
-use crate::error::{Error, Result};
 
 /// The most cards that the library stands for.
 pub(super) const MAX_CARDS: usize = 16;
@@ -72,7 +71,7 @@ impl From<&Card> for RequestedCard {
 impl RequestedCard {
     /// So many bytes, all for tensors, on a card of capability 9.0.
     pub fn of_bytes(total_bytes: u64) -> Self {
-        let name = format!("GPU of {}", crate::figures::short(total_bytes));
+        let name = format!("GPU of {}", lab_base::figures::short(total_bytes));
         Self { name, total_bytes, context_bytes: 0, capability: (9, 0), multiprocessors: None }
     }
 }
@@ -106,7 +105,7 @@ const ISOLATING: [char; 3] = ['I', 'S', 'E'];
 impl Request {
     /// # Errors
     /// [`Error::Usage`] for what cannot be rehearsed.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.command.is_empty() {
             return Err(Error::usage("COMMAND", "name what to run: vramlab rehearse -- python train.py"));
         }

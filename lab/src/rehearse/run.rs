@@ -1,12 +1,13 @@
 //! Starts the command, follows its processes, and ends them.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use std::io::IsTerminal;
+use lab_base::error::{Error, Result};
 
 use super::answers::{self, Answer};
 use super::environment::environment;
@@ -15,7 +16,6 @@ use super::outputs;
 use super::processes::{Processes, adopt_orphans};
 use super::progress::Progress;
 use super::request::Request;
-use crate::error::{Error, Result};
 
 /// How often files are looked at.
 const PAUSE: Duration = Duration::from_millis(50);

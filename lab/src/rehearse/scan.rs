@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use lab_base::error::{Error, Result};
+
 use super::request::Request;
-use crate::error::{Error, Result};
 
 /// What names a variable of the environment.
 const VARIABLE: &str = "env:";

@@ -1,9 +1,10 @@
 //! What other settings of the allocator would do for a script, by replay of what it did.
 
+use lab_results::WhatIfResult;
+use lab_traces::snapshot::what_if;
+
 use super::collect::{Rehearsed, open};
 use super::request::RequestedCard;
-use crate::results::WhatIfResult;
-use crate::snapshot::what_if;
 
 /// Traces with more entries are left to `vramlab tune`.
 const MAX_REPLAYED: usize = 500_000;

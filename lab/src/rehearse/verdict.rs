@@ -1,8 +1,9 @@
 //! Whether it fits, and how sure that is.
 
+use lab_results::{NotAsOnACard, UnknownRead};
+
 use super::answers::Answer;
 use super::run::{Ending, Followed};
-use crate::results::{NotAsOnACard, UnknownRead};
 
 /// Events of the library's log that say nothing against the figures (`docs/rehearse.md`).
 const HARMLESS: [&str; 5] =

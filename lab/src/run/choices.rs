@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lab_base::{as_text, named};
+use lab_imports::huggingface::Attention;
 use memcore::backend::Tf32;
 use memcore::optim::Implementation;
-
-use crate::huggingface::Attention;
-use crate::named::{as_text, named};
 
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

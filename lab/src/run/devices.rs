@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::named::as_text;
-use crate::pipeline::Cut;
+use lab_base::as_text;
+use lab_training::pipeline::Cut;
 
 /// A device of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use lab_base::error::{Error, Result};
+use lab_training::pipeline;
 use serde_json::{Map, Value};
 
 use super::spec::RunSpec;
-use crate::error::{Error, Result};
-use crate::pipeline;
 
 /// Fields of which a run has one or the other.
 const RIVALS: [(&str, &str); 2] = [("model", "model-file"), ("load", "resume")];

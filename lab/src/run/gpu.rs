@@ -2,13 +2,12 @@
 
 use std::str::FromStr;
 
+use lab_base::bytes;
+use lab_base::cards::{self, Card};
 use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::bytes;
-use crate::cards::{self, Card};
 
 /// A card by its name, or by what the driver says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! A run of a lock file: where it is measured, and what it takes.
 
+use lab_analysis::lock::Footprint;
+use lab_base::error::{Error, Result};
+use lab_training::record::RowsKept;
+use lab_training::{Continuation, RunSettings};
 use memcore::Deviations;
 
 use super::session::{Session, flow};
 use super::spec::{BeginSpec, RunSpec};
-use crate::error::{Error, Result};
-use crate::lock::Footprint;
-use crate::record::RowsKept;
-use crate::training::{Continuation, RunSettings};
 
 impl RunSpec {
     /// On `meta`, unless said.

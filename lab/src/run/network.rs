@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use lab_base::error::{Error, Result};
+use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
+use lab_models::{self, Architecture, ModelOptions, Recompute};
+use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
 use super::choices::AttentionName;
 use super::spec::ModelSpec;
-use crate::error::{Error, Result};
-use crate::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
-use crate::models::{self, Architecture, ModelOptions, Recompute};
-use crate::training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 
 /// A network before it is on a device.
 pub enum Network {
@@ -83,9 +83,14 @@ impl Network {
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<RunResult, Failed> {
         match self {
-            Self::Architecture(architecture) => {
-                training::train_from(architecture.as_ref(), device, settings, source.clone(), continuation, progress)
-            }
+            Self::Architecture(architecture) => lab_training::train_from(
+                architecture.as_ref(),
+                device,
+                settings,
+                source.clone(),
+                continuation,
+                progress,
+            ),
             Self::Pretrained(model, keep) => {
                 huggingface::train_from(model, device, settings, source.clone(), *keep, continuation, progress)
             }
@@ -96,7 +101,7 @@ impl Network {
 impl ModelSpec {
     /// A network of our own, by its name.
     pub(super) fn architecture(&self) -> Result<Box<dyn Architecture>> {
-        models::architecture(self.name(), &self.options())
+        lab_models::architecture(self.name(), &self.options())
     }
 
     /// The file, when it is a configuration of the transformers library.

@@ -1,5 +1,8 @@
 //! Runs on paper: what they take, and how they go in the memory that there is.
 
+use lab_base::backends::Entry;
+use lab_base::error::{Error, Result};
+use lab_results::NeedsResult;
 use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
@@ -7,9 +10,6 @@ use super::choices::AllocatorName;
 use super::resolve::resolve;
 use super::session::{SETTLED, Session, flow, taken};
 use super::spec::RunSpec;
-use crate::backends::Entry;
-use crate::error::{Error, Result};
-use crate::results::NeedsResult;
 
 /// What a run takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

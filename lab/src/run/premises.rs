@@ -1,13 +1,14 @@
 //! What an answer rests on: the type, the tokens and the batch, and where each came from.
 
+use lab_base::error::Result;
+use lab_base::figures::{counted, grouped};
+use lab_imports::huggingface::{LoadAs, Release, SavedType};
+use lab_models::Input;
+use lab_results::Premise;
+use lab_training::{Precision, RunSettings};
+
 use super::network::Network;
 use super::spec::RunSpec;
-use crate::error::Result;
-use crate::figures::{counted, grouped};
-use crate::huggingface::{LoadAs, Release, SavedType};
-use crate::models::Input;
-use crate::results::Premise;
-use crate::training::{Precision, RunSettings};
 
 /// The precision that a run has unless a flag says another: the model file's, or the type that a checkpoint is loaded in.
 ///

@@ -1,14 +1,14 @@
 //! Which memory profile a run is counted by, and the environment that PyTorch is taken to run in.
 
+use lab_base::backends::Entry;
+use lab_base::error::{Error, Result};
+use lab_results::Premise;
 use memcore::Profile;
 use memcore::profile::Convolution;
 
 use super::choices::Variable;
 use super::spec::{ProfileSpec, RunSpec};
 use super::target::Target;
-use crate::backends::Entry;
-use crate::error::{Error, Result};
-use crate::results::Premise;
 
 /// The prefix of a backend whose own workspaces are counted.
 const NATIVE: &str = "native:";

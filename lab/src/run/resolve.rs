@@ -2,6 +2,15 @@
 
 use std::sync::Arc;
 
+use lab_base::backends::{Entry, Remark};
+use lab_base::error::{Error, Result};
+use lab_imports::huggingface::{self, MAX_GRAD_NORM};
+use lab_imports::model_file;
+use lab_models::{Defaults, Input};
+use lab_training::data::{DataSpec, Split, Synthetic};
+use lab_training::pipeline;
+use lab_training::record::RowsKept;
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 
 use super::choices::{OptimizerForm, ZeroGrad};
@@ -11,15 +20,6 @@ use super::profile;
 use super::session::Session;
 use super::spec::RunSpec;
 use super::target::Target;
-use crate::backends::{Entry, Remark};
-use crate::data::{DataSpec, Split, Synthetic};
-use crate::error::{Error, Result};
-use crate::huggingface::{self, MAX_GRAD_NORM};
-use crate::model_file;
-use crate::models::{Defaults, Input};
-use crate::pipeline;
-use crate::record::RowsKept;
-use crate::training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 
 /// Steps, unless said.
 const STEPS: usize = 10;

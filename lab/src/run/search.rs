@@ -2,16 +2,16 @@
 
 use std::cell::Cell;
 
+use lab_analysis::fit::{Fit, Law, Room, largest};
+use lab_base::error::{Error, Result};
+use lab_base::named;
+use lab_models::Input;
 use memcore::{Deviations, Device};
 
 use super::gpu::Gpu;
 use super::network::Network;
 use super::paper::Paper;
 use super::spec::RunSpec;
-use crate::error::{Error, Result};
-use crate::fit::{Fit, Law, Room, largest};
-use crate::models::Input;
-use crate::named::named;
 
 /// Steps of each run, unless said: after the second nothing changes any more.
 const STEPS: usize = 3;

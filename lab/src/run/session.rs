@@ -2,18 +2,18 @@
 
 use std::ops::ControlFlow;
 
+use lab_base::backends::Remark;
+use lab_base::error::{Error, Result};
+use lab_base::figures::{both, short};
+use lab_models::{Input, Loss, Task};
+use lab_results::Premise;
+use lab_training::{Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 use memcore::memory::Needs;
 
 use super::network::Network;
 use super::spec::RunSpec;
 use super::target::Target;
-use crate::backends::Remark;
-use crate::error::{Error, Result};
-use crate::figures::{both, short};
-use crate::models::{Input, Loss, Task};
-use crate::results::Premise;
-use crate::training::{Continuation, Failed, Progress, RunResult, RunSettings, Source};
 
 /// Steps after which nothing grows any more, unless something is kept that should go.
 pub const SETTLED: usize = 3;

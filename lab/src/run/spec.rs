@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
+use lab_base::bytes::{ByteSize, MemorySize};
+use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
+use lab_models::Recompute;
+use lab_training::pipeline;
+use lab_training::{OptimizerKind, Precision};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
 use super::devices::{CutList, DeviceList};
 use super::gpu::Gpu;
-use crate::bytes::{ByteSize, MemorySize};
-use crate::huggingface::{AttentionMask, Head, Keep, Release, Script};
-use crate::models::Recompute;
-use crate::pipeline;
-use crate::training::{OptimizerKind, Precision};
 
 /// A run: network, training, device, memory profile, allocator, and how it is spread.
 ///

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use lab_base::backends::{self, Entry, Remark};
+use lab_base::error::{Error, Result};
+use lab_results::DeviceInfo;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
 use memcore::memory::{Allocator, AllocatorConfig, Caching, Direct, TorchVersion};
 use memcore::{Device, Profile};
@@ -9,9 +12,6 @@ use memcore::{Device, Profile};
 use super::choices::AllocatorName;
 use super::gpu::Gpu;
 use super::spec::{AllocatorSpec, RunSpec};
-use crate::backends::{self, Entry, Remark};
-use crate::error::{Error, Result};
-use crate::results::DeviceInfo;
 
 /// How to open a device: as often as needed, each time with nothing in use.
 #[derive(Clone)]

@@ -3,6 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use lab_base::error::Result;
+use lab_models::Recompute;
+use lab_results::{AS_IT_IS, TechniqueResult};
+use lab_training::{OptimizerKind, Precision};
 use memcore::optim::Implementation;
 use memcore::{Deviations, Profile};
 
@@ -11,10 +15,6 @@ use super::network::Network;
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
-use crate::error::Result;
-use crate::models::Recompute;
-use crate::results::{AS_IT_IS, TechniqueResult};
-use crate::training::{OptimizerKind, Precision};
 
 /// The most threads that predict side by side.
 const MAX_THREADS: usize = 8;

@@ -1,11 +1,11 @@
 //! The same run somewhere else, and the profile that follows from where it is.
 
+use lab_base::cards::Card;
 use memcore::profile::Release;
 
 use super::devices::DeviceName;
 use super::gpu::Gpu;
 use super::spec::{ParallelSpec, ProfileSpec, RunSpec};
-use crate::cards::Card;
 
 /// The profile of every run for which neither a card nor a profile is named.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";

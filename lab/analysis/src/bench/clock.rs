@@ -1,0 +1,104 @@
+//! The clock: samples of a median, until a time is over or somebody wants an end.
+
+use std::time::{Duration, Instant};
+
+use lab_base::error::Result;
+use lab_base::figures::median;
+
+/// A sample lasts at least this long: shorter work is run several times in it, and waited for once.
+const SAMPLE: Duration = Duration::from_millis(2);
+
+/// No sample has more runs: a queue is not to grow without end.
+const MAX_RUNS: u64 = 1000;
+
+/// How long one thing is measured, and who may end it before.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    /// Seconds after which no further sample is begun. One is always taken.
+    pub seconds: f64,
+    /// Whether an end was asked for; looked at between samples.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// How long one run takes, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// Of the middle sample.
+    pub median_ns: f64,
+    /// Of the shortest.
+    pub min_ns: f64,
+    /// Of the longest.
+    pub max_ns: f64,
+    /// How many samples there are.
+    pub samples: usize,
+    /// Runs in each of them.
+    pub runs: u64,
+}
+
+impl Timing {
+    /// Of samples of `runs` runs each, in nanoseconds of one run; `None` without any.
+    pub fn of(samples: &[f64], runs: u64) -> Option<Self> {
+        let median_ns = median(samples)?;
+        let (min_ns, max_ns) = samples.iter().fold((f64::MAX, 0.0), |(min, max), &ns| (ns.min(min), ns.max(max)));
+        Some(Self { median_ns, min_ns, max_ns, samples: samples.len(), runs })
+    }
+}
+
+/// Times `run`, which does its work so many times, waits for it and says how long that took. It is to have run before: what
+/// only the first run does is not measured. `None` when the end came before the first sample.
+///
+/// # Errors
+/// Those of `run`.
+pub fn time(limits: &Limits<'_>, run: &mut dyn FnMut(u64) -> Result<Duration>) -> Result<Option<Timing>> {
+    let begin = Instant::now();
+    if (limits.stop)() {
+        return Ok(None);
+    }
+    let one = run(1)?;
+    let runs = (SAMPLE.as_nanos() / one.as_nanos().max(1)).clamp(1, u128::from(MAX_RUNS)) as u64;
+    let mut samples = Vec::new();
+    if runs == 1 {
+        samples.push(one.as_nanos() as f64);
+    }
+    while samples.is_empty() || (begin.elapsed().as_secs_f64() < limits.seconds && !(limits.stop)()) {
+        samples.push(run(runs)?.as_nanos() as f64 / runs as f64);
+    }
+    Ok(Timing::of(&samples, runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn the_middle_of_the_samples_is_what_counts() {
+        let timing = Timing::of(&[3.0, 1.0, 100.0], 1).unwrap();
+        assert_eq!((timing.median_ns, timing.min_ns, timing.max_ns, timing.samples), (3.0, 1.0, 100.0, 3));
+        assert_eq!(Timing::of(&[], 1), None);
+    }
+
+    #[test]
+    fn short_work_is_run_many_times_and_long_work_once() {
+        let times = |ns: u64| {
+            let most = Cell::new(0);
+            let limits = Limits { seconds: 0.0, stop: &|| false };
+            let timing = time(&limits, &mut |runs| {
+                most.set(runs);
+                Ok(Duration::from_nanos(ns * runs))
+            });
+            (most.get(), timing.unwrap().unwrap())
+        };
+        let (runs, short) = times(20_000);
+        assert_eq!((runs, short.runs, short.samples, short.median_ns), (100, 100, 1, 20_000.0));
+        let (runs, long) = times(1_000_000_000);
+        assert_eq!((runs, long.runs, long.samples, long.median_ns), (1, 1, 1, 1e9));
+    }
+
+    #[test]
+    fn an_end_is_an_end() {
+        let limits = Limits { seconds: 1e9, stop: &|| true };
+        assert_eq!(time(&limits, &mut |_| panic!("nothing is run")).unwrap(), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! The limits of a device, measured on it: what a large copy moves and what a large product computes in a second.
+//!
+//! The product is the backend's own, which takes the best library there is for it (the `gemm` crate, cuBLASLt; none on WebGPU).
+//! On the host the copy is the better one of the backend's and of plain `memcpy` on every thread.
+
+use std::time::{Duration, Instant};
+
+use lab_base::error::{Error, Result};
+use memcore::{DType, Device};
+
+use super::clock::{Limits, time};
+use super::kernels;
+use super::work::Demand;
+
+/// Bytes on each side of a copy: beyond the caches of anything.
+const COPY_BYTES: u64 = 128 << 20;
+/// Sides of the products that are tried, as long as they take little of the time.
+const SIDES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
+
+/// What a device reaches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roofline {
+    /// Bytes read and written in a second by a copy; 0 where none could be measured.
+    pub copy_bytes_per_s: f64,
+    /// Operations in a second by a product, for each type that was measured.
+    pub gemm_flops_per_s: Vec<(DType, f64)>,
+}
+
+impl Roofline {
+    /// Measures a device, in about `limits.seconds` for the copy and for each type together. The best of all samples counts.
+    ///
+    /// # Errors
+    /// Those of the device; of types that it does not have none.
+    pub fn measure(device: &Device, dtypes: &[DType], limits: &Limits<'_>) -> Result<Self> {
+        let each = Limits { seconds: limits.seconds / (dtypes.len() + 1) as f64, ..*limits };
+        let mut roofs = Self { copy_bytes_per_s: copy(device, &each)?, gemm_flops_per_s: Vec::new() };
+        for dtype in dtypes.iter().filter(|dtype| device.backend().limits().dtypes.contains(dtype)) {
+            let rate = product(device, *dtype, &each)?;
+            if rate > 0.0 {
+                roofs.gemm_flops_per_s.push((*dtype, rate));
+            }
+        }
+        Ok(roofs)
+    }
+
+    /// Operations in a second, for a type; a type that was not measured is taken for f32.
+    pub fn flops_per_s(&self, dtype: DType) -> Option<f64> {
+        let of = |wanted| self.gemm_flops_per_s.iter().find(|(dtype, _)| *dtype == wanted).map(|(_, rate)| *rate);
+        of(dtype).or_else(|| of(DType::F32))
+    }
+
+    /// The nanoseconds that a demand takes at least if the device does nothing better than its copy and its product, and
+    /// whether that is for its arithmetic.
+    pub fn least_ns(&self, demand: Demand, dtype: DType) -> Option<(f64, bool)> {
+        let seconds = |amount: u64, rate: f64| if rate > 0.0 { Some(amount as f64 / rate) } else { None };
+        let memory = seconds(demand.bytes, self.copy_bytes_per_s)?;
+        let arithmetic = seconds(demand.flops, self.flops_per_s(dtype)?)?;
+        Some((memory.max(arithmetic) * 1e9, arithmetic > memory))
+    }
+
+    /// How near a time comes to the least: 1 is the roof. What stays in the caches can pass it.
+    pub fn fraction(&self, demand: Demand, dtype: DType, ns: f64) -> Option<f64> {
+        let (least, _) = self.least_ns(demand, dtype)?;
+        (ns > 0.0 && least > 0.0).then(|| least / ns)
+    }
+}
+
+/// What a piece of memory may take: a part of what is free, and no more than a kernel may see.
+fn room(device: &Device, wanted: u64) -> u64 {
+    let free = device.memory_info().map_or(u64::MAX, |info| info.free_bytes / 8);
+    wanted.min(free).min(device.backend().limits().max_binding_bytes)
+}
+
+/// Bytes in a second.
+fn copy(device: &Device, limits: &Limits<'_>) -> Result<f64> {
+    let elements = (room(device, COPY_BYTES) / DType::F32.size()) as usize;
+    let Some(kernel) = kernels::named("copy") else { return Ok(0.0) };
+    let mut work = kernel.prepare(device, DType::F32, &[elements])?;
+    let bytes = work.demand().bytes as f64;
+    let half = Limits { seconds: limits.seconds / 2.0, ..*limits };
+    let mut best = work.time(&half)?.map_or(0.0, |timing| bytes / timing.min_ns * 1e9);
+    drop(work);
+    device.empty_cache();
+    if device.name() == "cpu" {
+        best = best.max(host_copy(elements * 4, &half)?);
+    }
+    Ok(best)
+}
+
+/// The same by every thread of the host, without any kernel of ours.
+fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (source, mut target) = (vec![1u8; bytes], vec![2u8; bytes]);
+    let part = bytes.div_ceil(threads).max(1);
+    let mut run = |times: u64| -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..times {
+            let copied = std::thread::scope(|scope| -> std::io::Result<()> {
+                for (from, to) in source.chunks(part).zip(target.chunks_mut(part)) {
+                    std::thread::Builder::new().spawn_scoped(scope, || to.copy_from_slice(from))?;
+                }
+                Ok(())
+            });
+            copied.map_err(|error| memcore::Error::backend("cpu", error))?;
+        }
+        Ok(start.elapsed())
+    };
+    let timing = time(limits, &mut run)?;
+    Ok(timing.map_or(0.0, |timing| 2.0 * bytes as f64 / timing.min_ns * 1e9))
+}
+
+/// Operations in a second, by the best of growing products.
+fn product(device: &Device, dtype: DType, limits: &Limits<'_>) -> Result<f64> {
+    let begin = Instant::now();
+    let Some(kernel) = kernels::named("matmul") else { return Ok(0.0) };
+    let mut best = 0.0f64;
+    for side in SIDES {
+        let bytes = (side * side) as u64 * dtype.size();
+        if bytes > room(device, u64::MAX) {
+            break;
+        }
+        let mut work = match kernel.prepare(device, dtype, &[side]) {
+            Ok(work) => work,
+            Err(Error::Core(memcore::Error::Unsupported { .. })) => return Ok(0.0),
+            Err(error) => return Err(error),
+        };
+        let left = limits.seconds - begin.elapsed().as_secs_f64();
+        let Some(timing) = work.time(&Limits { seconds: left / 4.0, ..*limits })? else { break };
+        best = best.max(work.demand().flops as f64 / timing.min_ns * 1e9);
+        drop(work);
+        device.empty_cache();
+        // The next one takes eight times as long, and runs at least twice.
+        if 16.0 * timing.min_ns * 1e-9 > limits.seconds - begin.elapsed().as_secs_f64() {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roofs() -> Roofline {
+        Roofline { copy_bytes_per_s: 1e9, gemm_flops_per_s: vec![(DType::F32, 1e10), (DType::F16, 4e10)] }
+    }
+
+    #[test]
+    fn the_nearer_limit_counts() {
+        let (little, much) =
+            (Demand { bytes: 1000, flops: 10, launches: 1 }, Demand { bytes: 1000, flops: 100_000, launches: 1 });
+        assert_eq!(roofs().least_ns(little, DType::F32), Some((1000.0, false)));
+        assert_eq!(roofs().least_ns(much, DType::F32), Some((10_000.0, true)));
+        assert_eq!(roofs().least_ns(much, DType::F16), Some((2500.0, true)));
+        assert_eq!(roofs().least_ns(much, DType::BF16), Some((10_000.0, true)));
+        assert_eq!(roofs().fraction(much, DType::F32, 20_000.0), Some(0.5));
+    }
+
+    #[test]
+    fn nothing_is_said_without_a_roof() {
+        let demand = Demand { bytes: 1000, flops: 10, launches: 1 };
+        assert_eq!(Roofline::default().fraction(demand, DType::F32, 1.0), None);
+        assert_eq!(roofs().fraction(Demand::default(), DType::F32, 1.0), None);
+    }
+}

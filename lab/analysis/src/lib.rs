@@ -1,0 +1,12 @@
+//! What follows from runs.
+//!
+//! It is given figures and histories of runs, and gives: [`fit`], what is the most that fits, and the law of the peak;
+//! [`peaks`], the highest moments; [`forensics`], whether memory grows, and who holds it; [`lock`], what a run takes, written
+//! down and compared; [`predict`], closed forms that experiments are compared with; [`bench`], workloads and a clock.
+
+pub mod bench;
+pub mod fit;
+pub mod forensics;
+pub mod lock;
+pub mod peaks;
+pub mod predict;

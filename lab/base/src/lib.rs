@@ -1,0 +1,19 @@
+//! What all floors of the laboratory share.
+//!
+//! It is given nothing of theirs, and gives: [`Error`], which names the field of a run or the file that is wrong;
+//! [`named!`], for choices that have names; [`bytes`] and [`figures`], sizes as people write and read them; [`cards`], GPUs by
+//! name; [`backends`], the devices that a program was built with; [`section`], what an answer consists of: sentences, tables,
+//! charts, figures and notes, which the program shows on a terminal, on a page or in a file.
+//!
+//! [`Error`]: error::Error
+
+pub mod backends;
+pub mod bytes;
+pub mod cards;
+pub mod error;
+pub mod figures;
+pub mod files;
+mod named;
+pub mod section;
+
+pub use error::{Error, Result};

@@ -1,0 +1,57 @@
+//! Choices that have names, and values that are written as text.
+
+/// Names for the values of a fieldless enum: `name`, `NAMES`, `Display`, `FromStr` and serde's traits all say the same.
+#[macro_export]
+macro_rules! named {
+    ($type:ty, $what:literal, { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// Every name, in the order in which they are listed.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Its name on command lines and in files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(format!("unknown {} {text:?}; known: {}", $what, Self::NAMES.join(", "))),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        $crate::as_text!($type);
+    };
+}
+
+/// serde's traits for a type that is read and shown as text (`FromStr`, `Display`).
+#[macro_export]
+macro_rules! as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}

@@ -1,0 +1,122 @@
+//! `batch-size`: does a smaller batch reserve more?
+
+mod found;
+mod law;
+mod runs;
+mod show;
+mod verdicts;
+
+use found::Found;
+use lab_base::error::{Error, Result};
+use law::Law;
+use runs::Plan;
+
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::{About, Claim, Experiment, Outcome, Setup, Size};
+
+/// The experiment.
+pub(super) struct BatchSize;
+
+const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "A smaller batch often reserves more GPU memory.", source: RESERVATION },
+    Claim { text: "Smaller batches mean more pieces of graph and more cache.", source: RESERVATION },
+    Claim {
+        text: "Memory is linear in the batch.",
+        source: "The Hidden Relationship: Batch Size and GPU Memory; How does changing network parameters affect GPU \
+                 memory usage in PyTorch? (2025)",
+    },
+];
+
+/// Every batch up to here has a dry run of its own: for larger ones only if asked.
+const MAX_POINTS: usize = 1024;
+
+impl Experiment for BatchSize {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "batch-size",
+                question: "Does a smaller batch reserve more?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::many("batch", "batch sizes, the first two also in mixed orders; 128 32"),
+                    Size::one("steps", "steps with each batch; 3"),
+                    Size::one("examples", "examples of an epoch; the largest batch"),
+                    Size::one(
+                        "largest",
+                        "the law of the peak is computed up to this batch; the largest, from 256 to 1024",
+                    ),
+                ],
+                takes_model: true,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let batches = setup.sizes("batch", &[128, 32]);
+        let steps = setup.size("steps", 3);
+        let (least, most) = (batches.iter().min().copied().unwrap_or(0), batches.iter().max().copied().unwrap_or(0));
+        let (largest, examples) = (setup.size("largest", most.clamp(256, MAX_POINTS)), setup.size("examples", most));
+        if least == 0 || least == most || [steps, largest, examples].contains(&0) {
+            return Err(Error::usage("batch, steps, largest, examples", "each at least 1, and two different batches"));
+        }
+        let mut found = Found::default();
+        let interrupted = !measure(setup, &batches, steps, examples, largest, &mut found)?;
+        let mut outcome = Outcome { interrupted, ..Outcome::default() };
+        show::fill(&found, &mut outcome);
+        if !interrupted {
+            outcome.claims = verdicts::judge(CLAIMS, &found);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Runs everything; `false` when it was stopped on the way.
+fn measure(
+    setup: &Setup<'_>,
+    batches: &[usize],
+    steps: usize,
+    examples: usize,
+    largest: usize,
+    found: &mut Found,
+) -> Result<bool> {
+    let orders: Vec<Vec<usize>> = match *batches {
+        [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
+        _ => Vec::new(),
+    };
+    let mut progress = Progress::new(setup, 2 * batches.len() + orders.len() + 2);
+    for &batch in batches {
+        if !progress.next(&format!("batch {batch} on a fresh device")) {
+            return Ok(false);
+        }
+        found.fresh.push(runs::run(setup, &Plan::fresh(batch, steps))?);
+    }
+    for order in &orders {
+        let plan = Plan::stages(order, steps);
+        if !progress.next(&format!("{} on one device", plan.name)) {
+            return Ok(false);
+        }
+        found.orders.push(runs::run(setup, &plan)?);
+    }
+    if let [a, b, ..] = *batches {
+        if !progress.next("one model, the last batch of each epoch smaller") {
+            return Ok(false);
+        }
+        found.changing = Some(runs::run(setup, &Plan::changing(a.max(b), a.min(b), steps))?);
+    }
+    for &batch in batches {
+        if !progress.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
+            return Ok(false);
+        }
+        found.epochs.push(runs::run(setup, &Plan::epoch(batch, examples))?);
+    }
+    if !progress.next("the law of the peak") {
+        return Ok(false);
+    }
+    if predictable(setup)? {
+        found.law = Some(Law::of(&(setup.open)()?, largest)?);
+    }
+    Ok(true)
+}

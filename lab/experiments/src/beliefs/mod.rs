@@ -1,0 +1,67 @@
+//! `beliefs`: what is widely said about GPU memory, and is it so?
+
+mod scaling;
+mod shown;
+mod spare;
+mod testbed;
+
+use lab_base::error::{Error, Result};
+use testbed::{Batches, Judged, Testbed};
+
+use super::progress::Progress;
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
+
+/// The experiment.
+pub(super) struct Beliefs;
+
+/// Who says so.
+const SOURCE: &str = "widely said";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "empty_cache gives a program more memory.", source: SOURCE },
+    Claim { text: "nvidia-smi shows what a model needs.", source: SOURCE },
+    Claim { text: "A bigger model needs proportionally more memory.", source: SOURCE },
+];
+
+impl Experiment for Beliefs {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "beliefs",
+                question: "What is widely said about GPU memory, and is it so?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, the larger and the smaller number; 128 and 32")],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes = setup.sizes("batch", &[128, 32]);
+        let &[large, small] = &sizes[..] else {
+            return Err(Error::usage("batch", "two numbers of examples, the larger and the smaller one"));
+        };
+        if small == 0 || large <= small || large > 1024 {
+            return Err(Error::usage("batch", "the first at most 1024 and above the second, which is at least 1"));
+        }
+        let batches = Batches { large, small };
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, CLAIMS.len());
+        let testbed = Testbed::of(setup)?;
+        type Part = fn(&Testbed, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
+        let parts: [(&str, Part); 3] = [
+            ("emptying the cache", spare::measure),
+            ("what the driver shows", shown::measure),
+            ("bigger models", scaling::measure),
+        ];
+        for ((name, part), claim) in parts.into_iter().zip(CLAIMS) {
+            if !progress.next(name) {
+                outcome.interrupted = true;
+                break;
+            }
+            let (verdict, number, condition) = part(&testbed, setup, batches, &mut outcome)?;
+            outcome.claims.push(JudgedClaim { claim: *claim, verdict, number, condition });
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,119 @@
+//! Does `empty_cache` give more memory? The largest block that a program gets, with its cache and after emptying it.
+
+use lab_base::error::Result;
+use lab_base::figures::both as bytes;
+use lab_base::section::Cell;
+use memcore::{Array, DType, Device};
+
+use super::testbed::{Batches, Judged, Testbed};
+use crate::session::{Session, Variable};
+use crate::tables::{table, text};
+use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
+
+/// Blocks of 10 MiB and more come in segments of multiples of this.
+const SEGMENT: u64 = 2 << 20;
+/// The least device: what is free on it after training is such a block.
+const ROOM: u64 = 32 << 20;
+
+/// One program, which empties its cache or does not.
+struct Trial {
+    empties: bool,
+    /// Reserved after training, before the block is asked for: what no other program can have.
+    reserved: u64,
+    /// Whether the largest block that should fit does.
+    fits: bool,
+    /// Whether one byte more does.
+    one_more_fits: bool,
+}
+
+impl Trial {
+    /// `block` if that is the largest one that it gets, else 0.
+    fn largest(&self, block: u64) -> u64 {
+        if self.fits && !self.one_more_fits { block } else { 0 }
+    }
+}
+
+pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
+    // Twice what the step's activations take, so that training fits and the cache is a part of the device.
+    let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
+    let (device, capacity) = testbed.open_limited(room, setup.seed);
+    drop(device);
+    // What is left of the device once nothing is cached.
+    let largest = (capacity - trained(testbed, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
+    let mut trials = Vec::new();
+    for empties in [false, true] {
+        let (reserved, fits) = asked(testbed, setup, batches, room, empties, largest)?;
+        let (_, one_more_fits) = asked(testbed, setup, batches, room, empties, largest + 1)?;
+        let trial = Trial { empties, reserved, fits, one_more_fits };
+        outcome.rows.push(measurement(&trial, largest));
+        trials.push(trial);
+    }
+    let row = |t: &Trial| {
+        let fits = |fits: bool| text(if fits { "yes" } else { "no" });
+        vec![text(name(t.empties)), Cell::Bytes(t.reserved), fits(t.fits), fits(t.one_more_fits)]
+    };
+    let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
+    let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
+    outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
+    let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, String::new(), "0 trials".into())) };
+    let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
+    let condition = format!(
+        "to the program itself it gives 0 bytes: the largest block it gets is {} with its cache and without, since the allocator empties the cache \
+         itself before it fails; other programs on the device get {} of {}",
+        bytes(largest),
+        bytes(kept.reserved.saturating_sub(emptied.reserved)),
+        bytes(kept.reserved)
+    );
+    let blocks = [("largest block, cache kept", kept.largest(largest)), ("emptied", emptied.largest(largest))];
+    Ok((if same { Verdict::Fails } else { Verdict::Holds }, in_bytes(blocks), condition))
+}
+
+/// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
+fn asked(
+    testbed: &Testbed,
+    setup: &Setup<'_>,
+    batches: Batches,
+    room: u64,
+    empties: bool,
+    block: u64,
+) -> Result<(u64, bool)> {
+    // The model stays while the block is asked for.
+    let (session, reserved) = trained(testbed, setup, batches, room, empties)?;
+    Ok((reserved, takes(&session.device, block)?))
+}
+
+/// A model after two steps on a fresh device, its results deleted, and what is reserved then.
+fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Session, u64)> {
+    let (device, _) = testbed.open_limited(room, setup.seed);
+    let mut session = Session::simple_cnn(&device, setup.seed)?;
+    for step in 0..2 {
+        session.whole_step(&format!("s{step}"), batches.large)?;
+    }
+    for variable in [Variable::Output, Variable::Loss, Variable::Batch] {
+        session.delete(variable)?;
+    }
+    if empties {
+        device.empty_cache();
+    }
+    let reserved = device.stats().reserved_bytes.all.current;
+    Ok((session, reserved))
+}
+
+fn takes(device: &Device, bytes: u64) -> Result<bool> {
+    match Array::empty(device, &[bytes as usize], DType::U8) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_out_of_memory() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn name(empties: bool) -> &'static str {
+    if empties { "empty_cache()" } else { "nothing" }
+}
+
+fn measurement(trial: &Trial, largest: u64) -> Measurement {
+    let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
+    m.measure("largest_block_bytes", trial.largest(largest));
+    m.measure("reserved_bytes", trial.reserved);
+    m
+}

@@ -1,0 +1,204 @@
+//! `fit`: what is the largest batch that fits?
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lab_analysis::fit::{self, Law, Room};
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_models::{ModelOptions, architecture};
+use lab_training::{OptimizerKind, OptimizerSettings, RunSettings, Source, train};
+use memcore::backend::{Backend, Limited, Meta};
+use memcore::memory::{Category, OutOfMemory};
+use memcore::{Deviations, Device, Profile};
+
+use super::progress::Progress;
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+
+/// The experiment.
+pub(super) struct Fit;
+
+const SOURCE: &str = "How does changing network parameters affect GPU memory usage in PyTorch? (2025)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "Start with a small batch and increase it while watching nvidia-smi.", source: SOURCE },
+    Claim { text: "Raising the batch runs out of memory when activations fill it.", source: SOURCE },
+];
+
+/// Steps of each run: after the second nothing changes any more.
+const STEPS: usize = 3;
+const MAX_EXAMPLES: usize = 1 << 20;
+
+/// A run of the first article's network, and what became of it.
+struct Trial {
+    batch: usize,
+    /// Peak of what was allocated, of what was asked for, and of what was reserved.
+    taken: Option<[u64; 3]>,
+    out_of_memory: Option<Box<OutOfMemory>>,
+    /// Of a run to its end: what it did otherwise than PyTorch would.
+    deviations: Deviations,
+}
+
+impl Experiment for Fit {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "fit",
+                question: "What is the largest batch that fits?",
+                claims: CLAIMS,
+                sizes: &[Size::one(
+                    "memory_mib",
+                    "memory of the device beside the workspaces of its libraries, in MiB; 64",
+                )],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let memory = setup.size("memory_mib", 64) as u64;
+        if !(4..=1 << 20).contains(&memory) {
+            return Err(Error::usage("memory_mib", "between 4 and 1048576"));
+        }
+        // PyTorch's temporaries on every backend, so that a run without a device says what a run on one will take.
+        let profile = Profile::torch_2_11(90);
+        let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+        let budget = workspaces + (memory << 20);
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, 3);
+        if !progress.next("solving, on no device") {
+            outcome.interrupted = true;
+            return Ok(outcome);
+        }
+        let dry = |batch: usize, room: Room| match room {
+            Room::Endless => one(Arc::new(Meta::default()), &profile, batch, setup.seed, true),
+            Room::Budget => one(Arc::new(Limited::new(Meta::default(), budget)), &profile, batch, setup.seed, false),
+        };
+        let found = fit::largest(&dry, budget, MAX_EXAMPLES)?;
+        let Some(largest) = found.largest else {
+            return Err(Error::usage("memory_mib", format!("{memory} MiB are too little for a single example")));
+        };
+        let law = Law::of(&dry, 1, largest + 1)?;
+        let backend = (setup.open)()?.shared_backend();
+        let mut trials = Vec::new();
+        for batch in [largest, largest + 1] {
+            if !progress.next(&format!("batch {batch} on a device of that size")) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(&backend, &profile, budget, batch, setup.seed)?;
+            outcome.rows.push(measurement(&trial, &found, &law));
+            trials.push(trial);
+        }
+        outcome.tables.push(pieces(&law));
+        outcome.claims = judge(&trials, &found, &law, budget);
+        let deviations = trials.iter().fold(Deviations::default(), |all, trial| all.union(trial.deviations));
+        outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
+        Ok(outcome)
+    }
+}
+
+/// Trains on a fresh device.
+fn one(backend: Arc<dyn Backend>, profile: &Profile, batch: usize, seed: u64, history: bool) -> Result<Device> {
+    let device = Device::builder(backend).profile(profile.clone()).seed(seed).history(history).build();
+    let settings = RunSettings::new(batch, STEPS, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
+    let network = architecture("simple-cnn", &ModelOptions::default())?;
+    train(&*network, &device, &settings, Source::Synthetic { seed }, &mut |_| ControlFlow::Continue(()))?;
+    Ok(device)
+}
+
+/// On the real device, made smaller.
+fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: usize, seed: u64) -> Result<Trial> {
+    let limited = Arc::new(Limited::new(backend.clone(), budget));
+    match one(limited, profile, batch, seed, true) {
+        Ok(device) => {
+            let reserved = device.stats().reserved_bytes.all.peak;
+            let taken = Some([device.usage().peak_bytes(), fit::requested_peak(&device), reserved]);
+            Ok(Trial { batch, taken, out_of_memory: None, deviations: device.deviations() })
+        }
+        Err(Error::Core(memcore::Error::OutOfMemory(report))) => {
+            Ok(Trial { batch, taken: None, out_of_memory: Some(report), deviations: Deviations::default() })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
+    let mut m = Measurement::of([("batch", trial.batch.into())]);
+    m.measure("fits", trial.taken.is_some().into());
+    m.predict("fits", found.run(trial.batch).is_some_and(fit::Tried::fits).into());
+    if let (Some([allocated, requested, reserved]), Some(dry)) = (trial.taken, found.run(trial.batch)) {
+        m.measure("peak_bytes", allocated);
+        m.measure("requested_peak_bytes", requested);
+        m.measure("reserved_bytes", reserved);
+        for (quantity, value) in [
+            ("peak_bytes", dry.allocated_bytes),
+            ("requested_peak_bytes", law.at(trial.batch)),
+            ("reserved_bytes", dry.reserved_bytes),
+        ] {
+            if let Some(value) = value {
+                m.predict(quantity, value);
+            }
+        }
+    }
+    m
+}
+
+fn pieces(law: &Law) -> Table {
+    let row = |piece: &fit::Piece| {
+        vec![
+            text(format!("{}–{}", piece.from, piece.to)),
+            Cell::Difference(piece.constant),
+            Cell::Difference(piece.slope),
+            text(format!("{}: {}", piece.phase, piece.op)),
+        ]
+    };
+    let columns = ["batch", "constant", "per example", "highest when"];
+    table("The law: bytes asked for at the peak", &columns, law.pieces.iter().map(row).collect())
+}
+
+fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<JudgedClaim> {
+    let (fits, fails) = (&trials[0], &trials[1]);
+    let [allocated, _, reserved] = fits.taken.unwrap_or_default();
+    let report = fails.out_of_memory.as_deref();
+    let activations = report.map_or(0, |report| report.by_category[Category::Activation as usize]);
+    let held: u64 = report.map_or(0, |report| report.by_category.iter().sum());
+    let largest = report.and_then(|report| Category::ALL.into_iter().max_by_key(|c| report.by_category[*c as usize]));
+    let figures = [
+        in_bytes([("reserved at the largest", reserved), ("needed", allocated)]),
+        in_bytes([("peak of the largest", allocated)]),
+    ];
+    // A run that did not end has no figures.
+    let [in_reserve, peak] = if fits.taken.is_some() { figures } else { Default::default() };
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            number: in_reserve,
+            verdict: if fits.taken.is_some() && report.is_some() { Verdict::Depends } else { Verdict::Fails },
+            condition: format!(
+                "it ends at the same batch ({}), but needs a run for each; {} runs without a device give the whole law, and {} more the border. What nvidia-smi shows is what is reserved ({} with batch {}), of which {} were ever needed at once",
+                fits.batch,
+                law.runs,
+                found.tried.len(),
+                bytes(reserved),
+                fits.batch,
+                bytes(allocated)
+            ),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            number: peak,
+            verdict: if largest == Some(Category::Activation) { Verdict::Holds } else { Verdict::Depends },
+            condition: format!(
+                "with batch {} on {}, {} held when it ran out; of these {} were activations; {} more were asked for",
+                fails.batch,
+                bytes(budget),
+                bytes(held),
+                bytes(activations),
+                bytes(report.map_or(0, |report| report.requested_bytes))
+            ),
+        },
+    ]
+}

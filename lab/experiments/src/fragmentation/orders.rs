@@ -1,0 +1,123 @@
+//! The same batches in every order.
+
+use lab_base::error::Result;
+use lab_traces::replay::{Machine, Policy, Silent, replay};
+
+use super::super::policy_comparison::{CACHING, CONTENDERS, EXPANDABLE};
+use super::super::progress::Progress;
+use super::steps::{Steps, program};
+
+/// The most orders that are tried; of more, every n-th.
+const MAX_ORDERS: usize = 4096;
+/// Orders between two looks at whether to stop.
+const STRETCH: usize = 256;
+
+/// What one policy reserved over all orders.
+pub(super) struct Range {
+    pub(super) policy: &'static str,
+    /// Least reserved, and the first order with it.
+    pub(super) best: (u64, Vec<usize>),
+    /// Most reserved, and the first order with it.
+    pub(super) worst: (u64, Vec<usize>),
+    /// How many orders reserve more than the least.
+    pub(super) above: usize,
+}
+
+/// All orders that were tried.
+pub(super) struct Orders {
+    pub(super) tried: usize,
+    pub(super) possible: usize,
+    pub(super) ranges: Vec<Range>,
+}
+
+/// Tries the orders of a multiset of batches (`counts` of each of `steps`); `None` when stopped.
+pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
+    let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
+    let possible = orders(steps.len(), counts);
+    let every = possible.div_ceil(MAX_ORDERS).max(1);
+    let wanted = |name: &str| CONTENDERS.iter().find(|contender| contender.name == name);
+    let mut ranges: Vec<(Policy, Range)> = Vec::new();
+    for name in [CACHING, EXPANDABLE] {
+        if let Some(contender) = wanted(name) {
+            let (best, worst) = ((u64::MAX, Vec::new()), (0, Vec::new()));
+            ranges.push((contender.policy()?, Range { policy: name, best, worst, above: 0 }));
+        }
+    }
+    let mut seen: Vec<Vec<u64>> = vec![Vec::new(); ranges.len()];
+    let mut tried = 0;
+    for index in 0.. {
+        if index % every == 0 {
+            if tried % STRETCH == 0 && !progress.next(&format!("orders of batches, {tried} tried")) {
+                return Ok(None);
+            }
+            tried += 1;
+            let trace = program("order", steps, &order)?;
+            for ((policy, range), seen) in ranges.iter_mut().zip(&mut seen) {
+                let mut opened = policy.open(&trace, &Machine::default(), &mut |_| {})?;
+                replay(&trace, &mut *opened.allocator, &mut Silent)?;
+                // The programs have no resets: the statistics know the peak of the whole run.
+                let reserved = opened.allocator.stats().reserved_bytes.all.peak;
+                seen.push(reserved);
+                if reserved < range.best.0 {
+                    range.best = (reserved, order.clone());
+                }
+                if reserved > range.worst.0 {
+                    range.worst = (reserved, order.clone());
+                }
+            }
+        }
+        if !next_permutation(&mut order) {
+            break;
+        }
+    }
+    let finish = |((_, range), seen): ((Policy, Range), Vec<u64>)| {
+        let above = seen.iter().filter(|&&reserved| reserved > range.best.0).count();
+        Range { above, ..range }
+    };
+    Ok(Some(Orders { tried, possible, ranges: ranges.into_iter().zip(seen).map(finish).collect() }))
+}
+
+/// How often the search will say how far it is.
+pub(super) fn pieces(kinds: usize, counts: usize) -> usize {
+    let possible = orders(kinds, counts);
+    possible.div_ceil(possible.div_ceil(MAX_ORDERS).max(1)).div_ceil(STRETCH)
+}
+
+/// Orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.
+fn orders(kinds: usize, counts: usize) -> usize {
+    let mut product: u128 = 1;
+    for k in 0..kinds {
+        for i in 1..=counts {
+            // Binomials: each product stays whole.
+            product = product.saturating_mul((k * counts + i) as u128) / i as u128;
+        }
+    }
+    usize::try_from(product).unwrap_or(usize::MAX)
+}
+
+/// The next order in the dictionary's sense; `false` after the last.
+fn next_permutation(order: &mut [usize]) -> bool {
+    let Some(pivot) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
+    let Some(swap) = order.iter().rposition(|&value| value > order[pivot]) else { return false };
+    order.swap(pivot, swap);
+    order[pivot + 1..].reverse();
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_comes_once() {
+        let mut order = vec![0, 0, 1, 1, 2, 2];
+        let mut seen = std::collections::BTreeSet::new();
+        loop {
+            assert!(seen.insert(order.clone()));
+            if !next_permutation(&mut order) {
+                break;
+            }
+        }
+        assert_eq!((seen.len(), orders(3, 2), orders(4, 2), orders(1, 5)), (90, 90, 2520, 1));
+    }
+}

@@ -1,0 +1,102 @@
+//! Experiments: a question, the claims that others make about it, a prediction, a measurement, a verdict.
+//!
+//! It is given devices and sizes, and gives an [`Outcome`]: tables, curves, predictions beside what was measured, and a
+//! [`JudgedClaim`] for each claim; [`claims`] is the list of all of them, by article.
+//!
+//! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
+//! tables in `docs/` and the reports come from that list.
+
+mod accumulation;
+mod batch_size;
+mod beliefs;
+mod cache;
+mod checkpointing;
+pub mod claims;
+mod default_allocator;
+mod equation;
+mod experiment;
+mod fit;
+mod fragmentation;
+mod leak;
+mod model_parallel;
+mod network_size;
+mod optimizer;
+mod outcome;
+mod placement;
+mod policy_comparison;
+mod precision;
+pub mod programs;
+mod progress;
+mod quantization;
+mod release;
+mod sequence_length;
+mod session;
+mod steady_state;
+mod tables;
+mod timing;
+
+pub use experiment::{About, Experiment, Setup, Size};
+pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
+use outcome::{in_bytes, in_counts};
+
+pub use lab_base::section::Verdict;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use lab_base::error::{Error, Result};
+use memcore::Device;
+use memcore::backend::{DeviceProfile, Meta};
+
+/// Every experiment, in the order in which they are listed.
+pub const ALL: &[&dyn Experiment] = &[
+    &batch_size::BatchSize,
+    &steady_state::SteadyState,
+    &leak::Leak,
+    &release::Release,
+    &equation::Equation,
+    &network_size::NetworkSize,
+    &optimizer::OptimizerChoice,
+    &accumulation::Accumulation,
+    &checkpointing::Checkpointing,
+    &precision::PrecisionChoice,
+    &sequence_length::SequenceLength,
+    &placement::Placement,
+    &quantization::Quantization,
+    &fit::Fit,
+    &cache::Cache,
+    &fragmentation::Fragmentation,
+    &model_parallel::ModelParallel,
+    &beliefs::Beliefs,
+];
+
+/// Whether an experiment takes these sizes: it begins on a device on paper, and is ended before its first piece of work. Sizes that it does not
+/// have are not its matter.
+///
+/// # Errors
+/// [`Error::Usage`] naming the size.
+pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usize>>) -> Result<()> {
+    let single = |size: &&Size| !size.many && sizes.get(size.name).is_some_and(|values| values.len() > 1);
+    if let Some(size) = experiment.sizes().iter().find(single) {
+        return Err(Error::usage(size.name, format!("{} takes one value of it", experiment.name())));
+    }
+    let open = || Ok(Device::new(Meta::new(DeviceProfile::default())));
+    let sizes = sizes.clone();
+    let setup =
+        Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Break(()) };
+    match experiment.run(&setup) {
+        Err(error @ Error::Usage { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The experiment of that name.
+///
+/// # Errors
+/// [`Error::Usage`] listing the known names.
+pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
+    ALL.iter().copied().find(|e| e.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
+        Error::usage("experiment", format!("unknown experiment {name:?}; known: {}", known.join(", ")))
+    })
+}

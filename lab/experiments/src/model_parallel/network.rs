@@ -1,0 +1,15 @@
+//! The network that is split, and whose step is divided.
+
+use lab_base::error::Result;
+use lab_models::Architecture;
+
+use super::super::session::even_perceptron;
+
+/// Hidden layers, each of them a piece that can lie on a device of its own.
+pub(super) const LAYERS: usize = 7;
+pub(super) const WIDTH: usize = 256;
+pub(super) const CLASSES: usize = 10;
+
+pub(super) fn network() -> Result<Box<dyn Architecture>> {
+    even_perceptron(LAYERS, WIDTH, CLASSES)
+}

@@ -1,0 +1,276 @@
+//! `network-size`: what does a wider network, and what does a larger batch cost?
+
+mod filters;
+mod shares;
+
+use filters::SIDES;
+use lab_analysis::predict::rounded;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_training::OptimizerKind;
+use memcore::memory::Category;
+use shares::Share;
+
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::session::{Session, StepRecord, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+
+/// The experiment.
+pub(super) struct NetworkSize;
+
+const SOURCE: &str = "How does changing network parameters affect GPU memory usage in PyTorch? (2025)";
+
+const CLAIMS: &[Claim] = &[
+    Claim { text: "More filters inflate the parameters, by a number that is easily calculated.", source: SOURCE },
+    Claim { text: "More filters also need more memory for activations.", source: SOURCE },
+    Claim {
+        text: "A larger batch leaves the parameters alone and makes the activations grow linearly.",
+        source: SOURCE,
+    },
+    Claim { text: "Activations are the majority of memory usage.", source: SOURCE },
+    Claim { text: "Smaller filters in convolutional layers reduce memory.", source: SOURCE },
+    Claim {
+        text: "Matrix products and convolutions contribute heavily.",
+        source: "Does PyTorch GPU memory usage increase per batch? (2025)",
+    },
+];
+
+/// The article's networks: filters of the convolution.
+const NETWORKS: [(&str, usize); 2] = [("small-network", 16), ("larger-conv", 64)];
+
+/// Side of a picture after the convolution, outputs of the linear layer.
+const SIDE: usize = 30;
+const OUTPUTS: usize = 128;
+
+/// One network with one batch.
+struct Trial {
+    name: &'static str,
+    filters: usize,
+    batch: usize,
+    parameters: u64,
+    model_bytes: u64,
+    step: StepRecord,
+    /// What products and convolutions made of the peak.
+    products: Share,
+    /// Whether the rules of its blocks are known.
+    predictable: bool,
+}
+
+impl Experiment for NetworkSize {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "network-size",
+                question: "What does a wider network cost, and what a larger batch?",
+                claims: CLAIMS,
+                sizes: &[Size::many("batch", "examples per step, two or more values; 1, 2 and 4")],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let mut batches = setup.sizes("batch", &[1, 2, 4]);
+        batches.sort_unstable();
+        batches.dedup();
+        if batches.len() < 2 || batches[0] == 0 {
+            return Err(Error::usage("batch", "two or more different numbers of examples, each at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
+        let predictable = predictable(setup)?;
+        let mut trials = Vec::new();
+        for (name, filters) in NETWORKS {
+            for &batch in &batches {
+                if !progress.next(&format!("{name}, batch {batch}")) {
+                    outcome.interrupted = true;
+                    return Ok(outcome);
+                }
+                let trial = attempt(setup, predictable, name, filters, batch)?;
+                outcome.rows.push(trial.measurement());
+                trials.push(trial);
+            }
+        }
+        outcome.tables.push(shown(&trials));
+        let mut sizes = Vec::new();
+        for (padded, side) in [false, true].into_iter().flat_map(|padded| SIDES.map(|side| (padded, side))) {
+            if !progress.next(&format!("filters of {side} × {side}")) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let filters = filters::attempt(setup, side, padded)?;
+            outcome.rows.push(filters.measurement());
+            sizes.push(filters);
+        }
+        outcome.tables.push(filters::shown(&sizes));
+        outcome.claims = judge(&trials, batches.len());
+        let named = |of: fn(&Trial) -> Share| -> Vec<(String, Share)> {
+            trials.iter().map(|t| (format!("{}, batch {}", t.name, t.batch), of(t))).collect()
+        };
+        let kept = "activations when the loss is there, of all that was asked for but libraries' workspaces";
+        let made = "parameters, gradients and results made in convolutions and linear layers, of the peak without libraries' workspaces";
+        let number = |label: &str, of: &str, figures: fn(&Trial) -> [u64; 2]| {
+            let [part, whole] = trials.last().map(figures).unwrap_or_default();
+            in_bytes([(label, part), (of, whole)])
+        };
+        let asked = number("activations", "of", |t| [t.kept().part, t.kept().whole]);
+        outcome.claims.push(shares::judge(CLAIMS[3], kept, &named(Trial::kept), asked));
+        outcome.claims.push(filters::judge(CLAIMS[4], &sizes));
+        let at_peak = number("by products", "peak", |t| [t.products.part, t.step.peak.allocated_bytes]);
+        outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products), at_peak));
+        Ok(outcome)
+    }
+}
+
+fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: usize, batch: usize) -> Result<Trial> {
+    // What the program asks for, before it is rounded, is in the history alone.
+    let device = (setup.open)()?;
+    device.set_history(true);
+    let mut session = Session::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
+    let model_bytes = session.moment("model").row.allocated;
+    let step = session.whole_step("s0", batch)?;
+    let parameters = session.model.parameter_count();
+    let products = shares::of_products(&device, &step.peak);
+    Ok(Trial {
+        name,
+        filters,
+        batch,
+        parameters,
+        model_bytes,
+        step,
+        products,
+        predictable: predictable && undisturbed(&device),
+    })
+}
+
+impl Trial {
+    /// What the graph holds when the loss is there.
+    fn activation_bytes(&self) -> u64 {
+        self.step.moments[3].by_category[Category::Activation as usize]
+    }
+
+    /// The same as the program asked for it. Rounding of blocks is the allocator's matter, not the network's: no verdict rests on it.
+    fn requested_activation_bytes(&self) -> u64 {
+        self.step.moments[3].requested.map_or(0, |bytes| bytes[Category::Activation as usize])
+    }
+
+    /// Activations when the loss is there, of all that was asked for but libraries' workspaces.
+    fn kept(&self) -> Share {
+        let asked = self.step.moments[3].requested.unwrap_or_default();
+        let whole = asked.iter().sum::<u64>() - asked[Category::Workspace as usize];
+        Share { part: asked[Category::Activation as usize], whole }
+    }
+
+    /// `3·3·3·F + F` and `900·F·128 + 128` values.
+    fn counted(&self) -> u64 {
+        let f = self.filters as u64;
+        28 * f + (SIDE * SIDE * OUTPUTS) as u64 * f + OUTPUTS as u64
+    }
+
+    /// The result of the ReLU, and the network's result, which the loss keeps.
+    fn kept_bytes(&self) -> [u64; 2] {
+        [4 * self.batch * self.filters * SIDE * SIDE, 4 * self.batch * OUTPUTS].map(|n| n as u64)
+    }
+
+    /// The same in blocks.
+    fn foreseen_activation_bytes(&self) -> Option<u64> {
+        let kept = self.kept_bytes();
+        // Beyond 1 MiB a block may be larger than what was asked for.
+        (self.predictable && kept[0] <= 1 << 20).then(|| kept.into_iter().map(rounded).sum())
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("network", self.name.into()), ("batch", self.batch.into())]);
+        m.measure("parameters", self.parameters);
+        m.predict("parameters", self.counted());
+        m.measure("requested_with_loss_bytes", self.kept().whole);
+        m.measure("made_by_products_bytes", self.products.part);
+        m.measure("requested_activation_bytes", self.requested_activation_bytes());
+        m.predict("requested_activation_bytes", self.kept_bytes().into_iter().sum());
+        m.measure("model_bytes", self.model_bytes);
+        m.measure("activation_bytes", self.activation_bytes());
+        if let Some(predicted) = self.foreseen_activation_bytes() {
+            m.predict("activation_bytes", predicted);
+        }
+        m.measure("peak_bytes", self.step.peak.allocated_bytes);
+        m
+    }
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        vec![
+            text(t.name),
+            Cell::Count(t.batch as u64),
+            Cell::Count(t.parameters),
+            Cell::Bytes(t.model_bytes),
+            Cell::Bytes(t.activation_bytes()),
+            Cell::Bytes(t.step.peak.allocated_bytes),
+        ]
+    };
+    let columns = ["network", "batch", "parameters", "model", "activations", "peak"];
+    table("Parameters, what the graph keeps, and the peak of a step", &columns, trials.iter().map(row).collect())
+}
+
+fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
+    let (small, large) = trials.split_at(batches);
+    let counted = trials.iter().all(|t| t.parameters == t.counted());
+    let (first, last) = (&small[0], &small[batches - 1]);
+    let same_model = [small, large].iter().all(|of| of.iter().all(|t| t.model_bytes == of[0].model_bytes));
+    let grown = |of: fn(&Trial) -> u64| of(last) as f64 / of(first).max(1) as f64;
+    // In whole numbers: what a batch asks for, times the other batch, is the same both ways.
+    let per = |t: &Trial, other: &Trial| u128::from(t.requested_activation_bytes()) * other.batch as u128;
+    let linear = per(last, first) == per(first, last);
+    let wider = large[0].requested_activation_bytes() > small[0].requested_activation_bytes();
+    let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let asked = |t: &Trial| t.requested_activation_bytes();
+    let labels = [format!("batch {}", first.batch), last.batch.to_string()];
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: verdict(counted),
+            number: in_counts([("16 filters", Some(small[0].parameters)), ("64", Some(large[0].parameters))]),
+            condition: format!(
+                "16 filters: {} parameters, 64 filters: {}, as counted (28 per filter, and 900·128 per filter in the layer behind, \
+                 where nearly all of them are)",
+                small[0].parameters, large[0].parameters
+            ),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: verdict(wider),
+            number: in_bytes([("16 filters", asked(first)), ("64", asked(&large[0]))]),
+            condition: format!(
+                "with batch {}: {} asked for with 16 filters, {} with 64 (in blocks {} and {})",
+                first.batch,
+                bytes(first.requested_activation_bytes()),
+                bytes(large[0].requested_activation_bytes()),
+                bytes(first.activation_bytes()),
+                bytes(large[0].activation_bytes())
+            ),
+        },
+        JudgedClaim {
+            claim: CLAIMS[2],
+            verdict: verdict(same_model && linear),
+            number: in_bytes([(&labels[0], asked(first)), (&labels[1], asked(last))]),
+            condition: format!(
+                "from batch {} to {} the model stays at {}, what the graph keeps grows {:.2}-fold in bytes asked for ({} to {}) and \
+                 {:.2}-fold in blocks ({} to {}); the peak of the step only from {} to {}, since parameters and gradients do not grow",
+                first.batch,
+                last.batch,
+                bytes(first.model_bytes),
+                grown(Trial::requested_activation_bytes),
+                bytes(first.requested_activation_bytes()),
+                bytes(last.requested_activation_bytes()),
+                grown(Trial::activation_bytes),
+                bytes(first.activation_bytes()),
+                bytes(last.activation_bytes()),
+                bytes(first.step.peak.allocated_bytes),
+                bytes(last.step.peak.allocated_bytes)
+            ),
+        },
+    ]
+}

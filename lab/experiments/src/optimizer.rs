@@ -1,0 +1,241 @@
+//! `optimizer`: what does each optimizer hold, and what does its step take for a moment?
+
+use lab_analysis::predict::rounded;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_models::{ModelOptions, architecture};
+use lab_training::{OptimizerKind, OptimizerSettings};
+use memcore::memory::Category;
+use memcore::optim::Implementation;
+
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::session::{Session, undisturbed};
+use super::tables::{some_bytes, table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+
+/// The experiment.
+pub(super) struct OptimizerChoice;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Adam tracks two values per parameter: 2·N·4 bytes.",
+        source: "The Hidden Relationship: Batch Size and GPU Memory",
+    },
+    Claim {
+        text: "AdamW instead of SGD can improve memory usage.",
+        source: "Does PyTorch GPU memory usage increase per batch? (2025)",
+    },
+];
+
+const IMPLEMENTATIONS: [(Implementation, &str); 3] =
+    [(Implementation::Loop, "loop"), (Implementation::Foreach, "foreach"), (Implementation::Fused, "fused")];
+
+/// One optimizer in one form, after it has made its state.
+struct Trial {
+    kind: OptimizerKind,
+    form: (Implementation, &'static str),
+    parameter_bytes: Vec<u64>,
+    state_bytes: u64,
+    /// The same as the optimizer asked for it.
+    requested_state_bytes: u64,
+    /// The highest moment of the update above what is allocated after it.
+    spike_bytes: u64,
+    step_peak_bytes: u64,
+    predictable: bool,
+}
+
+impl Experiment for OptimizerChoice {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "optimizer",
+                question: "What does each optimizer hold, and what does its step take?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each of four hidden layers; 256"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let (width, batch) = (setup.size("width", 256), setup.size("batch", 32));
+        if width == 0 || batch == 0 {
+            return Err(Error::usage("width, batch", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
+        let mut progress = Progress::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
+        let predictable = predictable(setup)?;
+        let mut trials = Vec::new();
+        for kind in OPTIMIZERS {
+            for form in forms(kind) {
+                if !progress.next(&format!("{} ({})", kind.name(), form.1)) {
+                    outcome.interrupted = true;
+                    return Ok(outcome);
+                }
+                let trial = attempt(setup, kind, form, width, batch, predictable)?;
+                outcome.rows.push(trial.measurement());
+                trials.push(trial);
+            }
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.claims = judge(&trials);
+        Ok(outcome)
+    }
+}
+
+const OPTIMIZERS: [OptimizerKind; 6] = [
+    OptimizerKind::Sgd,
+    OptimizerKind::Momentum,
+    OptimizerKind::RmsProp,
+    OptimizerKind::Adagrad,
+    OptimizerKind::Adam,
+    OptimizerKind::AdamW,
+];
+
+/// Whether PyTorch has a fused form of it that runs on a GPU.
+fn exists(kind: OptimizerKind, implementation: Implementation) -> bool {
+    implementation != Implementation::Fused || !matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad)
+}
+
+fn attempt(
+    setup: &Setup<'_>,
+    kind: OptimizerKind,
+    form: (Implementation, &'static str),
+    width: usize,
+    batch: usize,
+    predictable: bool,
+) -> Result<Trial> {
+    // What the optimizer asks for, before it is rounded, is in the history alone.
+    let device = (setup.open)()?;
+    device.set_history(true);
+    let options =
+        ModelOptions { layers: Some(4), width: Some(width), features: Some(width), ..ModelOptions::default() };
+    let settings = OptimizerSettings { implementation: form.0, ..OptimizerSettings::new(kind, 1e-3) };
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
+    session.whole_step("s0", batch)?;
+    let step = session.whole_step("s1", batch)?;
+    let update = &step.moments[5];
+    let parameter_bytes: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
+    let small = parameter_bytes.iter().all(|bytes| *bytes <= 1 << 20);
+    Ok(Trial {
+        kind,
+        form,
+        state_bytes: update.by_category[Category::OptimizerState as usize],
+        requested_state_bytes: update.requested.map_or(0, |bytes| bytes[Category::OptimizerState as usize]),
+        spike_bytes: update.row.phase_peak_allocated - update.row.allocated,
+        step_peak_bytes: step.peak.allocated_bytes,
+        // Beyond 1 MiB a block may be larger than what was asked for.
+        predictable: predictable && small && undisturbed(&device),
+        parameter_bytes,
+    })
+}
+
+impl Trial {
+    fn is_adam(&self) -> bool {
+        matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW)
+    }
+
+    /// A buffer per parameter for momentum, RMSprop and Adagrad, two for Adam; the fused form also has a step counter per parameter on the device.
+    fn foreseen_state_bytes(&self) -> u64 {
+        let buffers = match self.kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => 1,
+            OptimizerKind::Adam | OptimizerKind::AdamW => 2,
+        };
+        let counters = if self.is_adam() && self.form.0 == Implementation::Fused { rounded(4) } else { 0 };
+        self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
+    }
+
+    /// Denominators, and what is made with them: of every parameter at once (foreach), of one parameter while the variable still holds the one of
+    /// the parameter before (loop), or none (fused; and SGD has none).
+    fn foreseen_spike_bytes(&self) -> u64 {
+        let all: Vec<u64> = self.parameter_bytes.iter().copied().map(rounded).collect();
+        // Adam's loop makes a root and then a quotient; Adagrad's foreach form also scales the gradients.
+        let (in_loop, at_once) = match self.kind {
+            OptimizerKind::Sgd | OptimizerKind::Momentum => return 0,
+            OptimizerKind::RmsProp => (1, 1),
+            OptimizerKind::Adagrad => (1, 2),
+            OptimizerKind::Adam | OptimizerKind::AdamW => (2, 1),
+        };
+        match self.form.0 {
+            Implementation::Fused => 0,
+            Implementation::Foreach => at_once * all.iter().sum::<u64>(),
+            Implementation::Loop => {
+                let before = std::iter::once(0).chain(all.iter().copied());
+                all.iter().zip(before).map(|(this, before)| in_loop * this + before).max().unwrap_or(0)
+            }
+        }
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
+        m.measure("state_bytes", self.state_bytes);
+        m.measure("requested_state_bytes", self.requested_state_bytes);
+        m.measure("spike_bytes", self.spike_bytes);
+        m.measure("peak_bytes", self.step_peak_bytes);
+        if self.predictable {
+            m.predict("state_bytes", self.foreseen_state_bytes());
+            m.predict("spike_bytes", self.foreseen_spike_bytes());
+        }
+        m
+    }
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        vec![
+            text(t.kind.name()),
+            text(t.form.1),
+            some_bytes(t.state_bytes),
+            some_bytes(t.spike_bytes),
+            Cell::Bytes(t.step_peak_bytes),
+        ]
+    };
+    let columns = ["optimizer", "form", "state", "for a moment", "peak of the step"];
+    table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
+}
+
+fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
+    let of = |kind: OptimizerKind, form: &str| trials.iter().find(|t| t.kind == kind && t.form.1 == form);
+    let (Some(sgd), Some(adam), Some(adamw)) =
+        (of(OptimizerKind::Sgd, "foreach"), of(OptimizerKind::Adam, "foreach"), of(OptimizerKind::AdamW, "foreach"))
+    else {
+        return Vec::new();
+    };
+    let eight: u64 = adam.parameter_bytes.iter().map(|bytes| 2 * bytes).sum();
+    // Rounding of blocks is the allocator's matter: no verdict rests on it.
+    let two = adam.requested_state_bytes == eight;
+    let lower = trials.iter().any(|t| t.kind == OptimizerKind::AdamW && t.step_peak_bytes < sgd.step_peak_bytes);
+    vec![
+        JudgedClaim {
+            claim: CLAIMS[0],
+            verdict: if two { Verdict::Holds } else { Verdict::Depends },
+            number: in_bytes([("state", adam.requested_state_bytes)]),
+            condition: format!(
+                "{} asked for, {} by the formula ({} in blocks); besides, the usual (foreach) update needs {} for a moment, the loop {}, the fused one {}",
+                bytes(adam.requested_state_bytes),
+                bytes(eight),
+                bytes(adam.state_bytes),
+                bytes(adam.spike_bytes),
+                bytes(of(OptimizerKind::Adam, "loop").map_or(0, |t| t.spike_bytes)),
+                bytes(of(OptimizerKind::Adam, "fused").map_or(0, |t| t.spike_bytes)),
+            ),
+        },
+        JudgedClaim {
+            claim: CLAIMS[1],
+            verdict: if lower { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("peak, AdamW", adamw.step_peak_bytes), ("SGD", sgd.step_peak_bytes)]),
+            condition: format!(
+                "AdamW holds {} more than SGD, and its step peaks {} above SGD's; in no form is it below",
+                bytes(adamw.state_bytes - sgd.state_bytes),
+                bytes(adamw.step_peak_bytes.saturating_sub(sgd.step_peak_bytes)),
+            ),
+        },
+    ]
+}

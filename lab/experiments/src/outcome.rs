@@ -1,0 +1,127 @@
+//! What an experiment found, as data.
+
+use std::collections::BTreeMap;
+
+use lab_base::section::{Table, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// A statement that somebody made, and who.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Claim {
+    /// The statement, in short.
+    pub text: &'static str,
+    /// Where it was found.
+    pub source: &'static str,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug)]
+pub struct JudgedClaim {
+    /// The statement and its source.
+    pub claim: Claim,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The figures that decide, each with its unit; empty where nothing was measured.
+    pub number: String,
+    /// Under which condition, or why.
+    pub condition: String,
+}
+
+/// Deciding figures in bytes, each behind what it is called: `peak, fp32: 12 B; fp16: 8 B`.
+pub(super) fn in_bytes<const N: usize>(figures: [(&str, u64); N]) -> String {
+    listed(figures.map(|(label, bytes)| (label, format!("{bytes} B"))))
+}
+
+/// The same of counts; `None` is what a device without values cannot give.
+pub(super) fn in_counts<const N: usize>(figures: [(&str, Option<u64>); N]) -> String {
+    let said = |count: Option<u64>| count.map_or_else(|| "not known without values".into(), |n| n.to_string());
+    listed(figures.map(|(label, count)| (label, said(count))))
+}
+
+fn listed<const N: usize>(figures: [(&str, String); N]) -> String {
+    let named = |(label, figure): (&str, String)| if label.is_empty() { figure } else { format!("{label}: {figure}") };
+    figures.map(named).join("; ")
+}
+
+/// Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or
+/// milliseconds. A quantity that the device cannot give is `null`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What was varied: `batch` → `32`.
+    pub setting: BTreeMap<String, serde_json::Value>,
+    /// From a closed form in the sizes. In `fit` from a dry run, in `cache` and `fragmentation` from a replay of the recorded allocations.
+    pub predicted: BTreeMap<String, Option<i64>>,
+    /// From the run.
+    pub measured: BTreeMap<String, Option<i64>>,
+    /// Measured minus predicted, for what is in both.
+    pub residual: BTreeMap<String, i64>,
+}
+
+impl Measurement {
+    /// An empty one for a setting.
+    pub fn of(setting: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Self {
+        let setting = setting.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+        Self { setting, ..Self::default() }
+    }
+
+    /// Adds a measured quantity.
+    pub fn measure(&mut self, quantity: &str, value: u64) {
+        self.measured.insert(quantity.into(), Some(value as i64));
+        self.settle(quantity);
+    }
+
+    /// Adds a quantity that this device cannot give.
+    pub fn unknown(&mut self, quantity: &str) {
+        self.measured.insert(quantity.into(), None);
+    }
+
+    /// Adds a predicted quantity.
+    pub fn predict(&mut self, quantity: &str, value: u64) {
+        self.predicted.insert(quantity.into(), Some(value as i64));
+        self.settle(quantity);
+    }
+
+    fn settle(&mut self, quantity: &str) {
+        if let (Some(Some(measured)), Some(Some(predicted))) =
+            (self.measured.get(quantity), self.predicted.get(quantity))
+        {
+            self.residual.insert(quantity.into(), measured - predicted);
+        }
+    }
+}
+
+/// Values over the steps of a run, for drawing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Curve {
+    /// What is drawn.
+    pub title: String,
+    /// Name of each series and its bytes, one per label.
+    pub series: Vec<(String, Vec<u64>)>,
+    /// Label of each point.
+    pub labels: Vec<String>,
+}
+
+/// What an experiment found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The claims, judged.
+    pub claims: Vec<JudgedClaim>,
+    /// One per setting.
+    pub rows: Vec<Measurement>,
+    /// For people.
+    pub tables: Vec<Table>,
+    /// For drawing.
+    pub curves: Vec<Curve>,
+    /// What else was seen, a sentence each.
+    pub notes: Vec<String>,
+    /// Whether it was stopped early.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Predictions that the measurement does not bear out: quantity and residual of each.
+    pub fn unexplained(&self) -> Vec<(String, i64)> {
+        let all = self.rows.iter().flat_map(|row| row.residual.iter());
+        all.filter(|(_, residual)| **residual != 0).map(|(quantity, residual)| (quantity.clone(), *residual)).collect()
+    }
+}

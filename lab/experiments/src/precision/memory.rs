@@ -1,0 +1,140 @@
+//! What training takes in each precision: one network with many parameters and few examples, one with few parameters and many examples.
+
+use lab_analysis::predict::rounded;
+use lab_base::error::Result;
+use lab_base::section::{Cell, Table};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision};
+use memcore::memory::{Category, CategoryBytes};
+
+use super::super::session::{Session, StepRecord, even_perceptron, undisturbed};
+use super::super::tables::table;
+use super::super::{Measurement, Setup, tables::text};
+
+/// Hidden layers.
+const LAYERS: usize = 4;
+const CLASSES: usize = 10;
+/// Beyond, a block may be larger than what was asked for.
+const MIB: u64 = 1 << 20;
+
+/// As wide as its hidden layers are its examples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) width: usize,
+    pub(super) batch: usize,
+}
+
+/// The second step of a network's training in one precision.
+pub(super) struct Weighed {
+    pub(super) precision: Precision,
+    pub(super) sizes: Sizes,
+    /// Kept by the graph, when the loss is there.
+    pub(super) activation_bytes: u64,
+    /// After the step.
+    pub(super) after: CategoryBytes,
+    pub(super) peak_bytes: u64,
+    /// Of the libraries, which take the same in every precision.
+    pub(super) workspace_bytes: u64,
+    /// Number of values of each parameter, in the order of their creation: weight, bias, weight …
+    parameters: Vec<u64>,
+    calm: bool,
+}
+
+pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Result<Weighed> {
+    let device = (setup.open)()?;
+    let network = even_perceptron(LAYERS, sizes.width, CLASSES)?;
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
+    let mut session = Session::in_precision(&device, &*network, &adam, precision, setup.seed)?;
+    session.whole_step("s0", sizes.batch)?;
+    let StepRecord { moments, peak, .. } = session.whole_step("s1", sizes.batch)?;
+    Ok(Weighed {
+        precision,
+        sizes,
+        activation_bytes: moments[3].by_category[Category::Activation as usize],
+        after: moments[5].by_category,
+        peak_bytes: peak.allocated_bytes,
+        workspace_bytes: peak.by_category[Category::Workspace as usize],
+        parameters: session.model.parameters.iter().map(|p| p.array().numel() as u64).collect(),
+        calm: undisturbed(&device),
+    })
+}
+
+impl Weighed {
+    pub(super) fn of(&self, category: Category) -> u64 {
+        match category {
+            Category::Activation => self.activation_bytes,
+            other => self.after[other as usize],
+        }
+    }
+
+    /// The peak without what the libraries take.
+    pub(super) fn own_peak(&self) -> u64 {
+        self.peak_bytes - self.workspace_bytes
+    }
+
+    /// Bytes of a category, from the sizes of the layers.
+    fn foreseen(&self, category: Category) -> u64 {
+        let element = self.precision.dtype().size();
+        let (batch, width) = (self.sizes.batch as u64, self.sizes.width as u64);
+        let all: u64 = self.parameters.iter().map(|n| rounded(element * n)).sum();
+        match category {
+            Category::Parameter | Category::Gradient => all,
+            // Two moments; the loss scaler's scale and its count of steps.
+            Category::OptimizerState => 2 * all + if self.precision.scales_loss() { 2 * rounded(4) } else { 0 },
+            Category::Input => rounded(element * batch * width) + rounded(8 * batch),
+            _ => self.foreseen_activations(element, batch, width),
+        }
+    }
+
+    /// The results of the ReLUs; log-probabilities and the sum of the classes' weights. Under autocast also the input in the lower type, and every
+    /// weight in it whose layer hands a gradient on: all but the first. Log-probabilities are there twice, since the loss wants them in float32.
+    fn foreseen_activations(&self, element: u64, batch: u64, width: u64) -> u64 {
+        let log_probs = |element: u64| rounded(element * batch * CLASSES as u64);
+        let hidden = |element: u64| LAYERS as u64 * rounded(element * batch * width);
+        match self.precision.autocast() {
+            None => hidden(element) + log_probs(element) + rounded(element),
+            Some(lower) => {
+                let low = lower.size();
+                let weights = self.parameters.iter().step_by(2).skip(1);
+                let casts: u64 = weights.map(|n| rounded(low * n)).sum();
+                rounded(low * batch * width) + casts + hidden(low) + log_probs(low) + log_probs(4) + rounded(4)
+            }
+        }
+    }
+
+    pub(super) fn measurement(&self, predictable: bool) -> Measurement {
+        let mut m = Measurement::of([
+            ("precision", self.precision.name().into()),
+            ("width", self.sizes.width.into()),
+            ("batch", self.sizes.batch.into()),
+        ]);
+        let largest = 4 * (self.sizes.width * self.sizes.width.max(self.sizes.batch)) as u64;
+        for (quantity, category) in CATEGORIES {
+            m.measure(quantity, self.of(category));
+            if predictable && self.calm && largest <= MIB {
+                m.predict(quantity, self.foreseen(category));
+            }
+        }
+        m.measure("peak_bytes", self.peak_bytes);
+        m
+    }
+}
+
+const CATEGORIES: [(&str, Category); 5] = [
+    ("parameter_bytes", Category::Parameter),
+    ("gradient_bytes", Category::Gradient),
+    ("optimizer_bytes", Category::OptimizerState),
+    ("activation_bytes", Category::Activation),
+    ("input_bytes", Category::Input),
+];
+
+pub(super) fn shown(sizes: Sizes, weighed: &[Weighed]) -> Table {
+    let row = |w: &Weighed| {
+        let mut row = vec![text(w.precision.name())];
+        row.extend(CATEGORIES.map(|(_, category)| Cell::Bytes(w.of(category))));
+        row.push(Cell::Bytes(w.peak_bytes));
+        row
+    };
+    let columns = ["precision", "weights", "gradients", "Adam", "kept", "input", "peak"];
+    let rows = weighed.iter().filter(|w| w.sizes == sizes).map(row).collect();
+    table(format!("Four hidden layers of {}, {} examples", sizes.width, sizes.batch), &columns, rows)
+}

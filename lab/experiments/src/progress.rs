@@ -1,0 +1,24 @@
+//! Progress of an experiment in pieces, and stopping between them.
+
+use super::Setup;
+
+/// Counts pieces of work.
+pub(super) struct Progress<'a> {
+    setup: &'a Setup<'a>,
+    done: usize,
+    pieces: usize,
+}
+
+impl<'a> Progress<'a> {
+    /// For `pieces` pieces.
+    pub(crate) fn new(setup: &'a Setup<'a>, pieces: usize) -> Self {
+        Self { setup, done: 0, pieces: pieces.max(1) }
+    }
+
+    /// Says what comes next; `false` when the experiment is to end here.
+    pub(super) fn next(&mut self, what: &str) -> bool {
+        let share = self.done as f64 / self.pieces as f64;
+        self.done = (self.done + 1).min(self.pieces);
+        (self.setup.progress)(what, share).is_continue()
+    }
+}

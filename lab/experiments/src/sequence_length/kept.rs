@@ -1,0 +1,69 @@
+//! The second article's anecdote: an encoder and decoder whose attention weights somebody keeps.
+
+use lab_analysis::predict::rounded;
+use lab_base::error::Result;
+use lab_base::section::{Cell, Table};
+use lab_models::{ModelOptions, architecture};
+use lab_training::{OptimizerKind, OptimizerSettings};
+
+use crate::default_allocator::predictable;
+use crate::session::{Session, undisturbed};
+use crate::tables::{table, text};
+use crate::{Measurement, Setup};
+
+/// Steps; what the last one adds is measured.
+const STEPS: usize = 3;
+
+/// One length, with the weights let go or kept.
+pub(super) struct Trial {
+    keeps: bool,
+    length: usize,
+    growth_bytes: u64,
+    predicted: Option<u64>,
+}
+
+pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usize) -> Result<Trial> {
+    let predictable = predictable(setup)?;
+    let device = (setup.open)()?;
+    let options = ModelOptions { sequence: Some(length), keep_intermediate: keeps, ..ModelOptions::default() };
+    let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
+    let mut session = Session::of(&device, &*architecture("seq2seq-attention", &options)?, &sgd, setup.seed)?;
+    let mut after = [0; STEPS];
+    for (step, allocated) in after.iter_mut().enumerate() {
+        session.whole_step(&format!("s{step}"), batch)?;
+        *allocated = device.usage().allocated_bytes();
+    }
+    let growth_bytes = after[STEPS - 1].saturating_sub(after[STEPS - 2]);
+    // In each of T steps of the decoder one row of weights per example.
+    let row = 4 * (batch * length) as u64;
+    let known = predictable && undisturbed(&device) && rounded(row) <= 1 << 20;
+    let predicted = known.then(|| if keeps { length as u64 * rounded(row) } else { 0 });
+    Ok(Trial { keeps, length, growth_bytes, predicted })
+}
+
+impl Trial {
+    fn habit(&self) -> &'static str {
+        if self.keeps { "weights in a list" } else { "weights let go" }
+    }
+
+    pub(super) fn measurement(&self) -> Measurement {
+        let attention = format!("seq2seq, {}", self.habit());
+        let mut m = Measurement::of([("attention", attention.into()), ("sequence", self.length.into())]);
+        m.measure("growth_bytes", self.growth_bytes);
+        if let Some(growth) = self.predicted {
+            m.predict("growth_bytes", growth);
+        }
+        m
+    }
+}
+
+/// The most that a step adds, of those that keep the weights or those that do not.
+pub(super) fn most(trials: &[Trial], keeps: bool) -> u64 {
+    trials.iter().filter(|trial| trial.keeps == keeps).map(|trial| trial.growth_bytes).max().unwrap_or(0)
+}
+
+pub(super) fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| vec![text(t.habit()), Cell::Count(t.length as u64), Cell::Bytes(t.growth_bytes)];
+    let title = "An encoder and decoder with attention: what each step adds, T·r(4·B·T) with the list";
+    table(title, &["seq2seq-attention", "tokens", "added per step"], trials.iter().map(row).collect())
+}

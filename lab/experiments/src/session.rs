@@ -1,0 +1,229 @@
+//! A model and the variables of a training script, moved by hand: what a fixed loop cannot do (changing batches, a loss that is never
+//! differentiated, variables that are dropped in between).
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+use lab_base::error::Result;
+use lab_models::{Architecture, Model, ModelOptions, architecture};
+use lab_training::record::Row;
+use lab_training::{
+    ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update, bound,
+};
+use memcore::Device;
+use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
+use memcore::nn::Sequential;
+
+use super::Setup;
+
+/// A perceptron whose inputs are as wide as its hidden layers.
+pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Result<Box<dyn Architecture>> {
+    let (layers, width, classes) = (Some(layers), Some(width), Some(classes));
+    architecture("mlp", &ModelOptions { layers, width, features: width, classes, ..ModelOptions::default() })
+}
+
+/// A row, with what memory consisted of then.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// The figures.
+    pub(super) row: Row,
+    /// Bytes by category.
+    pub(super) by_category: CategoryBytes,
+    /// The same as the program asked for it, before blocks are rounded up; known where the device writes its history.
+    pub(super) requested: Option<CategoryBytes>,
+}
+
+/// What one step took.
+#[derive(Clone, Debug)]
+pub(super) struct StepRecord {
+    /// Examples.
+    pub(super) batch: usize,
+    /// One per phase.
+    pub(super) moments: Vec<Sample>,
+    /// The highest moment of the step.
+    pub(super) peak: PeakComposition,
+    /// The most that was reserved during the step.
+    pub(super) reserved_peak: u64,
+    /// Name of the phase in which the peak was.
+    pub(super) peak_phase: String,
+    /// Graph nodes alive at the end of the step: those of its forward pass.
+    pub(super) nodes: u64,
+    /// Host memory of those nodes.
+    pub(super) graph_host_bytes: u64,
+}
+
+/// What a script can delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// The network's result.
+    Output,
+    /// The loss.
+    Loss,
+    /// Input and targets.
+    Batch,
+    /// What `zero_grad()` frees.
+    Gradients,
+    /// The optimizer.
+    OptimizerState,
+    /// The model.
+    Parameters,
+    /// What the libraries keep.
+    Workspaces,
+}
+
+/// A model in training, its phases called one by one.
+pub(super) struct Session {
+    phases: ModelStep,
+}
+
+impl Deref for Session {
+    type Target = ModelStep;
+
+    fn deref(&self) -> &ModelStep {
+        &self.phases
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut ModelStep {
+        &mut self.phases
+    }
+}
+
+impl Session {
+    /// A network by name with its optimizer, in f32.
+    pub(crate) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
+        let architecture = architecture(name, &ModelOptions::default())?;
+        Self::of(device, &*architecture, &OptimizerSettings::new(optimizer, lr), seed)
+    }
+
+    /// A network with its optimizer, in f32.
+    pub(super) fn of(
+        device: &Device,
+        architecture: &dyn Architecture,
+        optimizer: &OptimizerSettings,
+        seed: u64,
+    ) -> Result<Self> {
+        Self::in_precision(device, architecture, optimizer, Precision::Fp32, seed)
+    }
+
+    /// A network with its optimizer, and the loss scaler that its precision comes with.
+    pub(super) fn in_precision(
+        device: &Device,
+        architecture: &dyn Architecture,
+        optimizer: &OptimizerSettings,
+        precision: Precision,
+        seed: u64,
+    ) -> Result<Self> {
+        // How many examples and steps there are is said with each of them.
+        let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, *optimizer) };
+        device.phase("model");
+        let model = Model::build(architecture, device, precision.dtype(), seed)?;
+        let update = Update::new(&settings, &model.parameters)?;
+        let source = Source::Synthetic { seed };
+        Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })
+    }
+
+    /// The network that the experiment is asked about, with its usual optimizer: another one, or the first article's.
+    pub(super) fn asked(device: &Device, setup: &Setup<'_>) -> Result<Self> {
+        let Some(name) = setup.model else { return Self::simple_cnn(device, setup.seed) };
+        let defaults = architecture(name, &ModelOptions::default())?.defaults();
+        Self::new(device, name, OptimizerKind::parse(defaults.optimizer)?, defaults.lr, setup.seed)
+    }
+
+    /// The first article's network and optimizer.
+    pub(super) fn simple_cnn(device: &Device, seed: u64) -> Result<Self> {
+        Self::new(device, "simple-cnn", OptimizerKind::Adam, 1e-3, seed)
+    }
+
+    /// The second article's first network and optimizer.
+    pub(super) fn linear(device: &Device, seed: u64) -> Result<Self> {
+        Self::new(device, "linear", OptimizerKind::Sgd, 1e-2, seed)
+    }
+
+    pub(super) fn moment(&self, label: impl Into<String>) -> Sample {
+        moment(&self.device, label)
+    }
+
+    /// Gradients of the loss, with `retain_graph`.
+    pub(super) fn backward_retaining(&mut self, retain_graph: bool) -> Result<()> {
+        let ModelStep { update, loss, .. } = &mut self.phases;
+        update.backward_retaining(bound(loss)?, retain_graph)
+    }
+
+    /// Deletes a variable.
+    pub(super) fn delete(&mut self, variable: Variable) -> Result<()> {
+        match variable {
+            Variable::Output => self.output = None,
+            Variable::Loss => self.loss = None,
+            Variable::Batch => (self.input, self.target) = (None, None),
+            Variable::Gradients => self.zero_grad()?,
+            Variable::OptimizerState => self.update.optimizer = None,
+            Variable::Parameters => {
+                self.model.parameters.clear();
+                self.model.module = Box::new(Sequential::new());
+            }
+            Variable::Workspaces => self.device.release_workspaces(),
+        }
+        Ok(())
+    }
+
+    /// One whole step; its peaks start anew with it.
+    pub(super) fn whole_step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
+        self.device.reset_peak_stats();
+        let mut moments = Vec::with_capacity(6);
+        for phase in Phase::USUAL {
+            self.device.phase(phase.name());
+            match phase {
+                Phase::Input => self.load(batch, 0)?,
+                Phase::ZeroGrad => self.zero_grad()?,
+                Phase::Forward => self.forward()?,
+                Phase::Loss => TrainStep::loss(&mut self.phases)?,
+                Phase::Backward => self.backward()?,
+                _ => self.step()?,
+            }
+            moments.push(self.moment(format!("{label}.{}", phase.name())));
+        }
+        self.device.synchronize()?;
+        let peak = self.device.usage().at_peak();
+        let peak_phase = self.device.with_ledger(|ledger| ledger.phase_name(peak.origin.phase).to_string());
+        let reserved_peak = self.device.stats().reserved_bytes.all.peak;
+        let tape = self.device.tape();
+        let (nodes, graph_host_bytes) = (tape.len() as u64, tape.host_bytes());
+        Ok(StepRecord { batch, moments, peak, reserved_peak, peak_phase, nodes, graph_host_bytes })
+    }
+}
+
+/// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.
+pub(super) fn undisturbed(device: &Device) -> bool {
+    device.stats().num_alloc_retries == 0
+}
+
+/// The device's memory now.
+pub(super) fn moment(device: &Device, label: impl Into<String>) -> Sample {
+    let requested = device.with_ledger(|ledger| requested(ledger.history()));
+    Sample { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
+}
+
+/// What is held, as it was asked for, after these events; `None` without any.
+fn requested(history: &[Event]) -> Option<CategoryBytes> {
+    if history.is_empty() {
+        return None;
+    }
+    let mut live: BTreeMap<u64, (u64, Category)> = BTreeMap::new();
+    for event in history {
+        match *event {
+            Event::Alloc { id, requested_bytes, category, .. } => drop(live.insert(id.0, (requested_bytes, category))),
+            Event::Free { id, .. } => drop(live.remove(&id.0)),
+            Event::Retag { id, to } => {
+                if let Some((_, category)) = live.get_mut(&id.0) {
+                    *category = to;
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut sums = CategoryBytes::default();
+    live.values().for_each(|(bytes, category)| sums[*category as usize] += bytes);
+    Some(sums)
+}

@@ -1,0 +1,115 @@
+//! Times of programs that take turns: what the machine does besides slows all of them, and shows as spread.
+
+use lab_base::figures::median;
+
+use super::Measurement;
+
+/// How often each program is timed.
+pub(super) const ROUNDS: usize = 5;
+
+/// The order of `programs` programs in a round: each round begins with another one, since the first one after a pause is slower.
+pub(super) fn turns(round: usize, programs: usize) -> impl Iterator<Item = usize> {
+    (0..programs).map(move |i| (i + round) % programs.max(1))
+}
+
+/// How long a program took in each round, in microseconds; empty on a device that computes nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times(Vec<f64>);
+
+impl Times {
+    /// One round more.
+    pub(super) fn push(&mut self, us: f64) {
+        self.0.push(us);
+    }
+
+    /// The middle round.
+    pub(super) fn median(&self) -> Option<f64> {
+        median(&self.0)
+    }
+
+    /// `1.25 ms (1.1 to 1.4)`, or a dash: the middle round, the fastest and the slowest.
+    pub(super) fn words(&self) -> String {
+        let ms = |us: f64| format!("{:.3}", us / 1e3);
+        match (self.median(), range(&self.0)) {
+            (Some(middle), Some((least, most))) => format!("{} ms ({} to {})", ms(middle), ms(least), ms(most)),
+            _ => "-".into(),
+        }
+    }
+
+    /// As `step_us`, `least_step_us` and `most_step_us`; unknown without a round.
+    pub(super) fn measure(&self, m: &mut Measurement, quantity: &str) {
+        let (names, range) = ([format!("least_{quantity}"), format!("most_{quantity}")], range(&self.0));
+        match (self.median(), range) {
+            (Some(middle), Some((least, most))) => {
+                m.measure(quantity, whole(middle));
+                m.measure(&names[0], whole(least));
+                m.measure(&names[1], whole(most));
+            }
+            _ => m.unknown(quantity),
+        }
+    }
+
+    /// How much longer than `plain` it took, round by round, in words. A difference that has not the same sign in every round is none that
+    /// can be measured here.
+    pub(super) fn beside(&self, plain: &Self) -> String {
+        let more: Vec<f64> =
+            self.0.iter().zip(&plain.0).map(|(us, plain)| 100.0 * (us / plain.max(1.0) - 1.0)).collect();
+        let (Some(middle), Some((least, most))) = (median(&more), range(&more)) else {
+            return "time not known without values".into();
+        };
+        let seen = format!("{middle:+.0} % in the middle of {} rounds, {least:+.0} to {most:+.0} %", more.len());
+        match least > 0.0 || most < 0.0 {
+            true => format!("time {seen}"),
+            false => format!("time not measurable here ({seen})"),
+        }
+    }
+}
+
+fn whole(us: f64) -> u64 {
+    us.max(1.0).round() as u64
+}
+
+fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().reduce(f64::min)?;
+    Some((least, values.iter().copied().reduce(f64::max)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(rounds: &[f64]) -> Times {
+        let mut times = Times::default();
+        rounds.iter().for_each(|us| times.push(*us));
+        times
+    }
+
+    #[test]
+    fn an_effect_smaller_than_the_noise_is_not_measurable() {
+        let plain = of(&[100.0, 130.0, 90.0]);
+        let clear = of(&[150.0, 190.0, 140.0]);
+        assert_eq!(clear.beside(&plain), "time +50 % in the middle of 3 rounds, +46 to +56 %");
+        let noisy = of(&[150.0, 120.0, 100.0]);
+        assert_eq!(noisy.beside(&plain), "time not measurable here (+11 % in the middle of 3 rounds, -8 to +50 %)");
+        assert_eq!(Times::default().beside(&plain), "time not known without values");
+    }
+
+    #[test]
+    fn every_program_is_the_first_of_a_round() {
+        let order = |round| turns(round, 3).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1), order(2)], [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+        assert_eq!(turns(1, 0).count(), 0);
+    }
+
+    #[test]
+    fn a_time_comes_with_its_range() {
+        let mut m = Measurement::default();
+        of(&[3e3, 1e3, 2e3]).measure(&mut m, "step_us");
+        let known = ["step_us", "least_step_us", "most_step_us"].map(|quantity| m.measured[quantity]);
+        assert_eq!(known, [2000, 1000, 3000].map(Some));
+        assert_eq!(of(&[3e3, 1e3, 2e3]).words(), "2.000 ms (1.000 to 3.000)");
+        let mut m = Measurement::default();
+        Times::default().measure(&mut m, "step_us");
+        assert_eq!(m.measured["step_us"], None);
+    }
+}

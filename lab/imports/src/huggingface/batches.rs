@@ -1,0 +1,83 @@
+//! The batches that such a network is given.
+
+use lab_base::error::Result;
+use lab_models::{Architecture, Input, Task};
+use lab_training::{Batch, RunSettings, Source};
+use memcore::{DType, Device, Tensor, context};
+
+use super::Pretrained;
+use super::ending::Ending;
+use super::inputs::Inputs;
+use super::mask::attention_mask;
+use super::options::AttentionMask;
+
+/// Makes batches on a device. On one that computes nothing, only their sizes.
+pub(super) struct Batches {
+    device: Device,
+    source: Source,
+    task: Task,
+    ending: Ending,
+    mask: AttentionMask,
+    /// Examples in each.
+    size: usize,
+    dtype: DType,
+    seed: u64,
+}
+
+impl Batches {
+    pub(crate) fn new(model: &Pretrained, device: &Device, settings: &RunSettings, source: Source) -> Self {
+        Self {
+            device: device.clone(),
+            source,
+            task: model.task(),
+            ending: model.ending(),
+            mask: model.options().attention_mask,
+            size: settings.batch,
+            dtype: settings.precision.dtype(),
+            seed: settings.seed,
+        }
+    }
+
+    /// Where they come from.
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// What the network is trained to do.
+    pub(super) fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// The batch of this number. Its labels are made first, or last.
+    pub(super) fn make(&self, number: usize, labels_first: bool) -> Result<Inputs> {
+        let _op = context::op("to>_to_copy");
+        let data = self.on_host(number)?;
+        let first = labels_first.then(|| self.labels(&data, number)).transpose()?;
+        let input = data.upload_inputs(&self.device, self.dtype)?;
+        let attention_mask = attention_mask(self.mask, &input)?;
+        let labels = first.map_or_else(|| self.labels(&data, number), Ok)?;
+        Ok(Inputs { input, attention_mask, labels, items: None })
+    }
+
+    /// These examples, each with its class.
+    pub(super) fn upload(&self, batch: &Batch) -> Result<Inputs> {
+        let input = batch.upload_inputs(&self.device, self.dtype)?;
+        let labels = vec![batch.upload_targets(&self.device, self.dtype)?];
+        Ok(Inputs { input, attention_mask: None, labels, items: None })
+    }
+
+    fn on_host(&self, number: usize) -> Result<Batch> {
+        let rows = self.size * self.ending.rows_per_example();
+        self.source.batch(&self.task, rows, number, self.device.computes())
+    }
+
+    /// What the head compares with, or else the targets of the data.
+    fn labels(&self, data: &Batch, number: usize) -> Result<Vec<Tensor>> {
+        let length = if let Input::Tokens { length, .. } = self.task.input { length } else { 1 };
+        let seed = self.seed.wrapping_add(number as u64);
+        match self.ending.labels(&self.device, self.dtype, self.size, length, seed)? {
+            Some(labels) => Ok(labels),
+            None => Ok(vec![data.upload_targets(&self.device, self.dtype)?]),
+        }
+    }
+}

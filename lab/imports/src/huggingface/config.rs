@@ -1,0 +1,100 @@
+//! What every family's configuration says, under whatever keys.
+
+use std::ops::Deref;
+
+use lab_base::error::Result;
+
+use super::keys::Keys;
+use super::layers::Activation;
+use super::options::{Options, Sizes};
+
+/// Sizes and rates that all families have.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    /// Tokens of the vocabulary, or classes of pictures.
+    pub(super) vocabulary: usize,
+    /// Most tokens per example.
+    pub(super) positions: usize,
+    pub(super) width: usize,
+    pub(super) layers: usize,
+    pub(super) heads: usize,
+    /// Features between the layers of a feed-forward part.
+    pub(super) inner: usize,
+    pub(super) activation: Activation,
+    /// Of hidden states.
+    pub(super) dropout: f64,
+    pub(super) attention_dropout: f64,
+    /// Of every norm.
+    pub(super) eps: f64,
+    /// Whether the output layer has the weights of the token table.
+    pub(super) tied: bool,
+    pub(super) use_cache: bool,
+    pub(super) options: Options,
+}
+
+/// The keys of most families' sizes: vocabulary, positions, width, layers, heads, features between feed-forward layers.
+pub(super) const SIZES: [&str; 6] = [
+    "vocab_size",
+    "max_position_embeddings",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+];
+
+impl Common {
+    /// Sizes under these keys, or what stands for absent ones; no dropout, and nothing tied or cached.
+    ///
+    /// # Errors
+    /// Keys of another type.
+    pub(super) fn read(
+        keys: &Keys<'_>,
+        options: &Options,
+        names: [&'static str; 6],
+        defaults: [usize; 6],
+        activation: Activation,
+    ) -> Result<Self> {
+        let mut sizes = defaults;
+        for (size, name) in sizes.iter_mut().zip(names) {
+            *size = keys.size(name, *size)?;
+        }
+        let [vocabulary, positions, width, layers, heads, inner] = sizes;
+        let (dropout, attention_dropout, eps, options) = (0.0, 0.0, 1e-5, options.clone());
+        let (tied, use_cache) = (false, false);
+        Ok(Self {
+            vocabulary,
+            positions,
+            width,
+            layers,
+            heads,
+            inner,
+            activation,
+            dropout,
+            attention_dropout,
+            eps,
+            tied,
+            use_cache,
+            options,
+        })
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        let Self { layers, width, heads, vocabulary, positions, .. } = *self;
+        Sizes { layers, width, heads, classes: vocabulary, positions }
+    }
+}
+
+/// What a family's configuration says: what all say, and what is its own.
+#[derive(Clone, Debug)]
+pub(super) struct Config<Own> {
+    pub(super) common: Common,
+    pub(super) own: Own,
+}
+
+impl<Own> Deref for Config<Own> {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}

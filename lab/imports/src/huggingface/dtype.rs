@@ -1,0 +1,60 @@
+//! The type in which `from_pretrained` loads a checkpoint's weights.
+
+use lab_base::error::{Error, Result};
+use memcore::DType;
+
+use super::keys::Keys;
+
+/// What `from_pretrained` is given as `dtype`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadAs {
+    /// `"auto"`, the default of transformers 5: the type that the configuration names.
+    #[default]
+    Saved,
+    /// `torch.float32`, the default of transformers 4, whatever the configuration names.
+    Float32,
+}
+
+/// The type that a configuration names for its weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SavedType {
+    /// None: the library then takes that of the first weights in the checkpoint, which a configuration does not show.
+    Unnamed,
+    /// A type that is represented.
+    Named(DType),
+    /// A type that is not, as it is written.
+    NotRepresented(String),
+}
+
+impl SavedType {
+    /// From `dtype`, or from `torch_dtype` where that is absent or null. Checked with `from_pretrained` of release 5.23: of both, `dtype` is taken;
+    /// the names are attributes of `torch`, aliases included.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is no name.
+    pub(super) fn read(keys: &Keys<'_>) -> Result<Self> {
+        let old = keys.name("torch_dtype", "")?;
+        Ok(match keys.name("dtype", old)? {
+            "" => Self::Unnamed,
+            "float32" | "float" => Self::Named(DType::F32),
+            "bfloat16" => Self::Named(DType::BF16),
+            "float16" | "half" => Self::Named(DType::F16),
+            other => Self::NotRepresented(other.into()),
+        })
+    }
+
+    /// The type of the weights that `from_pretrained` makes: float32 where the configuration names none. `file` is the configuration's name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming a type that is not represented.
+    pub(super) fn loaded(&self, load_as: LoadAs, file: &str) -> Result<DType> {
+        match (load_as, self) {
+            (LoadAs::Float32, _) | (LoadAs::Saved, Self::Unnamed) => Ok(DType::F32),
+            (LoadAs::Saved, Self::Named(dtype)) => Ok(*dtype),
+            (LoadAs::Saved, Self::NotRepresented(name)) => {
+                let problem = format!("{name:?} weights are not represented (float32, bfloat16 and float16 are)");
+                Err(Error::usage(format!("{file}: dtype"), problem))
+            }
+        }
+    }
+}

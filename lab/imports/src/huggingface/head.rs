@@ -1,0 +1,163 @@
+//! What stands on a network's last hidden states: the classes that `architectures` names, by family.
+
+use lab_base::named;
+
+/// A kind of head, whatever the family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Scores of the next token, at every position.
+    CausalLm,
+    /// Scores of the hidden tokens, at every position.
+    MaskedLm,
+    /// Scores of a decoder's next token, beside an encoder.
+    ConditionalGeneration,
+    /// Classes of an example, or one value.
+    SequenceClassification,
+    /// Classes of each token.
+    TokenClassification,
+    /// Which of several texts.
+    MultipleChoice,
+    /// Where an answer begins and ends.
+    QuestionAnswering,
+    /// Whether one sentence follows the other.
+    NextSentence,
+    /// Classes of a picture.
+    ImageClassification,
+    /// The hidden states alone.
+    BaseModel,
+    /// The hidden states of the encoder alone.
+    EncoderModel,
+}
+
+named!(Head, "head", {
+    CausalLm = "causal-lm",
+    MaskedLm = "masked-lm",
+    ConditionalGeneration = "conditional-generation",
+    SequenceClassification = "sequence-classification",
+    TokenClassification = "token-classification",
+    MultipleChoice = "multiple-choice",
+    QuestionAnswering = "question-answering",
+    NextSentence = "next-sentence-prediction",
+    ImageClassification = "image-classification",
+    BaseModel = "base-model",
+    EncoderModel = "encoder-model",
+});
+
+impl Head {
+    /// Every head, in the order in which they are listed.
+    pub const ALL: [Self; 11] = [
+        Self::CausalLm,
+        Self::MaskedLm,
+        Self::ConditionalGeneration,
+        Self::SequenceClassification,
+        Self::TokenClassification,
+        Self::MultipleChoice,
+        Self::QuestionAnswering,
+        Self::NextSentence,
+        Self::ImageClassification,
+        Self::BaseModel,
+        Self::EncoderModel,
+    ];
+
+    /// What follows the family's name in the class's.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::CausalLm => "ForCausalLM",
+            Self::MaskedLm => "ForMaskedLM",
+            Self::ConditionalGeneration => "ForConditionalGeneration",
+            Self::SequenceClassification => "ForSequenceClassification",
+            Self::TokenClassification => "ForTokenClassification",
+            Self::MultipleChoice => "ForMultipleChoice",
+            Self::QuestionAnswering => "ForQuestionAnswering",
+            Self::NextSentence => "ForNextSentencePrediction",
+            Self::ImageClassification => "ForImageClassification",
+            Self::BaseModel => "Model",
+            Self::EncoderModel => "EncoderModel",
+        }
+    }
+
+    /// Whether it is what the family was trained with: scores of tokens.
+    pub(super) const fn is_language_model(self) -> bool {
+        matches!(self, Self::CausalLm | Self::MaskedLm | Self::ConditionalGeneration)
+    }
+
+    /// Whether it reads labels as classes or values of an example.
+    pub(super) const fn has_labels(self) -> bool {
+        matches!(self, Self::SequenceClassification | Self::TokenClassification | Self::QuestionAnswering)
+    }
+}
+
+/// How classes begin in a family, and which heads of it are represented; the first is assumed where a file names none.
+pub(super) struct Family {
+    prefix: &'static str,
+    pub(super) heads: &'static [Head],
+    /// What an absent `pad_token_id` is.
+    pub(super) padding: Option<u64>,
+}
+
+const ENCODERS: &[Head] = &[
+    Head::MaskedLm,
+    Head::SequenceClassification,
+    Head::TokenClassification,
+    Head::MultipleChoice,
+    Head::QuestionAnswering,
+    Head::BaseModel,
+    Head::NextSentence,
+];
+
+const DECODERS: &[Head] = &[
+    Head::CausalLm,
+    Head::SequenceClassification,
+    Head::BaseModel,
+    Head::TokenClassification,
+    Head::QuestionAnswering,
+];
+
+const OPT: &[Head] = &[Head::CausalLm, Head::SequenceClassification, Head::BaseModel, Head::QuestionAnswering];
+
+const PICTURES: &[Head] = &[Head::ImageClassification, Head::BaseModel];
+
+const PAIRS: &[Head] =
+    &[Head::ConditionalGeneration, Head::TokenClassification, Head::QuestionAnswering, Head::EncoderModel];
+
+impl Family {
+    /// `None` for a `model_type` that is not represented.
+    pub(super) fn of(model_type: &str) -> Option<Self> {
+        let (prefix, heads, padding) = match model_type {
+            "bert" => ("Bert", ENCODERS, Some(0)),
+            "distilbert" => ("DistilBert", &ENCODERS[..6], Some(0)),
+            "roberta" => ("Roberta", &ENCODERS[..6], Some(1)),
+            "gemma" => ("Gemma", &DECODERS[..4], Some(0)),
+            "gpt2" => ("GPT2", DECODERS, None),
+            "gpt_neox" => ("GPTNeoX", DECODERS, None),
+            "llama" => ("Llama", DECODERS, None),
+            "mistral" => ("Mistral", DECODERS, None),
+            "opt" => ("OPT", OPT, Some(1)),
+            "phi3" => ("Phi3", &DECODERS[..4], Some(32_000)),
+            "qwen2" => ("Qwen2", DECODERS, None),
+            "qwen3" => ("Qwen3", DECODERS, None),
+            "mt5" => ("MT5", PAIRS, Some(0)),
+            "t5" => ("T5", PAIRS, Some(0)),
+            "vit" => ("ViT", PICTURES, None),
+            _ => return None,
+        };
+        Some(Self { prefix, heads, padding })
+    }
+
+    pub(super) fn class(&self, head: Head) -> String {
+        let suffix = if self.prefix == "GPT2" && head == Head::CausalLm { "LMHeadModel" } else { head.suffix() };
+        format!("{}{suffix}", self.prefix)
+    }
+
+    /// The head whose class is called so; by its old name too.
+    pub(super) fn head(&self, class: &str) -> Option<Head> {
+        if self.prefix == "T5" && class == "T5WithLMHeadModel" {
+            return Some(Head::ConditionalGeneration);
+        }
+        self.heads.iter().copied().find(|head| self.class(*head) == class)
+    }
+
+    pub(super) fn classes(&self) -> String {
+        self.heads.iter().map(|head| format!("{} ({})", self.class(*head), head.name())).collect::<Vec<_>>().join(", ")
+    }
+}

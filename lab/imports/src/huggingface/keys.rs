@@ -1,0 +1,247 @@
+//! Reading a `config.json`: keys with the library's defaults, and what became of the others.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use lab_base::error::{Error, Result};
+use serde_json::{Map, Value};
+
+/// Keys that say nothing about the memory of a training step: identity, tokens, generation, initial values, labels where the head has none.
+const IRRELEVANT: &[&str] = &[
+    "_attn_implementation_autoset",
+    "_name_or_path",
+    "auto_map",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "cls_token_id",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "eos_token_id",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "id2label",
+    "init_std",
+    "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "mask_token_id",
+    "model_type",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "position_embedding_type",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "return_dict",
+    "rms_norm_eps",
+    "sep_token_id",
+    "task_specific_params",
+    "tokenizer_class",
+    "use_bfloat16",
+];
+
+/// Keys whose presence (unless null, false, 0 or empty) means another computation than the one that is read here.
+const REFUSED: &[(&str, &str)] = &[
+    ("quantization_config", "quantized weights are not represented"),
+    ("add_cross_attention", "cross-attention is not represented"),
+    ("is_encoder_decoder", "encoders with decoders are not represented"),
+    ("chunk_size_feed_forward", "a feed-forward layer in chunks is not represented"),
+    ("output_attentions", "returned attention weights are not represented"),
+    ("output_hidden_states", "returned hidden states are not represented"),
+    ("pruned_heads", "pruned heads are not represented"),
+    ("per_layer_config", "layers with configurations of their own are not represented"),
+    ("attention_chunk_size", "attention in chunks is not represented"),
+];
+
+/// The keys of a configuration, each read by name; what nobody asked for is known in the end.
+pub(super) struct Keys<'a> {
+    file: &'a str,
+    map: &'a Map<String, Value>,
+    asked: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'a> Keys<'a> {
+    /// Of a configuration in `file`.
+    pub(crate) fn new(file: &'a str, map: &'a Map<String, Value>) -> Self {
+        Self { file, map, asked: RefCell::default() }
+    }
+
+    /// Refuses what no network here does, but for the keys that this one reads by itself.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the reason.
+    pub(super) fn check_represented(&self, read: &[&str]) -> Result<()> {
+        for (key, reason) in REFUSED.iter().filter(|(key, _)| !read.contains(key)) {
+            if self.map.get(*key).is_some_and(|value| !is_nothing(value)) {
+                return Err(self.error(key, *reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// The file's name.
+    pub(super) fn file(&self) -> &str {
+        self.file
+    }
+
+    /// An error about a key.
+    pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> Error {
+        Error::usage(format!("{}: {key}", self.file), problem)
+    }
+
+    /// The value under `key`; null is none.
+    pub(super) fn get(&self, key: &'static str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(key);
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A number of things, at least 1.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for anything else; so do the others.
+    pub(super) fn size(&self, key: &'static str, default: usize) -> Result<usize> {
+        Ok(self.optional_size(key)?.unwrap_or(default))
+    }
+
+    /// The same, or none.
+    pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<usize>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = value.as_u64().filter(|&n| (1..=1 << 40).contains(&n));
+        match number {
+            Some(n) => Ok(Some(n as usize)),
+            None => Err(self.error(key, format!("{value} is no number from 1 to 2^40"))),
+        }
+    }
+
+    /// A number that may be 0 or a fraction.
+    pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_f64().ok_or_else(|| self.error(key, format!("{value} is no number")))
+    }
+
+    /// A probability.
+    pub(super) fn probability(&self, key: &'static str, default: f64) -> Result<f64> {
+        let p = self.number(key, default)?;
+        if (0.0..1.0).contains(&p) { Ok(p) } else { Err(self.error(key, format!("{p} is outside 0..1"))) }
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.error(key, format!("{value} is neither true nor false")))
+    }
+
+    /// A name.
+    pub(super) fn name(&self, key: &'static str, default: &'a str) -> Result<&'a str> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
+    }
+
+    /// A number of things that may be 0.
+    pub(super) fn count(&self, key: &'static str, default: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
+        number.ok_or_else(|| self.error(key, format!("{value} is no number from 0")))
+    }
+
+    /// A list of names, or none.
+    pub(super) fn names(&self, key: &'static str) -> Result<Option<Vec<&'a str>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let names = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        names.map(Some).ok_or_else(|| self.error(key, format!("{value} is no list of names")))
+    }
+
+    /// Whether `key` is there and null.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(Value::is_null)
+    }
+
+    /// The number of entries of an object.
+    pub(super) fn map_len(&self, key: &'static str) -> Option<usize> {
+        self.get(key)?.as_object().map(Map::len)
+    }
+
+    /// What the library takes from the file and is chosen beside it here: the file may say the same, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what says another thing.
+    pub(super) fn check_choices(&self, attention: &str, checkpoint: bool) -> Result<()> {
+        if self.flag("gradient_checkpointing", false)? && !checkpoint {
+            return Err(self.error("gradient_checkpointing", "true: say --checkpoint blocks, as the library then does"));
+        }
+        let attention = Value::from(attention);
+        self.expect("attn_implementation", &attention, &format!("the network is asked for with {attention}"))?;
+        self.expect("is_causal", &Value::from(true), "attention in both directions is not represented for this key")
+    }
+
+    /// Layers that see everything, for an architecture without windows.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a configuration that asks for others: the library would keep a cache for them.
+    pub(super) fn check_no_window(&self) -> Result<()> {
+        if self.get("sliding_window").is_some() {
+            return Err(self.error("sliding_window", "this model's attention has no window"));
+        }
+        match self.names("layer_types")? {
+            Some(kinds) if kinds.iter().any(|kind| *kind != "full_attention") => {
+                Err(self.error("layer_types", format!("{kinds:?}: this model's layers see everything")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `key` must be what is represented, when it is there.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the reason.
+    pub(super) fn expect(&self, key: &'static str, only: &Value, reason: &str) -> Result<()> {
+        match self.get(key) {
+            Some(value) if value != only => Err(self.error(key, format!("{value}: {reason}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What nobody asked for and is not known to be irrelevant, one sentence each.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let asked = self.asked.borrow();
+        let known =
+            |key: &str| asked.contains(key) || IRRELEVANT.contains(&key) || REFUSED.iter().any(|(k, _)| *k == key);
+        let unknown = self.map.keys().filter(|key| !known(key));
+        unknown.map(|key| format!("{}: {key}: unknown key, taken to say nothing about memory", self.file)).collect()
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(n) => n.as_f64() == Some(0.0),
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+    }
+}
+
+/// [`Error::Usage`] unless `parts` divides `whole`.
+pub(super) fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()> {
+    if whole.is_multiple_of(parts) {
+        return Ok(());
+    }
+    Err(keys.error(key, format!("{parts} does not divide {whole}")))
+}
+
+/// [`Error::Usage`] for more tokens than there are positions.
+pub(super) fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
+    match sequence {
+        Some(n) if n > positions => {
+            Err(Error::usage("sequence", format!("{n}, but {} has {positions} positions", keys.file())))
+        }
+        _ => Ok(()),
+    }
+}

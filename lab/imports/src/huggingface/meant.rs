@@ -1,0 +1,146 @@
+//! By which release's rules a network is predicted, and how far the release that is meant was from them.
+
+use lab_base::error;
+
+use super::keys::Keys;
+use super::options::{Attention, Options, Script};
+use super::releases::{EARLIER, REPRESENTED, Release, TURN};
+
+/// The families whose recorded programs of [`EARLIER`] are represented, equal in every row.
+const EARLIER_FAMILIES: [&str; 5] = ["gemma", "llama", "mistral", "qwen2", "qwen3"];
+
+/// The release whose rules stand for this one's.
+fn rules_for(release: Release, model_type: &str) -> Release {
+    if release < TURN && EARLIER_FAMILIES.contains(&model_type) { EARLIER } else { REPRESENTED }
+}
+
+/// How far the recorded peaks of a release were from those of the release whose rules stand for it, in per mille: the lowest and the highest of three
+/// programs of a family, in float32, in bfloat16 with checkpointing, under autocast with written-out attention.
+struct Measured {
+    release: Release,
+    rules: Release,
+    families: &'static [(&'static str, [i32; 2])],
+}
+
+const MEASURED: &[Measured] = &[
+    Measured {
+        release: Release { major: 4, minor: 45 },
+        rules: EARLIER,
+        families: &[("gemma", [9, 61]), ("llama", [8, 59]), ("mistral", [9, 59]), ("qwen2", [8, 57])],
+    },
+    Measured {
+        release: Release { major: 4, minor: 45 },
+        rules: REPRESENTED,
+        families: &[
+            ("bert", [-4, 2]),
+            ("distilbert", [-3, 272]),
+            ("gpt2", [-262, 15]),
+            ("gpt_neox", [-224, 107]),
+            ("mt5", [73, 135]),
+            ("opt", [-266, 327]),
+            ("phi3", [38, 104]),
+            ("roberta", [-3, 0]),
+            ("t5", [14, 41]),
+            ("vit", [-1, 0]),
+        ],
+    },
+    Measured {
+        release: Release { major: 4, minor: 51 },
+        rules: REPRESENTED,
+        families: &[
+            ("bert", [-4, 2]),
+            ("distilbert", [-3, 0]),
+            ("gpt2", [6, 18]),
+            ("gpt_neox", [0, 49]),
+            ("mt5", [73, 135]),
+            ("opt", [0, 17]),
+            ("phi3", [-4, 78]),
+            ("roberta", [-3, 0]),
+            ("t5", [14, 41]),
+            ("vit", [-1, 6]),
+        ],
+    },
+    Measured {
+        release: Release { major: 4, minor: 57 },
+        rules: REPRESENTED,
+        families: &[
+            ("bert", [-2, 10]),
+            ("distilbert", [-3, 0]),
+            ("gemma", [-1, 1]),
+            ("gpt2", [2, 6]),
+            ("gpt_neox", [0, 2]),
+            ("llama", [0, 1]),
+            ("mistral", [0, 1]),
+            ("mt5", [53, 135]),
+            ("opt", [0, 1]),
+            ("phi3", [-2, 0]),
+            ("qwen2", [0, 2]),
+            ("qwen3", [-1, 0]),
+            ("roberta", [-3, 0]),
+            ("t5", [0, 41]),
+            ("vit", [-2, 0]),
+        ],
+    },
+];
+
+/// The release that a network is meant for, and what is said where that is not the one whose rules are used.
+pub(super) struct Meant {
+    /// Options as the release has them; its rules stand for `transformers`.
+    pub(super) options: Options,
+    pub(super) warning: Option<String>,
+}
+
+impl Meant {
+    /// What the options say, else the file, else [`REPRESENTED`].
+    ///
+    /// # Errors
+    /// [`error::Error::Usage`] for what is not a release.
+    pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
+        let written = keys.name("transformers_version", "")?;
+        let (of, release) = match options.transformers {
+            Some(release) => ("transformers".to_string(), release),
+            None if written.is_empty() => (String::new(), REPRESENTED),
+            None => {
+                let release = written.parse().map_err(|problem: String| keys.error("transformers_version", problem))?;
+                (format!("{}: transformers_version", keys.file()), release)
+            }
+        };
+        if options.script == Script::Trainer && release.major < REPRESENTED.major {
+            let problem = format!("the Trainer of transformers {release} is not represented; that of {REPRESENTED} is");
+            return Err(error::Error::usage("loop", if of.is_empty() { problem } else { format!("{problem} ({of})") }));
+        }
+        let rules = rules_for(release, model_type);
+        let mut options = Options { transformers: Some(rules), ..options.clone() };
+        if written_out_only(release, model_type) {
+            options.attention = Attention::Eager;
+        }
+        let warning = (release != rules).then(|| format!("{of}: {release}: {}", deviation(release, rules, model_type)));
+        Ok(Self { options, warning })
+    }
+}
+
+/// Whether a release has no other attention for this family.
+fn written_out_only(release: Release, model_type: &str) -> bool {
+    matches!(model_type, "t5" | "mt5") && release.major < 5
+}
+
+/// By which rules a network of this release is predicted, and how far from them the nearest recorded release was.
+fn deviation(release: Release, rules: Release, model_type: &str) -> String {
+    let eager =
+        if written_out_only(release, model_type) { " with written-out attention, the only one it has" } else { "" };
+    let predicted = format!("predicted by the rules of {rules}{eager}");
+    let of_family = |measured: &Measured| {
+        let family = measured.families.iter().find(|(family, _)| *family == model_type);
+        family.map(|(_, range)| (measured.release, *range))
+    };
+    let comparable = MEASURED.iter().filter(|m| m.rules == rules && m.release.major == release.major);
+    let nearest = comparable.filter_map(of_family).min_by_key(|(nearest, _)| nearest.minor.abs_diff(release.minor));
+    match nearest {
+        Some((nearest, [low, high])) => {
+            let percent = |per_mille: i32| f64::from(per_mille) / 10.0;
+            let (low, high) = (percent(low), percent(high));
+            format!("{predicted}; recorded peaks of {nearest} lie {low:+.1} to {high:+.1} % from these")
+        }
+        None => format!("{predicted}; how far this release is from them is not measured"),
+    }
+}

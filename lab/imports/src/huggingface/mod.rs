@@ -1,0 +1,375 @@
+//! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and let go, so
+//! that their memory is what PyTorch takes for them.
+//!
+//! One architecture per file. What is read is release 5.23 of the library (`meant.rs` says how far others are from it); its defaults stand for keys
+//! that are absent. What a configuration asks for and no network here does is refused by name.
+
+mod attention;
+mod batches;
+mod bert;
+mod blocks;
+mod cache;
+mod config;
+mod distilbert;
+mod dtype;
+mod ending;
+mod family;
+mod gpt2;
+mod gpt_neox;
+mod groups;
+mod head;
+mod head_config;
+mod inputs;
+mod keys;
+mod layers;
+mod library_trainer;
+mod llama;
+mod mask;
+mod meant;
+mod network;
+mod opt;
+mod options;
+mod phi3;
+mod pieces;
+mod prepared;
+mod releases;
+mod rms;
+mod rotary;
+mod scaling;
+mod stage;
+mod t5;
+mod trainer;
+mod vit;
+mod windows;
+
+use std::path::Path;
+
+use memcore::nn::{Init, Module, Parameter, Sequential};
+use memcore::{DType, ops};
+use serde_json::Value;
+
+pub use cache::LayerCache;
+pub use dtype::{LoadAs, SavedType};
+use ending::Ending;
+use family::{Family, Kind};
+pub use head::Head;
+use head_config::HeadConfig;
+pub use inputs::Inputs;
+use keys::Keys;
+pub use library_trainer::{LibraryStep, MAX_GRAD_NORM, library_trainer, trainer_optimizer};
+use meant::Meant;
+use network::Counting;
+pub use network::{Network, Output};
+use options::Sizes;
+pub use options::{Attention, AttentionMask, Options, Script};
+pub use releases::{REPRESENTED, Release};
+pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
+
+use lab_base::error::{Error, Result};
+use lab_base::files;
+use lab_models::{Architecture, Defaults, Input, Loss, Places, Task};
+
+/// Largest file that is read.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Most layers that a configuration may ask for: a hundred times as many as any has.
+const MAX_LAYERS: usize = 10_000;
+
+/// Why a network with another head is trained as a whole.
+const OWN_LOSS: &str =
+    "only language models and classes of pictures are split or divided: this head computes its own loss";
+
+/// A network as its configuration describes it.
+pub struct Pretrained {
+    name: String,
+    file: String,
+    saved_type: SavedType,
+    family: Box<dyn Family>,
+    head: HeadConfig,
+    options: Options,
+    /// What the file says and nobody here knows; one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// The `model_type`s that are represented.
+pub const MODEL_TYPES: [&str; 15] = [
+    "bert",
+    "distilbert",
+    "gemma",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "mt5",
+    "opt",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "roberta",
+    "t5",
+    "vit",
+];
+
+/// Reads a `config.json`.
+///
+/// # Errors
+/// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
+pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
+    let text = files::text(path, MAX_BYTES, "a configuration")?;
+    parse(&path.display().to_string(), &text, options)
+}
+
+/// Reads the text of a `config.json`; `file` is its name, for messages.
+///
+/// # Errors
+/// [`Error::Usage`] naming file and key: no JSON, an unknown `model_type` (the known ones are listed), values of another type, sizes that do not
+/// fit, and whatever is not represented.
+pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
+    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
+    let Value::Object(map) = &value else { return Err(Error::usage(file, "is no JSON object")) };
+    let keys = Keys::new(file, map);
+    let model_type = keys.name("model_type", "")?;
+    let Meant { options, warning } = Meant::read(&keys, model_type, options)?;
+    let options = &options;
+    let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
+    keys.check_choices(attention, options.checkpoint)?;
+    keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
+    let Some(head) = HeadConfig::read(&keys, model_type, options)? else {
+        let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
+        return Err(keys.error("model_type", problem));
+    };
+    let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };
+    let t5 = |form| -> Result<Box<dyn Family>> { Ok(Box::new(t5::Config::read(&keys, form, &head, options)?)) };
+    let family: Box<dyn Family> = match model_type {
+        "bert" | "roberta" => Box::new(bert::Config::read(&keys, model_type, &head, options)?),
+        "distilbert" => Box::new(distilbert::Config::read(&keys, options)?),
+        "gpt2" => Box::new(gpt2::Config::read(&keys, options)?),
+        "gpt_neox" => Box::new(gpt_neox::Config::read(&keys, options)?),
+        "gemma" => llama(llama::Form::Gemma)?,
+        "llama" => llama(llama::Form::Llama)?,
+        "mistral" => llama(llama::Form::Mistral)?,
+        "qwen2" => llama(llama::Form::Qwen2)?,
+        "qwen3" => llama(llama::Form::Qwen3)?,
+        "opt" => Box::new(opt::Config::read(&keys, options)?),
+        "phi3" => Box::new(phi3::Config::read(&keys, options)?),
+        "mt5" => t5(t5::Form::Mt5)?,
+        "t5" => t5(t5::Form::T5)?,
+        _ => Box::new(vit::Config::read(&keys, &head, options)?),
+    };
+    let model = Pretrained {
+        name: model_type.into(),
+        file: file.into(),
+        saved_type: SavedType::read(&keys)?,
+        family,
+        head,
+        options: options.clone(),
+        warnings: warning.into_iter().chain(keys.unknown()).collect(),
+    };
+    model.check_mask()?;
+    let layers = model.sizes().layers;
+    if layers > MAX_LAYERS {
+        return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
+    }
+    Ok(model)
+}
+
+impl Pretrained {
+    fn sizes(&self) -> Sizes {
+        self.family.sizes()
+    }
+
+    /// Whether examples are pictures, not tokens.
+    fn sees_pictures(&self) -> bool {
+        matches!(self.family.kind(), Kind::Pictures { .. })
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] for a mask that batches of this network do not have.
+    fn check_mask(&self) -> Result<()> {
+        let length = self.options.sequence.unwrap_or_else(|| self.sizes().positions);
+        let triangular = self.options.rules().triangular_mask;
+        let problem = match self.options.attention_mask {
+            AttentionMask::None => return Ok(()),
+            _ if self.sees_pictures() => "images have no attention_mask",
+            AttentionMask::Padded if length < 3 => "examples of one or two tokens have no padding here",
+            AttentionMask::Padded if triangular => {
+                "with padding, masks of transformers before 4.53 are not represented"
+            }
+            AttentionMask::Full if triangular && self.options.attention == Attention::Eager => {
+                "with written-out attention, masks of transformers before 4.53 are not represented"
+            }
+            AttentionMask::Full | AttentionMask::Padded => return Ok(()),
+        };
+        Err(Error::usage("attention_mask", problem))
+    }
+
+    /// What was chosen beside the configuration.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The type that the configuration names for its weights.
+    pub fn saved_type(&self) -> &SavedType {
+        &self.saved_type
+    }
+
+    /// The type that `from_pretrained` loads the weights in, unless a script asks for another.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming a type that is not represented.
+    pub fn loaded_type(&self) -> Result<DType> {
+        self.saved_type.loaded(self.options.load_as, &self.file)
+    }
+
+    /// Most tokens per example, as the configuration says; `None` for images.
+    pub fn positions(&self) -> Option<usize> {
+        (!self.sees_pictures()).then(|| self.sizes().positions)
+    }
+
+    /// Whether it is a language model, or the classes of pictures: a chain of blocks with scores that are compared with the batch's targets.
+    fn scores_targets(&self) -> bool {
+        self.head.head.is_language_model() || self.head.head == Head::ImageClassification
+    }
+
+    /// How its call ends.
+    fn ending(&self) -> Ending {
+        if self.scores_targets() {
+            return Ending::Scores(self.task().loss);
+        }
+        let length = self.options.sequence.unwrap_or(self.sizes().positions);
+        let kind = self.family.kind();
+        let (decoder, wide) = match kind {
+            Kind::Decoder { wide, .. } => (true, wide),
+            _ => (false, false),
+        };
+        match (Ending::of(&self.head, decoder, wide, length), kind) {
+            (Ending::Mean { .. }, Kind::Encoder { pools: true } | Kind::Pictures { .. }) => {
+                Ending::Mean { pooled: true }
+            }
+            (ending, _) => ending,
+        }
+    }
+
+    /// What the library's `Trainer` does with its labels.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a network that it cannot train, or was not recorded training.
+    fn counting(&self) -> Result<Counting> {
+        let ending = self.ending();
+        let kind = self.family.kind();
+        let problem = match (&ending, kind) {
+            (Ending::Mean { .. }, _) => "a network without a loss is not trained by the library's Trainer",
+            (Ending::Scores(_), _) => "",
+            (_, Kind::EncoderDecoder) => "this head in the library's Trainer is not represented",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Error::usage("loop", problem));
+        }
+        let scores = matches!(ending, Ending::Scores(_));
+        Ok(Counting {
+            // Where an answer begins and ends is not under `labels`.
+            counts: !matches!(ending, Ending::Span { .. }),
+            // `_loss_shifts_labels`. GPT-2 names no `loss_type`, and is counted like the encoders.
+            shifted: matches!(ending, Ending::Scores(Loss::NextToken { .. }))
+                && !matches!(kind, Kind::Decoder { shifted: false, .. }),
+            // These call a cross entropy of their own, as other heads do, which knows of no count.
+            passed: scores && !matches!(kind, Kind::Encoder { .. } | Kind::EncoderDecoder),
+        })
+    }
+
+    /// The network with its loss, on one device.
+    pub fn network(&self, init: &Init) -> memcore::Result<Network> {
+        Ok(Network::new(self.family.body(init, &self.head)?, self.ending()))
+    }
+}
+
+/// A script around it that has a result and computes the loss itself; what is cached goes with the forward pass.
+impl Architecture for Pretrained {
+    /// The `model_type`.
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let s = self.sizes();
+        self.head.describe(&format!("{} layers, {} wide, {} heads", s.layers, s.width, s.heads))
+    }
+
+    fn task(&self) -> Task {
+        let kind = self.family.kind();
+        if let Kind::Pictures { channels, side } = kind {
+            let (input, classes) = (vec![channels, side, side], self.sizes().classes);
+            let loss = if self.scores_targets() { Loss::CrossEntropy { classes } } else { Loss::Inside };
+            return Task { input: Input::Values(input), loss };
+        }
+        let s = self.sizes();
+        let (length, vocabulary) = (self.options.sequence.unwrap_or(s.positions), s.classes);
+        let loss = match kind {
+            _ if !self.scores_targets() => Loss::Inside,
+            Kind::Encoder { .. } | Kind::EncoderDecoder => Loss::CrossEntropy { classes: vocabulary },
+            _ => Loss::NextToken { classes: vocabulary },
+        };
+        Task { input: Input::Tokens { length, vocabulary }, loss }
+    }
+
+    fn defaults(&self) -> Defaults {
+        // Images come in batches; one text already fills its context.
+        let batch = if self.sees_pictures() { 8 } else { 1 };
+        Defaults { batch, optimizer: "adamw", lr: 1e-4 }
+    }
+
+    /// Not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for several examples; weights that the library clamps for or keeps in another type.
+    fn check(&self, batch: usize, weights: DType) -> Result<()> {
+        self.family.check(batch)?;
+        if self.family.kind() == Kind::EncoderDecoder && weights == DType::F16 {
+            let problem = format!(
+                "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
+                 bf16 and autocast-fp16 are",
+                self.name
+            );
+            return Err(Error::usage("precision", problem));
+        }
+        if let Ending::Example { last: true, padding, .. } = self.ending() {
+            if padding.is_none() && batch > 1 {
+                let problem = format!("{} needs pad_token_id for batches of more than one example", self.head.class);
+                return Err(Error::usage("batch", problem));
+            }
+            if batch > ops::MAX_EACH {
+                let problem = format!("{batch}: {} is represented for at most {}", self.head.class, ops::MAX_EACH);
+                return Err(Error::usage("batch", problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        if self.family.kind() == Kind::EncoderDecoder {
+            return Some(t5::TWO_STACKS);
+        }
+        if !self.scores_targets() {
+            return Some(OWN_LOSS);
+        }
+        (self.options.attention_mask != AttentionMask::None)
+            .then_some("its blocks are given a mask that comes with the batch")
+    }
+
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        if !self.scores_targets() {
+            return Err(memcore::Error::invalid("head", OWN_LOSS));
+        }
+        Ok(pieces::of(self.family.parts(at, &self.head)?, at))
+    }
+
+    fn shares_ends(&self) -> bool {
+        self.family.tied
+    }
+
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        self.family.optimizer_order(self.head.head, parameters)
+    }
+}

@@ -1,0 +1,84 @@
+//! What every training loop of such a network has: the network, its optimizer, and where batches come from.
+
+use lab_base::error::{Error, Result};
+use lab_models::Architecture;
+use lab_training::data::Split;
+use lab_training::{Accuracy, Parts, RunSettings, Source, Update, data_name, evaluate_with};
+use memcore::Device;
+use memcore::nn::{Init, Parameter, Training};
+
+use super::Pretrained;
+use super::batches::Batches;
+use super::network::Network;
+
+/// A network on its device, ready for the first batch. Dropped in the order of a script's variables.
+pub(super) struct Prepared {
+    pub(super) device: Device,
+    pub(super) network: Network,
+    /// As `model.parameters()` gives them.
+    pub(super) parameters: Vec<Parameter>,
+    /// As the optimizer has them.
+    optimized: Vec<Parameter>,
+    pub(super) update: Update,
+    pub(super) batches: Batches,
+    pub(super) settings: RunSettings,
+    /// The switch between training and evaluation.
+    training: Training,
+}
+
+impl Prepared {
+    /// Builds the network, in the phase `model`, and what updates its parameters.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work; those of the device.
+    pub(crate) fn new(
+        model: &Pretrained,
+        device: &Device,
+        settings: RunSettings,
+        source: Source,
+        update: impl FnOnce(&RunSettings, &[Parameter]) -> Result<Update>,
+    ) -> Result<Self> {
+        settings.check()?;
+        settings.check_network(model, settings.batch)?;
+        device.phase("model");
+        let init = Init::new(device, settings.precision.dtype(), settings.seed);
+        let network = model.network(&init)?;
+        let parameters = model.optimizer_order(init.parameters());
+        let update = update(&settings, &parameters)?;
+        let optimized = update.optimizer().map_or_else(|| parameters.clone(), |known| known.parameters().to_vec());
+        let batches = Batches::new(model, device, &settings, source);
+        let (device, training) = (device.clone(), init.training());
+        Ok(Self { device, network, parameters, optimized, update, batches, settings, training })
+    }
+
+    /// What its future depends on. These networks have no buffers that a file holds.
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            devices: vec![&self.device],
+            copies: &[],
+            parameters: &self.optimized,
+            buffers: &[],
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(self.batches.source()),
+        }
+    }
+
+    /// Number of trained values; shared ones count once.
+    pub(super) fn parameter_count(&self) -> u64 {
+        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+    }
+
+    /// How much of the test data it gets right, where there are some.
+    pub(super) fn accuracy(&self) -> Result<Option<Accuracy>> {
+        let Source::Dataset { data, .. } = self.batches.source() else { return Ok(None) };
+        self.training.set(false);
+        let accuracy = evaluate_with(self.batches.task(), data, Split::Test, self.settings.batch, |batch| {
+            let output = self.network.forward(&self.batches.upload(batch)?)?;
+            let missing = || Error::usage("data", "a network without scores has no classes to compare");
+            output.logits.into_iter().next().ok_or_else(missing)
+        });
+        self.training.set(true);
+        accuracy
+    }
+}

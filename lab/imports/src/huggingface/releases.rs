@@ -1,0 +1,84 @@
+//! Releases of the transformers library, and in what they differ.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lab_base::as_text;
+
+use super::dtype::LoadAs;
+
+/// A release, by its first two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+}
+
+/// The newest release whose networks are represented.
+pub const REPRESENTED: Release = Release { major: 5, minor: 23 };
+
+/// The earlier release of which some families are represented.
+pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
+
+/// The first release whose decoders are nearer to [`REPRESENTED`] than to [`EARLIER`].
+pub(super) const TURN: Release = Release { major: 4, minor: 53 };
+
+impl Release {
+    /// What `from_pretrained` is given as `dtype` unless a script says it: release 5 made `"auto"` the default.
+    pub fn loads_as(self) -> LoadAs {
+        if self.major < 5 { LoadAs::Float32 } else { LoadAs::Saved }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Release {
+    type Err = String;
+
+    /// `4.51`, or with what may follow: `4.51.3`, `5.0.0.dev0`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut numbers = text.split('.').map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => Ok(Self { major, minor }),
+            _ => Err(format!("{text:?}: expected a release of transformers, such as 4.51 or {REPRESENTED}")),
+        }
+    }
+}
+
+as_text!(Release);
+
+/// In what releases differ, as far as it is represented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// The cache holds keys and values as they are; later ones concatenate them with what was there, which is nothing.
+    pub(super) caches_as_is: bool,
+    /// The fused kernel is given a key for each query head, and everything contiguous.
+    pub(super) repeats_keys: bool,
+    /// Positions are a range; later ones add how many tokens were seen before.
+    pub(super) plain_positions: bool,
+    /// Angles are a product of matrices, of frequencies that the device holds once.
+    pub(super) multiplies_matrices: bool,
+    /// A mask that is added is a triangle, one key longer than the sequence; batches are not searched for packed sequences.
+    pub(super) triangular_mask: bool,
+    /// Gemma's embeddings are scaled by a number, not by a tensor on the device.
+    pub(super) scales_by_number: bool,
+}
+
+impl Rules {
+    /// Of [`EARLIER`] or of [`REPRESENTED`].
+    pub(super) fn of(release: Release) -> Self {
+        let earlier = release < TURN;
+        Self {
+            caches_as_is: earlier,
+            repeats_keys: earlier,
+            plain_positions: earlier,
+            multiplies_matrices: earlier,
+            triangular_mask: earlier,
+            scales_by_number: earlier,
+        }
+    }
+}

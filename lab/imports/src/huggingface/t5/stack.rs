@@ -1,0 +1,93 @@
+//! The encoder, or the decoder: embeddings, blocks, a norm.
+
+use std::sync::Arc;
+
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Embedding, Init, Module, Parameter};
+use memcore::{Result, Tensor, context, ops};
+
+use super::super::cache::DynamicCache;
+use super::super::mask;
+use super::super::options::{Attention, AttentionMask};
+use super::super::rms::{Form, Norm};
+use super::block::{self, Biases, Block, BlockInputs};
+use super::config::Config;
+
+pub(super) struct Stack {
+    scope: ScopeId,
+    embed_tokens: Parameter,
+    embed_scope: ScopeId,
+    blocks: Vec<Arc<Block>>,
+    final_layer_norm: Norm,
+    dropout: Dropout,
+    attention: Attention,
+    checkpoint: bool,
+    /// Whether masks hide anything.
+    padded: bool,
+    /// Whether keys and values are kept.
+    cached: bool,
+}
+
+impl Stack {
+    /// With the token table that `shared` has.
+    pub(crate) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
+        let embed = init.at("embed_tokens");
+        let count = if decoder { c.own.decoder_layers } else { c.layers };
+        let block = |i: usize| Ok(Arc::new(Block::new(&init.at("block").at(i), c, decoder, i == 0)?));
+        Ok(Self {
+            scope: init.scope(),
+            embed_tokens: embed.shared(&shared.weight)?,
+            embed_scope: embed.scope(),
+            blocks: (0..count).map(block).collect::<Result<_>>()?,
+            final_layer_norm: Norm::new(&init.at("final_layer_norm"), c.width, c.eps, Form::WideRoot)?,
+            dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
+            attention: c.options.attention,
+            checkpoint: c.options.checkpoint,
+            padded: c.options.attention_mask == AttentionMask::Padded,
+            // The decoder has a configuration of its own, which the library's Trainer does not change.
+            cached: decoder && c.use_cache && !c.options.checkpoint,
+        })
+    }
+
+    /// The last hidden states of tokens `[batch, time]`, and what was cached of their own and of the encoder's. A decoder is given what the encoder
+    /// gave.
+    pub(super) fn forward(
+        &self,
+        ids: &Tensor,
+        attention_mask: Option<&Tensor>,
+        encoded: Option<&Tensor>,
+    ) -> Result<(Tensor, Vec<Arc<DynamicCache>>)> {
+        let _scope = context::scope(self.scope);
+        let embeds = {
+            let _scope = context::scope(self.embed_scope);
+            ops::embedding(ids, self.embed_tokens.tensor(), None)?
+        };
+        let caches = self.cached.then(<[Arc<DynamicCache>; 2]>::default);
+        let request = |attention_mask| mask::Request {
+            attention: self.attention,
+            embeds: &embeds,
+            attention_mask,
+            padded: self.padded,
+            cached: self.cached,
+            positions: false,
+            triangle: None,
+        };
+        // What the decoder reads has no mask of the batch's; what it looks at has the encoder's.
+        let causal = if encoded.is_some() { request(None).causal()? } else { None };
+        let of_batch = request(attention_mask).bidirectional()?;
+        let (mask, cross_mask) = if encoded.is_some() { (causal, of_batch) } else { (of_batch, None) };
+        let given = BlockInputs { mask, encoded: encoded.cloned(), cross_mask, caches: caches.clone() };
+        let mut hidden = self.dropout.forward(&embeds)?;
+        let mut biases = Biases::default();
+        for block in &self.blocks {
+            (hidden, biases) = block::through(block, hidden, biases, &given, self.checkpoint)?;
+        }
+        hidden = self.final_layer_norm.forward(&hidden)?;
+        hidden = self.dropout.forward(&hidden)?;
+        // In the order of the library's variables.
+        drop(given);
+        drop(embeds);
+        drop(biases);
+        Ok((hidden, caches.map_or_else(Vec::new, Vec::from)))
+    }
+}

@@ -1,0 +1,211 @@
+//! A network in training by a script of one's own.
+//!
+//! ```python
+//! b = batch(); opt.zero_grad(); out = model(**b); loss = out.loss; loss.backward(); opt.step()
+//! ```
+//!
+//! Nothing is deleted, unless the schedule says so: the batch, the result with its logits and cache, and the loss live until the names are bound again.
+
+use std::ops::ControlFlow;
+
+use lab_base::error::{Error, Result};
+use lab_base::named;
+use lab_training::{
+    Accuracy, Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
+    Trainer, Update, bound, run, value_of,
+};
+use memcore::amp::Autocast;
+use memcore::{Device, NoGrad, Tensor, ops};
+
+use super::Pretrained;
+use super::inputs::Inputs;
+use super::library_trainer::library_trainer;
+use super::network::Output;
+use super::options::Script;
+use super::prepared::Prepared;
+
+/// What of the result the script holds until the next one is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// `out = model(**b)`: loss, logits, cache.
+    #[default]
+    Output,
+    /// `loss = model(**b).loss`
+    Loss,
+}
+
+named!(Keep, "part of a result", { Output = "output", Loss = "loss" });
+
+/// A network with its script's variables.
+pub struct PretrainedStep {
+    run: Prepared,
+    keep: Keep,
+    batch: Option<Inputs>,
+    output: Option<Output>,
+    loss: Option<Tensor>,
+    /// The region of autocast that the step is in.
+    autocast: Option<Autocast>,
+}
+
+/// In the usual order the loss takes its name in the forward pass, where it is computed. Phases of layers that these networks do not have are refused.
+fn schedule(settings: &RunSettings) -> Result<Schedule> {
+    if settings.schedule == Schedule::default() {
+        let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
+        return Ok(Schedule::of(order.collect(), "s"));
+    }
+    if settings.schedule.names(Phase::Clear) {
+        return Err(Error::usage("schedule", "networks of transformers have no lists that layers append to: no clear"));
+    }
+    Ok(settings.schedule.clone())
+}
+
+/// Builds the network and its optimizer.
+///
+/// # Errors
+/// [`Error::Usage`] for settings that cannot work; those of the device.
+pub fn trainer(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+    keep: Keep,
+) -> Result<Trainer<PretrainedStep>> {
+    let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
+    let run = Prepared::new(model, device, settings, source, Update::new)?;
+    let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None };
+    Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
+}
+
+impl PretrainedStep {
+    fn names(&self, phase: Phase) -> bool {
+        self.run.settings.schedule.names(phase)
+    }
+
+    /// `out = model(**b)`, or what of it is kept; returns the loss.
+    fn call(&mut self) -> Result<Tensor> {
+        let output = self.run.network.forward(bound(&self.batch)?)?;
+        let loss = output.loss.clone();
+        match self.keep {
+            Keep::Output => self.output = Some(output),
+            Keep::Loss => drop(output),
+        }
+        Ok(loss)
+    }
+
+    /// The loss has its name: the region of autocast ends, unless the schedule says where, and micro-batches take their share.
+    fn named_loss(&mut self) -> Result<()> {
+        if !self.names(Phase::ExitAutocast) {
+            self.autocast = None;
+        }
+        let count = self.run.settings.accumulate;
+        if count > 1 {
+            self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
+        }
+        Ok(())
+    }
+}
+
+impl TrainStep for PretrainedStep {
+    fn settings(&self) -> &RunSettings {
+        &self.run.settings
+    }
+
+    fn update(&mut self) -> &mut Update {
+        &mut self.run.update
+    }
+
+    fn input(&mut self, number: usize) -> Result<()> {
+        self.batch = Some(self.run.batches.make(number, false)?);
+        Ok(())
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        // What was held before goes in the region.
+        self.autocast = self.run.settings.precision.autocast().map(Autocast::new);
+        let loss = self.call()?;
+        // `loss = model(**b).loss` names it at once; so does a schedule that has no phase for it, but a backward pass.
+        let has_own_phase = self.names(Phase::Loss);
+        if self.keep == Keep::Loss || !has_own_phase && self.names(Phase::Backward) {
+            self.loss = Some(loss);
+        }
+        if has_own_phase { Ok(()) } else { self.named_loss() }
+    }
+
+    /// It is there with the result: a name for it.
+    fn loss(&mut self) -> Result<()> {
+        if let Some(output) = &self.output {
+            self.loss = Some(output.loss.clone());
+        }
+        self.named_loss()
+    }
+
+    fn exit_autocast(&mut self) {
+        self.autocast = None;
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        self.run.update.backward(bound(&self.loss)?)
+    }
+
+    fn del(&mut self) -> Result<()> {
+        self.output = None;
+        Ok(())
+    }
+
+    fn forward_no_grad(&mut self) -> Result<()> {
+        let _no_grad = NoGrad::new();
+        let _autocast = self.run.settings.precision.autocast().map(Autocast::new);
+        self.call().map(drop)
+    }
+
+    fn loss_value(&self) -> Result<Option<f64>> {
+        value_of(&self.loss)
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        self.run.parts()
+    }
+
+    fn parameter_count(&self) -> u64 {
+        self.run.parameter_count()
+    }
+
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        self.run.accuracy()
+    }
+}
+
+/// Trains a network from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
+///
+/// # Errors
+/// As [`trainer`] and [`Trainer::step`], with what was measured before.
+pub fn train(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+    keep: Keep,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    train_from(model, device, settings, source, keep, &mut Continuation::default(), progress)
+}
+
+/// The same, with a beginning from a file, or with what the next run needs to go on.
+///
+/// # Errors
+/// As [`training::train_from`](lab_training::train_from).
+pub fn train_from(
+    model: &Pretrained,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+    keep: Keep,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    continuation.check(device)?;
+    if model.options().script == Script::Trainer {
+        return run(library_trainer(model, device, settings, source)?, device, continuation, progress);
+    }
+    run(trainer(model, device, settings, source, keep)?, device, continuation, progress)
+}

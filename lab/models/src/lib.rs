@@ -1,0 +1,70 @@
+//! Networks that can be trained: small files that read whole, one per network, and one list of all.
+//!
+//! It is given a network's name and options, and gives an [`Architecture`]: what it takes, what is asked of it, its modules on
+//! a device, and where it can be cut into pieces. [`Recompute`] says which of its blocks are computed again in the backward
+//! pass. It knows neither optimizers nor loops.
+
+mod convnext;
+mod densenet;
+mod gpt;
+mod keeping;
+mod mlp;
+mod mobilenet;
+mod network;
+mod options;
+mod pieces;
+mod recompute;
+mod resnet;
+mod seq2seq;
+mod simple_cnn;
+mod small_network;
+mod vgg;
+
+pub use gpt::GptConfig;
+pub use gpt::causal_mask;
+pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
+pub use options::ModelOptions;
+pub use pieces::{Measured, measured};
+pub use recompute::Recompute;
+
+use lab_base::error::{Error, Result};
+
+/// A constructor from options.
+type Constructor = fn(&ModelOptions) -> Result<Box<dyn Architecture>>;
+
+/// Every network by name.
+pub const ALL: &[(&str, Constructor)] = &[
+    ("linear", mlp::linear),
+    ("two-layer", mlp::two_layer),
+    ("mlp", mlp::mlp),
+    ("simple-cnn", simple_cnn::simple_cnn),
+    ("small-network", small_network::small_network),
+    ("larger-conv", small_network::larger_conv),
+    ("gpt", gpt::gpt),
+    ("gpt2", gpt::gpt2),
+    ("resnet18", resnet::resnet18),
+    ("resnet34", resnet::resnet34),
+    ("resnet50", resnet::resnet50),
+    ("vgg16", vgg::vgg16),
+    ("mobilenet_v2", mobilenet::mobilenet_v2),
+    ("densenet121", densenet::densenet121),
+    ("convnext-tiny", convnext::convnext_tiny),
+    ("convnext-small", convnext::convnext_small),
+    ("convnext-base", convnext::convnext_base),
+    ("convnext-large", convnext::convnext_large),
+    ("seq2seq-attention", seq2seq::seq2seq_attention),
+];
+
+/// The network of that name, with these options.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown name (the known ones are listed) or an option that it does not have.
+pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Architecture>> {
+    match ALL.iter().find(|(known, _)| *known == name) {
+        Some((_, construct)) => construct(options),
+        None => {
+            let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+            Err(Error::usage("model", format!("unknown model {name:?}; known: {}", known.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Which blocks of a network are computed again in backward instead of being kept: activation checkpointing.
+
+use std::fmt;
+use std::iter;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use lab_base::as_text;
+use lab_base::error::{Error, Result};
+use memcore::Tensor;
+use memcore::autograd::checkpoint;
+use memcore::nn::{Checkpoint, Module, Sequential};
+
+/// What is computed again. A network's blocks are numbered from 0, in the order in which they run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing: everything that backward needs is kept.
+    #[default]
+    None,
+    /// Each block, of which only its input is kept.
+    Blocks,
+    /// Segments of about √n of the n blocks: fewer inputs are kept, and more is there at once while a segment is computed again.
+    Sqrt,
+    /// These blocks, each for itself; the others are kept.
+    These(Vec<usize>),
+}
+
+/// Blocks next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    blocks: usize,
+    again: bool,
+}
+
+impl Recompute {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "blocks" => Ok(Self::Blocks),
+            "sqrt" => Ok(Self::Sqrt),
+            list => {
+                let number = |word: &str| word.trim().parse::<usize>().ok();
+                let mut these = list
+                    .split(',')
+                    .map(number)
+                    .collect::<Option<Vec<usize>>>()
+                    .ok_or_else(|| format!("{text:?}: none, blocks, sqrt, or numbers of blocks such as 0,2,3"))?;
+                these.sort_unstable();
+                match these.windows(2).find(|pair| pair[0] == pair[1]) {
+                    Some(pair) => Err(format!("block {} is named twice", pair[0])),
+                    None => Ok(Self::These(these)),
+                }
+            }
+        }
+    }
+
+    /// Fails when a network of `blocks` blocks does not have what is to be computed again.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the model.
+    pub fn check(&self, model: &str, blocks: usize) -> Result<()> {
+        match self {
+            Self::None => Ok(()),
+            _ if blocks == 0 => Err(Error::usage("checkpoint", format!("this {model} has no blocks"))),
+            Self::Blocks | Self::Sqrt => Ok(()),
+            Self::These(these) => match these.iter().find(|block| **block >= blocks) {
+                Some(block) => {
+                    let problem = format!("{model} has no block {block}; its blocks are 0 to {}", blocks - 1);
+                    Err(Error::usage("checkpoint", problem))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// What is computed again of `n` blocks from the one numbered `first` on, numbered from 0 themselves: where they are a chain of their own.
+    pub(super) fn part(&self, first: usize, n: usize) -> Self {
+        match self {
+            Self::These(these) => {
+                let inside = these.iter().filter(|block| (first..first + n).contains(block));
+                Self::These(inside.map(|block| block - first).collect())
+            }
+            whole => whole.clone(),
+        }
+    }
+
+    /// `n` blocks, cut into what is computed again at once and what is kept.
+    fn segments(&self, n: usize) -> Vec<Segment> {
+        let each = |again: &dyn Fn(usize) -> bool| (0..n).map(|i| Segment { blocks: 1, again: again(i) }).collect();
+        match self {
+            Self::None => each(&|_| false),
+            Self::Blocks => each(&|_| true),
+            Self::These(these) => each(&|block| these.contains(&block)),
+            Self::Sqrt => {
+                let long = segment_length(n);
+                (0..n).step_by(long).map(|start| Segment { blocks: long.min(n - start), again: true }).collect()
+            }
+        }
+    }
+
+    /// Puts blocks at the end of a chain.
+    pub(super) fn chain(&self, chain: &mut Sequential, blocks: Vec<Sequential>) {
+        let segments = self.segments(blocks.len());
+        let mut blocks = blocks.into_iter();
+        for segment in segments {
+            let mut inside = Sequential::new();
+            blocks.by_ref().take(segment.blocks).for_each(|block| inside.append(block));
+            if segment.again {
+                chain.push(Checkpoint::new(inside));
+            } else {
+                chain.append(inside);
+            }
+        }
+    }
+
+    /// `n` blocks as pieces of a split network, numbered from `first` on: what is computed again at once is one piece. `build` makes a block of
+    /// a piece.
+    pub(super) fn pieces(
+        &self,
+        first: usize,
+        n: usize,
+        mut build: impl FnMut(usize, usize) -> memcore::Result<Sequential>,
+    ) -> memcore::Result<Vec<Box<dyn Module>>> {
+        let (mut pieces, mut block): (Vec<Box<dyn Module>>, usize) = (Vec::new(), 0);
+        for segment in self.segments(n) {
+            let mut inside = Sequential::new();
+            for _ in 0..segment.blocks {
+                inside.append(build(first + pieces.len(), block)?);
+                block += 1;
+            }
+            pieces.push(if segment.again { Box::new(Checkpoint::new(inside)) } else { Box::new(inside) });
+        }
+        Ok(pieces)
+    }
+}
+
+/// Blocks in each segment of [`Recompute::Sqrt`] but the last: √n, rounded.
+fn segment_length(n: usize) -> usize {
+    ((n as f64).sqrt().round() as usize).max(1)
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Blocks => f.write_str("blocks"),
+            Self::Sqrt => f.write_str("sqrt"),
+            Self::These(these) => {
+                let numbers: Vec<String> = these.iter().map(usize::to_string).collect();
+                f.write_str(&numbers.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Recompute {
+    type Err = String;
+
+    /// `none`, `blocks`, `sqrt`, or numbers of blocks with commas between, each once.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+as_text!(Recompute);
+
+/// A network's blocks, one after the other, in segments.
+pub(super) struct Blocks<B> {
+    segments: Vec<(Arc<[B]>, bool)>,
+}
+
+/// One block of a [`Blocks`]: its result for what the block before gave, and for what all blocks are given.
+type Forward<B> = fn(&B, &Tensor, &[Tensor]) -> memcore::Result<Tensor>;
+
+impl<B: Send + Sync + 'static> Blocks<B> {
+    pub(crate) fn new(blocks: Vec<B>, recompute: &Recompute) -> Self {
+        let segments = recompute.segments(blocks.len());
+        let mut blocks = blocks.into_iter();
+        let segments = segments.into_iter().map(|s| (blocks.by_ref().take(s.blocks).collect(), s.again)).collect();
+        Self { segments }
+    }
+
+    /// Each segment for itself, given its blocks by `build`: pieces of a split network, numbered from `first` on.
+    pub(super) fn pieces(
+        recompute: &Recompute,
+        first: usize,
+        n: usize,
+        mut build: impl FnMut(usize, usize) -> memcore::Result<B>,
+    ) -> memcore::Result<Vec<Self>> {
+        let (mut pieces, mut next) = (Vec::new(), 0..n);
+        for segment in recompute.segments(n) {
+            let piece = first + pieces.len();
+            let blocks: memcore::Result<Arc<[B]>> =
+                next.by_ref().take(segment.blocks).map(|block| build(piece, block)).collect();
+            pieces.push(Self { segments: vec![(blocks?, segment.again)] });
+        }
+        Ok(pieces)
+    }
+
+    /// What the last block gives.
+    pub(super) fn forward(&self, mut x: Tensor, given: &[Tensor], block: Forward<B>) -> memcore::Result<Tensor> {
+        for (blocks, again) in &self.segments {
+            if *again {
+                let inputs: Vec<Tensor> = iter::once(&x).chain(given).cloned().collect();
+                let blocks = blocks.clone();
+                x = checkpoint(&inputs, move |inputs| {
+                    let (x, given) = (inputs[0].clone(), &inputs[1..]);
+                    through(&blocks, x, given, block)
+                })?;
+            } else {
+                x = through(blocks, x, given, block)?;
+            }
+        }
+        Ok(x)
+    }
+}
+
+/// The blocks of one device of a split network.
+pub(super) struct Middle<B> {
+    blocks: Blocks<B>,
+    forward: Forward<B>,
+}
+
+impl<B> Middle<B> {
+    pub(crate) fn new(blocks: Blocks<B>, forward: Forward<B>) -> Self {
+        Self { blocks, forward }
+    }
+}
+
+impl<B: Send + Sync + 'static> Module for Middle<B> {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.blocks.forward(x.clone(), &[], self.forward)
+    }
+}
+
+fn through<B>(blocks: &[B], mut x: Tensor, given: &[Tensor], forward: Forward<B>) -> memcore::Result<Tensor> {
+    for block in blocks {
+        x = forward(block, &x, given)?;
+    }
+    Ok(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_read_and_shown() {
+        for text in ["none", "blocks", "sqrt", "0", "0,2,11"] {
+            assert_eq!(Recompute::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Recompute::parse("3, 1").unwrap(), Recompute::These(vec![1, 3]));
+        for (text, problem) in [("all", "numbers of blocks"), ("", "numbers"), ("1,-2", "numbers"), ("2,2", "twice")] {
+            let error = Recompute::parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn segments_cover_every_block_once() {
+        let lengths = |recompute: &str, n| -> Vec<(usize, bool)> {
+            let segments = Recompute::parse(recompute).unwrap().segments(n);
+            segments.into_iter().map(|s| (s.blocks, s.again)).collect()
+        };
+        assert_eq!(lengths("sqrt", 12), [(3, true); 4]);
+        assert_eq!(lengths("sqrt", 8), [(3, true), (3, true), (2, true)]);
+        assert_eq!(lengths("sqrt", 1), [(1, true)]);
+        assert_eq!(lengths("blocks", 2), [(1, true); 2]);
+        assert_eq!(lengths("1", 3), [(1, false), (1, true), (1, false)]);
+        let part = Recompute::parse("1,3,4,7").unwrap().part(3, 4);
+        assert_eq!((part, Recompute::Sqrt.part(3, 4)), (Recompute::These(vec![0, 1]), Recompute::Sqrt));
+        for n in 0..200 {
+            assert_eq!(lengths("sqrt", n).iter().map(|(blocks, _)| blocks).sum::<usize>(), n);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The cards that have a name (`vramlab-cards-1`).
+
+use lab_base::cards::{ALL, CONTEXT, Card};
+use lab_base::figures::{both, short};
+use lab_base::section::{Bars, Cell, Section, Table};
+use serde::{Deserialize, Serialize};
+
+use super::findings::Findings;
+
+/// Every card.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cards {
+    /// In the order of their makers' names.
+    pub cards: Vec<CardResult>,
+}
+
+/// A card.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CardResult {
+    /// What the command line calls it.
+    pub name: String,
+    /// What its maker calls it.
+    pub title: String,
+    /// What the driver reports as its total.
+    pub total_bytes: u64,
+    /// Where the total is from.
+    pub total_source: String,
+    /// The least that a process takes before its first tensor.
+    pub least_context_bytes: u64,
+    /// The most; it decides whether something fits.
+    pub context_bytes: u64,
+    /// Where the context was seen; null: on other cards.
+    pub context_source: Option<String>,
+    /// Compute capability, times ten.
+    pub compute_capability: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u16,
+    /// The profile that answers for it; null where no recorded release has kernels for it.
+    pub profile: Option<String>,
+}
+
+impl From<&Card> for CardResult {
+    fn from(card: &Card) -> Self {
+        Self {
+            name: card.name.into(),
+            title: card.title.into(),
+            total_bytes: card.total_bytes(),
+            total_source: card.total_source.into(),
+            least_context_bytes: card.context.least_bytes(),
+            context_bytes: card.context.most_bytes(),
+            context_source: card.context.source.map(String::from),
+            compute_capability: card.sm,
+            multiprocessors: card.multiprocessors,
+            profile: card.profile().map(String::from),
+        }
+    }
+}
+
+/// What there is for tensors, in words: on the card, or of that many bytes.
+pub fn room(card: Option<&CardResult>, budget_bytes: u64) -> String {
+    let Some(card) = card else {
+        let context = CONTEXT.range();
+        return format!(
+            "{} (all of it for tensors; on a card, a CUDA context takes {context} more)",
+            short(budget_bytes)
+        );
+    };
+    let known = if card.context_source.is_some() { "" } else { " on the cards of which it is known" };
+    let mut text = format!(
+        "{} ({}, of which {} are left for tensors: a CUDA context takes {}{known}, the most is counted",
+        card.title,
+        short(card.total_bytes),
+        both(budget_bytes),
+        card.context()
+    );
+    let older = Card::named(&card.name).filter(|card| card.has_older_profile()).and_then(|card| card.profile());
+    if let Some(profile) = older {
+        text += &format!("; as {profile}, the newest recorded release with kernels for it");
+    }
+    text + ")"
+}
+
+impl CardResult {
+    /// What a process takes at once, from the least to the most.
+    fn context(&self) -> String {
+        format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let [name, title] = [&self.name, &self.title].map(|text| Cell::Text(text.clone()));
+        let context = self.context_source.as_ref().map_or_else(Cell::unknown, |_| Cell::Text(self.context()));
+        let profile = self.profile.clone().unwrap_or_else(|| "none recorded".into());
+        vec![name, title, Cell::Bytes(self.total_bytes), context, Cell::Text(profile)]
+    }
+
+    fn sources(&self) -> Section {
+        let context = self.context_source.as_ref().map_or(String::new(), |source| format!("; context: {source}"));
+        Section::Note(format!("{}: total: {}{context}", self.name, self.total_source))
+    }
+}
+
+impl Default for Cards {
+    fn default() -> Self {
+        Self { cards: ALL.iter().map(CardResult::from).collect() }
+    }
+}
+
+impl Findings for Cards {
+    const SCHEMA: &'static str = "vramlab-cards-1";
+
+    fn title(&self) -> String {
+        "Cards for --gpu".into()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let columns = ["card", "name", "total", "context", "profile"];
+        let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
+        let reading = format!(
+            "Total: what the driver says. Context: what a process of PyTorch takes before its first tensor, as seen on that card; – where it was not seen: {} is counted then, the range over all. The most of a range decides whether something fits. -v says where each figure is from.",
+            CONTEXT.range()
+        );
+        vec![
+            Section::Table(Table::new("", &columns, self.cards.iter().map(CardResult::row).collect())),
+            Section::Note(reading),
+            Section::Details {
+                title: "Where each figure is from".into(),
+                sections: self.cards.iter().map(CardResult::sources).collect(),
+            },
+            Section::Bars(Bars { title: "Memory".into(), rows: bars }),
+        ]
+    }
+}

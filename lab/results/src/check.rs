@@ -1,0 +1,222 @@
+//! Runs held against what they took before (`vramlab-check-1`).
+
+use lab_analysis::lock::{Change, Comparison, Locked, Part, SCHEMA, Verdict};
+use lab_base::figures::{counted, signed};
+use lab_base::section::{Cell, Section, Table};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::findings::Findings;
+use super::premise::{self, Premise};
+
+/// Who grew is named up to this many.
+const TOP: usize = 10;
+
+/// Who grew is named in a message up to this many.
+const NAMED: usize = 3;
+
+/// What a check came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// The lock file.
+    pub baseline: String,
+    /// What such a file calls itself.
+    pub lock_schema: String,
+    /// How much more than before is still well, as typed.
+    pub tolerance: String,
+    /// Whether other events, and less memory, fail too.
+    pub strict: bool,
+    /// Whether the file was written.
+    pub updated: bool,
+    /// The worst of the verdicts; null where nothing was compared.
+    pub verdict: Option<Verdict>,
+    /// Whether every run passes.
+    pub passed: bool,
+    /// The runs.
+    pub runs: Vec<CheckedRun>,
+}
+
+/// A run of the file, and what it takes now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckedRun {
+    /// Its name.
+    pub name: String,
+    /// The network.
+    pub model: String,
+    /// What its figures rest on, and where that came from.
+    pub premises: Vec<Premise>,
+    /// What the comparison comes to; null of a run that was not in the file.
+    pub verdict: Option<Verdict>,
+    /// Why it does not pass.
+    pub failure: Option<String>,
+    /// Beside what it took.
+    pub comparison: Option<Comparison>,
+    /// Where its figures may not be what was asked for.
+    pub warnings: Vec<String>,
+    /// What it takes now.
+    pub now: Locked,
+}
+
+impl CheckResult {
+    /// Of these runs; each is judged.
+    pub fn of(baseline: String, tolerance: String, strict: bool, updated: bool, mut runs: Vec<CheckedRun>) -> Self {
+        for run in &mut runs {
+            run.verdict = run.comparison.as_ref().map(|comparison| comparison.verdict);
+            run.failure = run.failure(strict);
+        }
+        Self {
+            baseline,
+            lock_schema: SCHEMA.into(),
+            tolerance,
+            strict,
+            updated,
+            verdict: runs.iter().filter_map(|run| run.verdict).max(),
+            passed: runs.iter().all(|run| run.failure.is_none()),
+            runs,
+        }
+    }
+
+    fn rows(&self) -> Table {
+        let columns = ["run", "figure", "baseline", "now", "change"];
+        Table::new("Memory, beside what is locked", &columns, self.runs.iter().flat_map(CheckedRun::rows).collect())
+    }
+}
+
+impl CheckedRun {
+    /// Why it does not pass.
+    fn failure(&self, strict: bool) -> Option<String> {
+        let (comparison, name) = (self.comparison.as_ref()?, &self.name);
+        match comparison.verdict {
+            Verdict::Same => None,
+            Verdict::Grew => Some(format!("{name}: memory grew: {}", self.growth(comparison))),
+            Verdict::Changed | Verdict::Shrank if !strict => None,
+            Verdict::Changed => Some(format!("{name}: the list of events changed (--strict)")),
+            Verdict::Shrank => Some(format!("{name}: memory shrank (--strict); --update writes the file anew")),
+        }
+    }
+
+    fn growth(&self, comparison: &Comparison) -> String {
+        let grew = comparison.figures.iter().filter(|figure| comparison.grew.contains(&figure.name));
+        let figures: Vec<String> = grew.map(|f| format!("{} by {}", figure(&f.name), signed(f.difference()))).collect();
+        let part = |part: &Part| {
+            let (change, category) = (&part.change, part.category.replace('_', " "));
+            format!("{} ({category}, {})", change.name, signed(change.difference()))
+        };
+        let parts: Vec<String> = comparison.grown().iter().take(NAMED).map(part).collect();
+        let who = match parts.is_empty() {
+            false => format!("most in {}", parts.join(", ")),
+            true => format!("the peak is reached by {}", self.now.memory.peak.maker()),
+        };
+        format!("{}; {who}", figures.join(", "))
+    }
+
+    /// A row for each figure.
+    fn rows(&self) -> Vec<Vec<Cell>> {
+        let memory = &self.now.memory;
+        let now = [("allocated", memory.peak.allocated), ("reserved", memory.peak.reserved), ("held", memory.held)];
+        let row = |name: &str, now: u64, before: Option<&Change>| {
+            let difference = before.map_or_else(Cell::unknown, |change| Cell::Difference(change.difference()));
+            let baseline = Cell::bytes(before.map(|change| change.baseline));
+            vec![Cell::Text(self.name.clone()), Cell::Text(figure(name).into()), baseline, Cell::Bytes(now), difference]
+        };
+        match &self.comparison {
+            Some(comparison) => {
+                comparison.figures.iter().map(|change| row(&change.name, change.now, Some(change))).collect()
+            }
+            None => now.into_iter().map(|(name, now)| row(name, now, None)).collect(),
+        }
+    }
+
+    fn verdict_in_words(&self, tolerance: &str) -> String {
+        let name = &self.name;
+        let Some(comparison) = &self.comparison else { return format!("{name}: a new run") };
+        match comparison.verdict {
+            Verdict::Same => format!("{name}: as before, event by event"),
+            Verdict::Shrank => format!("{name}: less than before; --update writes the file anew"),
+            Verdict::Changed if comparison.figures.iter().any(|figure| figure.difference() > 0) => {
+                format!("{name}: more than before, within the tolerance of {tolerance}")
+            }
+            Verdict::Changed => format!("{name}: other events, and not more memory; --update writes the file anew"),
+            Verdict::Grew => {
+                let peak = &self.now.memory.peak;
+                let phase = if peak.phase.is_empty() { String::new() } else { format!(", in phase {}", peak.phase) };
+                let maker = peak.maker();
+                format!("{name}: memory grew (tolerance {tolerance}). The peak is reached by {maker}{phase}")
+            }
+        }
+    }
+
+    fn details(comparison: &Comparison) -> Vec<Section> {
+        let mut sections = Vec::new();
+        if !comparison.settings.is_empty() {
+            let one = |(name, before, now): &(String, Value, Value)| format!("{name} {before} → {now}");
+            let settings: Vec<String> = comparison.settings.iter().map(one).collect();
+            sections.push(Section::Note(format!("other settings: {}", settings.join(", "))));
+        }
+        if comparison.verdict != Verdict::Grew {
+            return sections;
+        }
+        if !comparison.phases.is_empty() {
+            let one = |change: &Change| format!("{} {}", change.name, signed(change.difference()));
+            let phases: Vec<String> = comparison.phases.iter().map(one).collect();
+            sections.push(Section::Note(format!("peaks of the phases: {}", phases.join(", "))));
+        }
+        let grown = comparison.grown();
+        if grown.is_empty() {
+            sections.push(Section::Note("what the peak is made of did not grow".into()));
+            return sections;
+        }
+        let row = |part: &Part| {
+            vec![
+                Cell::Text(part.change.name.clone()),
+                Cell::Text(part.category.replace('_', " ")),
+                Cell::Bytes(part.change.baseline),
+                Cell::Bytes(part.change.now),
+                Cell::Difference(part.change.difference()),
+            ]
+        };
+        let more = if grown.len() > TOP { format!(", the first {TOP} of {}", grown.len()) } else { String::new() };
+        let columns = ["who", "category", "baseline", "now", "change"];
+        let rows = grown.iter().take(TOP).map(row).collect();
+        sections.push(Section::Table(Table::new(format!("What grew at the peak{more}"), &columns, rows)));
+        sections
+    }
+}
+
+/// The figures of a lock, in words.
+fn figure(name: &str) -> &str {
+    match name {
+        "allocated" => "peak allocated",
+        "reserved" => "peak reserved",
+        "held" => "after the last step",
+        other => other,
+    }
+}
+
+impl Findings for CheckResult {
+    const SCHEMA: &'static str = "vramlab-check-1";
+
+    fn title(&self) -> String {
+        format!("Memory of {}", counted(self.runs.len() as u64, "locked run"))
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let mut sections = Vec::new();
+        for run in &self.runs {
+            sections.push(Section::Answer(run.verdict_in_words(&self.tolerance)));
+            sections.extend(premise::section(&run.premises));
+            sections.extend(run.warnings.iter().cloned().map(Section::Warning));
+            sections.extend(run.comparison.iter().flat_map(CheckedRun::details));
+        }
+        sections.push(Section::Table(self.rows()));
+        if self.updated {
+            let written = counted(self.runs.len() as u64, "run");
+            sections.push(Section::Note(format!("{}: {written} written", self.baseline)));
+        }
+        sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(self.rows())
+    }
+}

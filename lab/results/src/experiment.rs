@@ -1,0 +1,272 @@
+//! What an experiment found (`vramlab-experiment-1`): the question, the verdicts, predictions beside measurements.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lab_base::figures::counted;
+use lab_base::section::{Cell, Chart, Judged, Section, Series, Shape, Table};
+use lab_experiments::{Curve, Experiment, Measurement, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::command;
+use super::device::DeviceInfo;
+use super::findings::{Findings, Settings, again, plain};
+
+/// What an experiment found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExperimentResult {
+    /// Its name.
+    pub experiment: String,
+    /// What it asks.
+    pub question: String,
+    /// What others say, judged.
+    pub claims: Vec<Judged>,
+    /// One per setting.
+    pub rows: Vec<Measurement>,
+    /// What cannot be said by one row per setting.
+    pub tables: Vec<Table>,
+    /// Values over the steps of runs.
+    pub curves: Vec<Curve>,
+    /// What else was seen, a sentence each.
+    pub notes: Vec<String>,
+    /// Whether it was stopped early.
+    pub interrupted: bool,
+    /// The settings in force, by the names of the flags.
+    pub settings: Settings,
+    /// The device.
+    pub device: DeviceInfo,
+}
+
+/// Settings in the order in which they are typed.
+const TYPED: [&str; 14] = [
+    "devices",
+    "backend",
+    "model",
+    "device",
+    "set",
+    "memory-limit",
+    "memory-fraction",
+    "alloc-conf",
+    "allocator",
+    "cudnn-workspace",
+    "env",
+    "multiprocessors",
+    "seed",
+    "like",
+];
+/// Charts of one experiment.
+const MAX_CHARTS: usize = 8;
+/// Lines that a chart can tell apart.
+const MAX_LINES: usize = 6;
+
+impl ExperimentResult {
+    /// What it found with these settings on this device.
+    pub fn of(experiment: &dyn Experiment, outcome: &Outcome, settings: &Settings, device: &DeviceInfo) -> Self {
+        let Outcome { claims, rows, tables, curves, notes, interrupted } = outcome.clone();
+        let judged = claims.into_iter().map(|judged| Judged {
+            text: judged.claim.text.into(),
+            source: judged.claim.source.into(),
+            verdict: judged.verdict,
+            condition: judged.condition,
+            number: judged.number,
+        });
+        Self {
+            experiment: experiment.name().into(),
+            question: experiment.question().into(),
+            claims: judged.collect(),
+            rows,
+            tables,
+            curves,
+            notes,
+            interrupted,
+            settings: settings.clone(),
+            device: device.clone(),
+        }
+    }
+
+    /// What to type to see the same again: only what differs from the defaults, and what decides figures.
+    fn command(&self) -> String {
+        let usual = |name: &str, value: &Value| match name {
+            "device" => *value == 0,
+            "allocator" => *value == "caching",
+            _ => false,
+        };
+        let typed = TYPED.iter().filter_map(|name| Some((*name, self.settings.get(*name)?)));
+        let typed = typed.filter(|(name, value)| !usual(name, value));
+        let typed = typed.map(|(name, value)| (name.to_string(), value.clone())).collect();
+        command::again(&["run", &self.experiment], &typed)
+    }
+
+    /// A row for each setting and quantity.
+    fn every_row(&self) -> Table {
+        let mut table = rows(&[(&self.experiment, &self.rows)]);
+        table.title = format!("Predicted and measured: {}", counted(table.rows.len() as u64, "row"));
+        table
+    }
+
+    /// The same, of what differs from its prediction.
+    fn differing(&self) -> u64 {
+        let residuals = self.rows.iter().flat_map(|row| row.residual.values());
+        residuals.filter(|residual| **residual != 0).count() as u64
+    }
+
+    fn curve(curve: &Curve) -> Chart {
+        let series = |(color, (name, values)): (usize, &(String, Vec<u64>))| Series {
+            name: name.clone(),
+            points: values.iter().enumerate().map(|(i, value)| (i as f64, *value as f64)).collect(),
+            color: color % 8,
+            shape: Shape::Line,
+        };
+        Chart {
+            title: curve.title.clone(),
+            x: String::new(),
+            labels: curve.labels.clone(),
+            series: curve.series.iter().enumerate().map(series).collect(),
+            bytes: true,
+            limit: None,
+        }
+    }
+
+    /// Measured and predicted points along the setting with the most numbers, a chart for each quantity in bytes.
+    fn charts(&self) -> Vec<Chart> {
+        let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for (name, value) in self.rows.iter().flat_map(|row| &row.setting) {
+            if number(value).is_some() {
+                values.entry(name).or_default().insert(plain(value));
+            }
+        }
+        let longest = values.iter().filter(|(_, values)| values.len() >= 3).max_by_key(|(_, values)| values.len());
+        let Some((axis, _)) = longest else { return Vec::new() };
+        let mut quantities: Vec<&String> = Vec::new();
+        for quantity in self.rows.iter().flat_map(|row| row.measured.keys()) {
+            if quantity.ends_with("_bytes") && !quantities.contains(&quantity) {
+                quantities.push(quantity);
+            }
+        }
+        quantities.iter().filter_map(|quantity| self.chart(axis, quantity)).take(MAX_CHARTS).collect()
+    }
+
+    /// `None` where it would say nothing: too few points, too many lines, a flat zero.
+    fn chart(&self, axis: &str, quantity: &str) -> Option<Chart> {
+        // A line: the other settings, and whether it was predicted.
+        let mut lines: BTreeMap<(String, bool), Vec<(f64, f64)>> = BTreeMap::new();
+        for row in &self.rows {
+            let Some(x) = number(row.setting.get(axis)?) else { continue };
+            for (figures, predicted) in [(&row.measured, false), (&row.predicted, true)] {
+                if let Some(y) = figures.get(quantity).copied().flatten() {
+                    lines.entry((others(row, axis), predicted)).or_default().push((x, y as f64));
+                }
+            }
+        }
+        let groups: Vec<&String> = lines.keys().filter(|(_, predicted)| !predicted).map(|(group, _)| group).collect();
+        let flat = lines.values().flatten().all(|(_, y)| *y == 0.0);
+        let long = lines.values().any(|points| points.len() >= 3);
+        if groups.is_empty() || groups.len() > MAX_LINES || flat || !long {
+            return None;
+        }
+        let alone = groups.len() == 1;
+        let series = lines.iter().map(|((group, predicted), points)| {
+            let mut points = points.clone();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // Of several lines the names of the dots are enough.
+            let name = match (alone, predicted) {
+                (true, true) => "predicted".to_string(),
+                (true, false) => "measured".to_string(),
+                (false, true) => String::new(),
+                (false, false) => group.clone(),
+            };
+            let color = groups.iter().position(|known| *known == group).unwrap_or(0);
+            Series { name, points, color, shape: if *predicted { Shape::Predicted } else { Shape::Dots } }
+        });
+        let series = series.collect();
+        let title = quantity.trim_end_matches("_bytes").replace('_', " ");
+        Some(Chart { title, x: axis.into(), labels: Vec::new(), series, bytes: true, limit: None })
+    }
+}
+
+/// The settings of a row but for one, in words.
+fn others(row: &Measurement, without: &str) -> String {
+    let words = row.setting.iter().filter(|(name, _)| *name != without);
+    words.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join(", ")
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
+}
+
+/// A row per setting and quantity: predicted, measured, residual. Of several experiments, each row says of which.
+fn rows(experiments: &[(&str, &[Measurement])]) -> Table {
+    let several = experiments.len() > 1;
+    let all_rows = || experiments.iter().flat_map(|(name, rows)| rows.iter().map(move |row| (*name, row)));
+    let settings: BTreeSet<&String> = all_rows().flat_map(|(_, row)| row.setting.keys()).collect();
+    let fixed = ["quantity", "predicted", "measured", "residual"].map(String::from);
+    let named = several.then(|| "experiment".to_string());
+    let columns = named.into_iter().chain(settings.iter().map(|name| name.to_string())).chain(fixed).collect();
+    let mut rows = Vec::new();
+    for (name, row) in all_rows() {
+        let quantities: BTreeSet<&String> = row.predicted.keys().chain(row.measured.keys()).collect();
+        for quantity in quantities {
+            let name = several.then(|| Cell::Text(name.to_string()));
+            let setting = settings.iter().map(|name| Cell::Text(row.setting.get(*name).map_or(String::new(), plain)));
+            rows.push(name.into_iter().chain(setting).chain(figures(row, quantity)).collect());
+        }
+    }
+    Table { title: "Predicted and measured".into(), columns, rows }
+}
+
+fn figures(row: &Measurement, quantity: &str) -> [Cell; 4] {
+    let is_bytes = quantity.ends_with("_bytes");
+    let figure = |value: Option<i64>| match value {
+        Some(value) if is_bytes => Cell::signed(value),
+        Some(value) => u64::try_from(value).map_or(Cell::Number(value as f64), Cell::Count),
+        None => Cell::unknown(),
+    };
+    let residual = row.residual.get(quantity).copied();
+    let residual = if is_bytes { residual.map_or_else(Cell::unknown, Cell::Difference) } else { figure(residual) };
+    let predicted = figure(row.predicted.get(quantity).copied().flatten());
+    [Cell::Text(quantity.into()), predicted, figure(row.measured.get(quantity).copied().flatten()), residual]
+}
+
+impl Findings for ExperimentResult {
+    const SCHEMA: &'static str = "vramlab-experiment-1";
+
+    fn title(&self) -> String {
+        self.experiment.clone()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let mut sections = vec![Section::Answer(self.question.clone())];
+        sections.push(Section::Verdicts(self.claims.clone()));
+        if self.interrupted {
+            sections.push(Section::Note("Stopped early: this is what was measured until then.".into()));
+        }
+        sections.extend(self.tables.iter().cloned().map(Section::Table));
+        sections.extend(self.curves.iter().map(Self::curve).map(Section::Chart));
+        sections.extend(self.charts().into_iter().map(Section::Drawing));
+        sections.extend(self.notes.iter().cloned().map(Section::Note));
+        let every = self.every_row();
+        if !every.rows.is_empty() {
+            let sum = format!(
+                "{} predicted or measured, {} with a residual: -v, --export-csv and --html list them.",
+                counted(every.rows.len() as u64, "figure"),
+                self.differing()
+            );
+            sections.push(Section::Note(sum));
+            let title = "Every prediction beside its measurement".into();
+            sections.push(Section::Details { title, sections: vec![Section::Table(every)] });
+        }
+        sections.push(Section::Note(format!("again: {}", self.command())));
+        sections.push(again(&["run", &self.experiment], &self.settings));
+        sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        Self::table_of_all(std::slice::from_ref(self))
+    }
+
+    fn table_of_all(found: &[Self]) -> Option<Table> {
+        let named: Vec<(&str, &[Measurement])> =
+            found.iter().map(|e| (e.experiment.as_str(), e.rows.as_slice())).collect();
+        Some(rows(&named))
+    }
+}

@@ -1,0 +1,65 @@
+//! The same experiments for every combination of values (`vramlab-experiment-scan-1`).
+
+use lab_base::section::{Cell, Section, Table};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::experiment::ExperimentResult;
+use super::findings::{Findings, plain};
+
+/// A scan of experiments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExperimentScanResult {
+    /// The names of what was scanned, in order.
+    pub parameters: Vec<String>,
+    /// Whether it was stopped before the last point.
+    pub interrupted: bool,
+    /// The points that were run, in order.
+    pub results: Vec<ExperimentPoint>,
+}
+
+/// A point.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExperimentPoint {
+    /// The values, as they were typed.
+    pub parameters: Map<String, Value>,
+    /// What each experiment found there, with its schema.
+    #[serde(serialize_with = "with_schema")]
+    pub experiments: Vec<ExperimentResult>,
+}
+
+fn with_schema<S: Serializer>(found: &[ExperimentResult], serializer: S) -> Result<S::Ok, S::Error> {
+    let all: Result<Vec<Value>, _> = found.iter().map(Findings::to_json).collect();
+    all.map_err(serde::ser::Error::custom)?.serialize(serializer)
+}
+
+impl ExperimentScanResult {
+    /// A row for each claim at each point.
+    fn verdicts(&self) -> Table {
+        let columns: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
+        let columns = [columns, vec!["claim", "verdict", "number"]].concat();
+        let mut rows = Vec::new();
+        for point in &self.results {
+            for claim in point.experiments.iter().flat_map(|found| &found.claims) {
+                let values =
+                    self.parameters.iter().map(|name| point.parameters.get(name).map(plain).unwrap_or_default());
+                let number = if claim.number.is_empty() { "–".to_string() } else { claim.number.clone() };
+                let told = [claim.text.clone(), claim.verdict.name().into(), number];
+                rows.push(values.chain(told).map(Cell::Text).collect());
+            }
+        }
+        Table::new("Verdicts, for every combination", &columns, rows)
+    }
+}
+
+impl Findings for ExperimentScanResult {
+    const SCHEMA: &'static str = "vramlab-experiment-scan-1";
+
+    fn title(&self) -> String {
+        format!("Verdicts by {}", self.parameters.join(" and "))
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        vec![Section::Table(self.verdicts())]
+    }
+}

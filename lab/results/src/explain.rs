@@ -1,0 +1,127 @@
+//! An out-of-memory message, explained (`vramlab-explain-1`).
+
+use lab_base::figures::{short, signed};
+use lab_base::section::{Cell, Section, Table};
+use lab_traces::explain::{Explanation, Figure, Size, Sum};
+use serde::{Deserialize, Serialize};
+
+use super::findings::Findings;
+
+/// A message, explained.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainResult {
+    /// Whose message it is, and of which releases.
+    pub wording: String,
+    /// The device, where the message says so.
+    pub device: Option<u32>,
+    /// Why it failed, in a word; null: the message has too few figures to say.
+    pub verdict: Option<String>,
+    /// Why, in arithmetic.
+    pub reason: String,
+    /// Its figures, in the order of reading.
+    pub figures: Vec<ExplainedFigure>,
+    /// How they hang together.
+    pub sums: Vec<ExplainedSum>,
+    /// What to try, first things first.
+    pub advice: Vec<ExplainedAdvice>,
+}
+
+/// A figure of the message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainedFigure {
+    /// What it is called here.
+    pub name: String,
+    /// As printed.
+    pub bytes: u64,
+    /// Half a unit of its last decimal.
+    pub tolerance_bytes: u64,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// A relation between figures, worked out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainedSum {
+    /// What is added up: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
+    pub text: String,
+    /// What is left over: nothing, where the figures should agree.
+    pub remainder_bytes: i64,
+    /// How exactly the figures are known.
+    pub tolerance_bytes: u64,
+}
+
+/// Something to try.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainedAdvice {
+    /// What, and why.
+    pub what: String,
+    /// The command that checks it.
+    pub command: Option<String>,
+}
+
+impl From<&Explanation> for ExplainResult {
+    fn from(explanation: &Explanation) -> Self {
+        let figure = |figure: &Figure| ExplainedFigure {
+            name: figure.name.into(),
+            bytes: figure.size.bytes,
+            tolerance_bytes: figure.size.tolerance,
+            meaning: figure.meaning.clone(),
+        };
+        let sum = |sum: &Sum| ExplainedSum {
+            text: sum.text.clone(),
+            remainder_bytes: sum.remainder,
+            tolerance_bytes: sum.tolerance,
+        };
+        let advice = explanation.advice.iter();
+        let advice = advice.map(|one| ExplainedAdvice { what: one.what.clone(), command: one.command.clone() });
+        Self {
+            wording: explanation.wording.name().into(),
+            device: explanation.device,
+            verdict: explanation.verdict.map(|verdict| verdict.to_string()),
+            reason: explanation.reason.clone(),
+            figures: explanation.figures.iter().map(figure).collect(),
+            sums: explanation.sums.iter().map(sum).collect(),
+            advice: advice.collect(),
+        }
+    }
+}
+
+impl ExplainedFigure {
+    fn row(&self) -> Vec<Cell> {
+        let size = Size { bytes: self.bytes, tolerance: self.tolerance_bytes };
+        [self.name.clone(), size.to_string(), self.meaning.clone()].map(Cell::Text).to_vec()
+    }
+}
+
+impl ExplainedSum {
+    fn in_words(&self) -> String {
+        let Self { text, remainder_bytes, tolerance_bytes } = self;
+        let tolerance = short(*tolerance_bytes);
+        match remainder_bytes.unsigned_abs() <= *tolerance_bytes {
+            true => format!("{text}: adds up (to ±{tolerance}, as the figures are rounded)"),
+            false => format!("{text}: {} (±{tolerance})", signed(*remainder_bytes)),
+        }
+    }
+}
+
+impl Findings for ExplainResult {
+    const SCHEMA: &'static str = "vramlab-explain-1";
+
+    fn title(&self) -> String {
+        let device = self.device.map_or(String::new(), |device| format!(" on GPU {device}"));
+        format!("{}{device}: {}", self.verdict.as_deref().unwrap_or("unknown"), self.wording)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let rows = self.figures.iter().map(ExplainedFigure::row).collect();
+        let figures = Table::new("What each figure means", &["figure", "size", "meaning"], rows);
+        let mut sections = vec![Section::Answer(self.reason.clone()), Section::Table(figures)];
+        sections.extend(self.sums.iter().map(ExplainedSum::in_words).map(Section::Note));
+        sections.push(Section::Heading("What to try, first things first".into()));
+        for (number, advice) in self.advice.iter().enumerate() {
+            sections.push(Section::Note(format!("{}. {}", number + 1, advice.what)));
+            sections.extend(advice.command.clone().map(Section::Command));
+        }
+        sections
+    }
+}

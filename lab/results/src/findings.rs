@@ -1,0 +1,69 @@
+//! What every result has in common.
+
+use lab_base::section::{Cell, Section, Table, tables};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::command;
+
+/// Settings in force, by the names of the flags.
+pub type Settings = Map<String, Value>;
+
+/// What a command found.
+pub trait Findings: Serialize + DeserializeOwned {
+    /// What its JSON calls itself: `vramlab-…-1`. Another number once a program that reads it would be misled.
+    const SCHEMA: &'static str;
+
+    /// What it is, in a few words.
+    fn title(&self) -> String;
+
+    /// What it consists of, in the order in which it is read.
+    fn sections(&self) -> Vec<Section>;
+
+    /// The table for CSV.
+    fn table(&self) -> Option<Table> {
+        tables(&self.sections()).first().map(|table| (*table).clone())
+    }
+
+    /// The same of several results.
+    fn table_of_all(found: &[Self]) -> Option<Table> {
+        found.first().and_then(Self::table)
+    }
+
+    /// As it is written: the schema, then the fields.
+    ///
+    /// # Errors
+    /// A figure that JSON cannot say.
+    fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+        serde_json::to_value(Written { schema: Self::SCHEMA, fields: self })
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a, F> {
+    schema: &'static str,
+    #[serde(flatten)]
+    fields: &'a F,
+}
+
+/// The command that gives a result again, and every setting in force.
+pub(super) fn again(command: &[&str], settings: &Settings) -> Section {
+    let command = Section::Command(command::again(command, settings));
+    Section::Details { title: "Do it again".into(), sections: vec![command, settings_table(settings)] }
+}
+
+/// Every setting in force.
+pub(super) fn settings_table(settings: &Settings) -> Section {
+    let in_force = settings.iter().filter(|(_, value)| !value.is_null() && **value != Value::Bool(false));
+    let rows = in_force.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(plain(value))]).collect();
+    Section::Table(Table::new("All settings in force", &["setting", "value"], rows))
+}
+
+/// A value in words: text as it is, the rest as JSON.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

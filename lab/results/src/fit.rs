@@ -1,0 +1,344 @@
+//! The largest that fits (`vramlab-fit-1`), with the law of the peak, and the runs that verify it.
+
+use lab_analysis::fit::{Fit, Law, Piece, Stretch, Tried, outline};
+use lab_base::figures::{counted, lacking, short};
+use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
+use serde::{Deserialize, Serialize};
+
+use super::cards::{CardResult, room};
+use super::findings::{Findings, Settings, again};
+use super::premise::{self, Premise};
+
+/// What fits. Bytes unless a name says otherwise; sizes are examples or tokens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FitResult {
+    /// The settings in force, by the names of the flags.
+    pub settings: Settings,
+    /// What the answer rests on besides.
+    #[serde(default)]
+    pub premises: Vec<Premise>,
+    /// The network.
+    pub model: String,
+    /// What was made as large as fits: `batch` or `sequence`.
+    pub of: String,
+    /// The card, where one was named.
+    pub card: Option<CardResult>,
+    /// What a process may take of it.
+    pub budget_bytes: u64,
+    /// The largest size that fits; null where not even one does.
+    pub largest: Option<usize>,
+    /// The same with the smallest context that the card may have.
+    #[serde(default)]
+    pub largest_with_least_context: Option<usize>,
+    /// Whether the search ended at the most that was asked about.
+    pub at_maximum: bool,
+    /// Smaller sizes that do not fit.
+    pub gaps: Vec<usize>,
+    /// What the figures stand for, and what not.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Where the figures may not be what was asked for.
+    pub warnings: Vec<String>,
+    /// What is asked for at the peak, by size.
+    pub law: LawResult,
+    /// Every size that was run on a device of that size.
+    pub runs: Vec<TriedSize>,
+}
+
+/// The law of the peak: what is asked for at the highest moment, by size.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LawResult {
+    /// Whether every size in it has its formula.
+    pub complete: bool,
+    /// Dry runs that it took.
+    pub runs: usize,
+    /// The same in few straight stretches; null where it has gaps.
+    #[serde(default)]
+    pub outline: Option<Vec<StretchResult>>,
+    /// Exactly: constant + slope·n + square·n² from one size to another.
+    pub pieces: Vec<Piece>,
+}
+
+/// A straight stretch of the law.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StretchResult {
+    /// The first size.
+    pub from: usize,
+    /// The last one.
+    pub to: usize,
+    /// At the first size.
+    pub bytes: i64,
+    /// For each further one.
+    pub slope: i64,
+    /// By how much this is off at most.
+    pub off_bytes: u64,
+    /// The phase, the operator and the module of the peak at the last size.
+    #[serde(default)]
+    pub highest_when: String,
+}
+
+/// A size that was run on a device of the budget.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TriedSize {
+    /// The size.
+    pub size: usize,
+    /// Whether it went through.
+    pub fits: bool,
+    /// The most that was allocated; null when memory ran out.
+    pub peak_allocated_bytes: Option<u64>,
+    /// The most that was reserved.
+    pub peak_reserved_bytes: Option<u64>,
+    /// Times that the cache was given back to make room.
+    pub retries: Option<u64>,
+    /// What the law says for this size.
+    pub law_requested_bytes: Option<u64>,
+    /// What it would reserve with memory enough.
+    pub needs_reserved_bytes: Option<u64>,
+    /// What is lacking.
+    pub missing_bytes: Option<u64>,
+    /// The request that failed.
+    pub out_of_memory_bytes: Option<u64>,
+}
+
+impl TriedSize {
+    fn of(tried: &Tried, law: &Law) -> Self {
+        let failed = tried.out_of_memory.as_ref();
+        Self {
+            size: tried.size,
+            fits: tried.fits(),
+            peak_allocated_bytes: tried.allocated_bytes,
+            peak_reserved_bytes: tried.reserved_bytes,
+            retries: tried.retries,
+            law_requested_bytes: law.at(tried.size),
+            needs_reserved_bytes: failed.and_then(|report| report.needs).map(|needs| needs.reserved_bytes),
+            missing_bytes: tried.missing_bytes(),
+            out_of_memory_bytes: failed.map(|report| report.requested_bytes),
+        }
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let end = if self.fits { "fits".to_string() } else { lacking(self.missing_bytes) };
+        let figures = [self.law_requested_bytes, self.peak_allocated_bytes, self.peak_reserved_bytes].map(Cell::bytes);
+        [Cell::Text(self.size.to_string()), Cell::Text(end)].into_iter().chain(figures).collect()
+    }
+}
+
+impl From<&Stretch> for StretchResult {
+    fn from(stretch: &Stretch) -> Self {
+        let Stretch { from, to, bytes, slope, off_bytes, ref last } = *stretch;
+        Self { from, to, bytes, slope, off_bytes, highest_when: highest_when(last) }
+    }
+}
+
+impl From<&Law> for LawResult {
+    fn from(law: &Law) -> Self {
+        let stretches = outline(law).map(|stretches| stretches.iter().map(StretchResult::from).collect());
+        Self { complete: law.complete, runs: law.runs, outline: stretches, pieces: law.pieces.clone() }
+    }
+}
+
+fn highest_when(piece: &Piece) -> String {
+    let scope = if piece.scope.is_empty() { String::new() } else { format!(" in {}", piece.scope) };
+    format!("{}: {}{scope}", piece.phase, piece.op)
+}
+
+fn range(from: usize, to: usize) -> Cell {
+    Cell::Text(if from == to { from.to_string() } else { format!("{from}–{to}") })
+}
+
+/// Runs that are shown around the answer.
+const AROUND: usize = 4;
+/// Points of the law's line.
+const POINTS: usize = 160;
+
+impl LawResult {
+    /// What is asked for at a size; `None` beyond the law and in its gaps.
+    fn at(&self, size: usize) -> Option<f64> {
+        let piece = self.pieces.iter().find(|piece| (piece.from..=piece.to).contains(&size))?;
+        let n = size as f64;
+        Some(piece.constant as f64 + piece.slope as f64 * n + piece.square as f64 * n * n)
+    }
+
+    /// Where its line is drawn: at all borders, and between them.
+    fn line(&self) -> Vec<(f64, f64)> {
+        let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else { return Vec::new() };
+        let step = ((last.to - first.from) / POINTS).max(1);
+        let mut sizes: Vec<usize> = self.pieces.iter().flat_map(|piece| [piece.from, piece.to]).collect();
+        sizes.extend((first.from..=last.to).step_by(step));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes.into_iter().filter_map(|size| Some((size as f64, self.at(size)?))).collect()
+    }
+}
+
+impl FitResult {
+    /// What runs and the law say; all else is empty.
+    pub fn of(of: &str, budget_bytes: u64, fit: &Fit, law: &Law) -> Self {
+        Self {
+            settings: Settings::new(),
+            premises: Vec::new(),
+            model: String::new(),
+            of: of.into(),
+            card: None,
+            budget_bytes,
+            largest: fit.largest,
+            largest_with_least_context: fit.largest,
+            at_maximum: fit.at_maximum,
+            gaps: fit.gaps(),
+            notes: Vec::new(),
+            warnings: Vec::new(),
+            law: law.into(),
+            runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law)).collect(),
+        }
+    }
+
+    /// What one example or token lacks; `None` where that is not known.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        self.runs.iter().find(|run| run.size == 1)?.missing_bytes
+    }
+
+    fn unit(&self) -> &'static str {
+        if self.of == "batch" { "example" } else { "token" }
+    }
+
+    fn answer(&self) -> String {
+        let (room, unit) = (room(self.card.as_ref(), self.budget_bytes), self.unit());
+        let perhaps = match self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
+            Some(size) => format!(
+                " With the smallest context that is known {} would fit: which it is, only the card tells.",
+                counted(size as u64, unit)
+            ),
+            None => String::new(),
+        };
+        let Some(largest) = self.largest else {
+            let missing =
+                self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
+            return format!("Not even one {unit} fits into {room}{missing}.{perhaps}");
+        };
+        let fit = format!("{} fit into {room}", counted(largest as u64, unit));
+        if self.at_maximum {
+            return format!("{fit}: the most that was asked about.");
+        }
+        let mut text = format!("{fit}, {} do not.", counted(largest as u64 + 1, unit));
+        let gaps: Vec<String> = self.gaps.iter().map(usize::to_string).collect();
+        if !gaps.is_empty() {
+            text += &format!(" But {} fail: what is reserved does not rise with every step.", gaps.join(", "));
+        }
+        text + &perhaps
+    }
+
+    /// How to read the tables.
+    fn reading(&self) -> String {
+        let (law, of) = (&self.law, &self.of);
+        let runs = counted(law.runs as u64, "dry run");
+        let pieces = counted(law.pieces.len() as u64, "piece");
+        let law = match (law.complete, &law.outline) {
+            (true, Some(_)) => format!(
+                "The law gives the bytes asked for at the highest moment, as closely as it says; --json has it exactly, for every {of}, in {pieces}; {runs}."
+            ),
+            (true, None) => {
+                format!(
+                    "The law gives the bytes asked for at the highest moment, exactly, for every {of} in it; {runs}."
+                )
+            }
+            (false, _) => {
+                format!("The law has gaps: sizes between those that it names follow no formula that {runs} could find.")
+            }
+        };
+        law + " What is allocated adds the rounding of blocks, what is reserved the cache; a run ends when that, given back, is not enough."
+    }
+
+    /// The law, as a reader can keep it in mind.
+    fn in_stretches(&self, stretches: &[StretchResult]) -> Table {
+        let more = format!("each {} more", self.unit());
+        let row = |stretch: &StretchResult| {
+            let alone = stretch.from == stretch.to;
+            vec![
+                range(stretch.from, stretch.to),
+                Cell::signed(stretch.bytes),
+                if alone { Cell::unknown() } else { Cell::signed(stretch.slope) },
+                if stretch.off_bytes == 0 { Cell::Text("exact".into()) } else { Cell::Bytes(stretch.off_bytes) },
+                Cell::Text(stretch.highest_when.clone()),
+            ]
+        };
+        let columns = [&self.of, "at the first", &more, "to within", "highest when"];
+        Table::new(self.title_of_law(), &columns, stretches.iter().map(row).collect())
+    }
+
+    fn title_of_law(&self) -> String {
+        format!("The law: bytes asked for at the peak, by {}", self.of)
+    }
+
+    /// Where each formula holds.
+    fn pieces(&self) -> Table {
+        let with_square = self.law.pieces.iter().any(|piece| piece.square != 0);
+        let per = format!("per {}", self.unit());
+        let mut columns = vec![self.of.as_str(), "constant", &per];
+        columns.extend(with_square.then_some("squared"));
+        columns.push("highest when");
+        let row = |piece: &Piece| {
+            // A single size that no formula around it gives has none of its own.
+            let grows = |bytes: i64| if piece.from == piece.to { Cell::unknown() } else { Cell::signed(bytes) };
+            let mut row = vec![range(piece.from, piece.to), Cell::signed(piece.constant), grows(piece.slope)];
+            row.extend(with_square.then(|| grows(piece.square)));
+            row.push(Cell::Text(highest_when(piece)));
+            row
+        };
+        Table::new(self.title_of_law(), &columns, self.law.pieces.iter().map(row).collect())
+    }
+
+    /// Runs on a device of that size, those around the answer.
+    fn runs(&self, all: bool) -> Table {
+        let largest = self.largest.unwrap_or(1);
+        let shown = |run: &&TriedSize| all || run.size.abs_diff(largest) <= AROUND || run.size == 1;
+        let columns = [&self.of, "under that limit", "law", "allocated", "reserved"];
+        let rows = self.runs.iter().filter(shown).map(TriedSize::row).collect();
+        Table::new("Verified: runs on a device of that size", &columns, rows)
+    }
+
+    fn curve(&self) -> Chart {
+        let measured = |of: fn(&TriedSize) -> Option<u64>| {
+            self.runs.iter().filter_map(|run| Some((run.size as f64, of(run)? as f64))).collect()
+        };
+        let series = |name: &str, points, color, shape| Series { name: name.into(), points, color, shape };
+        Chart {
+            title: format!("The peak by {}: the law, and the runs that verify it", self.of),
+            x: self.of.clone(),
+            labels: Vec::new(),
+            series: vec![
+                series("law (asked for)", self.law.line(), 0, Shape::Predicted),
+                series("allocated", measured(|run| run.peak_allocated_bytes), 0, Shape::Dots),
+                series("reserved", measured(|run| run.peak_reserved_bytes), 1, Shape::Dots),
+            ],
+            bytes: true,
+            limit: Some(("what there is".into(), self.budget_bytes as f64)),
+        }
+    }
+}
+
+impl Findings for FitResult {
+    const SCHEMA: &'static str = "vramlab-fit-1";
+
+    fn title(&self) -> String {
+        format!("The largest {} that fits: {}", self.of, self.model)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let mut sections = vec![Section::Answer(self.answer())];
+        sections.extend(premise::section(&self.premises));
+        sections.extend(self.warnings.iter().cloned().map(Section::Warning));
+        sections.extend(self.notes.iter().cloned().map(Section::Note));
+        let law = self.law.outline.as_ref().map_or_else(|| self.pieces(), |stretches| self.in_stretches(stretches));
+        sections.extend([law, self.runs(false)].map(Section::Table));
+        sections.push(Section::Note(self.reading()));
+        sections.push(Section::Drawing(self.curve()));
+        let exactly = vec![Section::Table(self.pieces()), Section::Table(self.runs(true))];
+        sections.push(Section::Details { title: "The law exactly, and every run".into(), sections: exactly });
+        sections.push(again(&["fit"], &self.settings));
+        sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(self.pieces())
+    }
+}

@@ -1,0 +1,115 @@
+//! What the commands found, as data: a struct for each schema, which says once what it consists of.
+//!
+//! It is given what the floors below found, and gives results: their JSON is the struct's fields with the schema before them,
+//! and their sections are what a terminal, a page, Markdown and CSV show. [`report`] makes pages of sections and of
+//! histories of allocations, and exports for other programs.
+
+mod bench;
+mod cards;
+mod check;
+mod claims;
+pub mod command;
+mod device;
+mod experiment;
+mod experiment_scan;
+mod explain;
+mod findings;
+mod fit;
+mod list;
+mod monitor;
+mod premise;
+mod rehearsal;
+mod rehearsal_scan;
+mod rehearsal_sections;
+mod replay;
+pub mod report;
+mod run;
+mod scan;
+mod self_check;
+mod snapshot;
+mod snapshot_diff;
+mod tune;
+mod what_if;
+
+pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
+pub use cards::{CardResult, Cards, room};
+pub use check::{CheckResult, CheckedRun};
+pub use claims::ClaimsResult;
+pub use device::{DeviceInfo, Devices, SeenDevice};
+pub use experiment::ExperimentResult;
+pub use experiment_scan::{ExperimentPoint, ExperimentScanResult};
+pub use explain::ExplainResult;
+pub use findings::{Findings, Settings};
+pub use fit::FitResult;
+pub use list::{ListResult, ListedClaim, ListedExperiment};
+pub use monitor::{MonitorResult, RunStatus};
+pub use premise::{Premise, line as premise_line};
+pub use rehearsal::{
+    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
+    UnknownRead,
+};
+pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
+pub use replay::{PolicyResult, ReplayResult};
+pub use run::{
+    AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
+    OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes, SentBytes, StageResult,
+    StatesResult, TechniqueResult, TopScope, TrainResult, by_category,
+};
+pub use scan::{Point, Predicted, ScanResult};
+pub use self_check::SelfCheck;
+pub use snapshot::{
+    CategoryResult, GrowingStack, HeldResult, HeldSum, LineResult, Looked, MomentResult, NamedRange, OperatorBytes,
+    PeakOfTrace, SegmentResult, SnapshotOom, SnapshotResult, TotalsResult,
+};
+pub use snapshot_diff::{ChangedStack, SnapshotDiff};
+pub use tune::TuneResult;
+pub use what_if::WhatIfResult;
+
+use lab_base::error::{Error, Result};
+use lab_base::section::Section;
+use serde_json::Value;
+
+/// Reads a result and gives its title and sections.
+type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
+
+/// Every kind of result that is read back.
+const READERS: &[(&str, Reader)] = &[
+    (BenchResult::SCHEMA, shown::<BenchResult>),
+    (Cards::SCHEMA, shown::<Cards>),
+    (CheckResult::SCHEMA, shown::<CheckResult>),
+    (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
+    (Devices::SCHEMA, shown::<Devices>),
+    (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
+    (ExperimentScanResult::SCHEMA, shown::<ExperimentScanResult>),
+    (ExplainResult::SCHEMA, shown::<ExplainResult>),
+    (FitResult::SCHEMA, shown::<FitResult>),
+    (ListResult::SCHEMA, shown::<ListResult>),
+    (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
+    (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
+    (ReplayResult::SCHEMA, shown::<ReplayResult>),
+    (ScanResult::SCHEMA, shown::<ScanResult>),
+    (SnapshotResult::SCHEMA, shown::<SnapshotResult>),
+    (SnapshotDiff::SCHEMA, shown::<SnapshotDiff>),
+    (TrainResult::SCHEMA, shown::<TrainResult>),
+];
+
+fn shown<F: Findings>(value: &Value) -> serde_json::Result<(String, Vec<Section>)> {
+    let found = F::deserialize(value)?;
+    Ok((found.title(), found.sections()))
+}
+
+/// The names of the schemas that are read back.
+pub fn schemas() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(schema, _)| *schema)
+}
+
+/// Title and sections of a result that was written before.
+///
+/// # Errors
+/// [`Error::Usage`] naming what it lacks, or its unknown schema.
+pub fn read(value: &Value) -> Result<(String, Vec<Section>)> {
+    let schema = value["schema"].as_str().unwrap_or_default();
+    let reader = READERS.iter().find(|(known, _)| *known == schema).map(|(_, reader)| reader);
+    let reader = reader.ok_or_else(|| Error::usage("report", format!("results of kind {schema:?} are not shown")))?;
+    reader(value).map_err(|error| Error::usage(schema, error.to_string()))
+}

@@ -1,0 +1,94 @@
+//! The experiments (`vramlab-list-1`).
+
+use std::collections::BTreeMap;
+
+use lab_base::section::{Cell, Figure, Section, Table};
+use lab_experiments::{ALL, Experiment};
+use serde::{Deserialize, Serialize};
+
+use super::findings::Findings;
+
+/// Every experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListResult {
+    /// In the order in which they are run.
+    pub experiments: Vec<ListedExperiment>,
+}
+
+/// An experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListedExperiment {
+    /// Its name.
+    pub name: String,
+    /// What it asks.
+    pub question: String,
+    /// What others say.
+    pub claims: Vec<ListedClaim>,
+    /// The sizes that can be set, with what each means.
+    pub sizes: BTreeMap<String, String>,
+}
+
+/// A claim that an experiment judges.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListedClaim {
+    /// The statement.
+    pub text: String,
+    /// Where it was found.
+    pub source: String,
+}
+
+impl Default for ListResult {
+    fn default() -> Self {
+        Self { experiments: ALL.iter().map(|experiment| ListedExperiment::of(*experiment)).collect() }
+    }
+}
+
+impl ListedExperiment {
+    fn of(experiment: &dyn Experiment) -> Self {
+        let claims = experiment.claims().iter();
+        Self {
+            name: experiment.name().into(),
+            question: experiment.question().into(),
+            claims: claims.map(|claim| ListedClaim { text: claim.text.into(), source: claim.source.into() }).collect(),
+            sizes: experiment.sizes().iter().map(|size| (size.name.into(), size.meaning.into())).collect(),
+        }
+    }
+
+    /// A claim does not fit a column: the list is one paragraph per experiment.
+    fn sections(&self) -> Vec<Section> {
+        let claims = self.claims.iter().map(|claim| format!("- {} [{}]", claim.text, claim.source));
+        let figure = |(name, meaning): (&String, &String)| Figure {
+            name: format!("--set {name}=…"),
+            value: Cell::Text(meaning.clone()),
+            note: String::new(),
+        };
+        let sizes = vec![Section::Figures(self.sizes.iter().map(figure).collect())];
+        let mut sections = vec![Section::Heading(self.name.clone()), Section::Note(self.question.clone())];
+        sections.extend(claims.map(Section::Note));
+        if !self.sizes.is_empty() {
+            sections.push(Section::Details { title: format!("Sizes of {}", self.name), sections: sizes });
+        }
+        sections
+    }
+}
+
+impl Findings for ListResult {
+    const SCHEMA: &'static str = "vramlab-list-1";
+
+    fn title(&self) -> String {
+        "Experiments".into()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        self.experiments.iter().flat_map(ListedExperiment::sections).collect()
+    }
+
+    fn table(&self) -> Option<Table> {
+        let row = |one: &ListedExperiment| {
+            let claims: Vec<&str> = one.claims.iter().map(|claim| claim.text.as_str()).collect();
+            [one.name.clone(), one.question.clone(), claims.join("; ")].map(Cell::Text).to_vec()
+        };
+        let columns = ["experiment", "question", "claims"];
+        Some(Table::new("Experiments", &columns, self.experiments.iter().map(row).collect()))
+    }
+}

@@ -1,0 +1,375 @@
+//! A rehearsal in words.
+
+use lab_base::figures::{counted, short};
+use lab_base::section::{Cell, Section, Table};
+
+use super::command::quoted;
+use super::findings::Findings;
+use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, UnknownRead};
+
+/// Rows that are shown.
+const TOP: usize = 10;
+
+impl Findings for RehearsalResult {
+    const SCHEMA: &'static str = "vramlab-rehearsal-1";
+
+    fn title(&self) -> String {
+        format!("Rehearsal of {}", self.command.join(" "))
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        sections(self)
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(ranks(self))
+    }
+}
+
+/// All of it.
+fn sections(found: &RehearsalResult) -> Vec<Section> {
+    let mut out = vec![Section::Answer(answer(found))];
+    out.extend(post_mortem(found));
+    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
+    if !found.ranks.is_empty() {
+        out.push(Section::Note(exactness(found)));
+    }
+    if !found.not_reached.is_empty() {
+        out.push(Section::Note(format!("Not reached, and may take more: {}.", found.not_reached.join(", "))));
+    }
+    if found.ranks.len() > 1 {
+        out.push(Section::Table(ranks(found)));
+    }
+    if let Some(rank) = largest(found) {
+        out.extend(at_peak(rank));
+    }
+    out.extend(reads(found));
+    out.extend(not_as_on_a_card(found));
+    out.extend(withheld(found));
+    out.extend(next(found));
+    out
+}
+
+/// The verdict, first of all.
+fn answer(found: &RehearsalResult) -> String {
+    let (gpu, what) = (&found.gpu, stretch(found));
+    let Some(rank) = largest(found) else {
+        return format!("Nothing can be said: {}.", ended(found));
+    };
+    let taken = rank.peak_reserved + gpu.context_bytes;
+    let context = match gpu.context_bytes {
+        0 => String::new(),
+        bytes => format!(", and up to {} for the CUDA context", short(bytes)),
+    };
+    let figures = format!(
+        "{} of {}: {} reserved by PyTorch ({} allocated at most){context}",
+        short(taken),
+        short(gpu.total_bytes),
+        short(rank.peak_reserved),
+        short(rank.peak_allocated)
+    );
+    let each = if found.ranks.len() > 1 { ", on the fullest card" } else { "" };
+    match found.fits {
+        Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
+        Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
+        None => format!(
+            "Whether it fits on {} cannot be said: {}. Until then it took {figures}{each}.",
+            gpu.name,
+            ended(found)
+        ),
+    }
+}
+
+fn why_not(found: &RehearsalResult) -> String {
+    let oom = found.ranks.iter().find_map(|rank| Some((rank, rank.oom.as_ref()?)));
+    let Some((rank, oom)) = oom else {
+        return "the card is full before anything is allocated, or memory ran out outside of PyTorch".into();
+    };
+    let of_rank = if found.ranks.len() > 1 { format!(" of rank {}", rank.rank) } else { String::new() };
+    format!(
+        "in step {}{of_rank}, {} asked for {} when PyTorch had allocated {} and reserved {} of {}",
+        oom.steps + 1,
+        oom.place,
+        short(oom.requested),
+        short(oom.allocated),
+        short(oom.reserved),
+        short(found.gpu.total_bytes)
+    )
+}
+
+/// Why memory ran out, and how much more the script needs.
+fn post_mortem(found: &RehearsalResult) -> Option<Section> {
+    let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
+    let free = format!(
+        "{} left on the card, {} reserved but held by nobody",
+        short(oom.free_on_device),
+        short(oom.free_in_reserved)
+    );
+    let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
+    let why = match oom.verdict.as_str() {
+        "fragmented" => "Fragmented: enough was free, but not in one piece",
+        _ => "Full",
+    };
+    let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {
+        (Some(true), 0) => {
+            format!(
+                " With memory enough it reserves {}, which there is: only the pieces are wrong.",
+                short(needs.peak_reserved)
+            )
+        }
+        (Some(true), missing) => format!(
+            " With memory enough it reserves {} ({} allocated at most): {} more than there is.",
+            short(needs.peak_reserved),
+            short(needs.peak_allocated),
+            short(missing)
+        ),
+        _ => format!(" Even a card of {} did not show all that it needs.", short(needs.total_bytes)),
+    });
+    let batch = smaller_batch(found).unwrap_or_default();
+    Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
+}
+
+/// How much of the batch would fit, if what is saved for the backward pass and the inputs are what grows with it.
+fn smaller_batch(found: &RehearsalResult) -> Option<String> {
+    let needs = found.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
+    let by = needs.by_category?;
+    let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
+    let room = found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes) as f64;
+    // As much more is reserved than allocated, in proportion.
+    let room = room * peak / (needs.peak_reserved.max(1) as f64);
+    let share = (room - (peak - grows)) / grows;
+    let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
+    known.then(|| {
+        format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share)
+    })
+}
+
+/// What was run.
+fn stretch(found: &RehearsalResult) -> String {
+    let steps = found.ranks.iter().map(|rank| rank.steps).max().unwrap_or(0);
+    match (found.stopped.as_str(), steps) {
+        ("end", 0) => "all of the script, which makes no step of an optimizer,".into(),
+        ("end", steps) => format!("all of the script, {},", counted(steps, "step")),
+        (_, 1) => "1 step".into(),
+        (_, steps) => counted(steps, "step"),
+    }
+}
+
+/// How it ended, where that is the reason for saying nothing.
+fn ended(found: &RehearsalResult) -> String {
+    let failed = |code: i32| match &found.exception {
+        Some(exception) => format!("the script failed with {exception}"),
+        None => format!("the script failed with exit code {code}"),
+    };
+    match (found.stopped.as_str(), found.script_exit) {
+        ("interrupted", _) => "it was interrupted".into(),
+        ("time", _) => "the time was over before the first step of an optimizer".into(),
+        (_, Some(code)) if code != 0 => failed(code),
+        _ if found.torch.is_none() => "the script did not import PyTorch".into(),
+        _ => "the script allocated nothing on the card".into(),
+    }
+}
+
+fn exactness(found: &RehearsalResult) -> String {
+    let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
+    let how = match (found.exact, numbers) {
+        (true, false) => "Exact: nothing that is not known, or not as on a card, can have changed a size.",
+        (true, true) => {
+            "Exact, if numbers that the script read without their being known (losses, say) only go to a log: -v lists them."
+        }
+        (false, _) => "Not exact: what is listed below may have changed sizes.",
+    };
+    match found.runs {
+        2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
+        _ => how.into(),
+    }
+}
+
+/// The process that took most.
+fn largest(found: &RehearsalResult) -> Option<&RehearsedRank> {
+    let failed = found.ranks.iter().find(|rank| found.fits == Some(false) && rank.oom.is_some());
+    failed.or_else(|| found.ranks.iter().max_by_key(|rank| (rank.peak_reserved, std::cmp::Reverse(rank.rank))))
+}
+
+/// A row for each process and card.
+fn ranks(found: &RehearsalResult) -> Table {
+    let columns = ["rank", "card", "steps", "allocated at most", "reserved at most", "out of memory"];
+    let row = |rank: &RehearsedRank| {
+        vec![
+            Cell::Count(rank.rank),
+            Cell::Count(rank.gpu as u64),
+            Cell::Count(rank.steps),
+            Cell::Bytes(rank.peak_allocated),
+            Cell::Bytes(rank.peak_reserved),
+            Cell::Count(rank.ooms),
+        ]
+    };
+    Table::new("Processes", &columns, found.ranks.iter().map(row).collect())
+}
+
+fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
+    if rank.at_peak.is_empty() {
+        return Vec::new();
+    }
+    let recorded = rank.at_peak.iter().any(|held| held.place.is_some());
+    let row = |held: &AtPeak| {
+        let place = match &held.place {
+            None if !recorded => "no line was recorded".into(),
+            None if held.operator.is_some() => with_operator("no line of the script:".into(), held.operator.as_deref()),
+            Some(place) => with_operator(with_inside(place, held.inside.as_deref()), held.operator.as_deref()),
+            None => "no line of Python (the backward pass)".into(),
+        };
+        vec![
+            Cell::Bytes(held.requested_bytes),
+            Cell::Count(held.count),
+            Cell::Text(held.category.clone().unwrap_or_else(|| "–".into())),
+            Cell::Text(place),
+        ]
+    };
+    let columns = ["bytes", "allocations", "for", "allocated at"];
+    let title = if rank.oom.is_some() { "When memory ran out" } else { "When most was asked for" };
+    let rows = rank.at_peak.iter().take(TOP).map(row).collect();
+    let mut out = vec![Section::Table(Table::new(title, &columns, rows))];
+    out.extend(rank.by_category.map(shares));
+    if rank.at_peak.len() > TOP {
+        out.push(Section::Note(format!("{} more in the JSON.", counted((rank.at_peak.len() - TOP) as u64, "line"))));
+    }
+    out
+}
+
+/// The script's line; where it only calls a library, the library's before it.
+fn with_inside(place: &str, inside: Option<&str>) -> String {
+    let name = |line: &str| line.rsplit('/').next().unwrap_or(line).to_string();
+    match inside.map(name) {
+        Some(inside) if inside != name(place) && inside != "?" => format!("{inside} (from {place})"),
+        _ => place.into(),
+    }
+}
+
+/// With what PyTorch did there.
+fn with_operator(place: String, operator: Option<&str>) -> String {
+    operator.map_or(place.clone(), |operator| format!("{place} {operator}"))
+}
+
+/// The sums at the peak.
+fn shares(by: PeakShares) -> Section {
+    let shares = [
+        ("parameters", by.parameter),
+        ("gradients", by.gradient),
+        ("optimizer", by.optimizer),
+        ("saved for backward", by.activation),
+        ("inputs", by.input),
+        ("other", by.other),
+    ];
+    let shares: Vec<String> = shares
+        .iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(name, bytes)| format!("{name} {}", short(*bytes)))
+        .collect();
+    Section::Note(format!("Then: {}.", shares.join(", ")))
+}
+
+fn reads(found: &RehearsalResult) -> Vec<Section> {
+    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number());
+    let row = |read: &&UnknownRead| {
+        vec![
+            Cell::Text(if read.event == "unknown_read" { read.kind.clone() } else { read.event.clone() }),
+            Cell::Text(read.operator.clone()),
+            Cell::Text(with_inside(&read.place, Some(&read.inside))),
+            Cell::Count(read.count),
+        ]
+    };
+    let columns = ["what", "by", "at", "times"];
+    let table = |title: &str, reads: &[&UnknownRead]| {
+        Section::Table(Table::new(title, &columns, reads.iter().take(TOP).map(row).collect()))
+    };
+    let mut out = Vec::new();
+    if !others.is_empty() {
+        out.push(table("Read without being known: sizes or branches may differ", &others));
+    }
+    if !numbers.is_empty() {
+        let title = "Numbers that were read without being known: the script got zeros".to_string();
+        out.push(Section::Details { title, sections: vec![table("", &numbers)] });
+    }
+    out
+}
+
+impl UnknownRead {
+    /// Whether it is a number such as a loss, which changes no size unless the script makes one of it.
+    pub fn is_number(&self) -> bool {
+        self.event == "unknown_read" && self.kind == "number"
+    }
+}
+
+fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
+    if found.not_as_on_a_card.is_empty() {
+        return None;
+    }
+    let row = |one: &super::NotAsOnACard| vec![Cell::Text(one.event.clone()), Cell::Text(one.name.clone())];
+    let rows = found.not_as_on_a_card.iter().map(row).collect();
+    Some(Section::Table(Table::new("Not as on a card", &["event", "what"], rows)))
+}
+
+fn withheld(found: &RehearsalResult) -> Option<Section> {
+    if found.withheld_count == 0 {
+        return None;
+    }
+    let first: Vec<&str> = found.withheld.iter().take(5).map(String::as_str).collect();
+    let more = if found.withheld_count as usize > first.len() { ", …" } else { "" };
+    let place = match &found.kept_in {
+        Some(folder) => format!("kept in {folder}"),
+        None => "thrown away; --keep-outputs DIR keeps files".into(),
+    };
+    let count = counted(found.withheld_count, "output");
+    Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
+}
+
+/// What to type next: the setting that helps, and where more is to be seen.
+fn next(found: &RehearsalResult) -> Vec<Section> {
+    if found.ranks.is_empty() {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    if let Some(what_if) = &found.what_if {
+        match what_if.proposal() {
+            Some((setting, does)) => {
+                out.push(Section::Note(format!("Try this setting: {does}.")));
+                out.push(Section::Command(setting));
+            }
+            None if found.fits == Some(false) => out.push(Section::Note(what_if.why_nothing())),
+            None => {}
+        }
+        out.push(what_if.details());
+    }
+    out.push(match &found.snapshot {
+        Some(file) => Section::Command(format!("vramlab snapshot show {}", quoted(file))),
+        None => {
+            Section::Note("More: --html run.html draws it; --snapshot run.pickle keeps PyTorch's own snapshot.".into())
+        }
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rehearsal::{RehearsedGpu, RehearsedNeeds};
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_batch_is_that_of_a_straight_line() {
+        let by = PeakShares { parameter: 200, activation: 700, input: 100, ..PeakShares::default() };
+        let needs = RehearsedNeeds {
+            fits: Some(true),
+            peak_allocated: 1000,
+            peak_reserved: 1000,
+            missing: 400,
+            by_category: Some(by),
+            ..RehearsedNeeds::default()
+        };
+        let gpu = RehearsedGpu { total_bytes: 600, ..RehearsedGpu::default() };
+        let mut found = RehearsalResult { gpu, with_memory_enough: Some(needs), ..RehearsalResult::default() };
+        assert!(smaller_batch(&found).unwrap().contains("Some 50 % of the batch"), "200 + 0.5 x 800 is 600");
+        found.gpu.total_bytes = 150;
+        assert_eq!(smaller_batch(&found), None, "not even what does not grow");
+    }
+}

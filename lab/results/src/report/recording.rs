@@ -1,0 +1,260 @@
+//! A history of memory, wherever it comes from: a device's ledger, a file of events, a snapshot of PyTorch.
+
+use lab_training::record::op_name;
+use memcore::memory::{self, AllocId, Category, Ledger};
+use rustc_hash::FxHashMap;
+
+/// A text of a [`Recording`]: an operator, a module's path, a phase. 0 is the empty one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub u32);
+
+/// What a block is for: an index into [`Recording::categories`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CategoryId(pub u8);
+
+/// How many categories a recording tells apart. Further ones count as the last.
+pub const MAX_CATEGORIES: usize = 12;
+
+/// The name of the category of blocks of which nothing is known.
+pub const UNKNOWN: &str = "unknown";
+
+/// One event. Its number in [`Recording::events`] is its time: nothing here knows seconds.
+///
+/// Allocations are named by their number: the k-th [`Alloc`](Self::Alloc), from 0. Addresses and sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A block was given.
+    Alloc {
+        /// Where it lies.
+        address: u64,
+        /// What was asked for.
+        requested_bytes: u64,
+        /// What was given.
+        bytes: u64,
+        /// What for, as far as known then.
+        category: CategoryId,
+        /// Who asked: an operator, or the innermost frame of a stack.
+        op: NameId,
+        /// In which module, as `encoder.layers.0`; or the stack, outermost first, with dots between.
+        scope: NameId,
+    },
+    /// A block was let go.
+    Free {
+        /// Which allocation's.
+        allocation: u32,
+        /// By whom.
+        op: NameId,
+    },
+    /// What a block is for became known, or changed.
+    Retag {
+        /// Which allocation's.
+        allocation: u32,
+        /// What it is for now.
+        category: CategoryId,
+    },
+    /// Memory was taken from the driver: a segment, or pages of one.
+    SegmentAlloc {
+        /// First address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+    },
+    /// Memory was given back to the driver: a segment, or a part of it.
+    SegmentFree {
+        /// First address.
+        address: u64,
+        /// Size.
+        bytes: u64,
+    },
+    /// A phase of the program began.
+    Phase {
+        /// Its name.
+        name: NameId,
+    },
+    /// A request failed for lack of memory.
+    Oom {
+        /// What was asked for.
+        requested_bytes: u64,
+        /// By whom.
+        op: NameId,
+    },
+}
+
+/// What happened to memory, in order, with names.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What it is called where it is shown.
+    pub name: String,
+    categories: Vec<String>,
+    names: Vec<String>,
+    known: FxHashMap<String, NameId>,
+    events: Vec<Event>,
+    allocations: u32,
+}
+
+impl Recording {
+    /// An empty one, which knows the categories of [`Category`] by their order there.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            categories: Category::ALL.map(|category| category.name().to_string()).to_vec(),
+            names: vec![String::new()],
+            known: [(String::new(), NameId(0))].into_iter().collect(),
+            events: Vec::new(),
+            allocations: 0,
+        }
+    }
+
+    /// What the ledger of a device kept.
+    pub fn of_ledger(name: impl Into<String>, ledger: &Ledger) -> Self {
+        let mut recording = Self::new(name);
+        let history = ledger.history();
+        recording.events.reserve(history.len());
+        let first = history.iter().find_map(|event| match event {
+            memory::Event::Alloc { id, .. } => Some(id.0),
+            _ => None,
+        });
+        // What lived before the history began is not in it; its end is no event here either.
+        let number = |id: AllocId| id.0.checked_sub(first.unwrap_or(0)).and_then(|n| u32::try_from(n).ok());
+        for event in history {
+            if let Some(event) = recording.translated(event, ledger, &number) {
+                recording.push(event);
+            }
+        }
+        recording
+    }
+
+    fn translated(
+        &mut self,
+        event: &memory::Event,
+        ledger: &Ledger,
+        number: &dyn Fn(AllocId) -> Option<u32>,
+    ) -> Option<Event> {
+        Some(match *event {
+            memory::Event::Alloc { requested_bytes, bytes, address, category, origin, .. } => {
+                let (op, scope) = (self.intern(&op_name(&origin, false)), self.intern(ledger.scope_path(origin.scope)));
+                let category = CategoryId(category as u8);
+                Event::Alloc { address, requested_bytes, bytes, category, op, scope }
+            }
+            memory::Event::Free { id, origin } => {
+                Event::Free { allocation: number(id)?, op: self.intern(&op_name(&origin, true)) }
+            }
+            memory::Event::Retag { id, to } => Event::Retag { allocation: number(id)?, category: CategoryId(to as u8) },
+            memory::Event::SegmentAlloc { address, bytes, .. } | memory::Event::SegmentMap { address, bytes, .. } => {
+                Event::SegmentAlloc { address, bytes }
+            }
+            memory::Event::SegmentFree { address, bytes, .. } | memory::Event::SegmentUnmap { address, bytes, .. } => {
+                Event::SegmentFree { address, bytes }
+            }
+            memory::Event::Phase { phase } => Event::Phase { name: self.intern(ledger.phase_name(phase)) },
+            memory::Event::Oom { requested_bytes, origin } => {
+                Event::Oom { requested_bytes, op: self.intern(&op_name(&origin, false)) }
+            }
+            memory::Event::Refused { .. }
+            | memory::Event::ExpandableUnsupported
+            | memory::Event::ResetPhasePeak
+            | memory::Event::ResetPeak => return None,
+        })
+    }
+
+    /// The id of a text.
+    pub fn intern(&mut self, text: &str) -> NameId {
+        if let Some(&id) = self.known.get(text) {
+            return id;
+        }
+        let id = NameId(self.names.len() as u32);
+        self.known.insert(text.to_string(), id);
+        self.names.push(text.to_string());
+        id
+    }
+
+    /// The id of a category, made if it is new. Beyond [`MAX_CATEGORIES`] all are the last.
+    pub fn category(&mut self, name: &str) -> CategoryId {
+        let index = self.categories.iter().position(|known| known == name).unwrap_or_else(|| {
+            if self.categories.len() < MAX_CATEGORIES {
+                self.categories.push(name.to_string());
+            } else if let Some(last) = self.categories.last_mut() {
+                *last = "other".to_string();
+            }
+            self.categories.len() - 1
+        });
+        CategoryId(index as u8)
+    }
+
+    /// Adds an event; of an allocation, returns its number.
+    pub fn push(&mut self, event: Event) -> Option<u32> {
+        let number = matches!(event, Event::Alloc { .. }).then_some(self.allocations);
+        self.allocations += u32::from(number.is_some());
+        self.events.push(event);
+        number
+    }
+
+    /// All events, in order.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// How many of them are allocations.
+    pub fn allocations(&self) -> usize {
+        self.allocations as usize
+    }
+
+    /// The names of the categories.
+    pub fn categories(&self) -> &[String] {
+        &self.categories
+    }
+
+    /// A category's name.
+    pub fn category_name(&self, category: CategoryId) -> &str {
+        self.categories.get(usize::from(category.0)).map_or(UNKNOWN, String::as_str)
+    }
+
+    /// A text by its id; empty for one that is not this recording's.
+    pub fn text(&self, id: NameId) -> &str {
+        self.names.get(id.0 as usize).map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memcore::memory::{Origin, Stream};
+
+    use super::*;
+
+    #[test]
+    fn a_ledger_is_told_in_names() {
+        let mut ledger = Ledger::new();
+        ledger.set_history(true);
+        let (scope, phase) = (ledger.scope("fc.1"), ledger.phase("forward"));
+        let origin = Origin { scope, op: "mm", node: Some("MmBackward0"), phase };
+        ledger.record(memory::Event::Phase { phase });
+        ledger.record(memory::Event::Alloc {
+            id: AllocId(7),
+            requested_bytes: 100,
+            bytes: 512,
+            address: 1024,
+            stream: Stream::DEFAULT,
+            category: Category::Gradient,
+            origin,
+        });
+        ledger.record(memory::Event::Retag { id: AllocId(7), to: Category::Activation });
+        ledger.record(memory::Event::Free { id: AllocId(3), origin }); // from before the history
+        ledger.record(memory::Event::Free { id: AllocId(7), origin: Origin::default() });
+        let recording = Recording::of_ledger("run", &ledger);
+        assert_eq!((recording.events().len(), recording.allocations()), (4, 1));
+        let Event::Alloc { category, op, scope, .. } = recording.events()[1] else { panic!("no allocation") };
+        assert_eq!(recording.category_name(category), "gradient");
+        assert_eq!((recording.text(op), recording.text(scope)), ("MmBackward0>mm", "fc.1"));
+        assert_eq!(recording.events()[3], Event::Free { allocation: 0, op: NameId(0) });
+    }
+
+    #[test]
+    fn categories_beyond_the_most_share_the_last() {
+        let mut recording = Recording::new("r");
+        assert_eq!(recording.category("activation").0, Category::Activation as u8);
+        let own: Vec<u8> = (0..9).map(|i| recording.category(&format!("kind {i}")).0).collect();
+        assert_eq!(own, [8, 9, 10, 11, 11, 11, 11, 11, 11]);
+        assert_eq!(recording.category_name(CategoryId(11)), "other");
+        assert_eq!(recording.category_name(CategoryId(99)), UNKNOWN);
+    }
+}

@@ -1,0 +1,144 @@
+//! Sections on a page.
+
+use std::fmt::Write;
+
+use lab_base::section::{self, Bars, Figure, Judged, Section, Table, Verdict};
+
+use super::chart::Drawn;
+use super::table::{Cell, table};
+use super::text::{element, escaped};
+
+/// Writes a part of the page: its title, then its sections.
+pub(super) fn show(out: &mut String, title: &str, sections: &[Section]) {
+    out.push_str("<header>\n");
+    element(out, "h1", title);
+    out.push_str("</header>\n");
+    sections.iter().for_each(|section| one(out, section));
+}
+
+/// Writes a section.
+pub(super) fn one(out: &mut String, section: &Section) {
+    match section {
+        Section::Answer(text) => paragraph(out, "lead", text),
+        Section::Heading(text) => element(out, "h2", text),
+        Section::Note(text) | Section::Warning(text) => paragraph(out, "note", text),
+        Section::Failure(text) => {
+            let _ = writeln!(out, "<pre class=\"failure\" role=\"alert\">{}</pre>", escaped(text));
+        }
+        Section::Figures(list) => figures(out, list),
+        Section::Verdicts(claims) => verdicts(out, claims),
+        Section::Table(shown) => rows(out, shown),
+        Section::Chart(chart) | Section::Drawing(chart) => Drawn(chart).draw(out),
+        Section::Bars(shown) => bars(out, shown),
+        Section::Details { title, sections } => {
+            let _ = writeln!(out, "<details><summary>{}</summary>", escaped(title));
+            sections.iter().for_each(|section| one(out, section));
+            out.push_str("</details>\n");
+        }
+        Section::Command(text) => {
+            let text = escaped(text);
+            let _ = writeln!(out, "<pre class=\"command\" tabindex=\"0\"><code>{text}</code></pre>");
+        }
+    }
+}
+
+fn paragraph(out: &mut String, class: &str, text: &str) {
+    let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escaped(text).replace('\n', "<br>"));
+}
+
+fn figures(out: &mut String, figures: &[Figure]) {
+    out.push_str("<dl class=\"figures\">\n");
+    for Figure { name, value, note } in figures {
+        let (name, note) = (escaped(name), escaped(note));
+        let _ = writeln!(out, "<div><dt>{name}</dt><dd>{}<small>{note}</small></dd></div>", Cell::of(value).markup());
+    }
+    out.push_str("</dl>\n");
+}
+
+/// The word says it; colour and sign only repeat it.
+fn verdicts(out: &mut String, claims: &[Judged]) {
+    if claims.is_empty() {
+        return;
+    }
+    out.push_str("<ul class=\"verdicts\">\n");
+    for Judged { text, source, verdict, condition, number: _ } in claims {
+        let (class, sign) = match verdict {
+            Verdict::Holds => ("holds", "✓"),
+            Verdict::Fails => ("fails", "✗"),
+            Verdict::Depends => ("depends", "≈"),
+            Verdict::NotTested => ("open", "–"),
+        };
+        let _ = writeln!(
+            out,
+            "<li class=\"{class}\"><b><span aria-hidden=\"true\">{sign}</span> {}</b><div><p>{} <cite>{}</cite></p>\
+             <p class=\"note\">{}</p></div></li>",
+            verdict.name(),
+            escaped(text),
+            escaped(source),
+            escaped(condition)
+        );
+    }
+    out.push_str("</ul>\n");
+}
+
+fn rows(out: &mut String, shown: &Table) {
+    let rows: Vec<Vec<Cell>> = shown.rows.iter().map(|row| row.iter().map(Cell::of).collect()).collect();
+    table(out, &shown.title, &shown.columns, &rows);
+}
+
+/// A line for each, the figure at its end.
+fn bars(out: &mut String, bars: &Bars) {
+    let title = escaped(&bars.title);
+    let _ =
+        writeln!(out, "<p class=\"title\">{title}</p>\n<div class=\"bridge\" role=\"table\" aria-label=\"{title}\">");
+    for ((name, cell), share) in bars.rows.iter().zip(bars.shares()) {
+        let _ = writeln!(
+            out,
+            "<div class=\"ring\" role=\"row\"><span role=\"rowheader\">{}</span><span class=\"track\" aria-hidden=\"true\">\
+             <i style=\"left:0;width:{:.3}%\"></i></span><span role=\"cell\">{}</span></div>",
+            escaped(name),
+            100.0 * share,
+            Cell::of(cell).markup()
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+impl Cell {
+    /// A cell of a result.
+    fn of(cell: &section::Cell) -> Self {
+        match cell {
+            section::Cell::Text(text) if cell.is_figure() => Self::figure(text),
+            section::Cell::Text(text) => Self::text(text),
+            section::Cell::Bytes(n) => Self::bytes(*n),
+            section::Cell::Difference(n) => Self::signed(*n),
+            section::Cell::Count(n) => Self::count(*n),
+            section::Cell::Number(x) => Self::figure(&lab_base::figures::number(*x)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_section_is_markup() {
+        let hostile = "<script>\"'&".to_string();
+        let cell = section::Cell::Text(hostile.clone());
+        let table = Table { title: hostile.clone(), columns: vec![hostile.clone()], rows: vec![vec![cell.clone()]] };
+        let sections = [
+            Section::Answer(hostile.clone()),
+            Section::Heading(hostile.clone()),
+            Section::Note(hostile.clone()),
+            Section::Failure(hostile.clone()),
+            Section::Command(hostile.clone()),
+            Section::Figures(vec![Figure { name: hostile.clone(), value: cell.clone(), note: hostile.clone() }]),
+            Section::Bars(Bars { title: hostile.clone(), rows: vec![(hostile.clone(), cell)] }),
+            Section::Details { title: hostile.clone(), sections: vec![Section::Table(table)] },
+        ];
+        let mut out = String::new();
+        show(&mut out, &hostile, &sections);
+        assert!(!out.contains("<script>") && out.matches("&lt;script&gt;").count() >= 14, "{out}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Text as it stands in a page: escaped, with bytes in binary units and the exact number on hover.
+
+use std::fmt::Write;
+
+use lab_base::figures::{self, short};
+
+/// Text between tags or in a quoted attribute: nothing in it is markup.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Control characters are not allowed in a page, in no spelling.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Bytes, with the exact number on hover and for readers of the screen.
+pub(super) fn bytes(bytes: u64) -> String {
+    format!("<span class=\"n\" title=\"{} bytes\">{}</span>", grouped(bytes), short(bytes))
+}
+
+/// A difference in bytes, signed.
+pub(super) fn signed(difference: i64) -> String {
+    let sign = match difference {
+        0 => "",
+        1.. => "+",
+        _ => "−",
+    };
+    let size = difference.unsigned_abs();
+    format!("<span class=\"n\" title=\"{sign}{} bytes\">{sign}{}</span>", grouped(size), short(size))
+}
+
+/// A number in groups of three digits, with thin spaces.
+pub(super) fn grouped(number: u64) -> String {
+    figures::grouped(number, '\u{202f}')
+}
+
+/// `n thing` or `n things`.
+pub(super) fn counted(n: usize, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
+}
+
+/// An element with text in it.
+pub(super) fn element(out: &mut String, tag: &str, text: &str) {
+    let _ = writeln!(out, "<{tag}>{}</{tag}>", escaped(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_is_markup() {
+        let hostile = "</script><img src=x onerror='alert(1)'>\u{0}&\"";
+        let safe = escaped(hostile);
+        assert!(!safe.contains(['<', '>', '"', '\'', '\u{0}']), "{safe}");
+        assert!(safe.starts_with("&lt;/script&gt;&lt;img") && safe.ends_with("\u{fffd}&amp;&quot;"), "{safe}");
+    }
+
+    #[test]
+    fn bytes_have_both_forms() {
+        let span = "<span class=\"n\" title=\"1\u{202f}610\u{202f}612\u{202f}736 bytes\">1.5 GiB</span>";
+        assert_eq!(bytes(3 << 29), span);
+        assert_eq!(signed(-512), "<span class=\"n\" title=\"−512 bytes\">−512 B</span>");
+    }
+}

@@ -1,0 +1,230 @@
+//! What a run took, as it is written: the peak, the rings, why memory ran out.
+
+use std::collections::BTreeMap;
+
+use lab_training::Accuracy;
+use memcore::memory::{Category, CategoryBytes, OutOfMemory, PeakComposition, Rings};
+use serde::{Deserialize, Serialize};
+
+/// Bytes by the category's name.
+pub type ByCategory = BTreeMap<String, u64>;
+
+/// As results store it.
+pub fn by_category(bytes: &CategoryBytes) -> ByCategory {
+    Category::ALL.into_iter().map(|category| (category.name().to_string(), bytes[category as usize])).collect()
+}
+
+/// The moment at which most was allocated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeakResult {
+    /// Bytes allocated then.
+    pub bytes: u64,
+    /// The row in which it was reached; null where no row has it.
+    pub label: Option<String>,
+    /// The operator whose allocation reached it, with the autograd node that it ran in.
+    pub op: String,
+    /// The module that was running; empty outside of any.
+    pub scope: String,
+    /// The phase of the step.
+    pub phase: String,
+    /// Bytes that were asked for then.
+    pub requested_bytes: u64,
+    /// The most that was reserved in the whole run.
+    pub reserved_bytes: u64,
+    /// What was allocated then.
+    pub by_category: ByCategory,
+    /// The modules that held most then, most first.
+    pub by_scope: Vec<ScopeBytes>,
+}
+
+/// What a module held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScopeBytes {
+    /// Its path; empty outside of any.
+    pub scope: String,
+    /// What it held.
+    pub by_category: ByCategory,
+}
+
+impl PeakResult {
+    /// What was allocated at the peak; nobody who made it.
+    pub fn of(peak: &PeakComposition, reserved_bytes: u64) -> Self {
+        Self {
+            bytes: peak.allocated_bytes,
+            requested_bytes: peak.requested_bytes,
+            reserved_bytes,
+            by_category: by_category(&peak.by_category),
+            ..Self::default()
+        }
+    }
+
+    /// The category that held most, and how much; none of an empty peak.
+    pub fn mostly(&self) -> Option<(&str, u64)> {
+        let most = self.by_category.iter().max_by_key(|(_, bytes)| **bytes)?;
+        Some((most.0.as_str(), *most.1)).filter(|(_, bytes)| *bytes > 0)
+    }
+}
+
+/// Five figures, each larger than the one before, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RingBytes {
+    /// What was asked for.
+    pub requested: u64,
+    /// In blocks.
+    pub allocated: u64,
+    /// With blocks that wait for other streams.
+    pub active: u64,
+    /// In segments.
+    pub reserved: u64,
+    /// In use on the device, as its driver says; null where it does not.
+    pub driver: Option<u64>,
+}
+
+impl From<&Rings> for RingBytes {
+    fn from(rings: &Rings) -> Self {
+        Self {
+            requested: rings.requested_bytes,
+            allocated: rings.allocated_bytes,
+            active: rings.active_bytes,
+            reserved: rings.reserved_bytes,
+            driver: rings.driver_bytes,
+        }
+    }
+}
+
+/// What the driver's figure holds besides segments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverheadsResult {
+    /// What was measured.
+    pub parts: Vec<OverheadPart>,
+    /// What nothing explains.
+    pub unexplained_bytes: i64,
+}
+
+/// A part of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverheadPart {
+    /// What it is.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What of the test examples is classified right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccuracyResult {
+    /// Classified right.
+    pub right: usize,
+    /// Classified.
+    pub of: usize,
+    /// As a share.
+    pub share: f64,
+}
+
+impl From<Accuracy> for AccuracyResult {
+    fn from(accuracy: Accuracy) -> Self {
+        Self { right: accuracy.right, of: accuracy.of, share: accuracy.share() }
+    }
+}
+
+impl AccuracyResult {
+    /// In words.
+    pub fn text(&self) -> String {
+        format!("test accuracy {:.2} % ({} of {})", 100.0 * self.share, self.right, self.of)
+    }
+}
+
+/// Why a run ended for lack of memory, and what is missing. What a run that was refused before its first allocation cannot say is null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutOfMemoryResult {
+    /// In sentences.
+    pub message: String,
+    /// Full or fragmented, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// What the whole run takes with memory enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Needed>,
+    /// Bytes that the whole run needs beyond what there is.
+    pub missing_bytes: Option<u64>,
+    /// The request that failed.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub moment: Option<FailedRequest>,
+}
+
+/// What a run takes with memory enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Needed {
+    /// The most that is allocated at once.
+    pub allocated_bytes: u64,
+    /// The most that is reserved.
+    pub reserved_bytes: u64,
+}
+
+/// The request that failed, and the device at that moment. Bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailedRequest {
+    /// What was asked for.
+    pub requested_bytes: u64,
+    /// The block that was looked for.
+    pub block_bytes: u64,
+    /// The segment that the driver was asked for.
+    pub segment_bytes: u64,
+    /// What the driver says is free.
+    pub free_bytes: Option<u64>,
+    /// What the driver says there is.
+    pub total_bytes: Option<u64>,
+    /// The most that the allocator was allowed to take.
+    pub allowed_bytes: Option<u64>,
+    /// What emptying the cache gave back.
+    pub released_bytes: u64,
+    /// The largest request that would have been served.
+    pub largest_fit_bytes: u64,
+    /// The five figures.
+    pub rings: RingBytes,
+    /// What was held.
+    pub by_category: ByCategory,
+    /// The modules that held most, most first.
+    pub top_scopes: Vec<TopScope>,
+}
+
+/// What a module held, in all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopScope {
+    /// Its path.
+    pub scope: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl OutOfMemoryResult {
+    /// Of a report; `message` says it in sentences.
+    pub fn of(report: &OutOfMemory, message: String) -> Self {
+        let needs = report
+            .needs
+            .map(|needs| Needed { allocated_bytes: needs.allocated_bytes, reserved_bytes: needs.reserved_bytes });
+        let top = |(scope, bytes): &(String, u64)| TopScope { scope: scope.clone(), bytes: *bytes };
+        let moment = FailedRequest {
+            requested_bytes: report.requested_bytes,
+            block_bytes: report.block_bytes,
+            segment_bytes: report.segment_bytes,
+            free_bytes: report.free_bytes,
+            total_bytes: report.total_bytes,
+            allowed_bytes: report.allowed_bytes,
+            released_bytes: report.released_bytes,
+            largest_fit_bytes: report.largest_fit_bytes,
+            rings: (&report.rings).into(),
+            by_category: by_category(&report.by_category),
+            top_scopes: report.top_scopes.iter().map(top).collect(),
+        };
+        Self {
+            message,
+            verdict: Some(report.verdict.to_string()),
+            needs,
+            missing_bytes: report.missing_bytes(),
+            moment: Some(moment),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What a run on paper says beside its figures: whether it fits, and what would change it.
+
+use lab_analysis::peaks::LocalPeak;
+use lab_base::figures::{lacking, short};
+use lab_base::section::{Cell, Section, Table};
+use serde::{Deserialize, Serialize};
+
+use super::super::cards::{CardResult, room};
+
+/// The name of the run without any change.
+pub const AS_IT_IS: &str = "as it is";
+
+/// With less of the budget left than this, "it fits" deserves a warning.
+const TIGHT: f64 = 0.05;
+
+/// Whether a run fits, and what would change it. What has to do with a limit is null where there is none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The card, where one was named.
+    pub card: Option<CardResult>,
+    /// What a process may take.
+    pub budget_bytes: Option<u64>,
+    /// Whether it fits.
+    pub fits: Option<bool>,
+    /// What it takes.
+    pub needs: NeedsResult,
+    /// What it would take with segments that grow, where memory is fragmented.
+    #[serde(default)]
+    pub with_expandable_segments: Option<NeedsResult>,
+    /// What the figures stand for, and what not.
+    pub notes: Vec<String>,
+    /// The peak and the highest moments below it; null where the events were not kept.
+    pub summits: Option<Vec<LocalPeak>>,
+    /// What it would take with each technique.
+    pub techniques: Vec<TechniqueResult>,
+}
+
+/// What a run takes with memory enough, and in what there is. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeedsResult {
+    /// The most that is allocated at once.
+    pub allocated_bytes: u64,
+    /// The most that is reserved, with memory enough.
+    pub reserved_bytes: u64,
+    /// The most that is reserved in what there is; null where it does not go through.
+    #[serde(default)]
+    pub reserved_here_bytes: Option<u64>,
+    /// What is lacking.
+    pub missing_bytes: Option<u64>,
+    /// Whether it would go through with the smallest context that the card may have.
+    pub fits_with_least_context: Option<bool>,
+}
+
+/// A technique, and what the run takes with it; null with the reason where the network cannot have it. Bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TechniqueResult {
+    /// What it is.
+    pub name: String,
+    /// The most that is allocated at once.
+    pub peak_bytes: Option<u64>,
+    /// The most that is reserved, with memory enough.
+    pub reserved_bytes: Option<u64>,
+    /// The most that is reserved in what there is.
+    pub reserved_here_bytes: Option<u64>,
+    /// Whether it fits.
+    pub fits: Option<bool>,
+    /// What is lacking.
+    pub missing_bytes: Option<u64>,
+    /// Whether it would fit with the smallest context that the card may have.
+    #[serde(default)]
+    pub fits_with_least_context: Option<bool>,
+    /// Why this network cannot have it.
+    pub reason: Option<String>,
+    /// What it does otherwise than PyTorch would.
+    pub warnings: Vec<String>,
+}
+
+impl TechniqueResult {
+    /// What is reserved in what there is; with memory enough where it does not go through there.
+    fn here(&self) -> Option<u64> {
+        self.reserved_here_bytes.or(self.reserved_bytes)
+    }
+
+    fn fits_in_short(&self) -> String {
+        match self.missing_bytes {
+            None => "yes".into(),
+            Some(missing) if self.fits_with_least_context == Some(true) => {
+                format!("perhaps: {} more, or a smaller context", short(missing))
+            }
+            missing => lacking(missing),
+        }
+    }
+}
+
+impl Prediction {
+    /// Whether it fits, with what is left or missing; `None` where no memory was named.
+    pub(super) fn verdict(&self) -> Option<String> {
+        let budget = self.budget_bytes?;
+        let room = room(self.card.as_ref(), budget);
+        Some(match self.needs.reserved_here_bytes {
+            Some(reserved) => self.it_fits(budget, reserved, &room),
+            None => self.it_does_not(budget, &room),
+        })
+    }
+
+    fn it_fits(&self, budget: u64, reserved: u64, room: &str) -> String {
+        let left = budget.saturating_sub(reserved);
+        let share = left as f64 / budget.max(1) as f64;
+        let mut text = format!(
+            "It fits into {room}: PyTorch reserves {} there, {} ({:.1} %) stay free.",
+            short(reserved),
+            short(left),
+            100.0 * share
+        );
+        if self.needs.reserved_bytes > reserved {
+            let more = short(self.needs.reserved_bytes);
+            text += &format!(
+                " With memory enough it would keep {more}; the difference is cache, given back when memory runs short."
+            );
+        }
+        if share < TIGHT {
+            text += " That is little: a display, NCCL's buffers or another driver may take as much.";
+        }
+        text
+    }
+
+    fn it_does_not(&self, budget: u64, room: &str) -> String {
+        let needs = &self.needs;
+        let mut text = format!(
+            "It does not fit into {room}: with memory enough, {} are allocated and {} reserved, {} more than there is.",
+            short(needs.allocated_bytes),
+            short(needs.reserved_bytes),
+            short(needs.missing_bytes.unwrap_or(0))
+        );
+        if needs.allocated_bytes > budget {
+            text += " Its tensors alone are more than that: no setting of the allocator helps.";
+        } else if let Some(other) = &self.with_expandable_segments {
+            let outcome = match other.reserved_here_bytes {
+                Some(reserved) => format!("it fits, with {} reserved", short(reserved)),
+                None => format!("{} are still missing", short(other.missing_bytes.unwrap_or(0))),
+            };
+            text += &format!(
+                " Its tensors alone would fit: memory is fragmented. With expandable_segments:True {outcome}."
+            );
+        } else {
+            text += " Its tensors alone would fit: memory is fragmented.";
+        }
+        if needs.fits_with_least_context == Some(true) {
+            text += " With the smallest context that is known it would fit: which it is, only the card tells.";
+        }
+        text
+    }
+
+    /// What would change it, and the next moments below the peak.
+    ///
+    /// `said`: warnings of the run itself, which are not said again.
+    pub(super) fn sections(&self, said: &[String]) -> Vec<Section> {
+        let mut sections = Vec::new();
+        let summits = self.summits.as_deref().unwrap_or_default();
+        if summits.len() > 1 {
+            sections.push(Section::Table(peaks(summits)));
+        }
+        sections.push(Section::Table(self.techniques()));
+        let new = |one: &'_ TechniqueResult| {
+            one.warnings.iter().filter(|warning| !said.contains(warning)).cloned().collect::<Vec<_>>()
+        };
+        let notes =
+            self.techniques.iter().flat_map(|one| new(one).into_iter().map(|warning| (warning, one.name.as_str())));
+        sections.extend(grouped(notes).into_iter().map(|(note, names)| {
+            let note = note.strip_prefix("warning: ").unwrap_or(&note);
+            Section::Note(format!("{}: {note}", names.join("; ")))
+        }));
+        let refused = self.techniques.iter().filter_map(|one| Some((one.reason.clone()?, one.name.as_str())));
+        let refused = grouped(refused).into_iter();
+        sections
+            .extend(refused.map(|(reason, names)| Section::Note(format!("not here: {} ({reason})", names.join("; ")))));
+        sections
+    }
+
+    /// What each technique would change.
+    pub(super) fn techniques(&self) -> Table {
+        let limited = self.budget_bytes.is_some();
+        let known = || self.techniques.iter().filter(|one| one.peak_bytes.is_some());
+        // Apart from what a card has room for, where the two differ.
+        let apart = known().any(|one| one.here() != one.reserved_bytes);
+        // What a change is in bytes is left out where the table has to say what fits.
+        let mut columns = vec!["technique", "peak"];
+        columns.extend((!limited).then_some("change"));
+        columns.extend(["", "reserved"]);
+        columns.extend(limited.then_some("fits"));
+        columns.extend(apart.then_some("reserved, with memory enough"));
+        let base = known().find(|one| one.name == AS_IT_IS).and_then(|one| one.peak_bytes).unwrap_or(0);
+        let row = |one: &TechniqueResult| {
+            let peak = one.peak_bytes.unwrap_or(0);
+            let change = peak as i64 - base as i64;
+            let percent = 100.0 * change as f64 / base.max(1) as f64;
+            let mut row = vec![Cell::Text(one.name.clone()), Cell::Bytes(peak)];
+            row.extend((!limited).then_some(Cell::Difference(change)));
+            row.extend([Cell::Text(format!("{percent:+.1} %")), Cell::bytes(one.here())]);
+            row.extend(limited.then(|| Cell::Text(one.fits_in_short())));
+            row.extend(apart.then(|| Cell::bytes(one.reserved_bytes)));
+            row
+        };
+        Table::new("What each technique would change", &columns, known().map(row).collect())
+    }
+}
+
+/// The highest moments.
+fn peaks(summits: &[LocalPeak]) -> Table {
+    let row = |summit: &LocalPeak| {
+        let scope = if summit.scope.is_empty() { "(outside the model)" } else { &summit.scope };
+        vec![
+            Cell::Bytes(summit.allocated_bytes),
+            Cell::Text(summit.phase.clone()),
+            Cell::Text(format!("{} in {scope}", summit.op)),
+            Cell::Text(format!("{} {}", short(summit.dominant_bytes), summit.dominant_category)),
+        ]
+    };
+    let columns = ["allocated", "phase", "reached by", "mostly"];
+    Table::new("The peak and the next ones below it", &columns, summits.iter().map(row).collect())
+}
+
+/// The names that share a text, in the order of their first.
+fn grouped<'a>(pairs: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, Vec<&'a str>)> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (text, name) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((text, vec![name])),
+        }
+    }
+    groups
+}

@@ -1,0 +1,199 @@
+//! A run over several devices: a network that is split, or a step that is divided among ranks.
+
+use lab_training::data_parallel::{DataParallelSettings, ModelStates, RankFigures, Sent};
+use lab_training::pipeline::StageFigures;
+use lab_training::record::{Account, Row};
+use serde::{Deserialize, Serialize};
+
+use super::super::device::DeviceInfo;
+use super::figures::{ByCategory, PeakResult, RingBytes, by_category};
+
+/// What one of several devices held.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AccountResult {
+    /// Its peak.
+    pub peak: PeakResult,
+    /// What was allocated after the last step.
+    pub by_category: ByCategory,
+    /// The five figures then.
+    pub rings: RingBytes,
+    /// A row per phase.
+    pub steps: Vec<Row>,
+}
+
+impl AccountResult {
+    fn of(account: &Account, rows: &[Row]) -> Self {
+        Self {
+            peak: PeakResult::of(&account.peak, account.reserved_peak),
+            by_category: by_category(&account.by_category),
+            rings: (&account.rings).into(),
+            steps: rows.to_vec(),
+        }
+    }
+}
+
+/// One device of a network that is split. Bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StageResult {
+    /// As typed: `cpu:0`.
+    pub name: String,
+    /// What is known of it.
+    pub device: DeviceInfo,
+    /// The first of the network's pieces that lie there, and the one after the last.
+    pub pieces: [usize; 2],
+    /// Trained values there.
+    pub parameters: u64,
+    /// Their bytes.
+    pub parameter_bytes: u64,
+    /// The most of gradients.
+    pub gradient_bytes: u64,
+    /// The optimizer's states after the last step.
+    pub optimizer_bytes: u64,
+    /// The most that the graph kept for backward.
+    pub activation_bytes: u64,
+    /// The most micro-batches whose activations were there at once.
+    pub in_flight: usize,
+    /// Moved to other devices in the whole run.
+    pub sent_bytes: u64,
+    /// Moved here in the whole run.
+    pub received_bytes: u64,
+    /// What it held.
+    #[serde(flatten)]
+    pub account: AccountResult,
+}
+
+impl StageResult {
+    /// Of a device that was run.
+    pub fn of(name: String, device: DeviceInfo, stage: &StageFigures) -> Self {
+        Self {
+            name,
+            device,
+            pieces: [stage.pieces.start, stage.pieces.end],
+            parameters: stage.parameters,
+            parameter_bytes: stage.parameter_bytes,
+            gradient_bytes: stage.gradient_bytes,
+            optimizer_bytes: stage.optimizer_bytes,
+            activation_bytes: stage.activation_bytes,
+            in_flight: stage.in_flight,
+            sent_bytes: stage.sent_bytes,
+            received_bytes: stage.received_bytes,
+            account: AccountResult::of(&stage.account, &stage.rows),
+        }
+    }
+}
+
+/// How a step is divided among ranks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DataParallelFigures {
+    /// How many there are.
+    pub ranks: usize,
+    /// ZeRO's stage.
+    pub stage: usize,
+    /// Examples of each rank and step.
+    pub examples_per_rank: usize,
+    /// Whether there are float32 master weights.
+    pub master_weights: bool,
+    /// Whether gradients live in the buckets that they are reduced in.
+    pub gradient_as_bucket_view: bool,
+    /// What the model takes on each rank by the ZeRO paper's formula.
+    pub formula: StatesResult,
+}
+
+impl DataParallelFigures {
+    /// Of a run's settings.
+    pub fn of(settings: &DataParallelSettings, formula: ModelStates) -> Self {
+        Self {
+            ranks: settings.ranks,
+            stage: settings.stage.number(),
+            examples_per_rank: settings.share(),
+            master_weights: settings.master_weights,
+            gradient_as_bucket_view: settings.gradient_as_bucket_view,
+            formula: formula.into(),
+        }
+    }
+}
+
+/// What a model takes all the time, in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct StatesResult {
+    /// Parameters.
+    pub parameter_bytes: u64,
+    /// Gradients.
+    pub gradient_bytes: u64,
+    /// The optimizer's states, master weights among them.
+    pub optimizer_bytes: u64,
+    /// Their sum.
+    pub total_bytes: u64,
+}
+
+impl From<ModelStates> for StatesResult {
+    fn from(states: ModelStates) -> Self {
+        Self {
+            parameter_bytes: states.parameter_bytes,
+            gradient_bytes: states.gradient_bytes,
+            optimizer_bytes: states.optimizer_bytes,
+            total_bytes: states.total(),
+        }
+    }
+}
+
+/// What a rank sends in a step, in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct SentBytes {
+    /// In all-reduces.
+    pub all_reduce: u64,
+    /// In reduce-scatters.
+    pub reduce_scatter: u64,
+    /// In all-gathers.
+    pub all_gather: u64,
+    /// In all.
+    pub total: u64,
+}
+
+impl From<Sent> for SentBytes {
+    fn from(sent: Sent) -> Self {
+        let Sent { all_reduce, reduce_scatter, all_gather } = sent;
+        Self { all_reduce, reduce_scatter, all_gather, total: sent.total() }
+    }
+}
+
+/// One rank. Bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RankResult {
+    /// Its number.
+    pub rank: usize,
+    /// Trained values that its optimizer steps.
+    pub parameters_owned: u64,
+    /// Values that pad the network's to equal shards.
+    pub padding: u64,
+    /// How many groups of parameters are divided.
+    pub units: usize,
+    /// What is there of the model all the time.
+    pub model_states: StatesResult,
+    /// The most of parameters that were gathered at once.
+    pub gathered_bytes: u64,
+    /// The most of buckets that gradients were collected in.
+    pub bucket_bytes: u64,
+    /// What it sends.
+    pub sent_bytes_per_step: SentBytes,
+    /// What it held.
+    #[serde(flatten)]
+    pub account: AccountResult,
+}
+
+impl From<&RankFigures> for RankResult {
+    fn from(rank: &RankFigures) -> Self {
+        Self {
+            rank: rank.rank,
+            parameters_owned: rank.owned,
+            padding: rank.padding,
+            units: rank.units,
+            model_states: rank.states.into(),
+            gathered_bytes: rank.gathered_bytes,
+            bucket_bytes: rank.bucket_bytes,
+            sent_bytes_per_step: rank.sent.into(),
+            account: AccountResult::of(&rank.account, &rank.rows),
+        }
+    }
+}

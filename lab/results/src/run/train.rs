@@ -1,0 +1,171 @@
+//! The result of a run, as it is written.
+
+use lab_analysis::forensics::Leak;
+use lab_base::figures::{both, counted, number, short};
+use lab_base::section::{Cell, Figure};
+use lab_training::record::{COLUMNS, Row};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::super::device::DeviceInfo;
+use super::super::findings::{Settings, plain};
+use super::super::premise::Premise;
+use super::figures::{AccuracyResult, ByCategory, OutOfMemoryResult, OverheadsResult, PeakResult, RingBytes};
+use super::prediction::Prediction;
+use super::split::{DataParallelFigures, RankResult, StageResult};
+
+/// What a run gave. What a device without values cannot give is null, with the reason.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrainResult {
+    /// What was in force.
+    pub settings: Settings,
+    /// What the network is, in a line.
+    pub description: Option<String>,
+    /// What the answer rests on, and where that came from.
+    pub premises: Vec<Premise>,
+    /// The device; null of a run over several.
+    pub device: Option<DeviceInfo>,
+    /// The columns of `steps`.
+    pub step_columns: Vec<String>,
+    /// A row per phase.
+    pub steps: Vec<Row>,
+    /// How many rows of a long run are not kept.
+    #[serde(skip)]
+    pub rows_left_out: usize,
+    /// The peak; of a run that ran out of memory the highest moment until then.
+    pub peak: Option<PeakResult>,
+    /// What was allocated after the last step, or when memory ran out.
+    pub by_category: Option<ByCategory>,
+    /// The five figures then.
+    pub rings: Option<RingBytes>,
+    /// What the driver's figure holds besides; null where nothing was measured.
+    pub overheads: Option<OverheadsResult>,
+    /// The loss of each step; null for one that is not a number.
+    pub losses: Option<Vec<Option<f64>>>,
+    /// The middle one of the times of the steps, in milliseconds.
+    pub ms_per_step_median: Option<f64>,
+    /// The time of each step.
+    pub ms_per_step: Option<Vec<f64>>,
+    /// What of the test examples is classified right.
+    pub accuracy: Option<AccuracyResult>,
+    /// Trained values.
+    pub parameters: Option<u64>,
+    /// Whether it was stopped before the last step.
+    pub interrupted: bool,
+    /// Why there is something that it does not say.
+    pub reason: Option<String>,
+    /// Why it ended, where memory ran out.
+    pub out_of_memory: Option<OutOfMemoryResult>,
+    /// Memory that grew from step to step, and who holds it.
+    pub leak: Option<Leak>,
+    /// Where figures, or results, may not be what was asked for.
+    pub warnings: Vec<String>,
+    /// `torch.cuda.memory_stats()` after the last step, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_stats: Option<Map<String, Value>>,
+    /// Whether it fits, and what would change it: of a run on paper.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
+    /// Each device of a network that is split, in its order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<StageResult>,
+    /// How a step is divided among ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_parallel: Option<DataParallelFigures>,
+    /// The ranks that were run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankResult>,
+}
+
+impl TrainResult {
+    /// Of which nothing is known but what was asked for.
+    pub fn of(settings: Settings) -> Self {
+        Self { settings, step_columns: COLUMNS.map(String::from).to_vec(), ..Self::default() }
+    }
+
+    /// Losses as they are written.
+    pub fn losses(losses: &[f64]) -> Option<Vec<Option<f64>>> {
+        Some(losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect())
+    }
+
+    /// What is in force under a name, in words; empty where nothing is.
+    pub(super) fn setting(&self, name: &str) -> String {
+        self.settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default()
+    }
+
+    /// Whether memory was limited: without a limit there is nothing to fit into.
+    pub fn limited(&self) -> bool {
+        ["gpu", "memory-limit", "memory-fraction"].iter().any(|name| !self.setting(name).is_empty())
+    }
+
+    /// The network's name.
+    pub fn model(&self) -> String {
+        [self.setting("model"), self.setting("model-file"), "run".into()]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// Where the peak was reached, and what of it was most.
+    pub(super) fn peak_in_words(&self, peak: &PeakResult) -> String {
+        let what = if self.out_of_memory.is_some() { "When memory ran out" } else { "The peak is" };
+        let mut text = format!("{what} {}", both(peak.bytes));
+        if self.out_of_memory.is_some() {
+            text += " were allocated";
+        }
+        let parts = [(", in ", &peak.phase), (", when ", &peak.op), (" in ", &peak.scope)];
+        for (before, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            text += &format!("{before}{part}");
+            text += if before == ", when " { " runs" } else { "" };
+        }
+        if let Some((name, bytes)) = peak.mostly() {
+            text += &format!("; {} of it is {}", short(bytes), name.replace('_', " "));
+        }
+        text + &format!(". PyTorch reserves {} at most.", both(peak.reserved_bytes))
+    }
+
+    /// Network, training, device and allocator, in a paragraph.
+    pub(super) fn header(&self) -> String {
+        let setting = |name| self.setting(name);
+        let mut run = format!(
+            "batch {}, {} ({}) lr {}, {}, {} data, {}, seed {}",
+            setting("batch"),
+            setting("optimizer"),
+            setting("optimizer-impl"),
+            setting("lr"),
+            counted(self.settings.get("steps").and_then(Value::as_u64).unwrap_or(0), "step"),
+            setting("data"),
+            setting("precision"),
+            setting("seed")
+        );
+        if !matches!(setting("accumulate").as_str(), "" | "1") {
+            run += &format!(", {} micro-batches per step", setting("accumulate"));
+        }
+        let mut memory = format!("{} allocator, profile {}", setting("allocator"), setting("like"));
+        for (name, what) in [("memory-limit", "limit"), ("memory-fraction", "fraction"), ("alloc-conf", "settings")] {
+            let value = self.settings.get(name).and_then(Value::as_u64).filter(|_| name == "memory-limit");
+            let value = value.map_or_else(|| setting(name), both);
+            memory += &if value.is_empty() { value } else { format!(", {what} {value}") };
+        }
+        let device = self.device.as_ref().map_or_else(String::new, |device| {
+            let total = device.total_bytes.map_or(String::new(), |total| format!(", {}", short(total)));
+            format!("\non {} {} ({}{total}); {memory}", device.backend, device.index, device.name)
+        });
+        let parameters = self.parameters.map_or(String::new(), |n| format!("; {}", counted(n, "parameter")));
+        format!("{}: {}{parameters}\n{run}{device}", self.model(), self.description.as_deref().unwrap_or_default())
+    }
+
+    /// Losses, accuracy and time, where there are any.
+    pub(super) fn values(&self) -> Vec<Figure> {
+        let figure =
+            |name: &str, value: String| Figure { name: name.into(), value: Cell::Text(value), note: String::new() };
+        let mut figures = Vec::new();
+        if let Some([Some(first), .., Some(last)]) = self.losses.as_deref() {
+            figures.push(figure("loss", format!("{first:.6} at the first step, {last:.6} at the last")));
+        }
+        figures.extend(self.accuracy.map(|accuracy| figure("result", accuracy.text())));
+        figures.extend(self.ms_per_step_median.map(|ms| figure("a step takes", format!("{} ms (median)", number(ms)))));
+        figures
+    }
+}

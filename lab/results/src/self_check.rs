@@ -1,0 +1,80 @@
+//! Whether a replay under the recorded settings repeats a recording.
+
+use lab_base::figures::{both, counted, grouped};
+use lab_traces::snapshot::Agreement;
+use serde::{Deserialize, Serialize};
+
+/// A figure as recorded, and here.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Both {
+    /// In the recording.
+    pub recorded: u64,
+    /// Here.
+    pub replayed: u64,
+}
+
+/// How far a replay under the recorded settings repeats a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelfCheck {
+    /// Whether nothing differs.
+    pub exact: bool,
+    /// Segments in the recording at the end.
+    pub segments: u64,
+    /// Those that the replay has too, block by block.
+    pub equal_segments: u64,
+    /// Allocations, without those that failed and those that lived before the recording.
+    pub allocations: u64,
+    /// Those that landed where they were.
+    pub placed: u64,
+    /// The most that was reserved.
+    pub peak_reserved: Both,
+    /// What is reserved at the end.
+    pub final_reserved: Both,
+    /// Requests that failed.
+    pub failed: Both,
+    /// Allocations that lived before the recording began, which are placed anew.
+    pub allocations_before: u64,
+}
+
+impl From<&Agreement> for SelfCheck {
+    fn from(found: &Agreement) -> Self {
+        let both = |(recorded, replayed): (u64, u64)| Both { recorded, replayed };
+        Self {
+            exact: found.is_exact(),
+            segments: found.segments as u64,
+            equal_segments: found.equal_segments as u64,
+            allocations: found.allocations as u64,
+            placed: found.placed as u64,
+            peak_reserved: both(found.peak_reserved),
+            final_reserved: both(found.final_reserved),
+            failed: both((found.failed.0 as u64, found.failed.1 as u64)),
+            allocations_before: found.before as u64,
+        }
+    }
+}
+
+impl SelfCheck {
+    /// In a sentence.
+    pub fn in_words(&self) -> String {
+        let mut text = format!(
+            "Self-check under the recorded settings: {} of {} segments are equal block by block, {} of {} allocations are \
+             where they were; peak reserved {} recorded, {} here; reserved at the end {} recorded, {} here",
+            self.equal_segments,
+            self.segments,
+            grouped(self.placed, ' '),
+            grouped(self.allocations, ' '),
+            both(self.peak_reserved.recorded),
+            both(self.peak_reserved.replayed),
+            both(self.final_reserved.recorded),
+            both(self.final_reserved.replayed),
+        );
+        text += if self.exact { ": exact." } else { ": not exact." };
+        if self.allocations_before > 0 {
+            text += &format!(
+                " The trace begins in the middle of the run: {} lived before and were placed anew.",
+                counted(self.allocations_before, "allocation")
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,367 @@
+//! A snapshot of PyTorch's (`vramlab-snapshot-1`): who holds memory at its end and at the peak of its trace, and what the trace leaves behind.
+
+use serde::{Deserialize, Serialize};
+
+mod moment;
+mod out_of_memory;
+mod sections;
+
+pub use moment::{CategoryResult, LineResult, MomentResult, OperatorBytes};
+pub use out_of_memory::SnapshotOom;
+
+use lab_traces::snapshot::{Growth, Held, Segment, Snapshot, Totals, total, what_if};
+use lab_traces::stacks::{Guesses, matches};
+
+use super::WhatIfResult;
+
+pub(super) use sections::brief;
+
+/// Stacks and segments that are listed, unless more are asked for.
+const TOP: usize = 10;
+
+/// Traces with more entries are not replayed unasked: `tune` does it.
+const MAX_REPLAYED: usize = 300_000;
+
+/// What of a snapshot is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// Rows of each table; `None`: a screenful.
+    pub top: Option<usize>,
+    /// The entries among which the moment is looked for: first and last.
+    pub range: Option<(usize, usize)>,
+    /// Only what has this line, module, function or operator in its stack.
+    pub matching: Option<String>,
+}
+
+/// A device's memory in a snapshot. Bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SnapshotResult {
+    /// The file.
+    pub file: String,
+    /// Which device.
+    pub device: usize,
+    /// How many there are.
+    pub devices: usize,
+    /// Entries of its trace.
+    pub events: usize,
+    /// Its memory at the end.
+    pub totals: TotalsResult,
+    /// Who held memory where it ran out, else where most was held.
+    #[serde(default)]
+    pub moment: Option<MomentResult>,
+    /// The last request that failed; null where none did.
+    #[serde(default)]
+    pub out_of_memory: Option<SnapshotOom>,
+    /// The entry with which each step of training ended; empty where nothing tells.
+    #[serde(default)]
+    pub step_ends: Vec<usize>,
+    /// Whether the recording tells steps; else they are guessed from stacks.
+    #[serde(default)]
+    pub steps_are_told: bool,
+    /// What the program named.
+    #[serde(default)]
+    pub ranges: Vec<NamedRange>,
+    /// Who holds most of it.
+    pub held: Vec<HeldResult>,
+    /// What all hold.
+    #[serde(default)]
+    pub held_in_all: HeldSum,
+    /// Its segments.
+    pub segments: Vec<SegmentResult>,
+    /// The peak of the trace; null without one.
+    pub peak: Option<PeakOfTrace>,
+    /// Made within the trace and live at its end.
+    pub left_over: Vec<HeldResult>,
+    /// What all of that is.
+    #[serde(default)]
+    pub left_over_in_all: HeldSum,
+    /// What was live when each step ended, where the recording tells steps.
+    pub live_at_step_ends: Vec<u64>,
+    /// What is more after every step.
+    pub growing: Vec<GrowingStack>,
+    /// What was looked at.
+    #[serde(skip)]
+    pub looked: Looked,
+}
+
+/// A range that the program named (`record_function`, NVTX).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedRange {
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// The sums of a device. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TotalsResult {
+    /// How many segments.
+    pub segments: usize,
+    /// Their bytes.
+    pub reserved: u64,
+    /// In blocks that are in use.
+    pub allocated: u64,
+    /// With those that wait for another stream.
+    pub active: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// What is free.
+    pub free: u64,
+    /// Of that, in segments that are partly in use.
+    pub free_in_split_segments: u64,
+    /// The largest free piece.
+    pub largest_free: u64,
+    /// The share of what is free that is not in that piece.
+    pub fragmentation: f64,
+}
+
+/// What a stack holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldResult {
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Blocks.
+    pub allocations: u64,
+    /// The innermost frame first: `FILE:LINE NAME`.
+    pub stack: Vec<String>,
+}
+
+/// What several stacks hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldSum {
+    /// How many stacks.
+    pub stacks: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Blocks.
+    pub allocations: u64,
+}
+
+/// A segment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SegmentResult {
+    /// Where it begins.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// In blocks that are in use.
+    pub allocated: u64,
+    /// With those that wait for another stream.
+    pub active: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// Its largest free piece.
+    pub largest_free: u64,
+    /// How many blocks it is cut into.
+    pub blocks: usize,
+    /// The stream that it belongs to.
+    pub stream: u64,
+    /// The pool that it belongs to.
+    pub pool: (u64, u64),
+    /// Whether it is one for small blocks.
+    pub small: bool,
+    /// Whether it can grow.
+    pub expandable: bool,
+}
+
+/// The peak of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeakOfTrace {
+    /// The entry after which it was there; null for what was there before the first.
+    pub event: Option<usize>,
+    /// Bytes asked for then.
+    pub requested_bytes: u64,
+    /// Who held most then.
+    pub by_stack: Vec<HeldResult>,
+    /// What all held.
+    #[serde(default)]
+    pub in_all: HeldSum,
+    /// Who reached it.
+    #[serde(default)]
+    pub made_by: Vec<String>,
+}
+
+/// What is more after every step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GrowingStack {
+    /// Bytes of each block.
+    pub bytes: u64,
+    /// Blocks more at the end of the trace.
+    pub more: u64,
+    /// Steps.
+    pub steps: u64,
+    /// The innermost frame first.
+    pub stack: Vec<String>,
+}
+
+impl From<&Totals> for TotalsResult {
+    fn from(totals: &Totals) -> Self {
+        Self {
+            segments: totals.segments,
+            reserved: totals.reserved,
+            allocated: totals.allocated,
+            active: totals.active,
+            requested: totals.requested,
+            free: totals.free,
+            free_in_split_segments: totals.free_split,
+            largest_free: totals.largest_free,
+            fragmentation: totals.fragmentation(),
+        }
+    }
+}
+
+impl HeldSum {
+    fn of(held: &[Held]) -> Self {
+        Self {
+            stacks: held.len() as u64,
+            bytes: total(held.iter().map(|held| held.bytes)),
+            allocations: held.iter().map(|held| held.allocations).sum(),
+        }
+    }
+}
+
+impl SnapshotResult {
+    /// Of a device.
+    pub fn of(file: String, snapshot: &Snapshot, device: usize, looked: &Looked) -> Self {
+        let top = looked.top.unwrap_or(TOP);
+        let lines = |held: &Held| HeldResult {
+            bytes: held.bytes,
+            allocations: held.allocations,
+            stack: snapshot.stack_lines(held.stack),
+        };
+        let first = |held: &[Held]| held.iter().take(top).map(lines).collect::<Vec<_>>();
+        let growing = |growth: &Growth| GrowingStack {
+            bytes: growth.bytes,
+            more: growth.more,
+            steps: growth.steps,
+            stack: snapshot.stack_lines(growth.stack),
+        };
+        let (trace, held, leftovers) = (snapshot.trace(device), snapshot.held(device), snapshot.leftovers(device));
+        let peak = (!trace.is_empty()).then(|| snapshot.peak(device));
+        let guesses = Guesses::of(snapshot, device);
+        let peak_entry = peak.as_ref().and_then(|peak| peak.event);
+        let (moment, out_of_memory) = looked_at(snapshot, device, &guesses, looked, peak_entry);
+        let peak = peak.map(|peak| {
+            let stack = peak.event.and_then(|event| trace.get(event)).map(|event| event.stack);
+            PeakOfTrace {
+                event: peak.event,
+                requested_bytes: peak.bytes,
+                by_stack: first(&peak.by_stack),
+                in_all: HeldSum::of(&peak.by_stack),
+                made_by: stack.map(|stack| snapshot.stack_lines(stack)).unwrap_or_default(),
+            }
+        });
+        Self {
+            file,
+            device,
+            devices: snapshot.devices(),
+            events: trace.len(),
+            totals: (&snapshot.totals(device)).into(),
+            moment: Some(moment),
+            out_of_memory,
+            step_ends: guesses.step_ends,
+            steps_are_told: guesses.steps_are_told,
+            ranges: ranges(snapshot, device),
+            held: first(&held),
+            held_in_all: HeldSum::of(&held),
+            segments: snapshot.segments_of(device).map(|segment| of_segment(snapshot, segment)).collect(),
+            peak,
+            left_over: first(&leftovers.live),
+            left_over_in_all: HeldSum::of(&leftovers.live),
+            growing: leftovers.growing.iter().take(top).map(growing).collect(),
+            live_at_step_ends: leftovers.steps,
+            looked: looked.clone(),
+        }
+    }
+}
+
+/// The moment that is asked about: where memory ran out, else where most was held; and why it ran out.
+fn looked_at(
+    snapshot: &Snapshot,
+    device: usize,
+    guesses: &Guesses,
+    looked: &Looked,
+    peak: Option<usize>,
+) -> (MomentResult, Option<SnapshotOom>) {
+    let last = snapshot.trace(device).len().checked_sub(1);
+    let range = looked.range.unwrap_or((0, usize::MAX));
+    let mut out_of_memory = SnapshotOom::of(snapshot, device, guesses, range);
+    let (what, entry) = match (&out_of_memory, last) {
+        (Some(oom), _) => ("out_of_memory", Some(oom.entry)),
+        (None, None) => ("end", None),
+        (None, Some(_)) => ("peak", looked.range.map_or(peak, |range| highest(snapshot, device, range))),
+    };
+    if let Some(oom) = out_of_memory.as_mut().filter(|_| last.is_some_and(|last| last < MAX_REPLAYED)) {
+        // What cannot be replayed is not tried.
+        oom.what_if = what_if(snapshot, device, None).ok().map(|found| WhatIfResult::of(found, None));
+    }
+    let wanted = |stack| looked.matching.as_ref().is_none_or(|wanted| matches(snapshot, stack, wanted));
+    let top = looked.top.unwrap_or(usize::MAX);
+    // Of a history of our own they are the phases, which are told anyway.
+    let named = entry.filter(|_| !guesses.roles_are_told);
+    let ranges = named.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
+    let moment = MomentResult::of(snapshot, guesses, what, entry, top, &wanted);
+    (MomentResult { ranges, ..moment }, out_of_memory)
+}
+
+/// The ranges of the program's own that an entry lies in, the outermost first.
+fn open_ranges(snapshot: &Snapshot, device: usize, entry: usize) -> Vec<String> {
+    let Some(time) = snapshot.trace(device).get(entry).map(|event| event.time_us) else { return Vec::new() };
+    let ranges = snapshot.time_ranges(device).into_iter();
+    let open = ranges.filter(|range| range.from <= time && range.to.is_none_or(|to| to > time));
+    open.filter(|range| is_the_programs(range.name)).take(MAX_OPEN).map(|range| range.name.into()).collect()
+}
+
+/// Whether a range is neither PyTorch's optimizers' nor its profiler's, nor the data loader's.
+fn is_the_programs(name: &str) -> bool {
+    !name.starts_with("Optimizer.") && !name.starts_with("ProfilerStep#") && !name.starts_with("enumerate(DataLoader)#")
+}
+
+/// Ranges that are told of a moment.
+const MAX_OPEN: usize = 8;
+
+/// The entry of a range after which most was held.
+fn highest(snapshot: &Snapshot, device: usize, (from, to): (usize, usize)) -> Option<usize> {
+    let live = snapshot.live_bytes(device).filter(|(at, _)| (from..=to).contains(at));
+    // Of several the first.
+    live.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).map(|(at, _)| at)
+}
+
+/// Ranges that the program named, with how often; PyTorch's own are left out.
+fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
+    let marks = snapshot.annotations.iter().filter(|mark| mark.start && mark.device as usize == device);
+    let mut found: Vec<NamedRange> = Vec::new();
+    for name in marks.map(|mark| snapshot.text(mark.name)).filter(|name| is_the_programs(name)) {
+        match found.iter().position(|range| range.name == name) {
+            Some(known) => found[known].count += 1,
+            None if found.len() < MAX_RANGES => found.push(NamedRange { name: name.into(), count: 1 }),
+            None => {}
+        }
+    }
+    let labels = snapshot.trace(device).iter().map(|event| snapshot.text(event.metadata));
+    if labels.clone().any(|label| !label.is_empty()) {
+        let named = labels.filter(|label| !label.is_empty()).count() as u64;
+        found.push(NamedRange { name: "(entries with metadata of the program)".into(), count: named });
+    }
+    found
+}
+
+/// Names of ranges that are kept.
+const MAX_RANGES: usize = 100;
+
+fn of_segment(snapshot: &Snapshot, segment: &Segment) -> SegmentResult {
+    SegmentResult {
+        address: segment.address,
+        bytes: segment.bytes,
+        allocated: segment.allocated_bytes(),
+        active: segment.active_bytes(),
+        requested: segment.requested_bytes(),
+        largest_free: segment.largest_free_bytes(),
+        blocks: segment.blocks.len(),
+        stream: snapshot.stream(segment.stream),
+        pool: snapshot.pool(segment.pool),
+        small: segment.small,
+        expandable: segment.expandable,
+    }
+}

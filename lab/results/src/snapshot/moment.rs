@@ -1,0 +1,229 @@
+//! Who held memory at a moment of a trace, by line of the program.
+
+use lab_base::figures::{percent, short};
+use lab_base::section::{Cell, Table};
+use lab_traces::snapshot::{Snapshot, StackId};
+use lab_traces::stacks::{Guesses, HeldRow, Life, Line, Role, callers, held_at};
+use serde::{Deserialize, Serialize};
+
+/// A moment, and who held memory then. Bytes are those that were asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MomentResult {
+    /// Which: `out_of_memory`, `peak`, `end` (of a snapshot without a trace).
+    pub what: String,
+    /// The entry of the trace; null for what was there before the first.
+    pub entry: Option<usize>,
+    /// In which part of the program it was, as stacks suggest.
+    pub phase: Option<String>,
+    /// In which step of training, from 1 on; null where steps are not known.
+    pub step: Option<usize>,
+    /// Ranges of the program's own that were open then, the outermost first.
+    #[serde(default)]
+    pub ranges: Vec<String>,
+    /// What was held.
+    pub requested_bytes: u64,
+    /// The lines that held most.
+    pub by_line: Vec<LineResult>,
+    /// How many there are.
+    pub lines: usize,
+    /// By what it was for.
+    pub by_category: Vec<CategoryResult>,
+}
+
+/// What a line of the program held for one purpose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LineResult {
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Allocations.
+    pub count: u64,
+    /// File and line of the program; null where the stack has none (the backward pass).
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+    /// The same in a few words, or the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
+    pub name: String,
+    /// The innermost line outside of PyTorch, where it is another: a library's.
+    pub inside: Option<String>,
+    /// PyTorch's operators or functions there, those with most first.
+    pub operators: Vec<OperatorBytes>,
+    /// What it was for: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
+    /// `temporary`, `other`.
+    pub category: String,
+    /// Whether that is a guess from stacks and lives.
+    pub guessed: bool,
+    /// Whether it was there before the recording began.
+    pub before: bool,
+    /// The lines that led there, the innermost first; PyTorch's and the interpreter's are left out.
+    pub callers: Vec<String>,
+}
+
+/// What an operator asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorBytes {
+    /// Its name.
+    pub operator: String,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+}
+
+/// What was held for one purpose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CategoryResult {
+    /// What it was for.
+    pub category: String,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Whether that is a guess.
+    pub guessed: bool,
+}
+
+/// Characters of a line in a table.
+const WIDTH: usize = 30;
+
+impl MomentResult {
+    /// Of an entry. Lines that `wanted` refuses are left out.
+    pub fn of(
+        snapshot: &Snapshot,
+        guesses: &Guesses,
+        what: &str,
+        entry: Option<usize>,
+        top: usize,
+        wanted: &dyn Fn(StackId) -> bool,
+    ) -> Self {
+        let known = guesses.lives.iter().zip(guesses.roles.iter().copied());
+        let live = known.filter(|(life, _): &(&Life, Role)| life.lives_after(entry));
+        let live = live.map(|(life, role)| (life, role, life.made.and_then(|made| guesses.phase(made))));
+        let rows = held_at(snapshot, live, wanted);
+        let sum = |rows: &mut dyn Iterator<Item = &HeldRow>| lab_traces::snapshot::total(rows.map(|row| row.bytes));
+        let told = guesses.roles_are_told;
+        let of_role = |role: &Role| {
+            let requested_bytes = sum(&mut rows.iter().filter(|row| row.role == *role));
+            let guessed = !told && *role != Role::Other;
+            CategoryResult { category: role.name().into(), requested_bytes, guessed }
+        };
+        let by_category = Role::ALL.iter().map(of_role).filter(|found| found.requested_bytes > 0).collect();
+        let line = |row: &HeldRow| LineResult::of(snapshot, row, told);
+        let step = entry.filter(|_| !guesses.step_ends.is_empty()).map(|entry| guesses.steps_before(entry) + 1);
+        Self {
+            what: what.into(),
+            entry,
+            phase: entry.and_then(|entry| guesses.phase(entry)).map(|phase| phase.in_words().into()),
+            step,
+            ranges: Vec::new(),
+            requested_bytes: sum(&mut rows.iter()),
+            by_line: rows.iter().take(top).map(line).collect(),
+            lines: rows.len(),
+            by_category,
+        }
+    }
+
+    /// Where in the program it was: `, in the forward pass (step 2), in encoder > attention`.
+    pub(super) fn part(&self) -> String {
+        let step = self.step.map_or(String::new(), |step| format!(" (step {step})"));
+        let phase = self.phase.as_ref().map_or(String::new(), |phase| format!(", {phase}{step}"));
+        match self.ranges.as_slice() {
+            [] => phase,
+            ranges => format!("{phase}, in {}", ranges.join(" > ")),
+        }
+    }
+
+    /// Whether no stack says anything.
+    pub(super) fn has_no_lines(&self) -> bool {
+        let says = |line: &LineResult| line.place.is_some() || line.inside.is_some() || !line.operators.is_empty();
+        !self.by_line.is_empty() && !self.by_line.iter().any(says)
+    }
+
+    /// The first lines.
+    pub(super) fn table(&self, title: &str, top: usize) -> Table {
+        let share = |bytes: u64| Cell::Text(percent(bytes as f64 / self.requested_bytes.max(1) as f64));
+        let row = |bytes, count, category: String, name: String| {
+            vec![Cell::Bytes(bytes), share(bytes), Cell::Count(count), Cell::Text(category), Cell::Text(name)]
+        };
+        let of_line =
+            |line: &LineResult| row(line.requested_bytes, line.count, line.marked(), cut(&line.in_words(), WIDTH));
+        let mut rows: Vec<Vec<Cell>> = self.by_line.iter().take(top).map(of_line).collect();
+        let rest = self.lines.saturating_sub(rows.len());
+        if rest > 0 {
+            let shown = lab_traces::snapshot::total(self.by_line.iter().take(top).map(|line| line.requested_bytes));
+            let bytes = self.requested_bytes.saturating_sub(shown);
+            let name = Cell::Text(format!("({rest} more)"));
+            rows.push(vec![Cell::Bytes(bytes), share(bytes), Cell::unknown(), Cell::unknown(), name]);
+        }
+        Table::new(title, &["bytes", "share", "blocks", "for", "allocated at"], rows)
+    }
+
+    /// The sums by what it was for, in a sentence.
+    pub(super) fn shares(&self) -> String {
+        let share = |found: &CategoryResult| {
+            let mark = if found.guessed { "?" } else { "" };
+            format!("{}{mark} {}", found.category, short(found.requested_bytes))
+        };
+        let shares: Vec<String> = self.by_category.iter().map(share).collect();
+        let guessed = self.by_category.iter().any(|found| found.guessed);
+        let note = if guessed { " (? guessed from stacks and lives)" } else { "" };
+        format!("In all {}: {}{note}.", short(self.requested_bytes), shares.join(", "))
+    }
+}
+
+impl LineResult {
+    fn of(snapshot: &Snapshot, row: &HeldRow, told: bool) -> Self {
+        let line = |line: &Line| format!("{}:{}", line.file, line.line);
+        Self {
+            requested_bytes: row.bytes,
+            count: row.allocations,
+            place: row.place.own.as_ref().map(line),
+            name: match (&row.place.own, &row.place.library) {
+                (Some(_), Some(library)) => format!("{} {}", library.short(), library.function),
+                _ => row.place.in_words(),
+            },
+            inside: row.place.library.as_ref().map(line),
+            operators: row
+                .operators
+                .iter()
+                .map(|(operator, bytes)| OperatorBytes { operator: operator.clone(), requested_bytes: *bytes })
+                .collect(),
+            category: row.role.name().into(),
+            guessed: !told && row.role != Role::Other,
+            before: row.before,
+            callers: callers(snapshot, row.stack)
+                .iter()
+                .map(|line| format!("{} {}", line.short(), line.function))
+                .collect(),
+        }
+    }
+
+    fn marked(&self) -> String {
+        format!("{}{}", self.category, if self.guessed { "?" } else { "" })
+    }
+
+    /// The line, and what PyTorch did there.
+    fn in_words(&self) -> String {
+        if self.before && self.place.is_none() && self.operators.is_empty() {
+            return "before the recording began".into();
+        }
+        let (mut names, mut length) = (Vec::new(), self.name.chars().count() + 3);
+        for found in self.operators.iter().filter(|_| self.place.is_some()) {
+            length += found.operator.chars().count() + 2;
+            // As many as fit, and one in any case.
+            if !names.is_empty() && length > WIDTH {
+                break;
+            }
+            names.push(found.operator.as_str());
+        }
+        if names.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, names.join(", ")) }
+    }
+
+    /// A row with the lines that led there.
+    pub(super) fn with_callers(&self) -> Vec<Cell> {
+        let callers = if self.callers.is_empty() { self.in_words() } else { self.callers.join(" ← ") };
+        vec![Cell::Bytes(self.requested_bytes), Cell::Count(self.count), Cell::Text(self.marked()), Cell::Text(callers)]
+    }
+}
+
+/// A text that fits a cell.
+fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Why memory ran out in a recorded run.
+
+use lab_base::figures::{grouped, short};
+use lab_traces::snapshot::{Action, Snapshot, total};
+use lab_traces::stacks::{Guesses, Place};
+use serde::{Deserialize, Serialize};
+
+use crate::WhatIfResult;
+
+/// The last request that failed. Bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SnapshotOom {
+    /// The entry of the trace.
+    pub entry: usize,
+    /// How many requests failed in all.
+    pub failed: usize,
+    /// What was asked for.
+    pub requested: u64,
+    /// By which line, in a few words; null where no stack was recorded.
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+    /// What clients had asked for and held.
+    pub held: u64,
+    /// What PyTorch had reserved.
+    pub reserved: u64,
+    /// What was left on the device.
+    pub free_on_device: u64,
+    /// What was reserved and held by nobody: in pieces of segments that are partly in use.
+    pub free_in_reserved: u64,
+    /// `full`: less was free than was asked for; `fragmented`: enough was, but not in one piece.
+    pub verdict: String,
+    /// How much was missing at that moment at least; 0 where it was fragmented. The rest of the run may need more.
+    pub missing: u64,
+    /// What other settings of the allocator would have done until then; null where it was not tried.
+    pub what_if: Option<WhatIfResult>,
+}
+
+impl SnapshotOom {
+    /// Of a device's trace, if a request failed in it; entries outside of `range` do not count.
+    pub fn of(snapshot: &Snapshot, device: usize, guesses: &Guesses, range: (usize, usize)) -> Option<Self> {
+        let trace = snapshot.trace(device);
+        let ooms = || {
+            trace
+                .iter()
+                .enumerate()
+                .filter(|(at, event)| event.action == Action::Oom && (range.0..=range.1).contains(at))
+        };
+        let (entry, event) = ooms().next_back()?;
+        let held = total(guesses.lives.iter().filter(|life| life.lives_after(Some(entry))).map(|life| life.bytes));
+        let mut reserved = snapshot.reserved_before(device);
+        for event in &trace[..entry] {
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
+                Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
+                _ => {}
+            }
+        }
+        let free_in_reserved = reserved.saturating_sub(held);
+        let missing = event.bytes.saturating_sub(event.address.saturating_add(free_in_reserved));
+        Some(Self {
+            entry,
+            failed: ooms().count(),
+            requested: event.bytes,
+            place: snapshot.has_stack(event.stack).then(|| Place::of(snapshot, event.stack).in_words()),
+            held,
+            reserved,
+            free_on_device: event.address,
+            free_in_reserved,
+            verdict: if missing > 0 { "full" } else { "fragmented" }.into(),
+            missing,
+            what_if: None,
+        })
+    }
+
+    /// The first sentences. `part`: where in the program it was; `entries`: of the trace.
+    pub(super) fn in_words(&self, part: &str, entries: usize) -> String {
+        let by = self.place.as_ref().map_or(String::new(), |place| format!(" by {place}"));
+        let verdict = match self.verdict.as_str() {
+            "full" => format!("Full: at least {} more is needed.", short(self.missing)),
+            _ => "Fragmented: enough is free, but not in one piece.".into(),
+        };
+        format!(
+            "Out of memory at entry {} of {}{part}: {} asked for{by}. Reserved {}, of that {} held by nobody; {} left on \
+             the card. {verdict}",
+            grouped(self.entry as u64, ' '),
+            grouped(entries as u64, ' '),
+            short(self.requested),
+            short(self.reserved),
+            short(self.free_in_reserved),
+            short(self.free_on_device),
+        )
+    }
+}

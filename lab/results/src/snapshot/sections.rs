@@ -1,0 +1,274 @@
+//! A snapshot in words: the answer first, then who held what; the rest in details.
+
+use lab_base::figures::{both, counted, grouped, percent, short, signed};
+use lab_base::section::{Cell, Section, Table};
+use lab_traces::snapshot::{FrameText, MIN_STEPS, total};
+use lab_traces::stacks::Place;
+
+use super::{
+    GrowingStack, HeldResult, HeldSum, NamedRange, PeakOfTrace, SegmentResult, SnapshotResult, TOP, TotalsResult,
+};
+use crate::Findings;
+
+/// Characters of a stack in a table.
+const STACK_WIDTH: usize = 44;
+
+/// Lines of the program that a screen shows.
+const LINES: usize = 6;
+
+impl Findings for SnapshotResult {
+    const SCHEMA: &'static str = "vramlab-snapshot-1";
+
+    fn title(&self) -> String {
+        let entries = match self.events {
+            1 => "1 entry".to_string(),
+            n => format!("{} entries", grouped(n as u64, ' ')),
+        };
+        let segments = counted(self.totals.segments as u64, "segment");
+        format!("{}: device {}, {segments}, {entries} in the trace", self.file, self.device)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let mut sections = vec![Section::Answer(self.answer())];
+        if self.peak.is_none() {
+            sections.push(Section::Note(sums(&self.totals)));
+        }
+        if let Some(moment) = &self.moment {
+            sections.push(Section::Table(moment.table(&self.table_title(), self.looked.top.unwrap_or(LINES))));
+            sections.push(Section::Note(moment.shares()));
+            if moment.has_no_lines() && self.peak.is_some() {
+                let how = "torch.cuda.memory._record_memory_history(), with its defaults, records them";
+                sections.push(Section::Note(format!("No stacks were recorded of these: {how}.")));
+            }
+        }
+        if let Some(oom) = &self.out_of_memory {
+            sections.push(Section::Note(proposal(oom)));
+        } else if self.peak.is_some() {
+            let TotalsResult { reserved, allocated, .. } = self.totals;
+            let end = format!("At the end: {} reserved, {} allocated.", short(reserved), short(allocated));
+            sections.push(Section::Note(format!("{end} Stacks, segments, steps: -v.")));
+        }
+        if !self.growing.is_empty() {
+            sections.push(Section::Table(self.growth()));
+        }
+        if self.peak.is_none() {
+            sections.push(Section::Note(self.left()));
+        }
+        sections.extend(self.details());
+        sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        self.moment.as_ref().map(|moment| moment.table(&self.table_title(), usize::MAX))
+    }
+}
+
+/// What to do about a failed request.
+fn proposal(oom: &super::SnapshotOom) -> String {
+    match &oom.what_if {
+        None => "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
+        Some(what_if) => match what_if.proposal() {
+            Some((setting, does)) => format!("Try {setting}: as far as this recording goes, {does}."),
+            None => what_if.why_nothing(),
+        },
+    }
+}
+
+impl SnapshotResult {
+    fn answer(&self) -> String {
+        let Some(moment) = &self.moment else { return sums(&self.totals) };
+        match (&self.out_of_memory, &self.peak) {
+            (Some(oom), _) => oom.in_words(&moment.part(), self.events),
+            (None, Some(peak)) if self.looked.range.is_none() => self.peak_in_words(peak, &moment.part()),
+            (None, Some(_)) => format!(
+                "Most was asked for after entry {} of these{}.",
+                moment.entry.map_or("none".into(), |entry| grouped(entry as u64, ' ')),
+                moment.part()
+            ),
+            (None, None) => format!("Held at the end: {}.", both(moment.requested_bytes)),
+        }
+    }
+
+    fn table_title(&self) -> String {
+        let when = match self.moment.as_ref().map(|moment| moment.what.as_str()) {
+            Some("out_of_memory") => "Held then",
+            Some("end") => "Held at the end",
+            _ => "Held at the peak",
+        };
+        match &self.looked.matching {
+            Some(wanted) => format!("{when}, by line, where {wanted} is in the stack"),
+            None => format!("{when}, by line of the program"),
+        }
+    }
+
+    /// What few readers want.
+    fn details(&self) -> Vec<Section> {
+        let folded = |title: &str, sections| Section::Details { title: title.into(), sections };
+        let mut out = Vec::new();
+        if let Some(moment) = &self.moment {
+            let rows = moment.by_line.iter().take(self.looked.top.unwrap_or(TOP)).map(|line| line.with_callers());
+            let table = Table::new("", &["bytes", "blocks", "for", "by"], rows.collect());
+            out.push(folded("The lines that led there", vec![Section::Table(table)]));
+        }
+        let mut steps = vec![Section::Note(self.steps())];
+        steps.extend(self.peak.is_some().then(|| Section::Note(self.left())));
+        out.push(folded("Steps and ranges", [steps, vec![Section::Table(self.named())]].concat()));
+        let mut by_stack_sections =
+            vec![Section::Table(by_stack("Held at the end, by stack", &self.held, self.held_in_all))];
+        let at_peak =
+            |peak: &PeakOfTrace| by_stack("Held at the peak of the trace, by stack", &peak.by_stack, peak.in_all);
+        by_stack_sections.extend(self.peak.iter().map(at_peak).map(Section::Table));
+        out.push(folded("By stack", by_stack_sections));
+        out.push(folded("Segments", vec![Section::Note(sums(&self.totals)), Section::Table(self.largest_segments())]));
+        out.extend(self.out_of_memory.iter().filter_map(|oom| Some(oom.what_if.as_ref()?.details())));
+        out
+    }
+
+    fn steps(&self) -> String {
+        let how = if self.steps_are_told { "as the recording says" } else { "as stacks suggest" };
+        match self.step_ends.len() {
+            0 => "Steps of training are not known: no range or stack of an optimizer, and no backward pass.".into(),
+            n => format!("{} of training ended within the trace, {how}.", counted(n as u64, "step")),
+        }
+    }
+
+    fn named(&self) -> Table {
+        let row = |range: &NamedRange| vec![Cell::Text(range.name.clone()), Cell::Count(range.count)];
+        Table::new("Ranges that the program named", &["name", "times"], self.ranges.iter().map(row).collect())
+    }
+
+    fn largest_segments(&self) -> Table {
+        let mut all: Vec<&SegmentResult> = self.segments.iter().collect();
+        all.sort_by_key(|segment| (std::cmp::Reverse(segment.bytes), segment.address));
+        let row = |segment: &&SegmentResult| {
+            let size = if segment.small { "small" } else { "large" };
+            let kind = if segment.expandable { format!("{size}, expandable") } else { size.into() };
+            vec![
+                Cell::Bytes(segment.bytes),
+                Cell::Bytes(segment.allocated),
+                Cell::Bytes(segment.largest_free),
+                Cell::Count(segment.blocks as u64),
+                Cell::Text(kind),
+            ]
+        };
+        let title = match all.len() > self.top() {
+            true => format!("The {} largest of {}", self.top(), counted(all.len() as u64, "segment")),
+            false => "Segments".into(),
+        };
+        let columns = ["segment", "allocated", "largest free", "blocks", "kind"];
+        Table::new(title, &columns, all.iter().take(self.top()).map(row).collect())
+    }
+
+    fn growth(&self) -> Table {
+        let row = |growth: &GrowingStack| {
+            vec![
+                Cell::Bytes(growth.bytes.saturating_mul(growth.more) / growth.steps.max(1)),
+                Cell::Bytes(growth.bytes),
+                Cell::Count(growth.more),
+                Cell::Text(brief(&growth.stack)),
+            ]
+        };
+        let columns = ["per step", "each", "more", "by"];
+        Table::new("More after every step: a leak", &columns, self.growing.iter().map(row).collect())
+    }
+
+    /// The peak in a sentence.
+    fn peak_in_words(&self, peak: &PeakOfTrace, part: &str) -> String {
+        let by = if peak.made_by.is_empty() { String::new() } else { format!(", by {}", brief(&peak.made_by)) };
+        let when = peak.event.map_or("before the trace began".into(), |event| {
+            format!("after entry {} of {}{part}{by}", grouped(event as u64, ' '), grouped(self.events as u64, ' '))
+        });
+        format!("Peak of what was requested: {}, {when}.", both(peak.requested_bytes))
+    }
+
+    /// What the trace leaves behind.
+    fn left(&self) -> String {
+        if self.peak.is_none() {
+            return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, and with stacks."
+                .into();
+        }
+        let HeldSum { bytes, allocations, .. } = self.left_over_in_all;
+        let mut text =
+            format!("Made within the trace and live at its end: {}, {}.", counted(allocations, "block"), both(bytes));
+        let steps = &self.live_at_step_ends;
+        match steps.as_slice() {
+            [] => text += " The recording does not tell steps, so that growth per step is not known.",
+            [_] | [_, _] => text += " Too few steps to tell growth.",
+            [_, second, .., last] => {
+                let growth = match (*last as i64).saturating_sub(*second as i64) {
+                    0 => "no growth".to_string(),
+                    growth => format!("{} since the second", signed(growth)),
+                };
+                let live: Vec<String> = steps[steps.len().saturating_sub(4)..].iter().map(|b| short(*b)).collect();
+                let ends = counted(steps.len() as u64, "step");
+                text += &format!(" Live at the ends of {ends}: {}; {growth}.", live.join(", "));
+                if steps.len() < MIN_STEPS {
+                    text += &format!(" A leak is told from {MIN_STEPS} steps on.");
+                }
+            }
+        }
+        text
+    }
+
+    /// Rows of a table.
+    fn top(&self) -> usize {
+        self.looked.top.unwrap_or(TOP)
+    }
+}
+
+fn by_stack(title: &str, held: &[HeldResult], all: HeldSum) -> Table {
+    let share = |bytes: u64| Cell::Text(percent(bytes as f64 / all.bytes.max(1) as f64));
+    let row = |bytes, allocations, by| vec![Cell::Bytes(bytes), share(bytes), Cell::Count(allocations), Cell::Text(by)];
+    let mut rows: Vec<Vec<Cell>> =
+        held.iter().map(|held| row(held.bytes, held.allocations, brief(&held.stack))).collect();
+    let rest = all.stacks.saturating_sub(held.len() as u64);
+    if rest > 0 {
+        let bytes = all.bytes.saturating_sub(total(held.iter().map(|held| held.bytes)));
+        let allocations = all.allocations.saturating_sub(held.iter().map(|held| held.allocations).sum());
+        rows.push(row(bytes, allocations, format!("({} more)", counted(rest, "stack"))));
+    }
+    Table::new(title, &["requested", "share", "blocks", "by"], rows)
+}
+
+/// A stack in one cell: the program's line, and what PyTorch did there.
+pub(crate) fn brief(lines: &[String]) -> String {
+    if lines.is_empty() {
+        return "(no stack recorded)".into();
+    }
+    let frame = |line: &'_ String| -> Option<(String, i64, String)> {
+        let (place, name) = line.split_once(' ').unwrap_or((line, ""));
+        let (file, number) = place.rsplit_once(':')?;
+        Some((file.into(), number.parse().ok()?, name.into()))
+    };
+    let frames: Vec<_> = lines.iter().filter_map(frame).collect();
+    let place = Place::of_frames(frames.iter().map(|(filename, line, name)| FrameText { filename, line: *line, name }));
+    let text = match (&place.operator, &place.own) {
+        (Some(operator), Some(_)) => format!("{} ({operator})", place.in_words()),
+        _ => place.in_words(),
+    };
+    match text.char_indices().nth(STACK_WIDTH) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// The sums in a sentence.
+fn sums(totals: &TotalsResult) -> String {
+    let waiting = match totals.active.saturating_sub(totals.allocated) {
+        0 => String::new(),
+        waiting => format!("{} freed but waiting for another stream, ", both(waiting)),
+    };
+    let mut text = format!(
+        "Reserved {}: {} allocated, {waiting}{} free, {} of that in one piece",
+        both(totals.reserved),
+        both(totals.allocated),
+        both(totals.free),
+        short(totals.largest_free)
+    );
+    if totals.free > 0 {
+        let stuck = short(totals.free_in_split_segments);
+        let share = totals.fragmentation * 100.0;
+        text += &format!(" ({share:.0} % is not); {stuck} lie in segments that are partly in use");
+    }
+    text + "."
+}

@@ -1,0 +1,113 @@
+//! Two snapshots beside each other (`vramlab-snapshot-diff-1`).
+
+use lab_base::figures::{both, short, signed};
+use lab_base::section::{Cell, Section, Table};
+use lab_traces::snapshot::Comparison;
+use serde::{Deserialize, Serialize};
+
+use super::findings::Findings;
+use super::snapshot::{TotalsResult, brief};
+
+/// What changed from one snapshot to another. Of each pair the first is before. Bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SnapshotDiff {
+    /// The files.
+    pub files: [String; 2],
+    /// Which device.
+    pub device: usize,
+    /// Its sums.
+    pub totals: [TotalsResult; 2],
+    /// The stacks that hold more or less than before, those that changed most first.
+    pub changes: Vec<ChangedStack>,
+    /// Segments that are in one alone.
+    pub segments_only_in: [usize; 2],
+    /// Their bytes.
+    pub segment_bytes_only_in: [u64; 2],
+    /// How many rows the table has.
+    #[serde(skip, default = "usize::max_value")]
+    pub top: usize,
+}
+
+/// A stack that holds more or less than before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangedStack {
+    /// The innermost frame first.
+    pub stack: Vec<String>,
+    /// Bytes asked for.
+    pub bytes: [u64; 2],
+    /// Blocks.
+    pub allocations: [u64; 2],
+}
+
+impl SnapshotDiff {
+    /// Of a comparison.
+    pub fn of(files: [String; 2], device: usize, comparison: &Comparison, top: usize) -> Self {
+        let change = |change: &lab_traces::snapshot::Change| ChangedStack {
+            stack: change.stack.clone(),
+            bytes: change.bytes.into(),
+            allocations: change.allocations.into(),
+        };
+        Self {
+            files,
+            device,
+            totals: [(&comparison.totals.0).into(), (&comparison.totals.1).into()],
+            changes: comparison.changes.iter().map(change).collect(),
+            segments_only_in: comparison.segments.into(),
+            segment_bytes_only_in: comparison.segment_bytes.into(),
+            top,
+        }
+    }
+
+    fn rows(&self) -> Table {
+        let row = |change: &ChangedStack| {
+            let [before, after] = change.bytes;
+            vec![
+                Cell::Bytes(before),
+                Cell::Bytes(after),
+                Cell::Difference((after as i64).saturating_sub(before as i64)),
+                Cell::Text(brief(&change.stack)),
+            ]
+        };
+        let columns = ["before", "after", "difference", "by"];
+        Table::new("Who holds more, or less", &columns, self.changes.iter().take(self.top).map(row).collect())
+    }
+}
+
+impl Findings for SnapshotDiff {
+    const SCHEMA: &'static str = "vramlab-snapshot-diff-1";
+
+    fn title(&self) -> String {
+        format!("{} → {}, device {}", self.files[0], self.files[1], self.device)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let [before, after] = &self.totals;
+        let sums = [
+            ("reserved", before.reserved, after.reserved),
+            ("allocated", before.allocated, after.allocated),
+            ("active", before.active, after.active),
+            ("requested", before.requested, after.requested),
+            ("free", before.free, after.free),
+        ];
+        let line = |(what, one, two): (&str, u64, u64)| {
+            let difference = signed((two as i64).saturating_sub(one as i64));
+            Section::Note(format!("{what}: {} → {} ({difference})", both(one), both(two)))
+        };
+        let mut sections: Vec<Section> = sums.into_iter().map(line).collect();
+        let ([first, second], [one, two]) = (self.segments_only_in, self.segment_bytes_only_in);
+        sections.push(Section::Note(format!(
+            "Segments only in the first: {first} ({}); only in the second: {second} ({}).",
+            short(one),
+            short(two)
+        )));
+        sections.push(match self.changes.is_empty() {
+            true => Section::Note("No stack holds more or less.".into()),
+            false => Section::Table(self.rows()),
+        });
+        sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(self.rows())
+    }
+}

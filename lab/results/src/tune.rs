@@ -1,0 +1,188 @@
+//! The best settings of the allocator for a recording (`vramlab-tune-1`).
+
+use lab_base::figures::{both, counted, grouped, signed};
+use lab_base::section::{Cell, Section, Table};
+use lab_traces::snapshot::{Candidate, Cost, Releases, Tuned};
+use serde::{Deserialize, Serialize};
+
+use super::findings::Findings;
+use super::self_check::SelfCheck;
+
+/// What a search found. What it searched for is null where the recorded settings do not reproduce the recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TuneResult {
+    /// The recorded settings.
+    pub recorded: Option<Candidate>,
+    /// The best that is proposed; the recorded settings where none is better.
+    pub best: Option<Candidate>,
+    /// What is better still, but is read by the later releases only that may have made the recording.
+    pub newer: Option<Candidate>,
+    /// What was better only on the part that the search saw.
+    pub overfitted: Option<Candidate>,
+    /// All that were tried, best first.
+    pub tried: Vec<Candidate>,
+    /// Operations that the search saw, and those that were held out.
+    pub operations: Option<SearchedOperations>,
+    /// The most that lives at one time: no settings take less. Bytes.
+    pub lower_bound_bytes: u64,
+    /// Of a snapshot: whether its own settings reproduce it.
+    pub self_check: Option<SelfCheck>,
+    /// The file.
+    #[serde(skip)]
+    pub file: String,
+    /// The releases that may have made the recording.
+    #[serde(skip)]
+    pub releases: Option<Releases>,
+}
+
+/// Operations that a search saw, and those that were held out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SearchedOperations {
+    /// The first of the recording.
+    pub searched: usize,
+    /// The rest.
+    pub held_out: usize,
+}
+
+/// Choices that are listed.
+const TOP: usize = 8;
+
+impl TuneResult {
+    /// What a search found in a file's recording.
+    pub fn of(file: &str, tuned: Tuned, releases: Releases, self_check: Option<SelfCheck>) -> Self {
+        let (searched, held_out) = tuned.operations;
+        Self {
+            recorded: Some(tuned.recorded),
+            best: Some(tuned.best),
+            newer: tuned.newer,
+            overfitted: tuned.overfitted,
+            tried: tuned.tried,
+            operations: Some(SearchedOperations { searched, held_out }),
+            lower_bound_bytes: tuned.lower_bound,
+            self_check,
+            file: file.into(),
+            releases: Some(releases),
+        }
+    }
+
+    /// Nothing is proposed on the ground of a replay that is not what was recorded.
+    pub fn not_reproduced(file: &str, lower_bound_bytes: u64, self_check: SelfCheck) -> Self {
+        Self {
+            recorded: None,
+            best: None,
+            newer: None,
+            overfitted: None,
+            tried: Vec::new(),
+            operations: None,
+            lower_bound_bytes,
+            self_check: Some(self_check),
+            file: file.into(),
+            releases: None,
+        }
+    }
+
+    /// What is proposed; `None` where that is what was recorded.
+    fn proposed(&self) -> Option<(&Candidate, &Candidate)> {
+        let (recorded, best) = (self.recorded.as_ref()?, self.best.as_ref()?);
+        (best.alloc_conf != recorded.alloc_conf).then_some((recorded, best))
+    }
+
+    /// What it saves, on all of the recording and on its parts.
+    fn savings(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some((recorded, best)) = self.proposed() {
+            let both = |before: &Option<Cost>, after: &Option<Cost>| {
+                Some((before.as_ref().copied()?, after.as_ref().copied()?))
+            };
+            let parts = [
+                ("In the whole recording", both(&recorded.whole, &best.whole)),
+                ("On the part that the search saw", Some((recorded.searched, best.searched))),
+                ("On the rest, which it did not see", both(&recorded.held_out, &best.held_out)),
+            ];
+            out.extend(
+                parts.iter().filter_map(|(what, costs)| costs.map(|(before, after)| saves(what, &before, &after))),
+            );
+        }
+        if let (Some(newer), Some(before), Some(Releases { oldest, newest })) =
+            (&self.newer, self.recorded.as_ref().and_then(|recorded| recorded.whole), self.releases)
+        {
+            let release = if oldest == newest { oldest.to_string() } else { format!("{oldest} to {newest}") };
+            let what = format!("The recording is of PyTorch {release}; the later of them also read {}", setting(newer));
+            out.push(newer.whole.as_ref().map_or(what.clone(), |after| saves(&what, &before, after)));
+        }
+        if let Some(overfitted) = &self.overfitted {
+            let name = name(overfitted);
+            out.push(format!("{name} was better only on the part that the search saw, and is not proposed."));
+        }
+        out
+    }
+
+    fn table(&self) -> Table {
+        let row = |candidate: &Candidate| {
+            let Cost { failed, peak_reserved, driver_calls } = candidate.searched;
+            let name = Cell::Text(name(candidate).replace(',', ", "));
+            vec![name, Cell::Bytes(peak_reserved), Cell::Count(driver_calls), Cell::Count(failed)]
+        };
+        let title = format!("Best of {} on the part that the search saw", counted(self.tried.len() as u64, "choice"));
+        let columns = ["settings", "peak reserved", "driver calls", "failed"];
+        Table::new(title, &columns, self.tried.iter().take(TOP).map(row).collect())
+    }
+}
+
+fn name(candidate: &Candidate) -> &str {
+    match candidate.alloc_conf.as_str() {
+        "" => "(defaults)",
+        other => other,
+    }
+}
+
+/// As it is set: the variable has this name in all releases from 1.10 on; from 2.10 on it has a second one.
+fn setting(candidate: &Candidate) -> String {
+    format!("PYTORCH_CUDA_ALLOC_CONF={}", candidate.alloc_conf)
+}
+
+fn saves(what: &str, before: &Cost, after: &Cost) -> String {
+    let mut text = format!(
+        "{what}: peak reserved {} instead of {} ({}), {} instead of {} calls of the driver",
+        both(after.peak_reserved),
+        both(before.peak_reserved),
+        signed(after.peak_reserved as i64 - before.peak_reserved as i64),
+        grouped(after.driver_calls, ' '),
+        grouped(before.driver_calls, ' ')
+    );
+    if before.failed + after.failed > 0 {
+        text += &format!(", {} instead of {} requests fail", after.failed, before.failed);
+    }
+    text + "."
+}
+
+impl Findings for TuneResult {
+    const SCHEMA: &'static str = "vramlab-tune-1";
+
+    fn title(&self) -> String {
+        match (self.proposed(), &self.recorded) {
+            (Some((_, best)), _) => setting(best),
+            (None, Some(recorded)) => {
+                format!("{}: no settings are better than the recorded ones, {}", self.file, name(recorded))
+            }
+            (None, None) => {
+                format!("{}: nothing is proposed, as the replay does not reproduce this recording", self.file)
+            }
+        }
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let mut sections: Vec<Section> = self.savings().into_iter().map(Section::Note).collect();
+        if let Some(SearchedOperations { searched, held_out }) = self.operations {
+            sections.push(Section::Note(format!(
+                "Searched on the first {} operations, checked on the last {}. Nothing takes less than {}, which live together.",
+                grouped(searched as u64, ' '),
+                grouped(held_out as u64, ' '),
+                both(self.lower_bound_bytes)
+            )));
+            sections.push(Section::Table(self.table()));
+        }
+        sections.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_words())));
+        sections
+    }
+}

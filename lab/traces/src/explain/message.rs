@@ -1,0 +1,175 @@
+//! What a message says.
+
+use super::size::Size;
+use super::verdict::Verdict;
+
+/// Which message it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wording {
+    /// 1.0 to 2.0: `(GPU 0; 10.76 GiB total capacity; …)`.
+    Parentheses,
+    /// From 2.1 on: `GPU 0 has a total capacity of …`.
+    Sentences,
+    /// From 2.15 on: refused because of the limit of the process, without asking the driver.
+    Preemptive,
+    /// More than an exbibyte.
+    Huge,
+    /// The request alone: the rest of the line is missing.
+    Request,
+    /// Of the backend `cudaMallocAsync`: `Allocation on device 0 would exceed allowed memory`.
+    Async,
+    /// Of Apple's GPUs: `MPS backend out of memory`.
+    Mps,
+    /// Up to 0.4: `cuda runtime error (2) : out of memory`.
+    Thc,
+    /// `CUDA error: out of memory`: the driver's own.
+    Driver,
+    /// A library's own: cuBLAS, cuDNN, NCCL and others.
+    Library,
+    /// `DefaultCPUAllocator: can't allocate memory`.
+    HostAllocator,
+    /// `DataLoader worker (pid 1) is killed by signal: …`.
+    Loader,
+    /// This program's.
+    Own,
+}
+
+impl Wording {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wording::Parentheses => "PyTorch 1.0 to 2.0",
+            Wording::Sentences => "PyTorch 2.1 and later",
+            Wording::Preemptive => "PyTorch 2.15 and later, refused ahead of the driver",
+            Wording::Huge => "a request of more than 1 EiB",
+            Wording::Request => "PyTorch, cut off after the request",
+            Wording::Async => "PyTorch's backend cudaMallocAsync",
+            Wording::Mps => "PyTorch on Apple's GPUs (MPS)",
+            Wording::Thc => "PyTorch up to 0.4",
+            Wording::Driver => "the driver's own error",
+            Wording::Library => "a library's own error",
+            Wording::HostAllocator => "PyTorch's allocator for the host's memory",
+            Wording::Loader => "a worker of PyTorch's DataLoader",
+            Wording::Own => "vramlab's own message",
+        }
+    }
+}
+
+/// Whose devices the message is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Backend {
+    #[default]
+    Cuda,
+    Hip,
+    Xpu,
+    Mps,
+}
+
+/// What failed outside of PyTorch's allocator for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// A library could not create its handle or take its buffers.
+    Library(&'static str),
+    /// The same, with a status that other causes have as well.
+    Uninitialized(&'static str),
+    /// The state of PyTorch's random generator.
+    Generator,
+    /// The driver, for whatever asked it.
+    Driver,
+    /// The system killed a worker.
+    Killed,
+    /// A worker found no room in shared memory.
+    SharedMemory,
+}
+
+/// What a message says.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) wording: Wording,
+    pub(super) backend: Backend,
+    pub(super) device: Option<u32>,
+    pub(super) requested: Option<Size>,
+    pub(super) total: Option<Size>,
+    pub(super) free: Option<Size>,
+    pub(super) allowed: Option<Size>,
+    pub(super) allocated: Option<Size>,
+    pub(super) private: Option<Size>,
+    pub(super) unallocated: Option<Size>,
+    pub(super) reserved: Option<Size>,
+    /// What Metal holds for this process outside of PyTorch's allocator.
+    pub(super) beside: Option<Size>,
+    /// What NVML says of this process.
+    pub(super) process: Option<Size>,
+    /// The processes that the message does not recognize as this one, and what they hold.
+    pub(super) processes: Vec<(u64, Size)>,
+    /// The variable that the message names: `PYTORCH_CUDA_ALLOC_CONF` or its like.
+    pub(super) variable: Option<&'static str>,
+    /// The hint says that expandable segments are on.
+    pub(super) expandable: bool,
+    pub(super) failure: Option<Failure>,
+    /// The verdict that the message states itself.
+    pub(super) stated: Option<Verdict>,
+}
+
+impl Message {
+    /// One that says nothing yet.
+    pub(crate) fn new(wording: Wording, backend: Backend) -> Self {
+        Self {
+            wording,
+            backend,
+            device: None,
+            requested: None,
+            total: None,
+            free: None,
+            allowed: None,
+            allocated: None,
+            private: None,
+            unallocated: None,
+            reserved: None,
+            beside: None,
+            process: None,
+            processes: Vec::new(),
+            variable: None,
+            expandable: false,
+            failure: None,
+            stated: None,
+        }
+    }
+
+    /// All segments: printed, or the sum of their parts.
+    pub(super) fn all_reserved(&self) -> Option<Size> {
+        self.reserved.or_else(|| Some(self.allocated?.plus(self.unallocated?)))
+    }
+
+    /// Free blocks: printed, or what is reserved and not allocated.
+    pub(super) fn all_unallocated(&self) -> Option<Size> {
+        self.unallocated.or_else(|| Some(self.reserved?.minus(self.allocated?)))
+    }
+
+    /// What the driver had left. Older releases for Intel's devices do not print it: it is at most what PyTorch's
+    /// segments leave of the device.
+    pub(super) fn free_at_most(&self) -> Option<Size> {
+        match (self.free, self.backend) {
+            (None, Backend::Xpu) => Some(self.total?.minus(self.all_reserved().unwrap_or(Size::of(0)))),
+            (free, _) => free,
+        }
+    }
+
+    /// What the process could ever have: the device, or its share of it.
+    pub(super) fn limit(&self) -> Option<Size> {
+        [self.total, self.allowed].into_iter().flatten().min_by_key(|size| size.bytes)
+    }
+
+    /// What the process could still have had from the driver.
+    pub(super) fn obtainable(&self) -> Option<Size> {
+        let free = self.free_at_most()?;
+        let share = self.allowed.map(|allowed| allowed.minus(self.all_reserved().unwrap_or(Size::of(0))));
+        Some(share.filter(|share| share.bytes < free.bytes).unwrap_or(free))
+    }
+
+    /// Whether the limit of the process stands in the way, and not the device.
+    pub(super) fn is_limited(&self) -> bool {
+        let held_back = || Some(self.obtainable()?.bytes < self.free_at_most()?.bytes);
+        self.wording == Wording::Preemptive || self.allowed.is_some() && held_back().unwrap_or(false)
+    }
+}

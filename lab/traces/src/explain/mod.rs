@@ -1,0 +1,176 @@
+//! What PyTorch says when memory runs out, read.
+//!
+//! The wordings of all releases are known, those for AMD's, Intel's and Apple's devices among them, and so are the errors
+//! of libraries and of the host that mean the same. Figures are printed with two decimals: each is known to half a unit
+//! of its last one, and sums are checked to that.
+
+mod advice;
+mod holders;
+mod judge;
+mod message;
+mod outside;
+mod read;
+mod size;
+mod verdict;
+
+pub use self::advice::Advice;
+use self::holders::Holders;
+use self::message::Message;
+pub use self::message::Wording;
+pub use self::size::Size;
+pub use self::verdict::Verdict;
+use lab_base::error::Result;
+
+/// One figure of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is called here.
+    pub name: &'static str,
+    /// How much.
+    pub size: Size,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// A relation between figures, worked out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sum {
+    /// What is added up: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
+    pub text: String,
+    /// What is left over, in bytes: nothing, where the figures should agree.
+    pub remainder: i64,
+    /// How exactly the figures are known, in bytes.
+    pub tolerance: u64,
+}
+
+/// A message, explained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Which wording it is.
+    pub wording: Wording,
+    /// The device, where the message says so.
+    pub device: Option<u32>,
+    /// Its figures, in the order of reading.
+    pub figures: Vec<Figure>,
+    /// How they hang together.
+    pub sums: Vec<Sum>,
+    /// Why it failed, in a word; `None`: the message has too few figures to say.
+    pub verdict: Option<Verdict>,
+    /// Why, in arithmetic.
+    pub reason: String,
+    /// What to try, first things first.
+    pub advice: Vec<Advice>,
+}
+
+/// Reads a message, wherever it stands in the text.
+///
+/// # Errors
+/// [`Error::Usage`](lab_base::Error::Usage) for a text without one.
+pub fn explain(text: &str) -> Result<Explanation> {
+    let message = read::read(text)?;
+    let holders = Holders::of(&message);
+    let (verdict, reason) = judge::judge(&message, &holders);
+    Ok(Explanation {
+        wording: message.wording,
+        device: message.device,
+        figures: figures(&message, &holders),
+        sums: sums(&message, &holders),
+        verdict,
+        reason,
+        advice: advice::advice(&message, &holders, verdict),
+    })
+}
+
+fn figures(message: &Message, holders: &Holders) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut push = |name, size: Option<Size>, meaning: &str| {
+        figures.extend(size.map(|size| Figure { name, size, meaning: meaning.to_string() }));
+    };
+    let asked = match message.wording {
+        Wording::Mps => "the buffer that Metal was asked for",
+        Wording::HostAllocator => "what the host was asked for, in one piece",
+        _ => {
+            "what the driver was asked for: the tensor, rounded up to a segment (2 MiB for up to 1 MiB, 20 MiB for up to \
+             10 MiB, otherwise the next multiple of 2 MiB)"
+        }
+    };
+    push("tried to allocate", message.requested, asked);
+    push("total", message.total, "the device's memory");
+    push("free", message.free, "what the driver had left, after PyTorch gave back every segment that was not in use");
+    let allowed = match message.wording {
+        Wording::Mps => {
+            "what PyTorch lets itself take: 1.7 times what Metal recommends, or PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+        }
+        _ => "the limit that set_per_process_memory_fraction sets on PyTorch's segments",
+    };
+    push("allowed", message.allowed, allowed);
+    push("allocated", message.allocated, "blocks that tensors held (and that the library held for itself)");
+    push("beside PyTorch", message.beside, "what Metal holds for this process outside of PyTorch's allocator");
+    push(
+        "private pools",
+        message.private,
+        "of these, what belongs to CUDA graphs and other pools, in use or not: it serves nobody else",
+    );
+    push(
+        "unallocated",
+        message.unallocated,
+        "free blocks in segments that are partly in use, which cannot be given back",
+    );
+    push("reserved", message.reserved, "PyTorch's segments: the blocks in use and the free ones");
+    let not_recognized = holders.own_pid.map_or(String::new(), |pid| {
+        format!("; the message calls it process {pid}, as in a container PyTorch does not know its own number outside")
+    });
+    push(
+        "this process",
+        holders.own,
+        &format!("PyTorch's segments, and what is not PyTorch's: the context, kernels, libraries{not_recognized}"),
+    );
+    for (pid, size) in &holders.others {
+        let meaning = format!("held by process {pid} on the same device");
+        figures.push(Figure { name: "another process", size: *size, meaning });
+    }
+    figures
+}
+
+/// The figures as sums.
+fn sums(message: &Message, holders: &Holders) -> Vec<Sum> {
+    let mut sums = Vec::new();
+    let Some(reserved) = message.all_reserved() else { return sums };
+    if let (Some(allocated), Some(unallocated)) = (message.allocated, message.all_unallocated()) {
+        sums.push(sum(
+            format!("{allocated} allocated + {unallocated} unallocated = {reserved} reserved"),
+            &[reserved],
+            &[allocated, unallocated],
+        ));
+    }
+    if let Some(process) = holders.own {
+        sums.push(sum(
+            format!("{process} in this process - {reserved} reserved: not PyTorch's (context, kernels, libraries)"),
+            &[process],
+            &[reserved],
+        ));
+    }
+    match (message.total, message.free) {
+        (Some(total), _) if holders.borrowed => {
+            sums.push(sum(format!("{reserved} reserved - {total} total: lent by the host"), &[reserved], &[total]));
+        }
+        (Some(total), Some(free)) => {
+            let mut parts = vec![free, holders.own.unwrap_or(reserved)];
+            parts.extend(holders.others.iter().map(|(_, size)| *size));
+            let listed: Vec<String> = parts[1..].iter().map(Size::to_string).collect();
+            sums.push(sum(
+                format!("{total} total - {free} free - {}: held by what the message does not name", listed.join(" - ")),
+                &[total],
+                &parts,
+            ));
+        }
+        _ => {}
+    }
+    sums
+}
+
+fn sum(text: String, of: &[Size], parts: &[Size]) -> Sum {
+    let bytes = |sizes: &[Size]| sizes.iter().fold(0i64, |sum, size| sum.saturating_add_unsigned(size.bytes));
+    let tolerance = of.iter().chain(parts).map(|size| size.tolerance).sum();
+    Sum { text, remainder: bytes(of).saturating_sub(bytes(parts)), tolerance }
+}

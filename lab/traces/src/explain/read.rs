@@ -1,0 +1,184 @@
+//! Finds the message in a text, and its figures.
+
+use lab_base::error::{Error, Result};
+
+use super::message::{Backend, Message, Wording};
+use super::outside;
+use super::size::Size;
+use super::verdict::Verdict;
+
+/// The longest text that is looked at. Bytes.
+const MAX_TEXT: usize = 1 << 20;
+
+/// What every message about device memory has.
+const MARKER: &str = "out of memory";
+
+/// Finds the last message in a text: a traceback may stand around it, and a terminal may have broken its lines. One with
+/// figures goes before those without, which often are its consequences.
+pub(super) fn read(text: &str) -> Result<Message> {
+    if text.len() > MAX_TEXT {
+        return Err(Error::usage("message", format!("is longer than {MAX_TEXT} bytes")));
+    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // The same length: found in one, cut from the other.
+    let lower = text.to_ascii_lowercase();
+    let mut end = text.len();
+    for (at, _) in lower.rmatch_indices(MARKER) {
+        if let Some(message) = allocator_message(&lower[..at], &text[..at], &text[at..end]) {
+            return Ok(message);
+        }
+        end = at;
+    }
+    oversized_block(&text).or_else(|| outside::read(&text, &lower)).ok_or_else(unknown)
+}
+
+fn unknown() -> Error {
+    Error::usage(
+        "message",
+        "no out-of-memory message of PyTorch; one begins with \"CUDA out of memory. Tried to allocate …\"",
+    )
+}
+
+/// The backend whose name stands right before the marker.
+fn backend(lower_head: &str) -> Option<Backend> {
+    [("cuda ", Backend::Cuda), ("hip ", Backend::Hip), ("xpu ", Backend::Xpu), ("mps backend ", Backend::Mps)]
+        .into_iter()
+        .find(|(name, _)| lower_head.ends_with(name))
+        .map(|(_, backend)| backend)
+}
+
+/// A message of an allocator, from its marker on; `None`: it is none, or has no figures.
+fn allocator_message(lower_head: &str, head: &str, text: &str) -> Option<Message> {
+    if text[MARKER.len()..].starts_with(": tried to allocate") {
+        return Some(own(text));
+    }
+    if lower_head.ends_with("exceed allowed memory. (") {
+        return Some(cuda_malloc_async(head, text));
+    }
+    let backend = backend(lower_head);
+    let wording = if backend == Some(Backend::Mps) {
+        return Some(mps(text));
+    } else if text.contains("Tried to allocate more than 1EB") {
+        Wording::Huge
+    } else if text.contains("preemptively rejected") {
+        Wording::Preemptive
+    } else if text.contains("total capacity;") {
+        Wording::Parentheses
+    } else if text.contains("has a total capac") {
+        Wording::Sentences
+    } else if backend.is_some() && after(text, "Tried to allocate ").is_some() {
+        Wording::Request
+    } else {
+        return None;
+    };
+    Some(figures(wording, backend.unwrap_or_default(), text))
+}
+
+/// Intel's extension has a wording for requests above the limit of one allocation.
+fn oversized_block(text: &str) -> Option<Message> {
+    let at = text.rfind("can NOT allocate memory block with size larger than")?;
+    Some(figures(Wording::Parentheses, Backend::Xpu, &text[at..]))
+}
+
+/// The size that follows a marker.
+fn after(text: &str, marker: &str) -> Option<Size> {
+    text.find(marker).and_then(|at| Size::at_start(&text[at + marker.len()..]))
+}
+
+/// The size that stands before a marker.
+fn before(text: &str, marker: &str) -> Option<Size> {
+    let head = &text[..text.find(marker)?];
+    let number = head.rmatch_indices(' ').nth(1).map_or(0, |(at, _)| at + 1);
+    Size::at_start(head[number..].trim_start_matches('('))
+}
+
+fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
+    let device = text.find("GPU ").and_then(|at| {
+        let digits: String = text[at + 4..].chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    });
+    Message {
+        device,
+        requested: after(text, "Tried to allocate ").or_else(|| after(text, "Requested size: ")),
+        // 2.1 misspelt it.
+        total: before(text, " total capacity;")
+            .or_else(|| after(text, "total capacity of "))
+            .or_else(|| after(text, "total capacty of ")),
+        free: before(text, " is free").or_else(|| before(text, " free;")),
+        allowed: before(text, " allowed;"),
+        allocated: before(text, " already allocated;").or_else(|| before(text, " is allocated by PyTorch")),
+        private: before(text, " allocated in private pools"),
+        // Releases 1.0 to 1.3 print what is reserved and not allocated as "cached".
+        unallocated: before(text, " is reserved by PyTorch but unallocated").or_else(|| before(text, " cached)")),
+        reserved: before(text, " reserved in total by PyTorch"),
+        process: after(text, "this process has "),
+        processes: processes(text),
+        variable: ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
+            .into_iter()
+            .find(|name| text.contains(name)),
+        expandable: text.contains("expandable_segments is enabled"),
+        ..Message::new(wording, backend)
+    }
+}
+
+/// `Process 123 has 1.50 GiB memory in use.`, as often as it stands there.
+fn processes(text: &str) -> Vec<(u64, Size)> {
+    let mut processes = Vec::new();
+    for (at, marker) in text.match_indices("Process ") {
+        let rest = &text[at + marker.len()..];
+        let Some((pid, rest)) = rest.split_once(" has ") else { continue };
+        if let (Ok(pid), Some(size)) = (pid.parse(), Size::at_start(rest)) {
+            processes.push((pid, size));
+        }
+    }
+    processes
+}
+
+fn mps(text: &str) -> Message {
+    Message {
+        requested: after(text, "Tried to allocate "),
+        allowed: after(text, "max allowed: "),
+        allocated: after(text, "MPS allocated: "),
+        beside: after(text, "other allocations: "),
+        ..Message::new(Wording::Mps, Backend::Mps)
+    }
+}
+
+fn cuda_malloc_async(head: &str, text: &str) -> Message {
+    let device = head.rsplit("device ").next().and_then(|rest| rest.split(' ').next()?.parse().ok());
+    Message {
+        device,
+        requested: after(text, "Requested : "),
+        total: after(text, "Device limit : "),
+        free: after(text, "Free (according to CUDA): "),
+        // Without a limit it prints 2^64 bytes, which is no size here.
+        allowed: after(text, "memory fraction) : "),
+        allocated: after(text, "Currently allocated : "),
+        ..Message::new(Wording::Async, Backend::Cuda)
+    }
+}
+
+/// The message that this program prints, whose figures are exact.
+fn own(text: &str) -> Message {
+    let exact_after = |marker: &str| text.find(marker).and_then(|at| Size::exact_at_start(&text[at + marker.len()..]));
+    let exact_before = |marker: &str| {
+        let head = &text[..text.find(marker)?];
+        let words = head.rmatch_indices(' ').nth(1).map_or(0, |(at, _)| at + 1);
+        let start = if head.ends_with(')') { head.rfind('(')? + 1 } else { words };
+        Size::at_start(&head[start..])
+    };
+    let stated = [("hopeless", Verdict::Hopeless), ("fragmented", Verdict::Fragmented), ("full", Verdict::Full)];
+    Message {
+        requested: exact_after("(a segment of ").or_else(|| exact_after("tried to allocate ")),
+        total: text.find(" free on the device").and_then(|at| {
+            let head = &text[..at];
+            Size::exact_at_start(&head[head.rfind(" of ")? + 4..])
+        }),
+        free: exact_after(" with "),
+        allowed: exact_before(" allowed"),
+        allocated: exact_before(" are allocated"),
+        unallocated: exact_before(" are cached"),
+        stated: stated.into_iter().find(|(word, _)| text.contains(word)).map(|(_, verdict)| verdict),
+        ..Message::new(Wording::Own, Backend::Cuda)
+    }
+}

@@ -1,0 +1,154 @@
+//! Allocation policies by name, on a device that accounts for memory and stores nothing.
+
+use std::sync::Arc;
+
+use lab_base::error::{Error, Result};
+use memcore::backend::{DeviceMemory, DeviceProfile, Meta};
+use memcore::memory::planned::{Bound, pack};
+use memcore::memory::{Allocator, AllocatorConfig, Bfc, Buddy, Caching, Direct, DriverEvent, Planned, Tlsf};
+
+use super::trace::Trace;
+
+/// The names of all policies, as they are compared.
+pub const POLICY_NAMES: [&str; 7] = ["caching", "expandable", "direct", "bfc", "buddy", "tlsf", "planned"];
+
+/// Who places the blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Policy {
+    /// PyTorch's allocator, with settings.
+    Caching(Box<AllocatorConfig>),
+    /// Every request straight from the driver.
+    Direct,
+    /// Best fit with coalescing.
+    Bfc,
+    /// The buddy system.
+    Buddy,
+    /// Two-level segregated fit.
+    Tlsf,
+    /// A plan made from the whole run.
+    Planned,
+}
+
+/// The device that a replay pretends to run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Its memory in bytes; `None`: more than anything takes.
+    pub capacity_bytes: Option<u64>,
+    /// The share of it that the process may use. Policies without such a limit get a device of that size.
+    pub memory_fraction: Option<f64>,
+}
+
+/// What is known of a plan, proven without trusting whoever made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Size of the plan: everything has its place in that many bytes, and no two that live together overlap.
+    pub plan_bytes: u64,
+    /// How it was packed.
+    pub packing: &'static str,
+    /// No plan is smaller: so many bytes live together.
+    pub bound_bytes: u64,
+    /// The operation after which they do.
+    pub bound_operation: u64,
+    /// How many allocations they are.
+    pub bound_allocations: usize,
+    /// Whether the device has room for the plan. It is followed in any case: it says what the best placement takes.
+    pub fits: bool,
+}
+
+impl Certificate {
+    /// Whether no allocator can do better.
+    pub fn is_optimal(&self) -> bool {
+        self.plan_bytes == self.bound_bytes
+    }
+}
+
+/// A policy, ready to serve.
+pub struct Opened {
+    /// The device that it takes memory from.
+    pub device: Arc<Meta>,
+    /// The allocator.
+    pub allocator: Box<dyn Allocator>,
+    /// Of a plan, what is known of it.
+    pub certificate: Option<Certificate>,
+}
+
+impl Policy {
+    /// The policy of that name; `config` is what the caching allocator is set to.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] listing the names.
+    pub fn by_name(name: &str, config: &AllocatorConfig) -> Result<Self> {
+        let expandable = || AllocatorConfig { expandable_segments: true, ..config.clone() };
+        Ok(match name {
+            "caching" => Policy::Caching(Box::new(config.clone())),
+            "expandable" => Policy::Caching(Box::new(expandable())),
+            "direct" => Policy::Direct,
+            "bfc" => Policy::Bfc,
+            "buddy" => Policy::Buddy,
+            "tlsf" => Policy::Tlsf,
+            "planned" => Policy::Planned,
+            other => {
+                let known = POLICY_NAMES.join(", ");
+                return Err(Error::usage("policy", format!("unknown policy {other:?}; known: {known}")));
+            }
+        })
+    }
+
+    /// An allocator of this policy, for a run of `trace`.
+    ///
+    /// # Errors
+    /// Settings that the device does not bear out.
+    pub fn open(&self, trace: &Trace, machine: &Machine, driver: &mut dyn FnMut(DriverEvent)) -> Result<Opened> {
+        let capacity = machine.capacity_bytes.unwrap_or(DeviceProfile::default().total_bytes);
+        let share = |fraction: f64| (capacity as f64 * fraction) as u64;
+        let allowed = machine.memory_fraction.map_or(capacity, share);
+        let caching = matches!(self, Policy::Caching(_));
+        let total_bytes = match self {
+            Policy::Planned => DeviceProfile::default().total_bytes,
+            _ if caching => capacity,
+            _ => allowed,
+        };
+        let device = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
+        let memory: Arc<dyn DeviceMemory> = device.clone();
+        let mut certificate = None;
+        let mut allocator: Box<dyn Allocator> = match self {
+            Policy::Caching(config) => Box::new(Caching::new(memory, (**config).clone())?),
+            Policy::Direct => Box::new(Direct::new(memory)),
+            Policy::Bfc => Box::new(Bfc::new(memory)),
+            Policy::Buddy => Box::new(Buddy::new(memory)),
+            Policy::Tlsf => Box::new(Tlsf::new(memory)),
+            Policy::Planned => {
+                let (planned, known) = plan(trace, memory, allowed, driver)?;
+                certificate = Some(known);
+                Box::new(planned)
+            }
+        };
+        if let (Some(fraction), true) = (machine.memory_fraction, caching) {
+            allocator.set_memory_fraction(fraction)?;
+        }
+        Ok(Opened { device, allocator, certificate })
+    }
+}
+
+fn plan(
+    trace: &Trace,
+    memory: Arc<dyn DeviceMemory>,
+    allowed: u64,
+    driver: &mut dyn FnMut(DriverEvent),
+) -> Result<(Planned, Certificate)> {
+    let lifetimes = trace.lifetimes();
+    let (plan, bound) = (pack(&lifetimes), Bound::of(&lifetimes));
+    if !bound.check(&lifetimes) {
+        return Err(memcore::Error::invalid("lower bound", "it does not hold for these lifetimes").into());
+    }
+    let certificate = Certificate {
+        plan_bytes: plan.bytes,
+        packing: plan.packing.name(),
+        bound_bytes: bound.bytes,
+        bound_operation: bound.at,
+        bound_allocations: bound.live.len(),
+        fits: plan.bytes <= allowed,
+    };
+    // The plan is checked there.
+    Ok((Planned::new(memory, plan, &lifetimes, driver)?, certificate))
+}

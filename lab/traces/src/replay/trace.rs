@@ -1,0 +1,294 @@
+//! What a program did with memory.
+
+use std::collections::HashMap;
+
+use lab_base::error::{Error, Result};
+use memcore::memory::planned::{ALIGNMENT_BYTES, Lifetime};
+use memcore::memory::{AllocId, Event, TorchVersion};
+
+/// One operation of a program. Allocations are named by their number: the k-th [`Allocate`](Self::Allocate), from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Memory was asked for.
+    Allocate {
+        /// How much. 0: nothing is allocated, as in PyTorch.
+        bytes: u64,
+        /// For which stream.
+        stream: u16,
+        /// From which private pool, as of a CUDA graph; 0: none.
+        pool: u16,
+        /// Whether the recorded program got it. What it did not get it cannot have used: a policy that serves such a
+        /// request gets it back at once.
+        served: bool,
+    },
+    /// An allocation was freed.
+    Free {
+        /// Which.
+        allocation: u32,
+    },
+    /// `empty_cache()`
+    EmptyCache,
+    /// `reset_peak_memory_stats()`
+    ResetPeak,
+    /// Another stream uses an allocation.
+    RecordStream {
+        /// Which.
+        allocation: u32,
+        /// The stream.
+        stream: u16,
+    },
+    /// From here on, the work that frees wait for stays unfinished.
+    HoldEvents,
+    /// All work that frees wait for so far is finished.
+    CompleteEvents,
+}
+
+/// What a recording says of its allocator and device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// In the syntax of `PYTORCH_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// The device's memory in bytes.
+    pub capacity_bytes: Option<u64>,
+    /// The share of it that the process might use.
+    pub memory_fraction: Option<f64>,
+    /// The release that was recorded.
+    pub version: TorchVersion,
+}
+
+/// A recorded program, and what it ran on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The recording's own name, or that of its file.
+    pub name: String,
+    /// The format it was read from.
+    pub format: &'static str,
+    /// Its allocator and device.
+    pub settings: Settings,
+    operations: Vec<Operation>,
+    allocations: usize,
+}
+
+/// The most bytes that live at one time: no allocator takes less from the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LowerBound {
+    /// Sum of the live requests, each rounded up to 512 bytes.
+    pub bytes: u64,
+    /// The first operation after which they live.
+    pub operation: usize,
+    /// How many they are.
+    pub allocations: u64,
+}
+
+impl Trace {
+    /// A program that was made, not read.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the operation: one that frees or uses what does not live.
+    pub fn new(name: impl Into<String>, settings: Settings, operations: Vec<Operation>) -> Result<Self> {
+        let (name, format) = (name.into(), "program");
+        let allocations = check(&operations).map_err(|fault| fault.error(&name))?;
+        Ok(Self { name, format, settings, operations, allocations })
+    }
+
+    /// What a device's history says that its program did: a new program from its first event on.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a history that frees what it did not allocate: one that began in the middle of a run.
+    pub fn of_history(name: impl Into<String>, history: &[Event]) -> Result<Self> {
+        let mut numbers: HashMap<AllocId, u32> = HashMap::new();
+        let mut operations = Vec::new();
+        let mut made = 0;
+        for event in history {
+            match *event {
+                Event::Alloc { id, requested_bytes: bytes, .. } => {
+                    numbers.insert(id, made);
+                    made += 1;
+                    operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: true });
+                }
+                Event::Oom { requested_bytes: bytes, .. } => {
+                    made += 1;
+                    operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: false });
+                }
+                Event::Free { id, .. } => {
+                    operations.push(Operation::Free { allocation: numbers.get(&id).copied().unwrap_or(u32::MAX) });
+                }
+                Event::ResetPeak => operations.push(Operation::ResetPeak),
+                _ => {}
+            }
+        }
+        Self::new(name, Settings::default(), operations)
+    }
+
+    /// The same with the name that the recording gives itself, and its format.
+    pub(super) fn said_to_be(self, name: String, format: &'static str) -> Self {
+        Self { name, format, ..self }
+    }
+
+    /// What the program did, in order.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// How many allocations were tried.
+    pub fn allocations(&self) -> usize {
+        self.allocations
+    }
+
+    /// The most that lives at one time, of what the recorded program got.
+    pub fn lower_bound(&self) -> LowerBound {
+        let mut sizes: Vec<u64> = Vec::with_capacity(self.allocations);
+        let (mut best, mut live, mut count) = (LowerBound::default(), 0, 0);
+        for (at, operation) in self.operations.iter().enumerate() {
+            match *operation {
+                Operation::Allocate { bytes, served, .. } => {
+                    let bytes = if served { rounded(bytes) } else { 0 };
+                    sizes.push(bytes);
+                    live += bytes;
+                    count += u64::from(bytes > 0);
+                    if live > best.bytes {
+                        best = LowerBound { bytes: live, operation: at, allocations: count };
+                    }
+                }
+                Operation::Free { allocation } => {
+                    let bytes = sizes[allocation as usize];
+                    live -= bytes;
+                    count -= u64::from(bytes > 0);
+                }
+                _ => {}
+            }
+        }
+        best
+    }
+
+    /// From where to where each allocation lives, in operations: what a plan is made from. Those that the recorded
+    /// program did not get take no bytes.
+    pub fn lifetimes(&self) -> Vec<Lifetime> {
+        let mut lifetimes: Vec<Lifetime> = Vec::with_capacity(self.allocations);
+        for (at, operation) in self.operations.iter().enumerate() {
+            let at = at as u64;
+            match *operation {
+                Operation::Allocate { bytes, served, .. } => {
+                    let (bytes, to) = if served && bytes > 0 { (bytes, u64::MAX) } else { (0, at + 1) };
+                    lifetimes.push(Lifetime { bytes, from: at, to });
+                }
+                Operation::Free { allocation } => {
+                    let lifetime = &mut lifetimes[allocation as usize];
+                    lifetime.to = lifetime.to.min(at);
+                }
+                _ => {}
+            }
+        }
+        lifetimes
+    }
+}
+
+fn rounded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ALIGNMENT_BYTES)
+}
+
+/// What is wrong with an operation.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Its index.
+    pub(super) operation: usize,
+    /// What is wrong.
+    pub(super) problem: String,
+}
+
+impl Fault {
+    pub(crate) fn new(operation: usize, problem: impl Into<String>) -> Self {
+        Self { operation, problem: problem.into() }
+    }
+
+    /// As the error of a file, or of whatever the program is called.
+    pub(super) fn error(self, name: &str) -> Error {
+        Error::usage(name, format!("operation {}: {}", self.operation, self.problem))
+    }
+}
+
+/// No request is larger: the sum of as many as there may be stays within 64 bits.
+const MAX_REQUEST_BYTES: u64 = 1 << 62;
+
+/// Every operation concerns what exists and lives; returns how many allocations there are.
+fn check(operations: &[Operation]) -> Result<usize, Fault> {
+    let mut lives: Vec<bool> = Vec::new();
+    let mut held_bytes = 0u64;
+    let known = |lives: &[bool], at: usize, allocation: u32, verb: &str| {
+        let problem = match lives.get(allocation as usize) {
+            Some(true) => return Ok(()),
+            Some(false) => format!("{verb} allocation {allocation}, which was freed before"),
+            None => format!("{verb} allocation {allocation}, but only {} were made until then", lives.len()),
+        };
+        Err(Fault::new(at, problem))
+    };
+    for (at, operation) in operations.iter().enumerate() {
+        match *operation {
+            Operation::Allocate { bytes, .. } => {
+                held_bytes = held_bytes.saturating_add(bytes).saturating_add(ALIGNMENT_BYTES);
+                if held_bytes > MAX_REQUEST_BYTES {
+                    return Err(Fault::new(at, format!("requests {bytes} bytes: all together more than 2^62")));
+                }
+                lives.push(true);
+            }
+            Operation::Free { allocation } => {
+                known(&lives, at, allocation, "frees")?;
+                lives[allocation as usize] = false;
+            }
+            Operation::RecordStream { allocation, .. } => known(&lives, at, allocation, "records a stream on")?,
+            _ => {}
+        }
+    }
+    Ok(lives.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn take(bytes: u64) -> Operation {
+        Operation::Allocate { bytes, stream: 0, pool: 0, served: true }
+    }
+
+    fn free(allocation: u32) -> Operation {
+        Operation::Free { allocation }
+    }
+
+    fn trace(operations: &[Operation]) -> Result<Trace> {
+        Trace::new("t", Settings::default(), operations.to_vec())
+    }
+
+    #[test]
+    fn an_operation_takes_sixteen_bytes() {
+        assert_eq!(size_of::<Operation>(), 16);
+    }
+
+    #[test]
+    fn what_does_not_live_cannot_be_used() {
+        let record = Operation::RecordStream { allocation: 0, stream: 1 };
+        for (operations, message) in [
+            (vec![free(0)], "t: operation 0: frees allocation 0, but only 0 were made until then"),
+            (vec![take(1), free(0), free(0)], "t: operation 2: frees allocation 0, which was freed before"),
+            (
+                vec![take(1), free(0), record],
+                "t: operation 2: records a stream on allocation 0, which was freed before",
+            ),
+            (
+                vec![take(1), take(u64::MAX)],
+                "t: operation 1: requests 18446744073709551615 bytes: all together more than 2^62",
+            ),
+        ] {
+            assert_eq!(trace(&operations).unwrap_err().to_string(), message);
+        }
+        assert_eq!(trace(&[take(1), record, free(0)]).unwrap().allocations(), 1);
+    }
+
+    #[test]
+    fn the_bound_is_what_lives_together() {
+        let lost = Operation::Allocate { bytes: 1 << 30, stream: 0, pool: 0, served: false };
+        let trace = trace(&[take(1000), take(0), lost, take(600), free(0), take(1), free(3)]).unwrap();
+        assert_eq!(trace.lower_bound(), LowerBound { bytes: 2048, operation: 3, allocations: 2 });
+        let lives: Vec<_> = trace.lifetimes().iter().map(|life| (life.bytes, life.from, life.to)).collect();
+        assert_eq!(lives, [(1000, 0, 4), (0, 1, 2), (0, 2, 3), (600, 3, 6), (1, 5, u64::MAX)]);
+    }
+}

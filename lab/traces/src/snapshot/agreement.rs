@@ -1,0 +1,154 @@
+//! Whether a replay repeats the recording: the proof that a what-if starts from what was.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lab_base::error::Result;
+use memcore::memory::{Allocator, Block, BlockState, DriverEvent};
+
+use super::model::{Action, Snapshot, total};
+use super::program::Program;
+use crate::replay::{Machine, Observer, Operation, Policy, replay};
+
+/// How far a replay under the recorded settings repeats the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Allocations of the trace, without those that failed and those that lived before it.
+    pub allocations: usize,
+    /// Those that landed where they were: at the same place of the same segment.
+    pub placed: usize,
+    /// Segments in the recording at the end.
+    pub segments: usize,
+    /// Those that the replay has too, block by block.
+    pub equal_segments: usize,
+    /// The most that was reserved: as recorded, and here. Bytes.
+    pub peak_reserved: (u64, u64),
+    /// What is reserved at the end. Bytes.
+    pub final_reserved: (u64, u64),
+    /// Allocations that lived before the trace began, which are placed anew.
+    pub before: usize,
+    /// Requests that failed in the recording, and here.
+    pub failed: (usize, usize),
+}
+
+impl Agreement {
+    /// Whether nothing differs.
+    pub fn is_exact(&self) -> bool {
+        self.placed == self.allocations
+            && self.equal_segments == self.segments
+            && self.peak_reserved.0 == self.peak_reserved.1
+            && self.final_reserved.0 == self.final_reserved.1
+            && self.failed.0 == self.failed.1
+    }
+}
+
+/// Replays a program through a policy and lays the result beside the recording.
+///
+/// # Errors
+/// Those of the policy.
+pub fn agreement(
+    snapshot: &Snapshot,
+    device: usize,
+    program: &Program,
+    policy: &Policy,
+    machine: &Machine,
+) -> Result<Agreement> {
+    let mut watch = Watch { program, ranges: BTreeMap::new(), next: 0, found: Agreement::default() };
+    let mut opened = policy.open(&program.trace, machine, &mut |event| watch.driver(0, event))?;
+    replay(&program.trace, &mut *opened.allocator, &mut watch)?;
+    let mut found = watch.found;
+    let ours = opened.allocator.snapshot();
+    found.final_reserved = (total(snapshot.segments_of(device).map(|s| s.bytes)), ours.reserved_bytes());
+    found.peak_reserved.0 = peak_reserved(snapshot, device);
+    found.before = program.before;
+    let mut shapes: HashMap<Shape, usize> = HashMap::new();
+    for segment in &ours.segments {
+        let blocks = segment.blocks.iter().map(|block| part(block.bytes, block.requested_bytes, block.state));
+        *shapes.entry((segment.total_bytes, segment.small, blocks.collect())).or_default() += 1;
+    }
+    for segment in snapshot.segments_of(device) {
+        let blocks = segment.blocks.iter().map(|block| part(block.bytes, block.requested_bytes, block.state));
+        found.segments += 1;
+        if let Some(left) = shapes.get_mut(&(segment.bytes, segment.small, blocks.collect()))
+            && *left > 0
+        {
+            *left -= 1;
+            found.equal_segments += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Size, pool and blocks.
+type Shape = (u64, bool, Vec<(u64, u64, &'static str)>);
+
+/// What a free block's last client asked for is not compared.
+fn part(bytes: u64, requested_bytes: u64, state: BlockState) -> (u64, u64, &'static str) {
+    (bytes, if state == BlockState::Inactive { 0 } else { requested_bytes }, state.name())
+}
+
+fn peak_reserved(snapshot: &Snapshot, device: usize) -> u64 {
+    let mut reserved = snapshot.reserved_before(device);
+    let mut peak = reserved;
+    for event in snapshot.trace(device) {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
+            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
+            _ => {}
+        }
+        peak = peak.max(reserved);
+    }
+    peak
+}
+
+struct Watch<'a> {
+    program: &'a Program,
+    /// Segments and reserved ranges here, by address: how far the recording's addresses are from ours, once known.
+    ranges: BTreeMap<u64, Option<u64>>,
+    /// The next allocation.
+    next: usize,
+    found: Agreement,
+}
+
+impl Observer for Watch<'_> {
+    fn driver(&mut self, _operation: usize, event: DriverEvent) {
+        match event {
+            DriverEvent::SegmentAlloc { address, .. } | DriverEvent::Reserve { address, .. } => {
+                self.ranges.insert(address, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn allocated(&mut self, _operation: usize, block: Option<&Block>) {
+        let recorded = self.program.addresses.get(self.next).copied().flatten();
+        let before = self.next < self.program.before;
+        self.next += 1;
+        let Some(recorded) = recorded else {
+            self.found.failed.0 += 1;
+            self.found.failed.1 += usize::from(block.is_none());
+            return;
+        };
+        self.found.allocations += usize::from(!before);
+        let Some(block) = block else {
+            self.found.failed.1 += 1;
+            return;
+        };
+        let distance = recorded.wrapping_sub(block.address);
+        let range = self.ranges.range_mut(..=block.address).next_back();
+        if let Some((_, known)) = range
+            && *known.get_or_insert(distance) == distance
+            && !before
+        {
+            self.found.placed += 1;
+        }
+    }
+
+    fn after<A: Allocator + ?Sized>(&mut self, operation: usize, allocator: &A) {
+        let stats = allocator.stats();
+        let peak = match self.program.trace.operations()[operation] {
+            Operation::ResetPeak => stats.reserved_bytes.all.current,
+            _ => stats.reserved_bytes.all.peak,
+        };
+        self.found.peak_reserved.1 = self.found.peak_reserved.1.max(peak);
+    }
+}

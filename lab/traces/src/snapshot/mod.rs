@@ -1,0 +1,55 @@
+//! PyTorch's memory snapshots.
+//!
+//! ```text
+//! file ─ source ─┬─ unpickle ──┬─► Document ─ decode ─► Snapshot ─► held, peak, compare, leaks: what is in it
+//!                └─ json_read ─┘      │  ▲                      └─► program ─► replay, tune: what would have been
+//! file ◄─ pickle, json_write ─────────┘  └─ encode ◄─ record: our own runs
+//! ```
+//!
+//! A [`Document`] is everything that a file says, known or not: converting loses nothing. A [`Snapshot`] is what is
+//! understood of it, with texts and stacks kept once. Reading executes nothing, and takes time and memory in proportion
+//! to the file whatever the file claims; what is wrong is told with its byte.
+
+mod agreement;
+mod compare;
+mod decode;
+mod equal;
+mod growth;
+mod held;
+mod json_read;
+mod json_write;
+mod model;
+mod opcodes;
+mod open;
+mod parse_error;
+mod pickle;
+mod pools;
+mod program;
+mod ranges;
+mod record;
+mod release;
+mod sound;
+mod source;
+mod tune;
+mod unpickle;
+mod value;
+mod what_if;
+
+pub use agreement::{Agreement, agreement};
+pub use compare::{Change, Comparison, compare};
+pub use growth::{Growth, Leftovers, MIN_STEPS};
+pub use held::{Held, Peak, Totals};
+pub use json_write::{MAX_JSON_BYTES, write_json};
+pub use model::{
+    Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
+    StreamId, TraceEvent, total,
+};
+pub use open::{Format, MAX_BYTES};
+pub use pickle::write_pickle;
+pub use program::Program;
+pub use ranges::TimeRange;
+pub use record::{Recording, record};
+pub use release::{Release, Releases};
+pub use tune::{Candidate, Cost, Tuned, tune};
+pub use value::{Document, Kind, TextId, Texts, Value};
+pub use what_if::{Setting, WhatIf, what_if};

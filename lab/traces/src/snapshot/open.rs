@@ -1,0 +1,97 @@
+//! Files.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use lab_base::error::{Error, Result};
+
+use super::model::Snapshot;
+use super::parse_error::{self, ParseError};
+use super::source::Source;
+use super::value::Document;
+use super::{decode, json_read, opcodes, unpickle};
+
+/// The largest file that is read, in bytes (unpacked, if it is packed).
+pub const MAX_BYTES: u64 = u32::MAX as u64;
+
+/// How a snapshot is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Python's pickle.
+    Pickle,
+    /// JSON of the same structure.
+    Json,
+}
+
+impl Document {
+    /// Reads a pickle or JSON, packed by gzip or not.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
+    pub fn open(path: &Path) -> Result<(Self, Format)> {
+        let name = path.display().to_string();
+        let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
+        let file = File::open(path).map_err(cannot)?;
+        if file.metadata().map_err(cannot)?.is_dir() {
+            return Err(Error::usage(&name, "is a directory"));
+        }
+        Self::read(&name, file)
+    }
+
+    /// Reads a pickle or JSON; `name` is what errors call it.
+    pub fn read(name: &str, mut reader: impl Read) -> Result<(Self, Format)> {
+        let mut head = [0; 2];
+        let mut there = 0;
+        while there < 2 {
+            match reader.read(&mut head[there..]) {
+                Ok(0) => break,
+                Ok(read) => there += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::usage(name, error.to_string())),
+            }
+        }
+        let whole = head[..there].chain(reader);
+        let read = if head == [0x1f, 0x8b] {
+            read(&mut Source::new(MultiGzDecoder::new(BufReader::new(whole)), MAX_BYTES))
+        } else {
+            read(&mut Source::new(whole, MAX_BYTES))
+        };
+        read.map_err(|error| error.error(name))
+    }
+
+    /// Understands it; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the file and the byte.
+    pub fn into_snapshot(self, name: &str) -> Result<Snapshot> {
+        decode::decode(self).map_err(|error| error.error(name))
+    }
+}
+
+impl Snapshot {
+    /// Reads a pickle or JSON, packed by gzip or not.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (document, _) = Document::open(path)?;
+        document.into_snapshot(&path.display().to_string())
+    }
+
+    /// Reads a pickle or JSON; `name` is what errors call it.
+    pub fn read(name: &str, reader: impl Read) -> Result<Self> {
+        let (document, _) = Document::read(name, reader)?;
+        document.into_snapshot(name)
+    }
+}
+
+/// By the first byte.
+fn read<R: Read>(source: &mut Source<R>) -> parse_error::Result<(Document, Format)> {
+    match source.peek()? {
+        Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n') => Ok((json_read::read(source)?, Format::Json)),
+        Some(opcodes::PROTO) => Ok((unpickle::read(source)?, Format::Pickle)),
+        _ => Err(ParseError::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
+    }
+}

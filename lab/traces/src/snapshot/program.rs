@@ -1,0 +1,288 @@
+//! The program behind a trace: what it asked for, in order, for a replay under other settings.
+//!
+//! A trace has what came of each call, not the calls. What lived before it began is allocated first, in order of
+//! address; memory given back to the driver may be the program's wish or the allocator's, and is told apart by what
+//! follows it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lab_base::error::{Error, Result};
+use memcore::memory::{AllocatorConfig, BlockState, TorchVersion};
+
+use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent, total};
+use super::pools::Homes;
+use crate::replay::{Operation, Settings, Trace};
+
+/// A trace as a program, and where its allocations were.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program.
+    pub trace: Trace,
+    /// For each allocation its address in the recording; `None`: it failed.
+    pub addresses: Vec<Option<u64>>,
+    /// For each operation the entry of the trace that it is from; for what lived before, 0.
+    pub events: Vec<u32>,
+    /// Allocations that lived before the trace began: where they were placed is not known to be repeated.
+    pub before: usize,
+    /// Entries that do not agree with those before them.
+    pub gaps: usize,
+}
+
+/// The stream that pending frees wait for, if the recording has no other.
+const OTHER_STREAM: u16 = u16::MAX;
+
+impl Snapshot {
+    /// The settings of the allocator, and of the release that wrote them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that PyTorch would not take either.
+    pub fn allocator_config(&self) -> Result<AllocatorConfig> {
+        let mut config = AllocatorConfig::for_version(self.version());
+        let Some(settings) = &self.settings else { return Ok(config) };
+        let update = config.update(&settings.alloc_conf);
+        update.map_err(|error| Error::usage("allocator_settings", error.to_string()))?;
+        // The fields are what was in force, whoever set it.
+        config.max_split_size_bytes = settings.max_split_bytes.unwrap_or(u64::MAX);
+        config.garbage_collection_threshold = settings.garbage_collection_threshold;
+        config.expandable_segments = settings.expandable_segments;
+        for (interval_mib, steps) in &settings.roundup_power2_divisions {
+            let place = interval_mib.checked_ilog2().map(|place| place as usize);
+            if let Some(division) = place.and_then(|place| config.roundup_power2_divisions.get_mut(place)) {
+                *division = *steps;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The release that wrote it, as far as the allocator's behaviour depends on it.
+    fn version(&self) -> TorchVersion {
+        match self.newer {
+            true => TorchVersion::V2_15,
+            false if self.of_2_12 => TorchVersion::V2_12,
+            false => TorchVersion::V2_11,
+        }
+    }
+
+    /// What the program did on a device.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] without a trace, and for one with more streams than a replay has.
+    pub fn program(&self, name: &str, device: usize) -> Result<Program> {
+        let trace = self.trace(device);
+        if trace.is_empty() {
+            let problem = format!(
+                "nothing was recorded on device {device}; torch.cuda.memory._record_memory_history() starts recording"
+            );
+            return Err(Error::usage(name, problem));
+        }
+        let before = self.before(device);
+        let mut maker = Maker::new(self, device, &before)?;
+        for (at, _) in trace.iter().enumerate() {
+            maker.event(at)?;
+        }
+        let settings = Settings {
+            alloc_conf: self.settings.as_ref().map(|settings| settings.alloc_conf.clone()).unwrap_or_default(),
+            capacity_bytes: maker.capacity,
+            memory_fraction: None,
+            version: self.version(),
+        };
+        let (addresses, events, gaps) = (maker.addresses, maker.events, maker.gaps);
+        let trace = Trace::new(name, settings, maker.operations)?;
+        Ok(Program { trace, addresses, events, before: before.len(), gaps })
+    }
+
+    /// What lived when the trace began: address, bytes asked for, stream. By address.
+    pub(super) fn before(&self, device: usize) -> Vec<(u64, u64, StreamId)> {
+        let mut made: HashMap<u64, bool> = HashMap::new();
+        let mut before = BTreeMap::new();
+        for event in self.trace(device) {
+            match event.action {
+                Action::Alloc => drop(made.insert(event.address, true)),
+                Action::FreeRequested | Action::FreeCompleted if made.insert(event.address, false).is_none() => {
+                    before.insert(event.address, (event.bytes, event.stream));
+                }
+                _ => {}
+            }
+        }
+        for segment in self.segments_of(device) {
+            for block in &segment.blocks {
+                if block.state != BlockState::Inactive && !made.contains_key(&block.address) {
+                    before.insert(block.address, (block.requested_bytes, segment.stream));
+                }
+            }
+        }
+        before.into_iter().map(|(address, (bytes, stream))| (address, bytes, stream)).collect()
+    }
+
+    /// Bytes of segments when the trace began.
+    pub fn reserved_before(&self, device: usize) -> u64 {
+        let end = total(self.segments_of(device).map(|segment| segment.bytes));
+        let (mut taken, mut given) = (0u64, 0u64);
+        for event in self.trace(device) {
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => taken = taken.saturating_add(event.bytes),
+                Action::SegmentFree | Action::SegmentUnmap => given = given.saturating_add(event.bytes),
+                _ => {}
+            }
+        }
+        end.saturating_add(given).saturating_sub(taken)
+    }
+}
+
+struct Maker<'a> {
+    trace: &'a [TraceEvent],
+    operations: Vec<Operation>,
+    events: Vec<u32>,
+    addresses: Vec<Option<u64>>,
+    homes: Homes,
+    /// The allocation at each address that lives.
+    lives: HashMap<u64, u32>,
+    /// Addresses whose free waits.
+    pending: HashMap<u64, u32>,
+    reserved: u64,
+    capacity: Option<u64>,
+    collects: bool,
+    gaps: usize,
+}
+
+impl<'a> Maker<'a> {
+    fn new(snapshot: &'a Snapshot, device: usize, before: &[(u64, u64, StreamId)]) -> Result<Self> {
+        let trace = snapshot.trace(device);
+        let settings = snapshot.settings.as_ref();
+        let mut maker = Self {
+            trace,
+            operations: Vec::with_capacity(trace.len()),
+            events: Vec::with_capacity(trace.len()),
+            addresses: Vec::new(),
+            homes: Homes::of(snapshot, device),
+            lives: HashMap::new(),
+            pending: HashMap::new(),
+            reserved: snapshot.reserved_before(device),
+            capacity: None,
+            collects: settings.is_some_and(|settings| settings.garbage_collection_threshold > 0.0),
+            gaps: 0,
+        };
+        maker.capacity = maker.capacity();
+        for (address, bytes, stream) in before {
+            let pool = maker.homes.pool(*address, None);
+            maker.allocate(0, *address, *bytes, *stream, pool)?;
+        }
+        let waits = |at: usize| trace[at].action == Action::FreeRequested && !maker.completes(at);
+        if (0..trace.len()).any(waits) {
+            maker.push(0, Operation::HoldEvents);
+        }
+        Ok(maker)
+    }
+
+    /// What was free when memory ran out, and what was reserved then, is what the program could have had.
+    fn capacity(&self) -> Option<u64> {
+        let mut reserved = self.reserved;
+        for event in self.trace {
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
+                Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
+                Action::Oom => return reserved.checked_add(event.address),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn push(&mut self, at: usize, operation: Operation) {
+        self.operations.push(operation);
+        self.events.push(at as u32);
+    }
+
+    fn allocate(&mut self, at: usize, address: u64, bytes: u64, stream: StreamId, pool: PoolId) -> Result<()> {
+        let (Ok(stream), Ok(pool)) = (u16::try_from(stream.0), u16::try_from(pool.0)) else {
+            return Err(Error::usage(format!("entry {at}"), "more than 65535 streams or private pools"));
+        };
+        let allocation = self.addresses.len() as u32;
+        self.addresses.push(Some(address));
+        self.push(at, Operation::Allocate { bytes, stream, pool, served: true });
+        if let Some(replaced) = self.lives.insert(address, allocation) {
+            self.gaps += 1;
+            self.push(at, Operation::Free { allocation: replaced });
+        }
+        Ok(())
+    }
+
+    /// Whether the free that is requested here is done at once.
+    fn completes(&self, at: usize) -> bool {
+        let next = self.trace.get(at + 1);
+        next.is_some_and(|next| next.action == Action::FreeCompleted && next.address == self.trace[at].address)
+    }
+
+    fn event(&mut self, at: usize) -> Result<()> {
+        let event = self.trace[at];
+        match event.action {
+            Action::Alloc => {
+                // Later releases name the pool of each entry.
+                let named = Some(event.pool).filter(|pool| *pool != PoolId::default());
+                let pool = named.unwrap_or_else(|| self.homes.pool(event.address, Some(at)));
+                self.allocate(at, event.address, event.bytes, event.stream, pool)?;
+            }
+            Action::Oom => {
+                self.addresses.push(None);
+                let (stream, pool) = (u16::try_from(event.stream.0), u16::try_from(event.pool.0));
+                let (stream, pool) = (stream.unwrap_or(0), pool.unwrap_or(0));
+                self.push(at, Operation::Allocate { bytes: event.bytes, stream, pool, served: false });
+            }
+            Action::FreeRequested => self.free(at, event.address),
+            Action::FreeCompleted => self.completed(at, event.address),
+            Action::SegmentAlloc | Action::SegmentMap => self.reserved = self.reserved.saturating_add(event.bytes),
+            Action::SegmentFree | Action::SegmentUnmap => self.given_back(at),
+            Action::Snapshot | Action::Other => {}
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, at: usize, address: u64) {
+        let Some(allocation) = self.lives.remove(&address) else {
+            self.gaps += 1;
+            return;
+        };
+        if !self.completes(at) {
+            self.pending.insert(address, allocation);
+            self.push(at, Operation::RecordStream { allocation, stream: OTHER_STREAM });
+        }
+        self.push(at, Operation::Free { allocation });
+    }
+
+    fn completed(&mut self, at: usize, address: u64) {
+        if self.pending.remove(&address).is_some() {
+            if !matches!(self.operations.last(), Some(Operation::CompleteEvents)) {
+                self.push(at, Operation::CompleteEvents);
+            }
+        } else if at == 0 || !self.completes(at - 1) || self.trace[at - 1].action != Action::FreeRequested {
+            // The request was before the trace began.
+            match self.lives.remove(&address) {
+                Some(allocation) => self.push(at, Operation::Free { allocation }),
+                None => self.gaps += 1,
+            }
+        }
+    }
+
+    /// A run of segments given back: by the program, or by the allocator, which does it when the driver refuses and when
+    /// it collects old segments.
+    fn given_back(&mut self, at: usize) {
+        let gives = |event: &TraceEvent| matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
+        let first = at == 0 || !gives(&self.trace[at - 1]);
+        if first {
+            let run = &self.trace[at..];
+            let next = run.iter().find(|event| !gives(event));
+            let asked = match next.map(|next| (next.action, next.bytes)) {
+                Some((Action::Oom, _)) => false,
+                Some((Action::SegmentAlloc | Action::SegmentMap, bytes)) => {
+                    let refused = self.capacity.is_some_and(|most| self.reserved.saturating_add(bytes) > most);
+                    !refused && !self.collects
+                }
+                _ => true,
+            };
+            if asked {
+                self.push(at, Operation::EmptyCache);
+            }
+        }
+        self.reserved = self.reserved.saturating_sub(self.trace[at].bytes);
+    }
+}

@@ -1,0 +1,144 @@
+//! Bytes of a file, a window at a time.
+
+use std::io::Read;
+
+use super::parse_error::{ParseError, Result};
+
+/// How much is read at once. A length that a file claims is never trusted beyond this: memory follows what is there.
+const WINDOW: usize = 1 << 18;
+
+/// A window on a file that moves forward only.
+pub(super) struct Source<R> {
+    reader: R,
+    window: Vec<u8>,
+    /// The next byte in the window, and where the window ends.
+    next: usize,
+    end: usize,
+    /// Offset of the window's first byte in the file.
+    base: u64,
+    most: u64,
+}
+
+impl<R: Read> Source<R> {
+    /// At most `most` bytes of a reader.
+    pub(crate) fn new(reader: R, most: u64) -> Self {
+        Self { reader, window: vec![0; WINDOW], next: 0, end: 0, base: 0, most }
+    }
+
+    /// Offset of the next byte.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.base + self.next as u64
+    }
+
+    /// The next byte, which stays; `None` at the end of the file.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Result<Option<u8>> {
+        if self.next == self.end && self.refill(1)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.window[self.next]))
+    }
+
+    /// The next byte.
+    #[inline]
+    pub(super) fn byte(&mut self, what: &str) -> Result<u8> {
+        if self.next == self.end && self.refill(1)? == 0 {
+            return Err(self.truncated(what, 1));
+        }
+        let byte = self.window[self.next];
+        self.next += 1;
+        Ok(byte)
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, what)?);
+        Ok(array)
+    }
+
+    /// The next `length` bytes.
+    #[inline]
+    pub(super) fn take(&mut self, length: usize, what: &str) -> Result<&[u8]> {
+        if self.end - self.next < length && self.refill(length)? < length {
+            return Err(self.truncated(what, length));
+        }
+        let start = self.next;
+        self.next += length;
+        Ok(&self.window[start..self.next])
+    }
+
+    /// Leaves out what [`peek`](Self::peek) showed.
+    #[inline]
+    pub(super) fn skip(&mut self) {
+        self.next = (self.next + 1).min(self.end);
+    }
+
+    /// Reads on until `length` bytes are in the window or the file ends; returns how many are.
+    #[cold]
+    fn refill(&mut self, length: usize) -> Result<usize> {
+        self.window.copy_within(self.next..self.end, 0);
+        self.base += self.next as u64;
+        self.end -= self.next;
+        self.next = 0;
+        while self.end < length {
+            if self.end == self.window.len() {
+                self.window.resize(self.window.len() * 2, 0);
+            }
+            let at = self.base + self.end as u64;
+            let read = self.reader.read(&mut self.window[self.end..]);
+            match read {
+                Ok(0) => break,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(ParseError::new(at, error.to_string())),
+            }
+            if self.base + self.end as u64 > self.most {
+                return Err(ParseError::new(
+                    self.most,
+                    format!("the file goes on; at most {} bytes are read", self.most),
+                ));
+            }
+        }
+        Ok(self.end - self.next)
+    }
+
+    #[cold]
+    fn truncated(&self, what: &str, length: usize) -> ParseError {
+        let there = self.end - self.next;
+        let problem = format!("{what} needs {length} bytes, but the file ends after {there}");
+        ParseError::new(self.offset(), problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives three bytes at a time.
+    struct Slow(u8);
+
+    impl Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = buffer.len().min(3).min(usize::from(u8::MAX - self.0));
+            for byte in &mut buffer[..count] {
+                *byte = self.0;
+                self.0 += 1;
+            }
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn the_window_moves() {
+        let mut source = Source::new(Slow(0), 1000);
+        assert_eq!((source.byte("x").unwrap(), source.peek().unwrap()), (0, Some(1)));
+        assert_eq!(source.take(7, "x").unwrap(), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!((source.array("x").unwrap(), source.offset()), ([8, 9], 10));
+        let error = source.take(1 << 40, "a text").unwrap_err().error("f");
+        assert_eq!(error.to_string(), "f: byte 10: a text needs 1099511627776 bytes, but the file ends after 245");
+        assert!(Source::new(Slow(0), 100).take(200, "x").unwrap_err().error("f").to_string().contains("byte 100"));
+    }
+}

@@ -1,0 +1,168 @@
+//! One rank in training.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lab_base::error::{Error, Result};
+use lab_models::Architecture;
+use memcore::Device;
+
+use super::build::{Built, build};
+use super::collective::Sent;
+use super::settings::{DataParallelSettings, Stage};
+use super::tally::{ModelStates, Tally};
+use crate::record::{Account, Row};
+use crate::{Failed, ModelStep, Partial, Progress, Source, Steps, Trainer};
+
+/// What one rank held and sent.
+#[derive(Clone, Debug)]
+pub struct RankFigures {
+    /// Its number.
+    pub rank: usize,
+    /// Trained values of the whole network.
+    pub parameters: u64,
+    /// Those that this rank's optimizer steps: all, or those of its shards.
+    pub owned: u64,
+    /// Values that pad the network's to equal shards.
+    pub padding: u64,
+    /// How many groups of parameters are divided, each for itself; 0 where nothing is.
+    pub units: usize,
+    /// What is there of the model all the time.
+    pub states: ModelStates,
+    /// The most bytes of parameters that were gathered at once.
+    pub gathered_bytes: u64,
+    /// The most bytes of buckets that gradients were collected in.
+    pub bucket_bytes: u64,
+    /// Bytes sent in the last step.
+    pub sent: Sent,
+    /// What the ledger says after the last step.
+    pub account: Account,
+    /// One row per phase, as of a run on one device.
+    pub rows: Vec<Row>,
+}
+
+/// What a divided run gave.
+#[derive(Clone, Debug)]
+pub struct DataParallelResult {
+    /// The ranks that were run.
+    pub ranks: Vec<RankFigures>,
+    /// Whether it was stopped before the last step.
+    pub interrupted: bool,
+}
+
+/// One rank in training.
+pub struct Rank {
+    device: Device,
+    number: usize,
+    trainer: Trainer<ModelStep>,
+    tally: Arc<Tally>,
+    owned: u64,
+    padding: u64,
+    units: usize,
+}
+
+impl Rank {
+    /// Builds what rank `number` has, on a device of its own.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot go together, and on a device that computes: what ranks would tell each other is counted, not
+    /// told. Those of the device.
+    pub fn new(
+        architecture: &dyn Architecture,
+        device: &Device,
+        settings: &DataParallelSettings,
+        number: usize,
+        source: Source,
+    ) -> Result<Self> {
+        settings.check()?;
+        if device.computes() {
+            let problem = format!(
+                "what ranks send each other is counted and not sent, so there are no values: --backend meta (or predict), not {}",
+                device.name()
+            );
+            return Err(Error::usage("data-parallel", problem));
+        }
+        if number >= settings.ranks {
+            return Err(Error::usage("data-parallel", format!("no rank {number} of {}", settings.ranks)));
+        }
+        settings.run.check_network(architecture, settings.run.batch / settings.ranks)?;
+        device.phase("model");
+        let tally = Arc::new(Tally::new(settings.ranks));
+        let Built { model, optimizer, units } = build(architecture, device, settings, number, &tally)?;
+        let owned = match units.len() {
+            0 => model.parameter_count(),
+            _ => units.iter().map(|unit| unit.partition.owned(number as u64)).sum(),
+        };
+        let padding = units.iter().map(|unit| unit.partition.padding()).sum();
+        let units = units.len();
+        let mut run = settings.run.clone();
+        run.batch = settings.share();
+        if settings.stage != Stage::Replicated {
+            // Of shards the norm is taken where they are.
+            run.clip_grad_norm = None;
+        }
+        let trainer = Trainer::around(device, (model, optimizer), &run, source)?;
+        Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
+    }
+
+    /// One optimizer step with this rank's share of a batch.
+    ///
+    /// # Errors
+    /// Those of the device; the data's.
+    pub fn step(&mut self, step: usize) -> Result<()> {
+        self.tally.counts().sent = Sent::default();
+        self.trainer.step(step).map(drop)
+    }
+
+    /// What the model takes all the time, as of the last step.
+    pub fn states(&self) -> ModelStates {
+        self.tally.counts().states
+    }
+
+    /// Lets everything go, and says what there was.
+    pub fn finish(self) -> RankFigures {
+        let account = Account::take(&self.device);
+        let counts = *self.tally.counts();
+        RankFigures {
+            rank: self.number,
+            parameters: self.trainer.parameter_count(),
+            owned: self.owned,
+            padding: self.padding,
+            units: self.units,
+            states: counts.states,
+            gathered_bytes: counts.gathered.most,
+            bucket_bytes: counts.buckets.most,
+            sent: counts.sent,
+            account,
+            rows: self.trainer.finish(Some("end")),
+        }
+    }
+}
+
+/// Trains the ranks that are [shown](DataParallelSettings::shown), each on its device, from the first to the last step, calling `progress` after
+/// each; a
+/// break stops the run and keeps what was measured.
+///
+/// # Errors
+/// As [`Rank::new`] and [`Rank::step`]. What the devices held then, they still say.
+pub fn train(
+    architecture: &dyn Architecture,
+    devices: &[Device],
+    settings: &DataParallelSettings,
+    source: &Source,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<DataParallelResult, Failed> {
+    let shown = settings.shown();
+    let mut ranks = Vec::with_capacity(shown.len());
+    for (number, device) in shown.into_iter().zip(devices) {
+        ranks.push(Rank::new(architecture, device, settings, number, source.clone())?);
+    }
+    let (Steps { interrupted, .. }, failure) = Steps::take(&settings.run, progress, |step| {
+        ranks.iter_mut().try_for_each(|rank| rank.step(step))?;
+        Ok(None)
+    });
+    match failure {
+        Some(error) => Err(Failed { error, partial: Box::<Partial>::default() }),
+        None => Ok(DataParallelResult { ranks: ranks.into_iter().map(Rank::finish).collect(), interrupted }),
+    }
+}

@@ -1,0 +1,198 @@
+//! Gradients that every rank has whole, reduced in buckets: PyTorch's `DistributedDataParallel`.
+//!
+//! As its reducer does (`torch/csrc/distributed/c10d/reducer.cpp`; Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel
+//! Training*, 2020): each gradient is copied into its place in a bucket as soon as it is there; a bucket whose last gradient has come is
+//! all-reduced, and the sums are copied back. The first backward pass has one bucket of everything; then buckets are made anew in the order in which
+//! the gradients came, each closed by the parameter that reaches its limit, 1 MiB for the first and 25 MiB for the others. With
+//! `gradient_as_bucket_view` a gradient lives in the bucket, and there is no second copy of it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lab_base::error::Result;
+use memcore::autograd::Leaf;
+use memcore::memory::Category;
+use memcore::nn::{Module, Parameter};
+use memcore::{Array, DType, Device, Tensor, context};
+
+use super::collective::Collective;
+use super::tally::Tally;
+
+/// Limit of the first bucket: `_DEFAULT_FIRST_BUCKET_BYTES`.
+const FIRST_BUCKET_BYTES: u64 = 1 << 20;
+/// Limit of the others: `bucket_cap_mb`'s default.
+pub(super) const BUCKET_BYTES: u64 = 25 << 20;
+
+/// Sizes in their order, cut behind each that makes its group reach the limit: the first limit, then the other one.
+pub(super) fn groups(bytes: &[u64], first: u64, others: u64) -> Vec<Range<usize>> {
+    let (mut groups, mut start, mut sum): (Vec<Range<usize>>, usize, u64) = (Vec::new(), 0, 0);
+    for (index, bytes) in bytes.iter().enumerate() {
+        sum += bytes;
+        let limit = if groups.is_empty() { first } else { others };
+        if sum >= limit {
+            groups.push(start..index + 1);
+            (start, sum) = (index + 1, 0);
+        }
+    }
+    if start < bytes.len() {
+        groups.push(start..bytes.len());
+    }
+    groups
+}
+
+/// How gradients are reduced.
+pub(super) struct Options {
+    pub(super) gradient_as_bucket_view: bool,
+    /// Backward passes per step; only the last one's gradients are reduced (`no_sync` for the others).
+    pub(super) passes: usize,
+}
+
+/// The buckets of a rank.
+pub(super) struct Reducer {
+    device: Device,
+    dtype: DType,
+    /// Number of values of each parameter.
+    sizes: Vec<usize>,
+    options: Options,
+    tally: Arc<Tally>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    buckets: Vec<Bucket>,
+    /// Where each parameter's gradient goes: number of its bucket, first value in it.
+    places: Vec<(usize, usize)>,
+    /// Backward passes that each parameter's gradient was in.
+    seen: Vec<usize>,
+    /// The parameters, in the order in which their gradients came the first time; empty once buckets were made of it.
+    order: Vec<usize>,
+    rebuilt: bool,
+}
+
+struct Bucket {
+    memory: Array,
+    parameters: usize,
+    arrived: usize,
+}
+
+impl Reducer {
+    /// With one bucket of all parameters, whose gradients it is told of from now on.
+    ///
+    /// # Errors
+    /// Those of the device; parameters that somebody else waits for.
+    pub(crate) fn new(
+        device: &Device,
+        parameters: &[Parameter],
+        options: Options,
+        tally: &Arc<Tally>,
+    ) -> Result<Arc<Self>> {
+        let sizes: Vec<usize> = parameters.iter().map(|parameter| parameter.array().numel()).collect();
+        let dtype = parameters.first().map_or(DType::F32, |parameter| parameter.array().dtype());
+        let state = State { places: vec![(0, 0); sizes.len()], seen: vec![0; sizes.len()], ..State::default() };
+        let (device, tally) = (device.clone(), tally.clone());
+        let reducer = Arc::new(Self { device, dtype, sizes, options, tally, state: Mutex::new(state) });
+        let all: Vec<usize> = (0..parameters.len()).collect();
+        reducer.fill(&mut reducer.state(), &all, std::slice::from_ref(&(0..all.len())))?;
+        for (index, parameter) in parameters.iter().enumerate() {
+            let reducer = reducer.clone();
+            parameter
+                .tensor()
+                .register_post_accumulate_grad_hook(Box::new(move |leaf| reducer.arrived(index, leaf)))?;
+        }
+        Ok(reducer)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes buckets of these parameters, the old ones let go before.
+    fn fill(&self, state: &mut State, order: &[usize], groups: &[Range<usize>]) -> memcore::Result<()> {
+        let _op = context::op("bucket");
+        for bucket in std::mem::take(&mut state.buckets) {
+            self.tally.counts().buckets.give_back(bucket.memory.nbytes());
+        }
+        let view = self.options.gradient_as_bucket_view;
+        let category = if view { Category::Gradient } else { Category::Workspace };
+        for group in groups.iter().filter(|group| !group.is_empty()) {
+            let mut values = 0;
+            for &parameter in &order[group.clone()] {
+                state.places[parameter] = (state.buckets.len(), values);
+                values += self.sizes[parameter];
+            }
+            let memory = Array::empty_as(&self.device, &[values], self.dtype, category)?;
+            self.tally.counts().buckets.take(memory.nbytes());
+            state.buckets.push(Bucket { memory, parameters: group.len(), arrived: 0 });
+        }
+        Ok(())
+    }
+
+    /// Before a forward pass: buckets in the order of the first backward pass, once it is known.
+    fn rebuild(&self) -> memcore::Result<()> {
+        let mut state = self.state();
+        if state.rebuilt || state.order.len() < self.sizes.len() {
+            return Ok(());
+        }
+        state.rebuilt = true;
+        let order = std::mem::take(&mut state.order);
+        let bytes: Vec<u64> = order.iter().map(|&index| self.sizes[index] as u64 * self.dtype.size()).collect();
+        self.fill(&mut state, &order, &groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES))
+    }
+
+    /// A parameter's gradient is there.
+    fn arrived(&self, parameter: usize, leaf: &Leaf) -> memcore::Result<()> {
+        let mut state = self.state();
+        let state = &mut *state;
+        state.seen[parameter] += 1;
+        if !state.seen[parameter].is_multiple_of(self.options.passes) {
+            return Ok(());
+        }
+        if !state.rebuilt {
+            state.order.push(parameter);
+        }
+        let (number, offset) = state.places[parameter];
+        let (Some(bucket), Some(grad)) = (state.buckets.get_mut(number), leaf.grad()) else { return Ok(()) };
+        let place = bucket.memory.narrow(0, offset, grad.numel())?.view(grad.dims())?;
+        // From the second micro-batch on the gradient may live there already.
+        if !Arc::ptr_eq(place.storage(), grad.storage()) {
+            place.copy_(&grad)?;
+        }
+        drop(grad);
+        if self.options.gradient_as_bucket_view {
+            leaf.set_grad(Some(place));
+        }
+        bucket.arrived += 1;
+        if bucket.arrived == bucket.parameters {
+            bucket.arrived = 0;
+            self.tally.collective(Collective::AllReduce, bucket.memory.numel() as u64, self.dtype.size());
+        }
+        Ok(())
+    }
+}
+
+/// A network of which every rank has a copy.
+pub(super) struct Replica {
+    pub(super) inner: Box<dyn Module>,
+    pub(super) reducer: Arc<Reducer>,
+}
+
+impl Module for Replica {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.reducer.rebuild()?;
+        self.inner.forward(x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_closed_by_what_reaches_its_limit() {
+        assert_eq!(groups(&[3, 3, 3, 9, 1, 1], 5, 10), [0..2, 2..4, 4..6]);
+        assert_eq!(groups(&[1, 4, 1, 1], 5, 10), [0..2, 2..4], "the last may be small");
+        assert_eq!(groups(&[20, 20], 5, 10), [0..1, 1..2]);
+        assert_eq!(groups(&[], 5, 10), []);
+    }
+}

@@ -1,0 +1,114 @@
+//! How a step is divided.
+
+use lab_base::error::{Error, Result};
+use memcore::DType;
+use serde::{Serialize, Serializer};
+
+use crate::RunSettings;
+
+/// What is divided among the ranks, beside the batch. Each stage divides what the one before does, and one thing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Nothing: every rank has the whole model.
+    #[default]
+    Replicated,
+    /// The optimizer's states: the paper's `P_os`.
+    OptimizerStates,
+    /// And the gradients: `P_os+g`.
+    Gradients,
+    /// And the parameters: `P_os+g+p`.
+    Parameters,
+}
+
+impl Stage {
+    /// All, by number.
+    pub const ALL: [Self; 4] = [Self::Replicated, Self::OptimizerStates, Self::Gradients, Self::Parameters];
+
+    /// Its number: ZeRO-0 to ZeRO-3.
+    pub fn number(self) -> usize {
+        self as usize
+    }
+
+    /// Whether each rank keeps a shard of the optimizer's states.
+    pub fn divides_states(self) -> bool {
+        self >= Self::OptimizerStates
+    }
+
+    /// Whether each rank keeps a shard of the gradients.
+    pub fn divides_gradients(self) -> bool {
+        self >= Self::Gradients
+    }
+
+    /// Whether each rank keeps a shard of the parameters.
+    pub fn divides_parameters(self) -> bool {
+        self >= Self::Parameters
+    }
+}
+
+impl Serialize for Stage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.number() as u64)
+    }
+}
+
+/// How a step is divided among ranks.
+#[derive(Clone, Debug)]
+pub struct DataParallelSettings {
+    /// As on one device. `batch` is the whole one, of which each rank has an equal share.
+    pub run: RunSettings,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// What is divided beside the batch.
+    pub stage: Stage,
+    /// The optimizer works on float32 copies of 16-bit parameters: mixed precision as in the ZeRO paper and in DeepSpeed.
+    pub master_weights: bool,
+    /// Gradients are views of the buckets that they are reduced in (stage 0): the option of PyTorch's `DistributedDataParallel`.
+    pub gradient_as_bucket_view: bool,
+}
+
+impl DataParallelSettings {
+    /// Fails for what cannot go together.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the flag and why.
+    pub fn check(&self) -> Result<()> {
+        self.run.check()?;
+        let (batch, ranks) = (self.run.batch, self.ranks);
+        if ranks == 0 || !batch.is_multiple_of(ranks) {
+            let problem = format!(
+                "{ranks} ranks and a batch of {batch}: the shares must be equal, or the mean of the gradients is not the batch's; --batch sets it"
+            );
+            return Err(Error::usage("data-parallel", problem));
+        }
+        if self.run.precision.scales_loss() && self.stage != Stage::Replicated {
+            let problem = "autocast-fp16 scales the loss, and with ZeRO whether a step is skipped is one decision of all ranks, which \
+                           divided runs do not make; autocast-bf16 needs no scale";
+            return Err(Error::usage("precision", problem));
+        }
+        if self.run.schedule.cast {
+            return Err(Error::usage("data-parallel", "the schedule casts the model, whose parameters are flat here"));
+        }
+        if self.master_weights && self.run.precision.dtype() == DType::F32 {
+            return Err(Error::usage("precision", "float32 parameters are their own master copy"));
+        }
+        if self.gradient_as_bucket_view && self.stage != Stage::Replicated {
+            let problem =
+                "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is no gradient";
+            return Err(Error::usage("gradient-as-bucket-view", problem));
+        }
+        Ok(())
+    }
+
+    /// Examples that each rank has.
+    pub fn share(&self) -> usize {
+        self.run.batch / self.ranks.max(1)
+    }
+
+    /// The ranks that are run: the first and the last. The others hold what these hold, since shards are padded to one size; so any number
+    /// of ranks takes the time of two.
+    pub fn shown(&self) -> Vec<usize> {
+        let mut shown = vec![0, self.ranks.saturating_sub(1)];
+        shown.dedup();
+        shown
+    }
+}

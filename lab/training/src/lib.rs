@@ -1,0 +1,42 @@
+//! One training loop for everything that is trained: [`Trainer`] calls the phases of a [`TrainStep`] in the order of their [`Schedule`].
+//!
+//! It is given an architecture, a device, [`RunSettings`] and a [`Source`] of batches, and gives rows of what memory held
+//! after each phase, losses, and a file of the training's state. [`pipeline`] trains a network that is split over devices,
+//! [`data_parallel`] one of which several ranks have a copy or a share; [`data`] reads data sets, [`record`] is what a row says.
+
+mod checkpoint;
+pub mod data;
+pub mod data_parallel;
+mod evaluate;
+mod loss;
+mod model_step;
+mod optimizer;
+pub mod pipeline;
+pub mod record;
+mod rows;
+mod run;
+mod schedule;
+mod settings;
+mod source;
+mod train_step;
+mod trainer;
+mod update;
+
+pub use checkpoint::data_name;
+pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};
+pub use evaluate::evaluate_with;
+pub use evaluate::{Accuracy, evaluate};
+pub use loss::loss;
+pub use loss::loss_per;
+pub use model_step::ModelStep;
+pub use optimizer::{OptimizerKind, OptimizerSettings};
+pub use rows::Rows;
+pub use run::{Failed, MAX_VALUES, Partial, Progress, RunResult, train, train_from};
+pub use run::{Steps, Taken, run, take_steps};
+pub use schedule::{Phase, RowAfter, Schedule};
+pub use settings::{Precision, RunSettings};
+pub use source::{Batch, Source};
+pub use train_step::TrainStep;
+pub use train_step::{bound, value_of};
+pub use trainer::Trainer;
+pub use update::Update;

@@ -1,0 +1,68 @@
+//! What a result is compared with its targets by.
+
+use lab_models::Loss;
+use memcore::backend::kernel::Reduction;
+use memcore::{Array, DType, Result, Tensor, ops};
+
+/// The loss of a result against its targets, averaged.
+pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
+    loss_per(loss, output, target, None)
+}
+
+/// The same, or its sum divided by `items`, a scalar on the device: `num_items_in_batch` of the `transformers` library.
+///
+/// # Errors
+/// As [`loss`].
+pub fn loss_per(loss: &Loss, output: &Tensor, target: &Tensor, items: Option<&Tensor>) -> Result<Tensor> {
+    match loss {
+        Loss::Inside => Err(memcore::Error::invalid("loss", "the network computes its own")),
+        Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean),
+        Loss::NextToken { classes } => next_token(output, target, *classes, items),
+        Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {
+            flat_cross_entropy(output, target, *classes, items)
+        }
+        Loss::CrossEntropy { .. } | Loss::Reversal { .. } => cross_entropy(output, target, items),
+    }
+}
+
+/// `fixed_cross_entropy`: the mean over the targets that count, or their sum divided by `items`.
+fn cross_entropy(logits: &Tensor, labels: &Tensor, items: Option<&Tensor>) -> Result<Tensor> {
+    match items {
+        None => ops::cross_entropy(logits, labels, Reduction::Mean),
+        Some(items) => ops::div(&ops::cross_entropy(logits, labels, Reduction::Sum)?, items),
+    }
+}
+
+/// Cross entropy of `[.., classes]` against `[..]`.
+fn flat_cross_entropy(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&Tensor>) -> Result<Tensor> {
+    let rows = logits.numel() / classes.max(1);
+    let logits = ops::view(logits, &[rows, classes])?;
+    cross_entropy(&logits, &ops::view(labels, &[rows])?, items)
+}
+
+/// As the `transformers` library's `ForCausalLMLoss`: the labels are padded by one position and shifted, so that the last position has nothing to
+/// predict. Logits `[batch, time, classes]` are converted to f32 first.
+fn next_token(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&Tensor>) -> Result<Tensor> {
+    let logits = ops::cast(logits, DType::F32)?;
+    let padded = padded(labels)?;
+    let time = padded.dims()[1];
+    let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
+    let loss = flat_cross_entropy(&logits, &shifted, classes, items)?;
+    // In the order of the library's variables.
+    drop((logits, padded, shifted));
+    Ok(loss)
+}
+
+/// Labels `[batch, time]` with one more position that does not count.
+fn padded(labels: &Tensor) -> Result<Tensor> {
+    let [batch, time] = *labels.dims() else {
+        return Err(memcore::Error::shape("pad", format!("labels {:?}: expected two dimensions", labels.dims())));
+    };
+    let out = Array::empty(labels.device(), &[batch, time + 1], DType::I64)?;
+    if labels.device().computes() {
+        let values = labels.to_vec::<i64>()?;
+        let row = |i: usize| values[i * time..(i + 1) * time].iter().copied().chain([ops::IGNORE_INDEX]);
+        out.write(&(0..batch).flat_map(row).collect::<Vec<i64>>())?;
+    }
+    Ok(Tensor::from_array(out))
+}

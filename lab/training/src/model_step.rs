@@ -1,0 +1,188 @@
+//! A network of our own in training, with its script's variables.
+
+use lab_base::error::Result;
+use lab_models::Model;
+use memcore::amp::Autocast;
+use memcore::nn::ListSlot;
+use memcore::{Device, NoGrad, Tensor, context, ops};
+
+use super::checkpoint::{Parts, data_name};
+use super::evaluate::{Accuracy, evaluate};
+use super::loss::loss;
+use super::schedule::Phase;
+use super::settings::RunSettings;
+use super::source::Source;
+use super::train_step::{TrainStep, bound, value_of};
+use super::update::Update;
+use crate::data::Split;
+
+/// A network with the variables of a script that trains it. Each keeps its value until the next one is there.
+pub struct ModelStep {
+    /// Where it is.
+    pub device: Device,
+    /// The network.
+    pub model: Model,
+    /// Its optimizer and what scales the loss.
+    pub update: Update,
+    /// How the run goes.
+    pub settings: RunSettings,
+    /// Where batches come from.
+    pub source: Source,
+    /// `x`
+    pub input: Option<Tensor>,
+    /// `y`
+    pub target: Option<Tensor>,
+    /// `out`
+    pub output: Option<Tensor>,
+    /// `loss`
+    pub loss: Option<Tensor>,
+    /// The region of autocast that the step is in.
+    autocast: Option<Autocast>,
+}
+
+impl ModelStep {
+    /// Before the first batch.
+    pub fn new(device: &Device, model: Model, update: Update, settings: &RunSettings, source: Source) -> Self {
+        Self {
+            device: device.clone(),
+            model,
+            update,
+            settings: settings.clone(),
+            source,
+            input: None,
+            target: None,
+            output: None,
+            loss: None,
+            autocast: None,
+        }
+    }
+
+    /// The batch of step `number`, of so many examples.
+    ///
+    /// # Errors
+    /// The data's; those of the device.
+    pub fn load(&mut self, batch: usize, number: usize) -> Result<()> {
+        let dtype = self.settings.precision.dtype();
+        let data = self.source.batch(&self.model.task, batch, number, self.device.computes())?;
+        let old = self.settings.schedule.one_batch.then(|| (self.input.take(), self.target.take()));
+        // What was there before is freed by the program, not by the copy.
+        let input = {
+            let _op = context::op("to>_to_copy");
+            data.upload_inputs(&self.device, dtype)?
+        };
+        self.input = Some(input);
+        if self.settings.schedule.names(Phase::Loss) {
+            let target = {
+                let _op = context::op("to>_to_copy");
+                data.upload_targets(&self.device, dtype)?
+            };
+            self.target = Some(target);
+        }
+        drop(old);
+        Ok(())
+    }
+}
+
+impl TrainStep for ModelStep {
+    fn settings(&self) -> &RunSettings {
+        &self.settings
+    }
+
+    fn update(&mut self) -> &mut Update {
+        &mut self.update
+    }
+
+    fn input(&mut self, number: usize) -> Result<()> {
+        self.load(self.settings.batch, number)
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        self.autocast = self.settings.precision.autocast().map(Autocast::new);
+        self.output = Some(self.model.module.forward(bound(&self.input)?)?);
+        if !self.settings.schedule.names(Phase::Loss) {
+            self.autocast = None;
+        }
+        Ok(())
+    }
+
+    fn loss(&mut self) -> Result<()> {
+        self.loss = Some(loss(&self.model.task.loss, bound(&self.output)?, bound(&self.target)?)?);
+        if !self.settings.schedule.names(Phase::ExitAutocast) {
+            self.autocast = None;
+        }
+        if self.settings.accumulate > 1 {
+            self.loss = Some(ops::div_scalar(bound(&self.loss)?, self.settings.accumulate as f64)?);
+        }
+        Ok(())
+    }
+
+    fn exit_autocast(&mut self) {
+        self.autocast = None;
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        self.update.backward(bound(&self.loss)?)
+    }
+
+    fn del(&mut self) -> Result<()> {
+        self.output = None;
+        Ok(())
+    }
+
+    fn forward_no_grad(&mut self) -> Result<()> {
+        let _no_grad = NoGrad::new();
+        let _autocast = self.settings.precision.autocast().map(Autocast::new);
+        self.output = Some(self.model.module.forward(bound(&self.input)?)?);
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.model.lists.iter().for_each(ListSlot::clear);
+        Ok(())
+    }
+
+    fn loss_value(&self) -> Result<Option<f64>> {
+        value_of(&self.loss)
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            devices: vec![&self.device],
+            copies: &[],
+            parameters: &self.model.parameters,
+            buffers: &self.model.buffers,
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(&self.source),
+        }
+    }
+
+    fn parameter_count(&self) -> u64 {
+        self.model.parameter_count()
+    }
+
+    fn accuracy(&self) -> Result<Option<Accuracy>> {
+        match &self.source {
+            Source::Dataset { data, .. } => evaluate(&self.model, &self.device, data, Split::Test, &self.settings),
+            Source::Synthetic { .. } | Source::Renewed { .. } => Ok(None),
+        }
+    }
+
+    /// In the order of their first assignment: the model, the optimizer with its state, the loss scaler, input, target, what layers keep in variables,
+    /// output, loss. A graph that is still held keeps the parameters until it goes itself.
+    fn release(self) {
+        let Self { model, update, input, target, output, loss, .. } = self;
+        drop((model.constants, model.buffers));
+        drop(model.module);
+        drop(model.parameters);
+        drop(update);
+        model.lists.iter().for_each(ListSlot::clear);
+        drop(input);
+        drop(target);
+        for variable in model.variables {
+            variable.set(None);
+        }
+        drop(output);
+        drop(loss);
+    }
+}

@@ -1,0 +1,95 @@
+//! One optimizer over the stages of a split network.
+
+use memcore::nn::{Copied, Parameter};
+use memcore::optim::{Optimizer, ParameterState};
+use memcore::{Error, Result, context};
+
+use super::stage::Stage;
+use crate::OptimizerSettings;
+
+/// An optimizer for each device, as one: PyTorch's optimizers, given parameters of several devices, work on each device's for themselves.
+///
+/// Its parameters are those of the network. Copies are stepped beside their originals, with the originals' gradients; to
+/// [`state`](Optimizer::state) they come behind all others.
+pub(super) struct Joint {
+    parts: Vec<Box<dyn Optimizer>>,
+    parameters: Vec<Parameter>,
+    copies: Vec<Copied>,
+    /// Part and number there of each parameter, then of each copy.
+    places: Vec<(usize, usize)>,
+}
+
+impl Joint {
+    /// Over what `stages` hold: `parameters` in the order of the network's, and copies of some.
+    ///
+    /// # Errors
+    /// A setting that the optimizer does not have; those of the devices.
+    pub(crate) fn new(
+        settings: &OptimizerSettings,
+        stages: &[Stage],
+        parameters: Vec<Parameter>,
+        copies: Vec<Copied>,
+    ) -> lab_base::Result<Self> {
+        let place = |parameter: &Parameter| {
+            let stage = stages.iter().position(|stage| stage.device.is_same(parameter.array().device()))?;
+            let own = stages[stage].parameters.iter().position(|own| own.path() == parameter.path())?;
+            Some((stage, own))
+        };
+        let all = parameters.iter().chain(copies.iter().map(|copied| &copied.copy));
+        let places: Option<Vec<(usize, usize)>> = all.map(place).collect();
+        let places = places.ok_or_else(|| Error::invalid("optimizer", "a parameter that lies on no stage"))?;
+        let parts =
+            stages.iter().map(|stage| settings.build(stage.parameters.clone())).collect::<lab_base::Result<_>>()?;
+        Ok(Self { parts, parameters, copies, places })
+    }
+
+    fn place(&self, index: usize) -> Result<(usize, usize)> {
+        let beyond = || Error::invalid("optimizer", format!("parameter {index} of {}", self.places.len()));
+        self.places.get(index).copied().ok_or_else(beyond)
+    }
+}
+
+/// Adds what backward gave each copy to its original's gradient. To be called behind the last backward pass of a step.
+pub(super) fn add_up(copies: &[Copied]) -> Result<()> {
+    let _op = context::op("all_reduce");
+    for Copied { original, copy } in copies {
+        if let (Some(sum), Some(other)) = (original.grad(), copy.grad()) {
+            sum.add_(&other.to_device(sum.device())?)?;
+        }
+    }
+    Ok(())
+}
+
+impl Optimizer for Joint {
+    fn step(&mut self) -> Result<()> {
+        for Copied { original, copy } in &self.copies {
+            let _op = context::op("all_reduce");
+            let sum = original.grad().map(|grad| grad.to_device(copy.array().device())).transpose()?;
+            let sum = sum.map(|sum| sum.with_category(memcore::memory::Category::Gradient));
+            copy.tensor().set_grad(sum);
+        }
+        self.parts.iter_mut().try_for_each(|part| part.step())
+    }
+
+    fn state(&self, index: usize) -> Option<ParameterState> {
+        let (part, own) = *self.places.get(index)?;
+        self.parts[part].state(own)
+    }
+
+    fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
+        let (part, own) = self.place(index)?;
+        self.parts[part].make_state(own, steps)
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn zero_grad_name(&self) -> &'static str {
+        self.parts.first().map_or("zero_grad", |part| part.zero_grad_name())
+    }
+
+    fn zero_grad(&self, set_to_none: bool) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part.zero_grad(set_to_none))
+    }
+}

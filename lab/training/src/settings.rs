@@ -1,0 +1,136 @@
+//! How a run goes.
+
+use lab_base::error::{Error, Result};
+use lab_base::named;
+use lab_models::Architecture;
+use memcore::DType;
+use serde::Serialize;
+
+use super::optimizer::OptimizerSettings;
+use super::schedule::{Phase, Schedule};
+use crate::record::RowsKept;
+
+/// Types of parameters, inputs and products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// float32 throughout.
+    #[default]
+    Fp32,
+    /// Parameters in float32, products in float16 under autocast, with a loss scaler.
+    AutocastFp16,
+    /// Parameters in float32, products in bfloat16 under autocast.
+    AutocastBf16,
+    /// float16 throughout.
+    Fp16,
+    /// bfloat16 throughout.
+    Bf16,
+    /// Parameters in bfloat16, products in bfloat16 under autocast: a checkpoint in bfloat16 that is trained with `bf16=True`.
+    Bf16AutocastBf16,
+}
+
+named!(Precision, "precision", {
+    Fp32 = "fp32",
+    AutocastFp16 = "autocast-fp16",
+    AutocastBf16 = "autocast-bf16",
+    Fp16 = "fp16",
+    Bf16 = "bf16",
+    Bf16AutocastBf16 = "bf16-autocast-bf16",
+});
+
+impl Precision {
+    /// Parameters and products in one type; float32 for one that is no type of parameters.
+    pub fn throughout(dtype: DType) -> Self {
+        match dtype {
+            DType::F16 => Precision::Fp16,
+            DType::BF16 => Precision::Bf16,
+            _ => Precision::Fp32,
+        }
+    }
+
+    /// Type of parameters and inputs.
+    pub fn dtype(self) -> DType {
+        match self {
+            Precision::Fp32 | Precision::AutocastFp16 | Precision::AutocastBf16 => DType::F32,
+            Precision::Fp16 => DType::F16,
+            Precision::Bf16 | Precision::Bf16AutocastBf16 => DType::BF16,
+        }
+    }
+
+    /// The type that autocast computes products in; `None` without autocast.
+    pub fn autocast(self) -> Option<DType> {
+        match self {
+            Precision::AutocastFp16 => Some(DType::F16),
+            Precision::AutocastBf16 | Precision::Bf16AutocastBf16 => Some(DType::BF16),
+            Precision::Fp32 | Precision::Fp16 | Precision::Bf16 => None,
+        }
+    }
+
+    /// Whether the loss is scaled, so that small gradients do not vanish: under autocast to float16, whose range is short.
+    pub fn scales_loss(self) -> bool {
+        self == Precision::AutocastFp16
+    }
+}
+
+/// How a run goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSettings {
+    /// Examples per step (per micro-batch, with accumulation).
+    pub batch: usize,
+    /// Optimizer steps.
+    pub steps: usize,
+    /// The optimizer.
+    pub optimizer: OptimizerSettings,
+    /// Micro-batches per optimizer step.
+    pub accumulate: usize,
+    /// Gradients are let go (`true`) or zeroed.
+    pub set_to_none: bool,
+    /// Largest norm of the gradients.
+    pub clip_grad_norm: Option<f64>,
+    /// Types of parameters, inputs and products.
+    pub precision: Precision,
+    /// Order of the phases.
+    pub schedule: Schedule,
+    /// Seed of parameters and data.
+    pub seed: u64,
+    /// Which figures of its steps a run keeps in memory.
+    #[serde(skip)]
+    pub rows: RowsKept,
+}
+
+impl RunSettings {
+    /// In float32, one micro-batch per step, gradients let go, phases in their usual order, seed 0.
+    pub fn new(batch: usize, steps: usize, optimizer: OptimizerSettings) -> Self {
+        Self {
+            batch,
+            steps,
+            optimizer,
+            accumulate: 1,
+            set_to_none: true,
+            clip_grad_norm: None,
+            precision: Precision::default(),
+            schedule: Schedule::default(),
+            seed: 0,
+            rows: RowsKept::default(),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] for a step of nothing, and for micro-batches without gradients to add up.
+    pub fn check(&self) -> Result<()> {
+        if self.accumulate > 1 && !self.schedule.names(Phase::Backward) {
+            return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
+        }
+        match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
+            Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this network can be trained with these settings in batches of so many examples.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is not represented.
+    pub fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
+        architecture.check(batch, self.precision.dtype())
+    }
+}

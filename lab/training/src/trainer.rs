@@ -1,0 +1,196 @@
+//! The one training loop: the phases of a step in the order of their schedule, and the rows that follow them.
+
+use lab_base::error::Result;
+use lab_models::{Architecture, Model};
+use memcore::optim::Optimizer;
+use memcore::{DType, Device};
+
+use super::model_step::ModelStep;
+use super::rows::Rows;
+use super::schedule::{Phase, Turn};
+use super::settings::RunSettings;
+use super::source::Source;
+use super::train_step::TrainStep;
+use super::update::Update;
+use crate::record::Row;
+
+/// Something in training, with the rows taken so far.
+pub struct Trainer<S = ModelStep> {
+    pub(crate) phases: S,
+    pub(crate) rows: Rows,
+}
+
+impl Trainer {
+    /// Builds a model and its optimizer.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work; those of the device.
+    pub fn of(
+        architecture: &dyn Architecture,
+        device: &Device,
+        settings: &RunSettings,
+        source: Source,
+        tag: &str,
+    ) -> Result<Self> {
+        settings.check()?;
+        settings.check_network(architecture, settings.batch)?;
+        let mut rows = Rows::new(std::slice::from_ref(device), tag, settings.rows);
+        device.phase("model");
+        let dtype = settings.precision.dtype();
+        let first = if settings.schedule.cast { DType::F32 } else { dtype };
+        let mut model = Model::build(architecture, device, first, settings.seed)?;
+        rows.take("model");
+        if settings.schedule.cast {
+            device.phase("cast");
+            model = model.cast(architecture, device, dtype, settings.seed)?;
+            rows.take("cast");
+        }
+        model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
+        let update = Update::new(settings, &model.parameters)?;
+        Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
+    }
+
+    /// Around a model and its optimizer that were made elsewhere, in the phase `model`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work.
+    pub(crate) fn around(
+        device: &Device,
+        (model, optimizer): (Model, Box<dyn Optimizer>),
+        settings: &RunSettings,
+        source: Source,
+    ) -> Result<Self> {
+        settings.check()?;
+        let update = Update::with(settings, Some(optimizer));
+        let phases = ModelStep::new(device, model, update, settings, source);
+        Ok(Self::new(phases, std::slice::from_ref(device), ""))
+    }
+}
+
+impl<S: TrainStep> Trainer<S> {
+    /// Of what was just built, in the phase `model`: takes the first row.
+    pub fn new(phases: S, devices: &[Device], tag: &str) -> Self {
+        let rows = Rows::new(devices, tag, phases.settings().rows);
+        let mut trainer = Self { phases, rows };
+        trainer.row("model");
+        trainer
+    }
+
+    /// What is trained.
+    pub fn phases(&self) -> &S {
+        &self.phases
+    }
+
+    /// Number of trained values; shared ones count once.
+    pub fn parameter_count(&self) -> u64 {
+        self.phases.parameter_count()
+    }
+
+    /// The rows of the first device that were taken so far and are kept.
+    pub fn rows(&self) -> &[Row] {
+        self.rows.first()
+    }
+
+    /// The same of each device.
+    pub fn rows_by_device(&self) -> Vec<&[Row]> {
+        self.rows.each()
+    }
+
+    /// Takes a row now.
+    pub fn row(&mut self, label: &str) {
+        self.rows.take(label);
+    }
+
+    /// One optimizer step. Returns the loss, where there are values.
+    ///
+    /// # Errors
+    /// Those of the devices; the data's.
+    pub fn step(&mut self, step: usize) -> Result<Option<f64>> {
+        let loss = self.run_step(step);
+        // A failure in the middle must not leave the thread in autocast.
+        self.phases.exit_autocast();
+        loss
+    }
+
+    fn run_step(&mut self, step: usize) -> Result<Option<f64>> {
+        let count = self.phases.settings().accumulate;
+        let mut total = None;
+        for micro in 0..count {
+            for place in 0..self.phases.settings().schedule.order.len() {
+                let schedule = &self.phases.settings().schedule;
+                let (phase, turn) = (schedule.order[place], schedule.turn(place));
+                let skipped = match turn {
+                    Turn::Every => false,
+                    Turn::First => micro > 0,
+                    Turn::Last => micro + 1 < count,
+                };
+                if skipped {
+                    continue;
+                }
+                self.rows.phase(phase.name());
+                self.phase(phase, step * count + micro)?;
+                self.rows_after(phase, step, (turn == Turn::Every && count > 1).then_some(micro));
+            }
+            if let Some(loss) = self.phases.loss_value()? {
+                *total.get_or_insert(0.0) += loss;
+            }
+        }
+        self.phases.end()?;
+        // With accumulation each micro-batch's loss was divided by their number: the sum is the mean.
+        Ok(total)
+    }
+
+    fn phase(&mut self, phase: Phase, batch: usize) -> Result<()> {
+        let Self { phases, rows } = self;
+        match phase {
+            Phase::Input | Phase::Inputs => phases.input(batch)?,
+            Phase::ZeroGrad => phases.zero_grad()?,
+            Phase::Forward => phases.forward()?,
+            Phase::Loss => phases.loss()?,
+            Phase::ExitAutocast => phases.exit_autocast(),
+            Phase::Backward => phases.backward()?,
+            Phase::AddLoss => phases.add_loss()?,
+            Phase::Passes => phases.passes(rows)?,
+            Phase::AllReduce => phases.all_reduce()?,
+            Phase::Clip => phases.clip()?,
+            Phase::Step => phases.step()?,
+            Phase::Update => phases.update().rescale()?,
+            Phase::Del => phases.del()?,
+            Phase::ForwardNoGrad => phases.forward_no_grad()?,
+            Phase::Clear => phases.clear()?,
+            Phase::EmptyCache => rows.devices().for_each(|device| {
+                device.empty_cache();
+            }),
+            Phase::ResetPeak => rows.devices().for_each(Device::reset_peak_stats),
+        }
+        Ok(())
+    }
+
+    fn rows_after(&mut self, phase: Phase, step: usize, micro: Option<usize>) {
+        let schedule = &self.phases.settings().schedule;
+        let place = match (schedule.prefix.as_str(), micro) {
+            ("", _) => String::new(),
+            (prefix, None) => format!("{prefix}{step}."),
+            (prefix, Some(micro)) => format!("{prefix}{step}.m{micro}."),
+        };
+        for row in schedule.rows.iter().filter(|row| row.phase == phase) {
+            self.rows.take(&format!("{place}{}", row.label));
+        }
+    }
+
+    /// Frees everything, in the order in which a Python function frees its variables. What stays allocated are the libraries' workspaces. Returns the
+    /// rows of the first device, with a last one of this name.
+    pub fn finish(self, label: Option<&str>) -> Vec<Row> {
+        self.finish_each(label).into_iter().next().unwrap_or_default()
+    }
+
+    /// The same of each device.
+    pub fn finish_each(self, label: Option<&str>) -> Vec<Vec<Row>> {
+        let Self { phases, mut rows } = self;
+        phases.release();
+        if let Some(label) = label {
+            rows.take(label);
+        }
+        rows.into_each()
+    }
+}
