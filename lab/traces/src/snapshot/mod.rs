@@ -19,6 +19,7 @@ mod held;
 mod json_read;
 mod json_write;
 mod model;
+mod objects;
 mod opcodes;
 mod open;
 mod parse_error;
@@ -44,6 +45,7 @@ pub use model::{
     Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
     StreamId, TraceEvent, total,
 };
+pub use objects::read_objects;
 pub use open::{Format, MAX_BYTES};
 pub use pickle::write_pickle;
 pub use program::Program;

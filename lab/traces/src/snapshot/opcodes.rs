@@ -35,16 +35,23 @@ pub(super) const BINUNICODE8: u8 = 0x8d;
 pub(super) const MEMOIZE: u8 = 0x94;
 pub(super) const FRAME: u8 = 0x95;
 
+// What looks up, calls or fills objects of classes: refused, or kept as records.
+pub(super) const GLOBAL: u8 = b'c';
+pub(super) const STACK_GLOBAL: u8 = 0x93;
+pub(super) const REDUCE: u8 = b'R';
+pub(super) const NEWOBJ: u8 = 0x81;
+pub(super) const BUILD: u8 = b'b';
+
 /// What stands where an opcode was expected, if it is one that builds no plain data: why it is refused.
 pub(super) fn refusal(opcode: u8) -> String {
     let (name, why) = match opcode {
-        b'c' => ("GLOBAL", CALLS),
-        0x93 => ("STACK_GLOBAL", CALLS),
-        b'R' => ("REDUCE", CALLS),
-        b'b' => ("BUILD", CALLS),
+        GLOBAL => ("GLOBAL", CALLS),
+        STACK_GLOBAL => ("STACK_GLOBAL", CALLS),
+        REDUCE => ("REDUCE", CALLS),
+        BUILD => ("BUILD", CALLS),
         b'i' => ("INST", CALLS),
         b'o' => ("OBJ", CALLS),
-        0x81 => ("NEWOBJ", CALLS),
+        NEWOBJ => ("NEWOBJ", CALLS),
         0x92 => ("NEWOBJ_EX", CALLS),
         0x82 => ("EXT1", CALLS),
         0x83 => ("EXT2", CALLS),

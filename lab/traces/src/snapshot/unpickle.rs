@@ -1,8 +1,10 @@
 //! Reading pickles of protocol 2 to 5 that hold plain data, and nothing else.
 //!
 //! A stack machine whose opcodes build dicts, lists, tuples, texts and numbers. Nothing is looked up, called or made:
-//! the opcodes that would are refused by name. Every opcode costs what its own bytes pay for, so a file of n bytes takes
+//! the opcodes that would are refused by name, or, where that was asked for, kept as records (`inert`). Every opcode costs what its own bytes pay for, so a file of n bytes takes
 //! time and memory in proportion to n, whatever lengths it claims.
+
+mod inert;
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -14,7 +16,15 @@ use super::value::{Document, Value};
 
 /// Reads a pickle to its end, which is the file's.
 pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
-    let mut machine = Machine::new(source);
+    run(Machine::new(source))
+}
+
+/// The same with objects of classes as dicts that say what would be called, with what: nothing is.
+pub(super) fn read_inert<R: Read>(source: &mut Source<R>) -> Result<Document> {
+    run(Machine { inert: true, ..Machine::new(source) })
+}
+
+fn run<R: Read>(mut machine: Machine<'_, R>) -> Result<Document> {
     machine.protocol()?;
     while machine.step()? {}
     machine.finish()
@@ -33,6 +43,8 @@ struct Machine<'a, R> {
     frame_end: u64,
     /// Where the opcode stands.
     at: u64,
+    /// Whether objects are kept as records.
+    inert: bool,
 }
 
 /// No entry of the memo.
@@ -49,6 +61,7 @@ impl<'a, R: Read> Machine<'a, R> {
             far: HashMap::new(),
             frame_end: 0,
             at: 0,
+            inert: false,
         }
     }
 
@@ -165,6 +178,7 @@ impl<'a, R: Read> Machine<'a, R> {
             op::LIST | op::DICT => self.collect(opcode)?,
             op::FRAME => self.frame()?,
             op::PROTO => return self.fail("PROTO stands only at the beginning"),
+            other if self.inert => self.object(other)?,
             other => return self.fail(op::refusal(other)),
         }
         Ok(())
