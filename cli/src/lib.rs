@@ -64,6 +64,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     let code = match args::parse(words) {
         Ok(invocation) => {
             let ui = ui::Ui::new(&invocation.cli.global);
+            invocation.notes.iter().for_each(|note| ui.tell(note));
             match commands::run(&invocation, &ui) {
                 Ok(Code::Interrupted) => {
                     ui.tell("interrupted: what was measured until then was delivered");

@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     Rule { package: "traces", normal: &["memcore", "base"], dev: &[] },
     Rule { package: "models", normal: &["memcore", "base"], dev: &[] },
     Rule { package: "training", normal: &["memcore", "base", "models"], dev: &[] },
-    Rule { package: "imports", normal: &["memcore", "base", "models", "training"], dev: &["conformance"] },
+    Rule { package: "imports", normal: &["memcore", "base", "traces", "models", "training"], dev: &["conformance"] },
     Rule { package: "analysis", normal: &["memcore", "base", "traces", "models", "training"], dev: &[] },
     Rule {
         package: "experiments",

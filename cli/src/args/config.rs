@@ -1,4 +1,4 @@
-//! `--config FILE.toml`: flags from a file, under the same names.
+//! `--config FILE.toml`: flags from a file, under the same names; `--hf-args FILE`: flags from arguments of transformers.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,41 +7,67 @@ use clap::{ArgAction, ArgMatches, CommandFactory};
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::Cli;
 use super::words::{Refusal, first_line, given};
+use super::{Cli, hf_args};
 use crate::exit::Failure;
 
 /// More is no list of flags.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The command line with the flags of its configuration file before the typed ones; `None` where there is no such file.
-pub(super) fn merge(words: &[OsString], matches: &ArgMatches) -> Result<Option<Vec<OsString>>, Refusal> {
+/// A command line with the flags that its files stand for before the typed ones.
+pub(super) struct Merged {
+    pub(super) words: Vec<OsString>,
+    /// What is to be said about the files.
+    pub(super) notes: Vec<String>,
+}
+
+/// `None` where the words name no such file.
+pub(super) fn merge(words: &[OsString], matches: &ArgMatches) -> Result<Option<Merged>, Refusal> {
     let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
-    let path = match matches.try_get_one::<PathBuf>("config") {
-        Ok(Some(path)) => path,
-        _ => return Ok(None),
-    };
-    let flags = flags(path, name, matches)?;
-    let alone = [OsString::from("vramlab"), name.into()].into_iter().chain(flags.iter().cloned());
-    if let Err(error) = Cli::command().try_get_matches_from(alone)
-        && error.kind() != clap::error::ErrorKind::MissingRequiredArgument
-    {
-        return Err(Failure::usage(format!("{}: {}", path.display(), first_line(&error))).into());
+    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
+    let (config, hf_args) = (path("config"), path("hf_args"));
+    let mut flags = Vec::new();
+    let mut notes = Vec::new();
+    if let Some(path) = hf_args {
+        let asked = hf_args::read(path, matches)?;
+        notes = asked.notes;
+        // What the configuration says, it says itself.
+        let own = config.map(|path| read(path)).transpose()?.unwrap_or_default();
+        let fields = asked.fields.into_iter().filter(|(key, _)| !own.contains_key(key)).collect();
+        flags.extend(of_file(path, &fields, name, matches)?);
+    }
+    if let Some(path) = config {
+        flags.extend(of_file(path, &read(path)?, name, matches)?);
+    }
+    if config.is_none() && hf_args.is_none() {
+        return Ok(None);
     }
     let at = words.iter().skip(1).position(|word| *word == *name).map_or(words.len(), |i| i + 2);
-    Ok(Some(words[..at].iter().cloned().chain(flags).chain(words[at..].iter().cloned()).collect()))
+    let words = words[..at].iter().cloned().chain(flags).chain(words[at..].iter().cloned()).collect();
+    Ok(Some(Merged { words, notes }))
+}
+
+/// The flags of a file, checked by themselves: an error is the file's.
+fn of_file(path: &Path, table: &toml::Table, name: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Refusal> {
+    let flags = flags(path, table, name, matches)?;
+    let alone = [OsString::from("vramlab"), name.into()].into_iter().chain(flags.iter().cloned());
+    match Cli::command().try_get_matches_from(alone) {
+        Err(error) if error.kind() != clap::error::ErrorKind::MissingRequiredArgument => {
+            Err(Failure::usage(format!("{}: {}", path.display(), first_line(&error))).into())
+        }
+        _ => Ok(flags),
+    }
 }
 
 /// The file's entries as words. What was typed is left out: options that can be given several times would add up.
-fn flags(path: &Path, command: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
-    let table = read(path)?;
+fn flags(path: &Path, table: &toml::Table, command: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
     let mut root = Cli::command();
     root.build();
     let sub = root.find_subcommand(command);
     let arguments: Vec<clap::Arg> = sub.map(|sub| sub.get_arguments().cloned().collect()).unwrap_or_default();
-    let usable = |key: &str| !matches!(key, "config" | "help" | "version");
+    let usable = |key: &str| !matches!(key, "config" | "hf-args" | "help" | "version");
     let mut words = Vec::new();
-    for (key, value) in &table {
+    for (key, value) in table {
         let argument = arguments.iter().find(|a| a.get_long() == Some(key) && usable(key)).ok_or_else(|| {
             let mut known: Vec<&str> = arguments.iter().filter_map(|a| a.get_long()).filter(|k| usable(k)).collect();
             known.sort_unstable();

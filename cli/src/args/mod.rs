@@ -1,7 +1,7 @@
 //! What was typed, as data.
 //!
-//! One file per group of flags; the command line (`cli`) is made of them. A configuration file (`config`) is turned into flags that stand before the
-//! typed ones; the last of equal flags wins. Flags that say what is run make a [`RunSpec`](lab::run::RunSpec), which is what scans (`axes`) and lock
+//! One file per group of flags; the command line (`cli`) is made of them. A configuration file (`config`), and arguments of transformers (`hf_args`),
+//! are turned into flags that stand before the typed ones; the last of equal flags wins. Flags that say what is run make a [`RunSpec`](lab::run::RunSpec), which is what scans (`axes`) and lock
 //! files edit.
 
 pub(crate) mod axes;
@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod device;
 mod global;
+mod hf_args;
 mod model;
 mod monitor;
 mod output;
@@ -62,17 +63,21 @@ pub(crate) struct Invocation {
     pub cli: Cli,
     /// What is to be scanned; empty unless the command scans.
     pub axes: Vec<axes::Axis>,
+    /// What is to be said of the files that the words name.
+    pub notes: Vec<String>,
 }
 
 /// Understands a command line, its configuration file included.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let command = command(&words);
     let mut matches = command.clone().try_get_matches_from(&words)?;
+    let mut notes = Vec::new();
     if let Some(merged) = config::merge(&words, &matches)? {
-        matches = command.try_get_matches_from(&merged)?;
+        matches = command.try_get_matches_from(&merged.words)?;
+        notes = merged.notes;
     }
     let axes = matches.subcommand().map(|(name, matches)| axes::axes(name, matches)).transpose()?.unwrap_or_default();
-    Ok(Invocation { cli: Cli::from_arg_matches(&matches)?, axes })
+    Ok(Invocation { cli: Cli::from_arg_matches(&matches)?, axes, notes })
 }
 
 /// A value may begin with a minus: what is wrong with it, its own flag says best.
