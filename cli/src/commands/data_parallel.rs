@@ -73,8 +73,8 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     let failed = |error| failed(error, &session, &devices, &shown);
     session.check_size(&devices[0], &interrupt::asked).map_err(failed)?;
     let result = trained(&session, &devices, &settings, ui).map_err(failed)?;
-    let departures = warnings::of_all(&devices);
-    warnings::tell(departures, ui);
+    let deviations = warnings::of_all(&devices);
+    warnings::tell(deviations, ui);
     let device = session.target.describe(&devices[0]);
     let parameters = result.ranks.first().map_or(0, |rank| rank.parameters);
     let formula = Accounting::of(&settings).model_states(parameters, settings.ranks as u64, settings.stage);
@@ -84,7 +84,7 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         parameters: result.ranks.first().map(|rank| rank.parameters),
         interrupted: result.interrupted,
         reason: Some(REASON.into()),
-        warnings: warnings::all(session.network.warnings(), departures),
+        warnings: warnings::all(session.network.warnings(), deviations),
         ..TrainResult { settings: in_force.fields(), ..described(&session, device) }
     };
     output::deliver_findings(ui, args, None, &found)?;

@@ -147,11 +147,11 @@ impl<'a> Split<'a> {
         if let (Some(destination), Some(state)) = (&self.weights.save, &saved) {
             weights::write(destination, state)?;
         }
-        let departures = warnings::of_all(&devices);
-        warnings::tell(departures, ui);
+        let deviations = warnings::of_all(&devices);
+        warnings::tell(deviations, ui);
         let infos = self.sessions.iter().zip(&devices).map(|(session, device)| session.target.describe(device));
         let found = TrainResult {
-            warnings: warnings::all(&first.warnings(), departures),
+            warnings: warnings::all(&first.warnings(), deviations),
             ..self.found(&in_force, infos.collect(), &result)
         };
         output::deliver_findings(ui, args, None, &found)?;

@@ -242,8 +242,8 @@ fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) 
         let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;
-    let departures = watch.deviations();
-    outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
+    let deviations = watch.deviations();
+    outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
     Ok(outcome)
 }
 
