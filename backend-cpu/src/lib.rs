@@ -1,5 +1,7 @@
 //! The embedded default backend: the host's memory, its threads and its SIMD units.
 //!
+//! It is given a number of threads, and gives [`Cpu`]: segments of the host's memory, and every kernel of the contract in them.
+//!
 //! - Execution is synchronous: `launch` returns when the kernel is done.
 //! - Results are the same to the bit in every run on one machine: work is cut into pieces whose borders depend on sizes
 //!   alone, never on the number of threads, and partial results are combined in a fixed order.

@@ -1,5 +1,7 @@
 //! The NVIDIA backend: kernels in CUDA C, compiled for the device at hand.
 //!
+//! It is given a device's number, and gives [`Cuda`]: segments of its memory, and the contract's kernels in them.
+//!
 //! - It builds without a CUDA toolkit and starts on every machine: driver and compiler are loaded at run time, and
 //!   [`Cuda::open`] says which is missing and how to get it.
 //! - One stream is the one queue. A launch synchronises nothing, allocates nothing and handles no string: functions

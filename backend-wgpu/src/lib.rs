@@ -1,5 +1,7 @@
 //! Any graphics card, through wgpu: Vulkan, Metal and DX12; kernels in WGSL.
 //!
+//! It is given an adapter's number, and gives [`Wgpu`]: buffers as segments, and the contract's kernels in them.
+//!
 //! - **Segments are buffers**, and core's regions are bound directly. wgpu refuses a buffer that is bound read-only and read-write in one
 //!   dispatch, whatever the ranges, so every operand is bound read-write. Bindings begin at multiples of 256 bytes; an operand that begins
 //!   elsewhere is bound from the multiple before it, and the elements between are a parameter of the kernel.

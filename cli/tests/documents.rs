@@ -44,6 +44,7 @@ fn folder() -> tempfile::TempDir {
         let name = from.file_name().unwrap().to_str().unwrap().to_string();
         write(&format!("examples/models/{name}"), &std::fs::read(from).unwrap());
     }
+    write("run.toml", b"model = \"mlp\"\nbatch = 8\n");
     write("model.toml", read("examples/models/simple-cnn.toml").as_bytes());
     write(
         "config.json",

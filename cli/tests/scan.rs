@@ -90,6 +90,45 @@ fn a_configuration_gives_flags_and_flags_win() {
 }
 
 #[test]
+fn a_configuration_and_flags_make_one_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.toml").display().to_string();
+    let said = |text: &str, words: &[&str]| {
+        fs::write(&file, text).unwrap();
+        run(&[words, &["--config", &file, "--steps", "1", "--model", "mlp", "--json", "-", "--quiet"]].concat())
+    };
+    let settings = |text: &str, words: &[&str]| -> Value {
+        let ran = said(text, words);
+        assert_eq!(ran.code, Some(0), "{text}: {}", ran.stderr);
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()["settings"].clone()
+    };
+    // A flag that says something only beside another one may stand in either place.
+    let split = settings("devices = \"meta:0,meta:1\"\n", &["train", "--micro-batches", "2"]);
+    assert_eq!((&split["devices"], &split["micro-batches"]), (&"meta:0,meta:1".into(), &2.into()));
+    let ranks = settings("zero = 1\n", &["train", "--backend", "meta", "--data-parallel", "2"]);
+    assert_eq!((&ranks["zero"], &ranks["data-parallel"]), (&1.into(), &2.into()));
+    // As a table of numbers and text gives them, or as they would be typed.
+    let typed = settings("batch = \"16\"\nbackend = \"meta\"\nmemory-limit = 1073741824\ncheckpoint = 1\n", &["train"]);
+    assert_eq!((&typed["batch"], &typed["backend"], &typed["checkpoint"]), (&16.into(), &"meta".into(), &"1".into()));
+    for (text, words, message) in [
+        ("micro-batches = 2\n", &["train"][..], "--micro-batches: it goes only with devices"),
+        ("devices = \"meta:0,meta:1\"\n", &["predict", "--data-parallel", "2", "--zero", "1", "--load"], "--load"),
+        ("load = \"a\"\nresume = \"b\"\n", &["train"], "run.toml: resume: it does not go with load"),
+        (
+            "devices = \"meta:0,meta:1\"\nbackend = \"cpu\"\n",
+            &["train"],
+            "run.toml: backend: it does not go with devices",
+        ),
+        ("lr = nan\n", &["train"], "run.toml: lr: must be finite"),
+        ("batch = 0\n", &["train"], "run.toml: batch: must be at least 1"),
+        ("backend = \"gpu\"\n", &["train"], "run.toml: backend: unknown: \"gpu\"; known: auto"),
+    ] {
+        let ran = said(text, words);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{text}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn the_settings_of_a_run_repeat_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("again.toml").display().to_string();

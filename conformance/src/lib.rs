@@ -1,5 +1,7 @@
 //! What a backend must pass.
 //!
+//! It is given a way to open a backend, and gives more than six thousand named trials, and an exit code.
+//!
 //! A backend's crate has one test of a few lines (see [`main`]). The suites run on any
 //! [`Backend`](memcore::backend::Backend):
 //!

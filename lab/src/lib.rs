@@ -1,5 +1,7 @@
 //! The laboratory, whole: a run from what was asked for to its result. Each floor below is a crate of its own.
 //!
+//! It is given a [`run::RunSpec`] or somebody's script, with the devices of a program, and gives results.
+//!
 //! ```text
 //! lab          run (a RunSpec, resolved to a Session), rehearse (somebody's script, run on a card that is not there)
 //! results      what commands found, as data and as sections; report: pages and exports

@@ -15,6 +15,7 @@ use crate::memory::{AllocId, Origin, PhaseId, ScopeId};
 /// Which of PyTorch's threads an operator stands for: the user's, or autograd's. cuBLAS handles, and so their
 /// workspaces, belong to a thread there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum Role {
     /// Forward passes, optimizers: the user's thread.
     #[default]
@@ -100,6 +101,7 @@ pub(crate) fn within<T>(name: &'static str, make: impl FnOnce() -> T) -> T {
 
 /// An operator with the autograd node that it ran in, as a profiler shows them: `AddmmBackward0>mm`, or `AddmmBackward0.>sum` for what the engine did
 /// around the node.
+#[doc(hidden)]
 pub fn label(node: Option<&str>, op: &str) -> String {
     match node {
         Some(node) if node == op => node.to_string(),

@@ -181,6 +181,7 @@ impl Device {
     }
 
     /// The nodes that are alive, for reports.
+    #[doc(hidden)]
     pub fn tape(&self) -> &Tape {
         &self.0.tape
     }
@@ -284,6 +285,7 @@ impl Device {
     }
 
     /// The highest number of allocated bytes since the last call (or the start).
+    #[doc(hidden)]
     pub fn take_phase_peak(&self) -> u64 {
         let ledger = &mut self.state().ledger;
         let peak = ledger.usage().phase_peak_bytes();
@@ -404,11 +406,13 @@ impl Device {
     }
 
     /// The random generator's key and the next counter.
+    #[doc(hidden)]
     pub fn random_state(&self) -> (u64, u64) {
         (self.0.seed.load(Relaxed), self.0.random_offset.load(Relaxed))
     }
 
     /// Goes on drawing from where a generator stood.
+    #[doc(hidden)]
     pub fn set_random_state(&self, (seed, offset): (u64, u64)) {
         self.0.seed.store(seed, Relaxed);
         self.0.random_offset.store(offset, Relaxed);

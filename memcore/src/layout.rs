@@ -109,7 +109,7 @@ impl Layout {
     }
 
     /// Whether the elements fill their span exactly once, in any order of the dimensions.
-    pub fn is_dense(&self) -> bool {
+    pub(crate) fn is_dense(&self) -> bool {
         !self.is_broadcast() && self.span() == self.numel()
     }
 
@@ -213,7 +213,7 @@ impl Layout {
 
     /// Whether the strides of `[n, c, h, w]` suggest that channels lie innermost (PyTorch's `suggest_memory_format`): gaps are allowed, and where sizes
     /// of 1 leave it open they do not.
-    pub fn is_channels_last(&self) -> bool {
+    pub(crate) fn is_channels_last(&self) -> bool {
         let (&[n, c, h, w], &[outer, channel, row, column]) = (self.dims(), self.strides()) else { return false };
         let mut least = 0;
         for (size, stride) in [(c, channel), (w, column), (h, row)] {
@@ -273,7 +273,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Shape`] when the rank would exceed [`MAX_RANK`].
-    pub fn unsqueezed(&self, axis: usize) -> Result<Self> {
+    pub(crate) fn unsqueezed(&self, axis: usize) -> Result<Self> {
         let mut dims: arrayvec::ArrayVec<usize, MAX_RANK> = self.dims().iter().copied().collect();
         let mut strides: arrayvec::ArrayVec<usize, MAX_RANK> = self.strides().iter().copied().collect();
         if dims.is_full() || axis > dims.len() {
@@ -287,7 +287,7 @@ impl Layout {
 
     /// Removes dimension `axis`, which must be below the rank; its index is taken as 0.
     #[must_use]
-    pub fn without_axis(mut self, axis: usize) -> Self {
+    pub(crate) fn without_axis(mut self, axis: usize) -> Self {
         let rank = self.rank();
         self.dims.copy_within(axis + 1..rank, axis);
         self.strides.copy_within(axis + 1..rank, axis);
@@ -302,7 +302,7 @@ impl Layout {
 ///
 /// # Errors
 /// [`Error::Shape`] naming both shapes when they do not fit.
-pub fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
+pub(crate) fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
     let rank = a.len().max(b.len());
     let mut out = arrayvec::ArrayVec::new();
     for i in 0..rank {

@@ -1,5 +1,8 @@
 //! The backend-agnostic core of vramlab: tensors, autograd, operators, and the account of every byte they take.
 //!
+//! It is given a [`backend::Backend`], and gives a [`Device`]: tensors on it, whose memory an allocator of PyTorch's rules hands out, and the list of
+//! everything that happened to it.
+//!
 //! Data flows one way; no module knows one above it:
 //!
 //! ```text
@@ -14,6 +17,9 @@
 //! Whatever works on a device can fail as the device does: out of memory ([`Error::OutOfMemory`], with who holds it), a kernel or a type that
 //! the backend does not have ([`Error::Unsupported`]), a driver that fails. A section on errors says what comes on top of that; a function without one
 //! has nothing to add, or is a form of another one and fails as that does.
+//!
+//! What is `doc(hidden)` the project's own programs need to imitate another one's, and it may change: how long a script's variables live, the graph seen
+//! from outside, faults made on purpose.
 //!
 //! Beside `error` lie the words that errors carry (`account`, `segment`). There is no GPU interface here, no file and no terminal.
 

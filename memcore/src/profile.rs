@@ -96,7 +96,7 @@ impl IndexSort {
 
 impl Multiprocessors {
     /// Of the best-known card of that compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX 4090 (89), RTX A6000 (86), A100 (80), T4 (75), V100 (70), P100 (60).
-    pub fn of_compute_capability(sm: u32) -> Self {
+    pub(crate) fn of_compute_capability(sm: u32) -> Self {
         let count = match sm {
             101.. => 170,
             91.. => 148,
@@ -329,7 +329,7 @@ impl Profile {
     }
 
     /// Bytes of the second workspace as the other settings leave them. Workspaces that are not kept are not shared either.
-    pub fn epilogue_workspace_bytes(&self) -> u64 {
+    pub(crate) fn epilogue_workspace_bytes(&self) -> u64 {
         match self.gemm_epilogue_workspace_bytes {
             _ if self.shares_workspaces && self.keeps_workspaces => 0,
             bytes if self.limits_epilogue_workspace => bytes.min(self.gemm_workspace_bytes),
@@ -338,7 +338,7 @@ impl Profile {
     }
 
     /// Bytes of workspace in each call of cuDNN, where there is one.
-    pub fn cudnn_workspace_bytes(&self) -> Option<u64> {
+    pub(crate) fn cudnn_workspace_bytes(&self) -> Option<u64> {
         match self.convolution {
             Convolution::Cudnn { workspace_bytes } => Some(workspace_bytes),
             Convolution::Backend | Convolution::Native => None,

@@ -90,7 +90,7 @@ impl Storage {
     }
 
     /// Which allocation this is; `None` for an empty storage, and for one whose memory is not there.
-    pub fn alloc_id(&self) -> Option<AllocId> {
+    pub(crate) fn alloc_id(&self) -> Option<AllocId> {
         self.memory.read(|_, id| id)
     }
 
@@ -104,6 +104,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Invalid`] for a storage whose memory is there all the time.
+    #[doc(hidden)]
     pub fn acquire(&self) -> Result<bool> {
         let Memory::Resizable { bytes, now } = &self.memory else { return Err(fixed("acquire")) };
         let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +135,7 @@ impl Storage {
     }
 
     /// Says what the memory is for, from now on.
-    pub fn set_category(&self, to: Category) {
+    pub(crate) fn set_category(&self, to: Category) {
         if self.category.swap(to as u8, Relaxed) != to as u8
             && let Some(id) = self.alloc_id()
         {

@@ -1,92 +1,121 @@
-//! `--config FILE.toml`: flags from a file, under the same names; `--hf-args FILE`: flags from arguments of transformers.
+//! `--config FILE.toml` and `--hf-args FILE`: what files say, below what is typed.
+//!
+//! Fields of the run change the [`RunSpec`] by name. The other flags, where results go above all, are given to clap before the typed words; the
+//! last of equal flags wins.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, ArgMatches, CommandFactory};
-use serde_json::Value as Json;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
+use lab::run::RunSpec;
+use serde_json::{Map, Number, Value as Json};
 use toml::Value;
 
 use super::words::{Refusal, first_line, given};
 use super::{Cli, hf_args};
 use crate::exit::Failure;
 
-/// More is no list of flags.
+/// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A command line with the flags that its files stand for before the typed ones.
-pub(super) struct Merged {
-    pub(super) words: Vec<OsString>,
+/// What a command line's files say and nothing typed replaces.
+#[derive(Default)]
+pub(super) struct Files {
+    /// Fields of the run.
+    pub(super) fields: Map<String, Json>,
+    /// The other flags, as they would be typed.
+    words: Vec<OsString>,
     /// What is to be said about the files.
     pub(super) notes: Vec<String>,
 }
 
-/// `None` where the words name no such file.
-pub(super) fn merge(words: &[OsString], matches: &ArgMatches) -> Result<Option<Merged>, Refusal> {
-    let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
-    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
-    let (config, hf_args) = (path("config"), path("hf_args"));
-    let mut flags = Vec::new();
-    let mut notes = Vec::new();
-    if let Some(path) = hf_args {
-        let asked = hf_args::read(path, matches)?;
-        notes = asked.notes;
-        // What the configuration says, it says itself.
-        let own = config.map(|path| read(path)).transpose()?.unwrap_or_default();
-        let fields = asked.fields.into_iter().filter(|(key, _)| !own.contains_key(key)).collect();
-        flags.extend(of_file(path, &fields, name, matches)?);
+impl Files {
+    /// Reads the files that the words name.
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refusal> {
+        let Some((name, matches)) = matches.subcommand() else { return Ok(Self::default()) };
+        let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
+        let mut root = Cli::command();
+        root.build();
+        let Some(command) = root.find_subcommand(name) else { return Ok(Self::default()) };
+        let typed = Typed { command, matches };
+        let mut files = Self::default();
+        if let Some(path) = path("hf_args") {
+            let hf_args::Asked { fields, notes } = hf_args::read(path, matches)?;
+            let own = fields.into_iter().filter(|(key, _)| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
+            files = Self { fields: own.collect(), notes, ..files };
+        }
+        if let Some(path) = path("config") {
+            files.add(path, &read(path)?, &typed)?;
+        }
+        Ok(files)
     }
-    if let Some(path) = config {
-        flags.extend(of_file(path, &read(path)?, name, matches)?);
+
+    /// The words, with the flags that are not of the run before the typed ones; `None` where there are none.
+    pub(super) fn before(&self, words: &[OsString], matches: &ArgMatches) -> Option<Vec<OsString>> {
+        let name = matches.subcommand_name().filter(|_| !self.words.is_empty())?;
+        let at = words.iter().skip(1).position(|word| *word == *name).map_or(words.len(), |i| i + 2);
+        Some(words[..at].iter().chain(&self.words).chain(&words[at..]).cloned().collect())
     }
-    if config.is_none() && hf_args.is_none() {
-        return Ok(None);
+
+    /// A configuration file's entries. It is checked by itself: an error is the file's.
+    fn add(&mut self, path: &Path, table: &toml::Table, typed: &Typed<'_>) -> Result<(), Failure> {
+        let refused = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
+        let (mut fields, mut words) = (Map::new(), Vec::new());
+        for (key, value) in table {
+            let flag = typed
+                .flag(key)
+                .ok_or_else(|| refused(format!("unknown key {key:?}; known: {}", typed.known().join(", "))))?;
+            let problem = |problem: String| refused(format!("{key}: {problem}"));
+            if !RunSpec::has_field(key) {
+                words.push((flag, entry(key, value, flag).map_err(problem)?));
+            } else if let Some(value) = field(value, flag).map_err(problem)? {
+                RunSpec::default().with([(key.as_str(), &value)]).map_err(|error| refused(error.to_string()))?;
+                fields.insert(key.clone(), value);
+            }
+        }
+        let alone = ["vramlab", typed.command.get_name()].map(OsString::from).into_iter();
+        match Cli::command().try_get_matches_from(alone.chain(words.iter().flat_map(|(_, words)| words.clone()))) {
+            Err(error) if error.kind() != clap::error::ErrorKind::MissingRequiredArgument => {
+                return Err(refused(first_line(&error)));
+            }
+            _ => {}
+        }
+        let run = RunSpec::of_fields(&fields).and_then(|run| run.check_part());
+        run.map_err(|error| refused(error.to_string()))?;
+        fields.retain(|key, _| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
+        self.fields.extend(fields);
+        self.words.extend(words.into_iter().filter(|(flag, _)| !typed.replaces(flag)).flat_map(|(_, words)| words));
+        Ok(())
     }
-    let at = words.iter().skip(1).position(|word| *word == *name).map_or(words.len(), |i| i + 2);
-    let words = words[..at].iter().cloned().chain(flags).chain(words[at..].iter().cloned()).collect();
-    Ok(Some(Merged { words, notes }))
 }
 
-/// The flags of a file, checked by themselves: an error is the file's.
-fn of_file(path: &Path, table: &toml::Table, name: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Refusal> {
-    let flags = flags(path, table, name, matches)?;
-    let alone = [OsString::from("vramlab"), name.into()].into_iter().chain(flags.iter().cloned());
-    match Cli::command().try_get_matches_from(alone) {
-        Err(error) if error.kind() != clap::error::ErrorKind::MissingRequiredArgument => {
-            Err(Failure::usage(format!("{}: {}", path.display(), first_line(&error))).into())
-        }
-        _ => Ok(flags),
-    }
+/// What was typed, and to which command.
+struct Typed<'a> {
+    command: &'a clap::Command,
+    matches: &'a ArgMatches,
 }
 
-/// The file's entries as words. What was typed is left out: options that can be given several times would add up.
-fn flags(path: &Path, table: &toml::Table, command: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
-    let mut root = Cli::command();
-    root.build();
-    let sub = root.find_subcommand(command);
-    let arguments: Vec<clap::Arg> = sub.map(|sub| sub.get_arguments().cloned().collect()).unwrap_or_default();
-    let usable = |key: &str| !matches!(key, "config" | "hf-args" | "help" | "version");
-    let mut words = Vec::new();
-    for (key, value) in table {
-        let argument = arguments.iter().find(|a| a.get_long() == Some(key) && usable(key)).ok_or_else(|| {
-            let mut known: Vec<&str> = arguments.iter().filter_map(|a| a.get_long()).filter(|k| usable(k)).collect();
-            known.sort_unstable();
-            Failure::usage(format!("{}: unknown key {key:?}; known: {}", path.display(), known.join(", ")))
-        })?;
-        // Whatever is typed instead of an entry is typed against it too: a model instead of a model file.
-        let typed = |argument: &clap::Arg| given(matches, argument.get_id().as_str());
-        let rivals = |argument: &clap::Arg| {
-            let conflicts = |a: &clap::Arg, b: &clap::Arg| {
-                sub.is_some_and(|sub| sub.get_arg_conflicts_with(a).iter().any(|other| other.get_id() == b.get_id()))
-            };
-            arguments.iter().any(|other| typed(other) && (conflicts(argument, other) || conflicts(other, argument)))
-        };
-        if !typed(argument) && !rivals(argument) {
-            let entry = entry(key, value, argument);
-            words.extend(entry.map_err(|problem| Failure::usage(format!("{}: {key}: {problem}", path.display())))?);
-        }
+impl Typed<'_> {
+    /// The flag that a key of a file stands for.
+    fn flag(&self, key: &str) -> Option<&Arg> {
+        let usable = !matches!(key, "config" | "hf-args" | "help" | "version");
+        self.command.get_arguments().find(|flag| usable && flag.get_long() == Some(key))
     }
-    Ok(words)
+
+    fn known(&self) -> Vec<&str> {
+        let all = self.command.get_arguments().filter_map(Arg::get_long);
+        let mut known: Vec<&str> = all.filter(|key| self.flag(key).is_some()).collect();
+        known.sort_unstable();
+        known
+    }
+
+    /// Whether what was typed stands in a flag's place: the flag itself, or one that does not go with it, such as a model in place of a model file.
+    fn replaces(&self, flag: &Arg) -> bool {
+        let conflict =
+            |a: &Arg, b: &Arg| self.command.get_arg_conflicts_with(a).iter().any(|other| other.get_id() == b.get_id());
+        let typed = self.command.get_arguments().filter(|other| given(self.matches, other.get_id().as_str()));
+        typed.into_iter().any(|other| other.get_id() == flag.get_id() || conflict(flag, other) || conflict(other, flag))
+    }
 }
 
 fn read(path: &Path) -> Result<toml::Table, Failure> {
@@ -96,7 +125,7 @@ fn read(path: &Path) -> Result<toml::Table, Failure> {
         return Err(Failure::usage(format!("{}: not a regular file", path.display())));
     }
     if metadata.len() > MAX_BYTES {
-        return Err(Failure::usage(format!("{}: more than {MAX_BYTES} bytes are no configuration", path.display())));
+        return Err(Failure::usage(format!("{}: more than {MAX_BYTES} bytes are not a configuration", path.display())));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
     text.parse::<toml::Table>().map_err(|error| {
@@ -105,30 +134,55 @@ fn read(path: &Path) -> Result<toml::Table, Failure> {
     })
 }
 
-/// One entry as words.
-fn entry(key: &str, value: &Value, argument: &clap::Arg) -> Result<Vec<OsString>, String> {
-    if matches!(argument.get_action(), ArgAction::SetTrue) {
-        return match value {
-            Value::Boolean(true) => Ok(vec![format!("--{key}").into()]),
-            Value::Boolean(false) => Ok(Vec::new()),
-            _ => Err("expected true or false".into()),
-        };
+/// An entry as the value of a field of the run; `None` where it says nothing.
+fn field(value: &Value, flag: &Arg) -> Result<Option<Json>, String> {
+    if matches!(flag.get_action(), ArgAction::SetTrue) {
+        return Ok(truth(value)?.then_some(Json::Bool(true)));
     }
-    let several = argument.get_num_args().is_some_and(|n| n.max_values() > 1);
+    if let Value::String(text) = value {
+        let known = flag.get_possible_values();
+        if !known.is_empty() && !known.iter().any(|known| known.matches(text, false)) {
+            let known: Vec<&str> = known.iter().map(|known| known.get_name()).collect();
+            return Err(format!("unknown: {text:?}; known: {}", known.join(", ")));
+        }
+    }
+    plain(value).map(Some)
+}
+
+fn plain(value: &Value) -> Result<Json, String> {
+    match value {
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::String(text) => Ok(text.clone().into()),
+        Value::Integer(number) => Ok((*number).into()),
+        Value::Float(number) => Number::from_f64(*number).map(Json::Number).ok_or("must be finite".into()),
+        other => Err(not_a_value(other)),
+    }
+}
+
+/// An entry as words.
+fn entry(key: &str, value: &Value, flag: &Arg) -> Result<Vec<OsString>, String> {
+    if matches!(flag.get_action(), ArgAction::SetTrue) {
+        return Ok(if truth(value)? { vec![format!("--{key}").into()] } else { Vec::new() });
+    }
+    let several = flag.get_num_args().is_some_and(|n| n.max_values() > 1);
     match value {
         Value::Array(items) if several && items.iter().any(Value::is_array) => {
-            let entries: Result<Vec<_>, _> = items.iter().map(|item| entry(key, item, argument)).collect();
+            let entries: Result<Vec<_>, _> = items.iter().map(|item| entry(key, item, flag)).collect();
             Ok(entries?.concat())
         }
         Value::Array(items) if several => {
             let values: Result<Vec<String>, String> = items.iter().map(scalar).collect();
             Ok(std::iter::once(format!("--{key}")).chain(values?).map(OsString::from).collect())
         }
-        Value::Array(items) if matches!(argument.get_action(), ArgAction::Append) => {
+        Value::Array(items) if matches!(flag.get_action(), ArgAction::Append) => {
             items.iter().map(|item| Ok(format!("--{key}={}", scalar(item)?).into())).collect()
         }
         _ => Ok(vec![format!("--{key}={}", scalar(value)?).into()]),
     }
+}
+
+fn truth(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or("expected true or false".into())
 }
 
 fn scalar(value: &Value) -> Result<String, String> {
@@ -136,12 +190,16 @@ fn scalar(value: &Value) -> Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Float(number) => Ok(number.to_string()),
-        other => Err(format!("a {} is no value of this option", other.type_str())),
+        other => Err(not_a_value(other)),
     }
 }
 
+fn not_a_value(value: &Value) -> String {
+    format!("{} is not a value of this option", value.type_str())
+}
+
 /// Settings of a result as a configuration file, a line each; what is not set has none.
-pub(crate) fn from_result(settings: &serde_json::Map<String, Json>) -> String {
+pub(crate) fn from_result(settings: &Map<String, Json>) -> String {
     let lines = settings.iter().filter(|(_, value)| !value.is_null());
     lines.map(|(key, value)| format!("{key} = {value}\n")).collect()
 }

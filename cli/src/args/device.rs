@@ -11,13 +11,12 @@ use crate::backends;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// What computes. `auto` takes the first that works; `meta` accounts for memory and computes nothing.
-    #[arg(long, value_name = "NAME", default_value = lab::backends::AUTO,
-        value_parser = PossibleValuesParser::new(backends::names()))]
-    pub backend: String,
-    /// Which of the backend's devices, as `vramlab devices` numbers them.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub device: usize,
+    /// What computes. `auto` takes the first that works; `meta` accounts for memory and computes nothing [default: auto].
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(backends::names()))]
+    pub backend: Option<String>,
+    /// Which of the backend's devices, as `vramlab devices` numbers them [default: 0].
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
 }
 
 /// How large the device may be taken to be, and how its memory is handed out.

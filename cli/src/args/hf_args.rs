@@ -4,15 +4,14 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use lab::hf_args::{HfArgs, Refused};
-use serde_json::Value as Json;
-use toml::Value;
+use serde_json::{Map, Value};
 
 use super::words::given;
 use crate::exit::Failure;
 
 /// What such a file comes to.
 pub(super) struct Asked {
-    pub(super) fields: toml::Table,
+    pub(super) fields: Map<String, Value>,
     /// What it says and a run here does not do.
     pub(super) notes: Vec<String>,
 }
@@ -31,20 +30,10 @@ pub(super) fn read(path: &Path, matches: &ArgMatches) -> Result<Asked, Failure> 
     if !unknown.is_empty() {
         notes.push(format!("note: {file}: nothing was made of {}", unknown.join(", ")));
     }
-    let fields = fields.into_iter().filter_map(|(name, value)| Some((name, plain(value)?))).collect();
     Ok(Asked { fields, notes })
 }
 
 /// Whether a flag that was typed stands for what cannot be represented.
 fn stands(refused: &Refused, matches: &ArgMatches) -> bool {
     refused.field.is_some_and(|field| given(matches, &field.replace('-', "_")))
-}
-
-/// A field's value as one of a configuration file.
-fn plain(value: Json) -> Option<Value> {
-    match value {
-        Json::String(text) => Some(Value::String(text)),
-        Json::Number(number) => number.as_i64().map(Value::Integer).or_else(|| number.as_f64().map(Value::Float)),
-        _ => None,
-    }
 }

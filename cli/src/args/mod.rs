@@ -1,8 +1,7 @@
 //! What was typed, as data.
 //!
-//! One file per group of flags; the command line (`cli`) is made of them. A configuration file (`config`), and arguments of transformers (`hf_args`),
-//! are turned into flags that stand before the typed ones; the last of equal flags wins. Flags that say what is run make a [`RunSpec`](lab::run::RunSpec), which is what scans (`axes`) and lock
-//! files edit.
+//! One file per group of flags; the command line (`cli`) is made of them. Flags that say what is run make a [`RunSpec`]: it is what a configuration
+//! file (`config`), arguments of transformers (`hf_args`), scans (`axes`) and lock files edit.
 
 pub(crate) mod axes;
 mod bench;
@@ -32,6 +31,9 @@ mod words;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
+use lab::backends::AUTO;
+use lab::run::RunSpec;
+use serde_json::{Map, Value};
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::CheckArgs;
@@ -57,10 +59,14 @@ pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
 
+use crate::exit::Failure;
+
 /// What is to be done, and the words that say so.
 pub(crate) struct Invocation {
     /// The parsed words.
     pub cli: Cli,
+    /// What is to be run, with what files say of it; nothing of a command that runs nothing.
+    pub run: RunSpec,
     /// What is to be scanned; empty unless the command scans.
     pub axes: Vec<axes::Axis>,
     /// What is to be said of the files that the words name.
@@ -71,13 +77,35 @@ pub(crate) struct Invocation {
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let command = command(&words);
     let mut matches = command.clone().try_get_matches_from(&words)?;
-    let mut notes = Vec::new();
-    if let Some(merged) = config::merge(&words, &matches)? {
-        matches = command.try_get_matches_from(&merged.words)?;
-        notes = merged.notes;
+    let files = config::Files::read(&matches)?;
+    if let Some(words) = files.before(&words, &matches) {
+        matches = command.try_get_matches_from(words)?;
     }
     let axes = matches.subcommand().map(|(name, matches)| axes::axes(name, matches)).transpose()?.unwrap_or_default();
-    Ok(Invocation { cli: Cli::from_arg_matches(&matches)?, axes, notes })
+    let cli = Cli::from_arg_matches(&matches)?;
+    let run = run(&cli.command, &files.fields).map_err(Failure::from)?;
+    Ok(Invocation { cli, run, axes, notes: files.notes })
+}
+
+/// The run that a command is about: its flags, and these fields of files, which nothing typed replaces.
+fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
+    let (typed, on_device) = match command {
+        Command::Run(args) => (args.spec(), true),
+        Command::Train(args) => (args.spec(), true),
+        Command::Predict(args) => (args.spec(), false),
+        Command::Fit(args) => (args.paper.spec(), false),
+        Command::Check(args) => (args.spec(), false),
+        _ => return Ok(RunSpec::default()),
+    };
+    // A number that is none would be lost in the table of fields.
+    typed.check_part()?;
+    let mut run = typed.with(files.iter().map(|(name, value)| (name.as_str(), value)))?;
+    if on_device && run.parallel.devices.is_none() {
+        run.device.backend.get_or_insert_with(|| AUTO.into());
+        run.device.device.get_or_insert(0);
+    }
+    run.check()?;
+    Ok(run)
 }
 
 /// A value may begin with a minus: what is wrong with it, its own flag says best.

@@ -48,9 +48,9 @@ pub(crate) struct RunArgs {
     /// network is measured, not predicted.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(super::model::names()))]
     pub model: Option<String>,
-    /// Seed of everything random.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    /// Seed of everything random [default: 0].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Take flags from a file: the same names as keys. What is typed wins.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
@@ -74,20 +74,13 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// What says on which network and devices: as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let device = match self.devices {
-            Some(_) => DeviceSpec::default(),
-            None => DeviceSpec {
-                backend: Some(self.device.backend.clone()),
-                device: Some(self.device.device),
-                ..DeviceSpec::default()
-            },
-        };
+        let DeviceArgs { backend, device } = self.device.clone();
         RunSpec {
             model: ModelSpec { model: self.model.clone(), ..ModelSpec::default() },
-            training: TrainingSpec { seed: Some(self.seed), ..TrainingSpec::default() },
+            training: TrainingSpec { seed: self.seed, ..TrainingSpec::default() },
             profile: self.profile.spec(),
             allocator: self.allocator.spec(),
-            device,
+            device: DeviceSpec { backend, device, ..DeviceSpec::default() },
             parallel: ParallelSpec { devices: self.devices.clone(), ..ParallelSpec::default() },
             ..RunSpec::default()
         }

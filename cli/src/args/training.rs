@@ -145,7 +145,7 @@ impl ProfileArgs {
 impl TrainArgs {
     /// As fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let named = self.parallel.devices.is_none();
+        let DeviceArgs { backend, device } = self.device.clone();
         RunSpec {
             model: self.model.spec(),
             training: self.training.spec(),
@@ -153,8 +153,8 @@ impl TrainArgs {
             allocator: self.allocator.spec(),
             device: DeviceSpec {
                 gpu: None,
-                backend: named.then(|| self.device.backend.clone()),
-                device: named.then_some(self.device.device),
+                backend,
+                device,
                 cuda_graph: self.cuda_graph.then_some(true),
                 tf32: self.tf32,
             },

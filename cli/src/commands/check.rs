@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are no lock files,
 /// settings that cannot work.
-pub(super) fn run(args: &CheckArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
     let file = Destination::File(args.baseline.clone());
     output::check(args.output.destinations().chain(args.update.then_some(&file)))?;
     let lock = match read(&args.baseline)? {
@@ -39,7 +39,7 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> Result<Code> {
             return Err(Failure::usage(format!("{}: no such file; --update writes it", args.baseline.display())));
         }
     };
-    let typed = args.spec().said();
+    let typed = typed.said();
     let mut checked = Vec::new();
     for Wanted { name, flags, settings } in wanted(args, &lock, &typed)? {
         let at = |failure: Failure| Failure { code: failure.code, error: failure.error.context(format!("run {name}")) };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, Stage};
 use lab::record::RowsKept;
 use lab::results::{DataParallelFigures, TrainResult};
-use lab::run::{Network, ParallelSpec, RunSpec, Session};
+use lab::run::{Network, RunSpec, Session};
 use lab::training::{Failed, Progress as Step, Schedule};
 use memcore::{DType, Device};
 
@@ -23,19 +23,19 @@ use crate::ui::Ui;
 ///
 /// # Errors
 /// Settings that cannot work or cannot go together; a device that computes; memory that runs out; files that cannot be written.
-pub(super) fn train(args: &TrainArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn train(args: &TrainArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     weights::check(&args.weights)?;
-    run(args.spec(), &args.output, ui)
+    run(spec.clone(), &args.output, ui)
 }
 
 /// `predict --data-parallel`
 ///
 /// # Errors
 /// As [`train`].
-pub(super) fn predict(args: &PredictArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
-    run(args.spec(), &args.output, ui)
+    run(spec.clone(), &args.output, ui)
 }
 
 /// What the result of a divided step does not say.
@@ -44,21 +44,9 @@ const REASON: &str = "the step is divided: each of `ranks` has its own account, 
 
 const SEVERAL: &str = "--data-parallel means several";
 
-/// Refuses what belongs to a network that is split over devices.
-fn whole_network(parallel: &ParallelSpec) -> Result<()> {
-    let asked = [("--micro-batches", parallel.micro_batches.is_some()), ("--cut", parallel.cut.is_some())];
-    match asked.iter().find(|(_, asked)| *asked) {
-        Some((flag, _)) => Err(Failure::usage(format!(
-            "{flag}: it belongs to --devices; with --data-parallel each rank has the whole network (--accumulate cuts its batch)"
-        ))),
-        None => Ok(()),
-    }
-}
-
 fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     let parallel = &spec.parallel;
     keeps_no_output(&spec.model, "--data-parallel")?;
-    whole_network(parallel)?;
     spec.check()?;
     let mut session = plan::session(&spec.alone(), ui)?;
     session.run.rows = if args.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
@@ -85,8 +73,8 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     let failed = |error| failed(error, &session, &devices, &shown);
     session.check_size(&devices[0], &interrupt::asked).map_err(failed)?;
     let result = trained(&session, &devices, &settings, ui).map_err(failed)?;
-    let departures = warnings::of_all(&devices);
-    warnings::tell(departures, ui);
+    let deviations = warnings::of_all(&devices);
+    warnings::tell(deviations, ui);
     let device = session.target.describe(&devices[0]);
     let parameters = result.ranks.first().map_or(0, |rank| rank.parameters);
     let formula = Accounting::of(&settings).model_states(parameters, settings.ranks as u64, settings.stage);
@@ -96,7 +84,7 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         parameters: result.ranks.first().map(|rank| rank.parameters),
         interrupted: result.interrupted,
         reason: Some(REASON.into()),
-        warnings: warnings::all(session.network.warnings(), departures),
+        warnings: warnings::all(session.network.warnings(), deviations),
         ..TrainResult { settings: in_force.fields(), ..described(&session, device) }
     };
     output::deliver_findings(ui, args, None, &found)?;

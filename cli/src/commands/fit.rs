@@ -2,7 +2,7 @@
 
 use lab::figures::short;
 use lab::results::FitResult;
-use lab::run::{Search, maximum};
+use lab::run::{RunSpec, Search, maximum};
 
 use super::predict::on_paper;
 use super::{cards, warnings};
@@ -16,9 +16,9 @@ use crate::ui::Ui;
 ///
 /// # Errors
 /// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
-pub(super) fn run(args: &FitArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let (of, spec) = (args.of, args.paper.spec().for_search());
+    let (of, spec) = (args.of, spec.clone().for_search());
     let session = on_paper().session(&spec)?;
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")

@@ -53,15 +53,15 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
         Command::Cards(args) => cards::run(args, ui),
-        Command::Run(args) if invocation.axes.is_empty() => run::run(args, ui),
+        Command::Run(args) if invocation.axes.is_empty() => run::run(args, &invocation.run, ui),
         Command::Run(args) => run_scan::run(invocation, args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
-            train::run(plan::Plan::train(args, args.spec(), ui)?, &args.output, &args.page, ui)
+            train::run(plan::Plan::train(args, invocation.run.clone(), ui)?, &args.output, &args.page, ui)
         }
-        Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, ui),
+        Command::Predict(args) if invocation.axes.is_empty() => predict::run(args, &invocation.run, ui),
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
-        Command::Fit(args) => fit::run(args, ui),
+        Command::Fit(args) => fit::run(args, &invocation.run, ui),
         #[cfg(target_os = "linux")]
         Command::Rehearse(args) if !invocation.axes.is_empty() => rehearse_scan::run(invocation, args, ui),
         #[cfg(target_os = "linux")]
@@ -69,7 +69,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
-        Command::Check(args) => check::run(args, ui),
+        Command::Check(args) => check::run(args, &invocation.run, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Bench(args) => bench::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
@@ -81,19 +81,15 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
 
 /// A run over several devices, where one was asked for.
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
-    let (parallel, spec) = match &invocation.cli.command {
-        Command::Train(args) => (&args.parallel, args.spec()),
-        Command::Predict(args) => (&args.parallel, args.spec()),
-        _ => return None,
-    };
-    if spec.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {
+    let run = &invocation.run;
+    if run.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {
         return None;
     }
-    match (&invocation.cli.command, &parallel.devices) {
-        (Command::Train(args), Some(names)) => Some(parallel::train(args, names, ui)),
-        (Command::Predict(args), Some(names)) => Some(parallel::predict(args, names, ui)),
-        (Command::Train(args), None) => Some(data_parallel::train(args, ui)),
-        (Command::Predict(args), None) => Some(data_parallel::predict(args, ui)),
+    match (&invocation.cli.command, &run.parallel.devices) {
+        (Command::Train(args), Some(names)) => Some(parallel::train(args, run, names, ui)),
+        (Command::Predict(args), Some(names)) => Some(parallel::predict(args, run, names, ui)),
+        (Command::Train(args), None) => Some(data_parallel::train(args, run, ui)),
+        (Command::Predict(args), None) => Some(data_parallel::predict(args, run, ui)),
         _ => None,
     }
 }

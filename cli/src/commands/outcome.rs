@@ -35,7 +35,7 @@ pub(crate) struct Report {
     /// The peak and the highest moments below it; `None` of a run that failed, or whose events were not kept.
     pub summits: Option<Vec<LocalPeak>>,
     /// What was done otherwise than the program that the run stands for would.
-    pub departures: Deviations,
+    pub deviations: Deviations,
     /// PyTorch's table, if asked for: after the last step.
     pub summary: Option<String>,
     /// Every event, if asked for.
@@ -136,9 +136,9 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
             (result.failed(*partial, out_of_memory(&failure), &device), Some(failure))
         }
     };
-    let departures = device.deviations();
+    let deviations = device.deviations();
     let stats = stats.map(|stats| stats.into_iter().map(|(name, value)| (name, Value::from(value))).collect());
-    let warnings = warnings::all(&session.warnings(), departures);
+    let warnings = warnings::all(&session.warnings(), deviations);
     let result = TrainResult { leak: watch.leak().cloned(), memory_stats: stats, warnings, ..result };
     let events = plan.events.as_ref().map(|_| recorded(session, &result, &device));
     let snapshot = plan.snapshot.as_ref().map(|_| {
@@ -148,7 +148,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let kept = plan.page.html.is_some() || plan.exports.any();
     let recording = kept.then(|| device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger)));
     let summits = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_SUMMITS)));
-    Ok(Report { result, failure, summits, departures, summary, events, snapshot, recording, saved })
+    Ok(Report { result, failure, summits, deviations, summary, events, snapshot, recording, saved })
 }
 
 /// What is known of a run before it begins.

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use lab::backends::AUTO;
 use lab::huggingface::{AttentionMask, Keep};
 use lab::pipeline::{self, Cut, PipelineResult, PipelineSettings, Schedule};
 use lab::record::RowsKept;
@@ -32,15 +31,13 @@ struct Split<'a> {
 ///
 /// # Errors
 /// Settings that cannot work or cannot go together; devices that are absent or fail; files that cannot be written.
-pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Code> {
-    if args.device.backend != AUTO || args.device.device != 0 {
-        return Err(Failure::usage("--backend, --device: --devices names every device already"));
-    }
+pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, "--devices names several")?;
     weights::check(&args.weights)?;
-    let (spec, note) = weights::under_its_profile(args.spec())?;
+    let (spec, note) = weights::under_its_profile(spec.clone())?;
     keeps_no_output(&spec.model, "--devices")?;
-    let mut split = Split::of(spec, names, args.weights.clone(), &args.output, ui)?;
+    let weights = weights::of(&spec, &args.weights);
+    let mut split = Split::of(spec, names, weights, &args.output, ui)?;
     split.sessions.iter_mut().for_each(|session| session.notes.extend(note.clone()));
     split.run(&args.output, ui)
 }
@@ -49,14 +46,13 @@ pub(super) fn train(args: &TrainArgs, names: &DeviceList, ui: &Ui) -> Result<Cod
 ///
 /// # Errors
 /// As [`train`].
-pub(super) fn predict(args: &PredictArgs, names: &DeviceList, ui: &Ui) -> Result<Code> {
+pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
     if let Some(other) = names.0.iter().find(|name| name.backend != "meta") {
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
-    let spec = args.spec();
     keeps_no_output(&spec.model, "--devices")?;
-    Split::of(spec, names, WeightsArgs::default(), &args.output, ui)?.run(&args.output, ui)
+    Split::of(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?.run(&args.output, ui)
 }
 
 /// Refuses what shows the memory of one device; `several` says why there are more.
@@ -151,11 +147,11 @@ impl<'a> Split<'a> {
         if let (Some(destination), Some(state)) = (&self.weights.save, &saved) {
             weights::write(destination, state)?;
         }
-        let departures = warnings::of_all(&devices);
-        warnings::tell(departures, ui);
+        let deviations = warnings::of_all(&devices);
+        warnings::tell(deviations, ui);
         let infos = self.sessions.iter().zip(&devices).map(|(session, device)| session.target.describe(device));
         let found = TrainResult {
-            warnings: warnings::all(&first.warnings(), departures),
+            warnings: warnings::all(&first.warnings(), deviations),
             ..self.found(&in_force, infos.collect(), &result)
         };
         output::deliver_findings(ui, args, None, &found)?;

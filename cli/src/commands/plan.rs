@@ -1,7 +1,7 @@
 //! A run that is ready, and what is to be written of it.
 
 use lab::record::RowsKept;
-use lab::run::{BeginSpec, RunSpec, Session, resolve};
+use lab::run::{RunSpec, Session, resolve};
 
 use super::snapshot::format_of;
 use super::weights;
@@ -51,9 +51,7 @@ impl Plan {
         let (spec, note) = weights::under_its_profile(spec)?;
         let mut plan = Self::of(&spec, &args.record, ui)?;
         plan.session.notes.extend(note);
-        // A scan may go over what a run begins with.
-        let BeginSpec { load, resume } = spec.begin;
-        Ok(Self { weights: WeightsArgs { load, resume, save: args.weights.save.clone() }, ..plan })
+        Ok(Self { weights: weights::of(&spec, &args.weights), ..plan })
     }
 
     /// `predict`; `spec` is its run, or a point of its scan.

@@ -1,7 +1,7 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};
-use lab::run::{Figures, Paper, techniques};
+use lab::run::{Figures, Paper, RunSpec, techniques};
 
 use super::outcome::Report;
 use super::plan::Plan;
@@ -23,9 +23,8 @@ const MAX_STEPS: usize = 256;
 ///
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
-pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
-    let spec = args.spec();
-    let plan = Plan::predict(args, &spec, ui)?.for_page(&args.page).rows_for(&args.output);
+pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::exit::Code> {
+    let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     let plan = if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
@@ -35,7 +34,7 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
         plan
     };
     let (report, techniques) =
-        beside(|| train::measured(&plan, &args.output, ui), || techniques(on_paper(), &spec, &plan.session));
+        beside(|| train::measured(&plan, &args.output, ui), || techniques(on_paper(), spec, &plan.session));
     let (mut report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
@@ -44,10 +43,10 @@ pub(super) fn run(args: &PredictArgs, ui: &Ui) -> Result<crate::exit::Code> {
             *row = of_run(*row, &report);
             *row
         }
-        _ => of_run(on_paper().figures(&spec)?, &report),
+        _ => of_run(on_paper().figures(spec)?, &report),
     };
     let expandable = match needs.is_fragmented() {
-        true => on_paper().with_expandable_segments(&spec)?,
+        true => on_paper().with_expandable_segments(spec)?,
         false => None,
     };
     let in_words = |departures| warnings::all(&[], departures);

@@ -45,8 +45,8 @@ const DEVICES: &str = "devices";
 ///
 /// # Errors
 /// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
-pub(super) fn run(args: &RunArgs, ui: &Ui) -> Result<Code> {
-    let asked = Asked { spec: args.spec(), sizes: args.sizes() };
+pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+    let asked = Asked { spec: spec.clone(), sizes: args.sizes() };
     let chosen = checked(args, &asked)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
     let measured = measured(&asked, &chosen, ui)?;
@@ -242,8 +242,8 @@ fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) 
         let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;
-    let departures = watch.deviations();
-    outcome.notes.extend(departures.iter().map(|departure| format!("In these figures {departure}.")));
+    let deviations = watch.deviations();
+    outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
     Ok(outcome)
 }
 
@@ -284,6 +284,7 @@ fn settings(asked: &Asked, target: &Target) -> Settings {
     if spec.device.backend.is_some() {
         spec.device.backend = Some(target.backend_name().into());
     }
+    spec.training.seed.get_or_insert(0);
     spec.profile.like = Some(spec.like());
     spec.allocator.allocator.get_or_insert_default();
     let set = asked.sizes.iter().map(|(name, values)| format!("{name}={}", joined(values)));

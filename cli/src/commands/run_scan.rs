@@ -1,6 +1,7 @@
 //! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
 
 use lab::results::{ExperimentPoint, ExperimentScanResult};
+use lab::run::RunSpec;
 
 use super::run::{self, Asked, Measured};
 use super::scan;
@@ -27,7 +28,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     let points = axes::points(&invocation.axes);
     let mut plans = Vec::new();
     for point in &points {
-        let asked = asked(args, point)?;
+        let asked = asked(args, &invocation.run, point)?;
         let chosen = run::checked(args, &asked)?;
         plans.push((asked, chosen));
     }
@@ -50,9 +51,9 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
 }
 
 /// What a point asks: sizes of experiments, and fields of a run.
-fn asked(args: &RunArgs, point: &[(String, String)]) -> Result<Asked> {
+fn asked(args: &RunArgs, spec: &RunSpec, point: &[(String, String)]) -> Result<Asked> {
     let (sizes, fields): (Vec<_>, Vec<_>) = point.iter().cloned().partition(|(name, _)| axes::is_size(name));
-    let mut asked = Asked { spec: args.spec(), sizes: args.sizes() };
+    let mut asked = Asked { spec: spec.clone(), sizes: args.sizes() };
     for (name, value) in sizes {
         let number =
             value.parse().map_err(|_| Failure::usage(format!("scan at {name}={value}: not a whole number")))?;

@@ -52,7 +52,7 @@ pub(super) fn run(
     let points = axes::points(&invocation.axes);
     let earlier = earlier(invocation)?;
     let like = like_before(invocation, &earlier);
-    let specs = specs(&invocation.cli, &points, like.as_ref())?;
+    let specs = specs(&invocation.run, &points, like.as_ref())?;
     let note = like.as_ref().and_then(|like| profile::taken_from("the scan that goes on", Some(like)));
     note.iter().for_each(|note| ui.tell(note));
     // All plans before the first run: a bad value is found while nothing is done.
@@ -121,8 +121,8 @@ fn earlier(invocation: &Invocation) -> Result<Vec<TrainResult>> {
 
 /// The profile of the training runs that this scan goes on with: its own, unless a flag names another one.
 fn like_before(invocation: &Invocation, earlier: &[TrainResult]) -> Option<String> {
-    let Command::Train(args) = &invocation.cli.command else { return None };
-    let named = args.profile.like.is_some() || invocation.axes.iter().any(|axis| axis.name == "like");
+    let Command::Train(_) = &invocation.cli.command else { return None };
+    let named = invocation.run.profile.like.is_some() || invocation.axes.iter().any(|axis| axis.name == "like");
     let first = earlier.first().filter(|_| !named)?;
     Some(first.settings.get("like")?.as_str()?.to_string())
 }
@@ -179,12 +179,8 @@ fn taken(earlier: &[TrainResult], plan: &Plan) -> Option<Done> {
 }
 
 /// The run of each point.
-fn specs(cli: &Cli, points: &[Vec<(String, String)>], like: Option<&String>) -> Result<Vec<RunSpec>> {
-    let mut base = match &cli.command {
-        Command::Train(args) => args.spec(),
-        Command::Predict(args) => args.spec(),
-        _ => return Err(Failure::usage("scan: only train and predict have one")),
-    };
+fn specs(run: &RunSpec, points: &[Vec<(String, String)>], like: Option<&String>) -> Result<Vec<RunSpec>> {
+    let mut base = run.clone();
     base.profile.like = base.profile.like.or(like.cloned());
     points.iter().map(|point| spec(&base, point).and_then(on_one_device)).collect()
 }

@@ -47,7 +47,7 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 /// # Errors
 /// As [`run`].
 pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-    warnings::tell(report.departures, ui);
+    warnings::tell(report.deviations, ui);
     if let (Some(destination), Some(state)) = (&plan.weights.save, &report.saved) {
         weights::write(destination, state)?;
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use lab::run::RunSpec;
+use lab::run::{BeginSpec, RunSpec};
 use lab::training::{Begin, Continuation, PROFILE_KEY, StateFile, TrainingState};
 use memmap2::Mmap;
 
@@ -22,6 +22,12 @@ pub(super) fn check(args: &WeightsArgs) -> Result<()> {
         Some(Destination::Stdout) => Err(Failure::usage("--save: needs a file")),
         _ => Ok(()),
     }
+}
+
+/// Where a run begins, which a file or a scan may say too, and where it leaves its state.
+pub(super) fn of(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
+    let BeginSpec { load, resume } = spec.begin.clone();
+    WeightsArgs { load, resume, save: args.save.clone() }
 }
 
 /// Trains from where a run is to begin: `train` is given the beginning. Returns what came of it, and the state at the end where it is wanted.

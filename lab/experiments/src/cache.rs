@@ -121,8 +121,8 @@ fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &
     if known && undisturbed(&device) {
         let mut m = Measurement::of([("program", name.clone().into()), ("policy", "the device's own".into())]);
         m.measure("reserved_bytes", reserved);
-        m.predict("reserved_bytes", comparison.reserved(CACHING));
-        outcome.rows.push(m);
+        m.measure("replayed_bytes", comparison.reserved(CACHING));
+        outcome.push_compared(m, &[("reserved_bytes", "replayed_bytes")]);
     }
     let config = Policy::by_name(CACHING, &Default::default())?;
     let calls = |operations: &[Operation]| -> Result<(u64, u64)> {

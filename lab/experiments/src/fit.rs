@@ -89,7 +89,7 @@ impl Experiment for Fit {
                 return Ok(outcome);
             }
             let trial = attempt(&backend, &profile, budget, batch, setup.seed)?;
-            outcome.rows.push(measurement(&trial, &found, &law));
+            outcome.push_compared(measurement(&trial, &found, &law), &DRY);
             trials.push(trial);
         }
         outcome.tables.push(pieces(&law));
@@ -125,24 +125,28 @@ fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: us
     }
 }
 
+/// A figure of the run on a device, and the same without one.
+const DRY: [(&str, &str); 4] = [
+    ("fits", "dry_fits"),
+    ("peak_bytes", "dry_peak_bytes"),
+    ("requested_peak_bytes", "law_requested_peak_bytes"),
+    ("reserved_bytes", "dry_reserved_bytes"),
+];
+
+/// What the run on a device took, and what the search and the law, which had none, say of it: not a prediction, which a closed form alone is.
 fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
     let mut m = Measurement::of([("batch", trial.batch.into())]);
-    m.measure("fits", trial.taken.is_some().into());
-    m.predict("fits", found.run(trial.batch).is_some_and(fit::Tried::fits).into());
-    if let (Some([allocated, requested, reserved]), Some(dry)) = (trial.taken, found.run(trial.batch)) {
-        m.measure("peak_bytes", allocated);
-        m.measure("requested_peak_bytes", requested);
-        m.measure("reserved_bytes", reserved);
-        for (quantity, value) in [
-            ("peak_bytes", dry.allocated_bytes),
-            ("requested_peak_bytes", law.at(trial.batch)),
-            ("reserved_bytes", dry.reserved_bytes),
-        ] {
-            if let Some(value) = value {
-                m.predict(quantity, value);
-            }
-        }
-    }
+    let dry = found.run(trial.batch);
+    let mut pair = |[here, there]: [Option<u64>; 2], (one, other): (&str, &str)| {
+        here.into_iter().for_each(|value| m.measure(one, value));
+        there.filter(|_| here.is_some()).into_iter().for_each(|value| m.measure(other, value));
+    };
+    let [allocated, requested, reserved] = trial.taken.map_or([None; 3], |taken| taken.map(Some));
+    let fits = [trial.taken.is_some(), dry.is_some_and(fit::Tried::fits)].map(|fits| Some(fits.into()));
+    pair(fits, DRY[0]);
+    pair([allocated, dry.and_then(|dry| dry.allocated_bytes)], DRY[1]);
+    pair([requested, law.at(trial.batch)], DRY[2]);
+    pair([reserved, dry.and_then(|dry| dry.reserved_bytes)], DRY[3]);
     m
 }
 

@@ -49,7 +49,7 @@ fn listed<const N: usize>(figures: [(&str, String); N]) -> String {
 pub struct Measurement {
     /// What was varied: `batch` → `32`.
     pub setting: BTreeMap<String, serde_json::Value>,
-    /// From a closed form in the sizes. In `fit` from a dry run, in `cache` and `fragmentation` from a replay of the recorded allocations.
+    /// From a closed form in the sizes; of a program without a cache, from its list of allocations.
     pub predicted: BTreeMap<String, Option<i64>>,
     /// From the run.
     pub measured: BTreeMap<String, Option<i64>>,
@@ -119,6 +119,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Adds a row. Each pair in it is one figure, found in two ways: a note says where they differ.
+    pub(super) fn push_compared(&mut self, row: Measurement, pairs: &[(&str, &str)]) {
+        for (one, other) in pairs {
+            if let (Some(Some(a)), Some(Some(b))) = (row.measured.get(*one), row.measured.get(*other))
+                && a != b
+            {
+                let setting: Vec<String> = row.setting.iter().map(|(key, value)| format!("{key} {value}")).collect();
+                self.notes.push(format!("With {}, {one} is {a}, but {other} is {b}.", setting.join(", ")));
+            }
+        }
+        self.rows.push(row);
+    }
+
     /// Predictions that the measurement does not bear out: quantity and residual of each.
     pub fn unexplained(&self) -> Vec<(String, i64)> {
         let all = self.rows.iter().flat_map(|row| row.residual.iter());

@@ -8,8 +8,26 @@ use serde_json::{Map, Value};
 
 use super::spec::RunSpec;
 
-/// Fields of which a run has one or the other.
+/// Fields of which a run has one or the other: to say one takes the other back.
 const RIVALS: [(&str, &str); 2] = [("model", "model-file"), ("load", "resume")];
+
+/// Fields that do not go together.
+const EXCLUSIVE: [(&str, &str); 5] = [
+    ("data-parallel", "devices"),
+    ("backend", "devices"),
+    ("device", "devices"),
+    ("load", "data-parallel"),
+    ("resume", "data-parallel"),
+];
+
+/// Fields that say something only beside another one.
+const NEEDS: [(&str, &str); 5] = [
+    ("micro-batches", "devices"),
+    ("cut", "devices"),
+    ("pipeline-schedule", "devices"),
+    ("zero", "data-parallel"),
+    ("gradient-as-bucket-view", "data-parallel"),
+];
 
 /// The largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: usize = 1 << 30;
@@ -72,16 +90,42 @@ impl RunSpec {
     /// From a table of a configuration file or another program, in which nothing else stands.
     ///
     /// # Errors
-    /// As [`with`](Self::with).
+    /// As [`with`](Self::with); fields of which a run has one or the other.
     pub fn of_fields(fields: &Map<String, Value>) -> Result<Self> {
+        let stands = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
+        if let Some((one, other)) = RIVALS.iter().find(|(one, other)| stands(one) && stands(other)) {
+            return Err(Error::usage(*other, format!("it does not go with {one}")));
+        }
         Self::default().with(fields.iter().map(|(name, value)| (name.as_str(), value)))
     }
 
-    /// Refuses numbers that no run can have.
+    /// Refuses numbers that no run can have, and fields that cannot go together.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the field.
     pub fn check(&self) -> Result<()> {
+        self.check_part()?;
+        let said = self.said();
+        match NEEDS.iter().find(|(one, other)| said.contains_key(*one) && !said.contains_key(*other)) {
+            Some((one, other)) => Err(Error::usage(*one, format!("it goes only with {other}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`check`](Self::check), of fields to which others may be added.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the field.
+    pub fn check_part(&self) -> Result<()> {
+        let said = self.said();
+        let together = |(one, other): &&(&str, &str)| said.contains_key(*one) && said.contains_key(*other);
+        if let Some((one, other)) = EXCLUSIVE.iter().find(together) {
+            return Err(Error::usage(*one, format!("it does not go with {other}")));
+        }
+        self.check_numbers()
+    }
+
+    fn check_numbers(&self) -> Result<()> {
         let Self { model, training, allocator, parallel, .. } = self;
         let sizes = [
             ("layers", model.layers, MAX_LAYERS),
@@ -143,7 +187,7 @@ fn is_of_a_pipeline(value: &Value) -> bool {
     value.as_str().is_some_and(|name| pipeline::Schedule::NAMES.contains(&name))
 }
 
-/// The value as the field has it: as it is, or, of text, the number or truth value that it spells.
+/// The value as the field has it: as it is; of text, the number or truth value that it spells; of a number, its text; of one entry, the list of it.
 fn understood(name: &str, value: &Value) -> Result<Value> {
     let alone = |value: &Value| {
         let field = Value::Object(Map::from_iter([(name.to_string(), value.clone())]));
@@ -157,10 +201,10 @@ fn understood(name: &str, value: &Value) -> Result<Value> {
     let takes_text = !problem.to_string().starts_with("invalid type: string");
     let spelled = value.as_str().filter(|_| !takes_text);
     let spelled = spelled.and_then(|text| serde_json::from_str::<Value>(text.trim()).ok());
-    match spelled.filter(|spelled| alone(spelled).is_ok()) {
-        Some(spelled) => Ok(spelled),
-        None => Err(Error::usage(name, said_plainly(&problem.to_string(), value))),
-    }
+    let as_text = value.is_number().then(|| Value::String(value.to_string()));
+    let as_list = value.is_string().then(|| Value::Array(vec![value.clone()]));
+    let taken = [spelled, as_text, as_list].into_iter().flatten().find(|taken| alone(taken).is_ok());
+    taken.ok_or_else(|| Error::usage(name, said_plainly(&problem.to_string(), value)))
 }
 
 /// serde's message, in the words of this program.

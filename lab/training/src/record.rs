@@ -19,8 +19,8 @@ pub const COLUMNS: [&str; 11] = [
     "n_alloc_plus_free",
 ];
 
-/// The memory of a device at one moment, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The memory of a device at one moment, in bytes. As JSON a list in the order of [`COLUMNS`], which is that of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Row {
     /// The moment: `model`, `s0.forward`, …
     pub label: String,
@@ -180,40 +180,6 @@ pub fn op_name(origin: &memcore::memory::Origin, free: bool) -> String {
     if free && origin.node == Some(origin.op) { label + "." } else { label }
 }
 
-/// From one JSON list, in the order of [`COLUMNS`].
-impl<'de> Deserialize<'de> for Row {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        type Columns = (String, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
-        let (
-            label,
-            allocated,
-            max_allocated,
-            reserved,
-            max_reserved,
-            phase_peak_allocated,
-            requested,
-            active,
-            inactive_split,
-            segments,
-            n_alloc_plus_free,
-        ) = Columns::deserialize(deserializer)?;
-        Ok(Self {
-            label,
-            allocated,
-            max_allocated,
-            reserved,
-            max_reserved,
-            phase_peak_allocated,
-            requested,
-            active,
-            inactive_split,
-            segments,
-            n_alloc_plus_free,
-        })
-    }
-}
-
-/// As one JSON list, in the order of [`COLUMNS`].
 impl Serialize for Row {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeSeq;
@@ -231,19 +197,7 @@ mod tests {
     use super::*;
 
     fn row(at: usize, max_allocated: u64, max_reserved: u64) -> Row {
-        Row {
-            label: at.to_string(),
-            allocated: 0,
-            max_allocated,
-            reserved: 0,
-            max_reserved,
-            phase_peak_allocated: 0,
-            requested: 0,
-            active: 0,
-            inactive_split: 0,
-            segments: 0,
-            n_alloc_plus_free: 0,
-        }
+        Row { label: at.to_string(), max_allocated, max_reserved, ..Row::default() }
     }
 
     /// The rows whose labels are kept when the peaks are reached in these.
@@ -253,6 +207,18 @@ mod tests {
             log.push(row(at, 1 + u64::from(at >= allocated_in), 1 + u64::from(at >= reserved_in)));
         }
         (log.rows().iter().map(|row| row.label.parse().unwrap()).collect(), log.left_out())
+    }
+
+    #[test]
+    fn a_row_is_a_list_of_its_columns() {
+        let text = r#"["s0.forward",1,2,3,4,5,6,7,8,9,10]"#;
+        let row: Row = serde_json::from_str(text).unwrap();
+        assert_eq!(row.figures(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(serde_json::to_string(&row).unwrap(), text);
+        assert_eq!(serde_json::from_value::<Row>(serde_json::to_value(&row).unwrap()).unwrap(), row);
+        for wrong in [r#"["s0"]"#, r#"["s0",1,2,3,4,5,6,7,8,9,10,11]"#, r#"[0,1,2,3,4,5,6,7,8,9,10]"#] {
+            assert!(serde_json::from_str::<Row>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

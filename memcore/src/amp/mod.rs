@@ -6,4 +6,4 @@ mod scaler;
 
 pub use scaler::{GradScaler, GradScalerOptions};
 
-pub use crate::autograd::{Autocast, autocast_dtype};
+pub use crate::autograd::Autocast;

@@ -55,15 +55,6 @@ impl GradScaler {
         Self { options, ..Self::default() }
     }
 
-    /// The scale, where there are values; before the first loss the first scale.
-    pub fn scale_value(&self) -> Result<Option<f64>> {
-        match &self.state {
-            None => Ok(Some(self.options.init_scale)),
-            Some(state) if state.scale.device().computes() => Ok(state.scale.to_f64()?.first().copied()),
-            Some(_) => Ok(None),
-        }
-    }
-
     /// The scale (f32) and the number of clean steps in a row (i32), under PyTorch's names; `None` before the first loss.
     pub fn state(&self) -> Option<[(&'static str, Array); 2]> {
         let State { scale, growth_tracker } = self.state.as_ref()?;

@@ -91,7 +91,7 @@ impl Array {
     }
 
     /// `self = op(self, rhs)`, with `rhs` broadcast.
-    pub fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
+    pub(crate) fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
         self.check_partner("binary_", rhs)?;
         let rhs = rhs.broadcast_to(self.dims())?;
         self.launch_in_place(Binary { op, lhs: self.operand(), rhs: rhs.operand(), out: self.operand() })
@@ -121,7 +121,7 @@ impl Array {
     }
 
     /// `self = op(self, b, c)`.
-    pub fn ternary_(&self, op: TernaryOp, b: &Array, c: &Array) -> Result<()> {
+    pub(crate) fn ternary_(&self, op: TernaryOp, b: &Array, c: &Array) -> Result<()> {
         self.check_partner("ternary_", b)?;
         self.check_partner("ternary_", c)?;
         let (b, c) = (b.broadcast_to(self.dims())?, c.broadcast_to(self.dims())?);
@@ -163,7 +163,7 @@ impl Array {
 
     /// As [`Array::reduce`], in the type `dtype`. A sum of 16-bit floats in their accumulator's type is not rounded; for every other type the
     /// elements are converted first, once the result has its memory.
-    pub fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
+    pub(crate) fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
         self.reduced(None, dtype, op, axes, keepdim)
     }
 
@@ -235,7 +235,7 @@ impl Array {
     ///
     /// # Errors
     /// [`Error::Shape`] when `dims` does not broadcast to this shape.
-    pub fn sum_to(&self, dims: &[usize]) -> Result<Self> {
+    pub(crate) fn sum_to(&self, dims: &[usize]) -> Result<Self> {
         if self.dims() == dims {
             return Ok(self.clone());
         }

@@ -59,6 +59,7 @@ impl Array {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for sizes that overflow.
+    #[doc(hidden)]
     pub fn unbacked(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
         let storage = Storage::resizable(device.clone(), layout.numel() as u64 * dtype.size(), category);

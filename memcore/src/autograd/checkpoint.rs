@@ -33,6 +33,7 @@ pub fn checkpoint(
 }
 
 /// The same for a block with several results.
+#[doc(hidden)]
 pub fn checkpoint_all(
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,

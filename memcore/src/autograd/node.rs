@@ -109,6 +109,7 @@ impl Node {
     }
 
     /// Position in the order of creation.
+    #[doc(hidden)]
     pub fn seq(&self) -> u64 {
         self.seq
     }
@@ -129,7 +130,7 @@ impl Node {
     }
 
     /// Where its input gradients go.
-    pub fn next_edges(&self) -> &[Option<Edge>] {
+    pub(crate) fn next_edges(&self) -> &[Option<Edge>] {
         &self.next
     }
 

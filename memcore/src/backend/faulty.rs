@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 
 /// Which calls [`Faulty`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum FaultyCall {
     /// Segments and mapped pages: the n-th one is refused as if the device were full.
     AllocSegment,
@@ -18,6 +19,7 @@ pub enum FaultyCall {
 }
 
 /// Fails the n-th call of one kind (counted from 0), once, and otherwise passes everything on.
+#[doc(hidden)]
 pub struct Faulty<B> {
     inner: B,
     kind: FaultyCall,

@@ -86,6 +86,7 @@ impl Device {
     }
 
     /// Gives the libraries' workspaces back to the allocator. They come again with the next product.
+    #[doc(hidden)]
     pub fn release_workspaces(&self) {
         let mut state = self.state();
         for kept in std::mem::take(&mut state.workspaces) {

@@ -95,6 +95,7 @@ const EXPANDABLE_HINT: &str = " expandable_segments is enabled. If instead the p
 
 /// Bytes as PyTorch prints them: a unit only above 1024 of the smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct TorchSize(pub u64);
 
 impl fmt::Display for TorchSize {

@@ -200,7 +200,7 @@ impl Usage {
     }
 
     /// The most that they held since the phase began or its peak was last reset.
-    pub fn phase_peak_bytes(&self) -> u64 {
+    pub(crate) fn phase_peak_bytes(&self) -> u64 {
         self.phase_peak_bytes
     }
 

@@ -22,6 +22,7 @@ pub struct MultiHeadAttention {
 }
 
 /// What the variables of written-out attention hold. They go in the order of their first assignment, as a Python function's.
+#[doc(hidden)]
 pub struct Variables {
     _q: Tensor,
     _k: Tensor,
@@ -74,6 +75,7 @@ impl MultiHeadAttention {
 
     /// As [`MultiHeadAttention::attend`], with the variables that hold queries, keys, values and weights in a program that writes attention out
     /// inside a larger function: they live until that function returns.
+    #[doc(hidden)]
     pub fn attend_inline(&self, x: Tensor, mask: Option<&Tensor>) -> Result<(Tensor, Variables)> {
         let _scope = context::scope(self.scope);
         let [batch, time, width] = *x.dims() else {

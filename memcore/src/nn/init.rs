@@ -103,6 +103,7 @@ impl Training {
 
 /// What a variable of the script around a model holds. Cloning shares it.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)]
 pub struct VariableSlot(Arc<Mutex<Option<Tensor>>>);
 
 impl VariableSlot {
@@ -115,6 +116,7 @@ impl VariableSlot {
 
 /// A list of the script around a model that layers append to. Cloning shares it.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)]
 pub struct ListSlot(Arc<Mutex<Vec<Tensor>>>);
 
 impl ListSlot {
@@ -132,6 +134,7 @@ impl ListSlot {
 
 /// A parameter that layers on two devices use: each has it.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Copied {
     /// Where it was made.
     pub original: Parameter,
@@ -190,6 +193,7 @@ struct Shared {
 
 /// What a model holds that is converted to another type, each list in the order of making.
 #[derive(Default)]
+#[doc(hidden)]
 pub struct Converted {
     /// [`Init::parameters`]
     pub parameters: Vec<Parameter>,
@@ -207,6 +211,7 @@ impl Init {
 
     /// The parameters and buffers of a model that was built before, converted to `dtype` one by one, each old one let go when the new one is there:
     /// PyTorch's `model.to(dtype)`. What is no float stays. The same model must be built once more with this, and the old one dropped before.
+    #[doc(hidden)]
     pub fn converting(device: &Device, dtype: DType, seed: u64, mut before: Converted) -> Self {
         before.parameters.reverse();
         before.buffers.reverse();
@@ -242,6 +247,7 @@ impl Init {
     /// The same path, with parameters that are views of these one-dimensional arrays, one after the other: flat parameters, as FSDP's and
     /// DeepSpeed's. A parameter that no longer fits in one array begins the next.
     #[must_use]
+    #[doc(hidden)]
     pub fn inside(&self, flats: Vec<Array>) -> Self {
         Self { flats: Some(Rc::new(Flats { arrays: flats, next: Cell::new((0, 0)) })), ..self.clone() }
     }
@@ -271,6 +277,7 @@ impl Init {
     }
 
     /// A new variable of the script around the model, see [`Variable`](super::Variable).
+    #[doc(hidden)]
     pub fn variable(&self) -> VariableSlot {
         let slot = VariableSlot::default();
         self.shared.variables.borrow_mut().push(slot.clone());
@@ -278,11 +285,13 @@ impl Init {
     }
 
     /// The variables made so far.
+    #[doc(hidden)]
     pub fn variables(&self) -> Vec<VariableSlot> {
         self.shared.variables.borrow().clone()
     }
 
     /// A new list of the script around the model.
+    #[doc(hidden)]
     pub fn list(&self) -> ListSlot {
         let list = ListSlot::default();
         self.shared.lists.borrow_mut().push(list.clone());
@@ -290,6 +299,7 @@ impl Init {
     }
 
     /// The lists made so far.
+    #[doc(hidden)]
     pub fn lists(&self) -> Vec<ListSlot> {
         self.shared.lists.borrow().clone()
     }
@@ -335,6 +345,7 @@ impl Init {
     }
 
     /// Parameters that lie on two devices, so far.
+    #[doc(hidden)]
     pub fn copies(&self) -> Vec<Copied> {
         self.shared.copies.borrow().clone()
     }

@@ -81,6 +81,7 @@ impl Module for Checkpoint {
 }
 
 /// A variable of the training script: the result of its inside is kept until the next forward pass begins, or the script ends.
+#[doc(hidden)]
 pub struct Variable {
     inner: Box<dyn Module>,
     value: VariableSlot,

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 type Dims = SmallVec<[usize; 6]>;
 
 /// Up to so many indices the temporaries of [`index_each`]'s gradient are recorded.
+#[doc(hidden)]
 pub const MAX_EACH: usize = 2048;
 
 /// `x[first]` or `x[first, second]`: with indices `[n]` (i64) into the first dimension, or the first two, `[n, ..rest]`. Saves the indices.

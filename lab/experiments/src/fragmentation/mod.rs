@@ -88,7 +88,7 @@ impl Experiment for Fragmentation {
             }
             let ran = programs::run(setup, name, what)?;
             let comparison = PolicyComparison::run(ran.trace)?;
-            outcome.rows.extend(device_row(name, &comparison, ran.reserved.filter(|_| known)));
+            device_row(name, &comparison, ran.reserved.filter(|_| known), &mut outcome);
             show(name, &comparison, &mut outcome);
             comparisons.push(comparison);
         }
@@ -135,12 +135,13 @@ fn check_sizes(batch: usize, batches: &[usize], repeats: usize, weights: usize, 
     most("lengths", lengths.iter().copied().max().unwrap_or(0), 1 << 16)
 }
 
-/// The device itself: what it reserved must be what a replay of its own history reserves.
-fn device_row(program: &str, comparison: &PolicyComparison, reserved: Option<u64>) -> Option<Measurement> {
+/// The device itself: what it reserved should be what a replay of its own history reserves.
+fn device_row(program: &str, comparison: &PolicyComparison, reserved: Option<u64>, outcome: &mut Outcome) {
+    let Some(reserved) = reserved else { return };
     let mut m = Measurement::of([("program", program.into()), ("policy", "the device's own".into())]);
-    m.measure("reserved_bytes", reserved?);
-    m.predict("reserved_bytes", comparison.reserved(CACHING));
-    Some(m)
+    m.measure("reserved_bytes", reserved);
+    m.measure("replayed_bytes", comparison.reserved(CACHING));
+    outcome.push_compared(m, &[("reserved_bytes", "replayed_bytes")]);
 }
 
 fn show(name: &str, comparison: &PolicyComparison, outcome: &mut Outcome) {
@@ -204,7 +205,7 @@ fn show_orders(orders: &Orders, steps: &[Steps], outcome: &mut Outcome) {
 /// Runs the worst order of PyTorch's allocator on the device: it was found by putting recorded steps together.
 fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outcome: &mut Outcome) -> Result<()> {
     let Some(range) = orders.ranges.iter().find(|range| range.policy == CACHING) else { return Ok(()) };
-    for (which, (predicted, order)) in [("least", &range.best), ("most", &range.worst)] {
+    for (which, (assembled, order)) in [("least", &range.best), ("most", &range.worst)] {
         let device = recording_device(setup)?;
         let mut session = Session::simple_cnn(&device, setup.seed)?;
         let mut reserved = 0;
@@ -214,13 +215,12 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
         let config = Policy::Caching(Box::default());
         let again = measure(&recorded(&device, which)?, &config, &Machine::default())?;
         let mut m = Measurement::of([("order", named(order, steps).into()), ("reserved", which.into())]);
+        m.measure("assembled_bytes", *assembled);
         m.measure("replayed_bytes", again.peak_reserved);
-        m.predict("replayed_bytes", *predicted);
         m.measure("reserved_bytes", reserved);
-        if known && undisturbed(&device) {
-            m.predict("reserved_bytes", *predicted);
-        }
-        outcome.rows.push(m);
+        let pairs = [("replayed_bytes", "assembled_bytes"), ("reserved_bytes", "assembled_bytes")];
+        let comparable = if known && undisturbed(&device) { 2 } else { 1 };
+        outcome.push_compared(m, &pairs[..comparable]);
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::mask;
-use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts};
 use super::options::Options;
 use super::stage::Stage;
 
@@ -293,8 +293,7 @@ impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
         let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
-        let context = BlockInputs { mask, ..BlockInputs::default() };
-        Ok(EmbeddingOutput { hidden: embedded.clone(), context, variables: Variables(vec![embedded]) })
+        Ok(EmbeddingOutput::held(embedded, BlockInputs { mask, ..BlockInputs::default() }))
     }
 }
 

@@ -12,7 +12,7 @@ use super::config::{self, Common};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::{self, Activation, Conv1d};
+use super::layers::{Activation, Conv1d};
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::{Attention, Options};
 use super::stage::{self, Stage};
@@ -86,14 +86,12 @@ impl Family for Config {
         let blocks = blocks::stack(self.layers, |i| Block::new(&body(1 + i).at("h").at(i), self, i))?;
         let last = 1 + self.layers;
         let ln_f = LayerNorm::new(&body(last).at("ln_f"), self.width, self.eps)?;
-        let sizes = [self.width, self.vocabulary];
-        let lm_head = |init: &Init| layers::lm_head(init, &wte, self.tied, sizes, &self.options);
-        let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
+        let output = NormedHead::of_decoder(&at(last), self, head, "classifier", (ln_f, &wte))?;
         let drop = Dropout::new(&body(0).at("drop"), self.own.embedding_dropout)?;
         Ok(Parts {
             embeddings: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
             blocks,
-            output: Box::new(NormedHead { norm: ln_f, pooler: None, scores }),
+            output,
             stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, true)))?,
             body: BODY,
         })

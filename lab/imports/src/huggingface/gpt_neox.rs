@@ -12,7 +12,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::{self, Activation};
+use super::layers::Activation;
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
@@ -83,17 +83,9 @@ impl Family for Config {
             let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.rotated())?;
             Ok(Stage::decoder(&self.options, self.use_cache, true).with_rotary(rotary))
         })?;
-        let sizes = [self.width, self.vocabulary];
-        let lm_head = |init: &Init| layers::lm_head(init, &embed_in, self.tied, sizes, &self.options);
-        let scores = head.on_decoder(&at(last), self.width, "classifier", lm_head)?;
+        let output = NormedHead::of_decoder(&at(last), self, head, "classifier", (final_layer_norm, &embed_in))?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.dropout)?;
-        Ok(Parts {
-            embeddings: Box::new(Embeddings { embed_in, emb_dropout }),
-            blocks,
-            output: Box::new(NormedHead { norm: final_layer_norm, pooler: None, scores }),
-            stages,
-            body: BODY,
-        })
+        Ok(Parts { embeddings: Box::new(Embeddings { embed_in, emb_dropout }), blocks, output, stages, body: BODY })
     }
 }
 

@@ -12,7 +12,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::{self, Activation};
+use super::layers::Activation;
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rms;
@@ -200,16 +200,8 @@ impl Family for Config {
                 .copying_triangle(matches!(self.own.form, Form::Llama | Form::Gemma))
                 .with_rotary(rotary))
         })?;
-        let sizes = [self.width, self.vocabulary];
-        let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens.table, self.tied, sizes, &self.options);
-        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
-        Ok(Parts {
-            embeddings: Box::new(embed_tokens),
-            blocks,
-            output: Box::new(NormedHead { norm, pooler: None, scores }),
-            stages,
-            body: BODY,
-        })
+        let output = NormedHead::of_decoder(&at(last), self, head, "score", (norm, &embed_tokens.table))?;
+        Ok(Parts { embeddings: Box::new(embed_tokens), blocks, output, stages, body: BODY })
     }
 }
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use lab_models::Places;
 use memcore::memory::ScopeId;
-use memcore::nn::{Init, LayerNorm, Linear, Module, Parameter, Sequential};
+use memcore::nn::{Embedding, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, BlockInputs};
 use super::cache::{DynamicCache, LayerCache};
+use super::config::Common;
 use super::ending::{Ended, Ending};
+use super::head_config::HeadConfig;
 use super::inputs::Inputs;
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::stage::Stage;
 
 /// What the library's `Trainer` counts and passes as `num_items_in_batch` for a network.
@@ -101,7 +103,14 @@ pub(super) struct EmbeddingOutput {
     pub(super) variables: Variables,
 }
 
-/// Tensors that are let go from the first to the last.
+impl EmbeddingOutput {
+    /// Of hidden states that a variable of the library's function holds.
+    pub(super) fn held(hidden: Tensor, context: BlockInputs) -> Self {
+        Self { hidden: hidden.clone(), context, variables: Variables(vec![hidden]) }
+    }
+}
+
+/// Tensors that are freed from the first to the last.
 #[derive(Default)]
 pub(super) struct Variables(#[expect(dead_code, reason = "it holds them, no more")] pub(super) Vec<Tensor>);
 
@@ -124,6 +133,22 @@ pub(super) struct NormedHead<N> {
     pub(super) norm: N,
     pub(super) pooler: Option<Sequential>,
     pub(super) scores: Sequential,
+}
+
+impl<N: Module + 'static> NormedHead<N> {
+    /// A decoder's end, at `init`: the scores of tokens, or what the head makes of them; `classifier` is the name of the layer that classifies tokens.
+    pub(super) fn of_decoder(
+        init: &Init,
+        common: &Common,
+        head: &HeadConfig,
+        classifier: &str,
+        (norm, table): (N, &Embedding),
+    ) -> Result<Box<dyn OutputHead>> {
+        let sizes = [common.width, common.vocabulary];
+        let lm_head = |init: &Init| layers::lm_head(init, table, common.tied, sizes, &common.options);
+        let scores = head.on_decoder(init, common.width, classifier, lm_head)?;
+        Ok(Box::new(Self { norm, pooler: None, scores }))
+    }
 }
 
 impl<N: Module + 'static> OutputHead for NormedHead<N> {

@@ -12,7 +12,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::{self, Activation};
+use super::layers::Activation;
 use super::llama::{Embeddings, Scale};
 use super::network::{NormedHead, Parts};
 use super::options::Options;
@@ -103,16 +103,9 @@ impl Family for Config {
             let rotary = RotaryEmbedding::new(&init.at(BODY).at("rotary_emb"), &self.own.rope, self.rotated())?;
             Ok(Stage::decoder(&self.options, self.use_cache, true).windowed(&self.own.windows).with_rotary(rotary))
         })?;
-        let sizes = [self.width, self.vocabulary];
-        let lm_head = |init: &Init| layers::lm_head(init, &table, self.tied, sizes, &self.options);
-        let scores = head.on_decoder(&at(last), self.width, "score", lm_head)?;
-        Ok(Parts {
-            embeddings: Box::new(Embeddings { table, scale: Scale::None }),
-            blocks,
-            output: Box::new(NormedHead { norm, pooler: None, scores }),
-            stages,
-            body: BODY,
-        })
+        let output = NormedHead::of_decoder(&at(last), self, head, "score", (norm, &table))?;
+        let embeddings = Box::new(Embeddings { table, scale: Scale::None });
+        Ok(Parts { embeddings, blocks, output, stages, body: BODY })
     }
 }
 

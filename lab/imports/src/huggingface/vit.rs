@@ -16,7 +16,7 @@ use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
 use super::layers::Activation;
-use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
+use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts};
 use super::options::Options;
 use super::stage::Stage;
 
@@ -154,12 +154,7 @@ impl Embeddings {
 
 impl InputEmbeddings for Embeddings {
     fn forward(&self, pixels: &Tensor, _: Option<&Tensor>, _: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let embedded = self.embedded(pixels)?;
-        Ok(EmbeddingOutput {
-            hidden: embedded.clone(),
-            context: BlockInputs::default(),
-            variables: Variables(vec![embedded]),
-        })
+        Ok(EmbeddingOutput::held(self.embedded(pixels)?, BlockInputs::default()))
     }
 }
 

@@ -84,7 +84,7 @@ pub enum Types {
 
 impl Types {
     /// Whether `dtype` is one of them.
-    pub const fn contain(self, dtype: DType) -> bool {
+    pub(crate) const fn contain(self, dtype: DType) -> bool {
         match self {
             Types::Floats => dtype.is_float(),
             Types::Numbers => dtype.is_float() || matches!(dtype, DType::I64 | DType::I32),

@@ -17,6 +17,7 @@ impl Caching {
     ///
     /// # Errors
     /// The text.
+    #[doc(hidden)]
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_segments()?;
         self.check_filing()?;

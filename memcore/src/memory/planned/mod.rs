@@ -14,5 +14,5 @@ mod pack;
 mod plan;
 
 pub use follow::Planned;
-pub use pack::{pack, pack_with};
+pub use pack::pack;
 pub use plan::{ALIGNMENT_BYTES, Bound, Lifetime, Packing, Plan, lifetimes};

@@ -28,7 +28,7 @@ pub fn pack(lifetimes: &[Lifetime]) -> Plan {
 }
 
 /// The plan of one packing.
-pub fn pack_with(lifetimes: &[Lifetime], packing: Packing) -> Plan {
+pub(crate) fn pack_with(lifetimes: &[Lifetime], packing: Packing) -> Plan {
     let length = |lifetime: &Lifetime| lifetime.to - lifetime.from;
     // What lives to the end has no length of its own: the end is where the last event is.
     let end = lifetimes.iter().flat_map(|lifetime| [lifetime.from, lifetime.to]).filter(|&t| t < u64::MAX).max();

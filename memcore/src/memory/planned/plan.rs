@@ -23,7 +23,7 @@ pub struct Lifetime {
 
 impl Lifetime {
     /// The bytes that it takes in a plan.
-    pub fn rounded_bytes(&self) -> u64 {
+    pub(crate) fn rounded_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
 
