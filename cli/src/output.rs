@@ -137,7 +137,7 @@ impl Shown {
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn print(&self, ui: &Ui) -> Result<()> {
-        self.0.iter().try_for_each(|(title, parts)| ui.print(&sections::text(title, parts, ui.verbose, ui.style)))
+        self.0.iter().try_for_each(|(title, parts)| ui.print(&sections::text(title, parts, ui.view)))
     }
 }
 

@@ -8,7 +8,7 @@ use lab::backends::Remark;
 
 use crate::args::{ColorWhen, GlobalArgs};
 use crate::exit::{Code, Failure, Result};
-use crate::render::style::Style;
+use crate::render::{View, style::Style};
 use crate::visible;
 
 /// Whether the reader of standard output has gone.
@@ -20,15 +20,17 @@ pub(crate) struct Ui {
     pub quiet: bool,
     /// Notes on what was chosen, and why.
     pub verbose: bool,
-    /// Of stdout.
-    pub style: Style,
+    /// Of results, on stdout.
+    pub view: View,
     errors: Style,
 }
 
 impl Ui {
     /// As the flags say.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
-        Self { quiet: global.quiet, verbose: global.verbose, ..Self::colored(global.color) }
+        let mut ui = Self::colored(global.color);
+        ui.view.full = global.full;
+        Self { quiet: global.quiet, verbose: global.verbose, ..ui }
     }
 
     /// With notes as usual.
@@ -41,7 +43,7 @@ impl Ui {
         Self {
             quiet: false,
             verbose: false,
-            style: Style::new(colored(io::stdout().is_terminal())),
+            view: View::of_stdout(false, Style::new(colored(io::stdout().is_terminal()))),
             errors: Style::new(colored(io::stderr().is_terminal())),
         }
     }
@@ -101,8 +103,8 @@ impl Ui {
     pub(crate) fn fail(&self, failure: &Failure) -> Code {
         let text = match failure.out_of_memory() {
             Some(report) => match failure.error.to_string() {
-                own if own.starts_with("out of memory") => crate::render::oom::text(report),
-                context => format!("{context}: {}", crate::render::oom::text(report)),
+                own if own.starts_with("out of memory") => crate::render::oom::text(report, self.view),
+                context => format!("{context}: {}", crate::render::oom::text(report, self.view)),
             },
             None => chain(&failure.error),
         };

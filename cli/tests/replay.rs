@@ -102,11 +102,7 @@ fn policies_stand_side_by_side_above_the_bound() {
         words.contains("Lower bound of any allocator") && words.contains("no two that live together overlap"),
         "{text}"
     );
-    assert_eq!(
-        text.lines().filter(|line| line.starts_with("│ planned ")).count(),
-        2,
-        "one row in either table: {text}"
-    );
+    assert_eq!(text.lines().filter(|line| line.starts_with("planned ")).count(), 2, "one row in either table: {text}");
     let csv = done(&["replay", &trace, "--compare", "caching,tlsf", "--export-csv", "-"]);
     assert_eq!(csv.lines().count(), 3, "{csv}");
     assert!(csv.lines().nth(2).unwrap().starts_with("tlsf,"), "{csv}");

@@ -144,7 +144,7 @@ fn digits_are_learnt() {
 fn the_report_fits_and_has_its_parts() {
     fits(&done(&small(&["--backend", "cpu", "--summary"])));
     // The command that repeats it is one line, however long.
-    let text = done(&small(&["--backend", "cpu", "--summary", "-v"]));
+    let text = done(&small(&["--backend", "cpu", "--summary", "--full"]));
     for part in ["mlp: fully connected", "s0.forward", "at the peak", "The peak is", "requested", "reserved"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -388,6 +388,6 @@ fn a_limit_that_is_too_small_is_full_by_what_the_whole_run_needs() {
 #[cfg(feature = "cpu")]
 #[test]
 fn the_memory_of_the_host_is_no_part_of_a_run_on_it() {
-    let text = done(&["train", "-v", "--model", "mlp", "--backend", "cpu", "--steps", "1"]);
+    let text = done(&["train", "--full", "--model", "mlp", "--backend", "cpu", "--steps", "1"]);
     assert!(text.contains("rounding to blocks") && !text.contains("other processes"), "{text}");
 }

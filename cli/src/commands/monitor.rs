@@ -65,5 +65,5 @@ fn look() -> Result<MonitorResult> {
 }
 
 fn text(seen: &MonitorResult, ui: &Ui) -> String {
-    sections::text(&seen.title(), &seen.sections(), ui.verbose, ui.style)
+    sections::text(&seen.title(), &seen.sections(), ui.view)
 }

@@ -1,4 +1,4 @@
-//! Results for people: everything fits 80 columns.
+//! Results for people: no line is longer than the terminal.
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
@@ -8,10 +8,55 @@ pub(crate) mod sections;
 pub(crate) mod style;
 pub(crate) mod table;
 
-/// Columns of a terminal that everything fits in.
-pub(crate) const WIDTH: usize = 80;
+use std::io::{IsTerminal, stdout};
 
-/// Breaks text into lines of at most `width` characters, all but the first indented by `indent` (which counts).
+use style::Style;
+
+/// How much of a result is shown, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Columns that no line exceeds.
+    pub width: usize,
+    /// Also what few readers want: every table, every exact byte.
+    pub full: bool,
+    /// With colours, or without.
+    pub style: Style,
+}
+
+/// Columns where nothing says how many there are.
+const USUAL: usize = 80;
+/// Columns that are made use of: fewer cannot hold a table, more are hard to read along.
+const NARROWEST: usize = 40;
+const WIDEST: usize = 200;
+
+impl View {
+    /// Of standard output: as wide as the terminal, or as the variable COLUMNS says where there is none.
+    pub(crate) fn of_stdout(full: bool, style: Style) -> Self {
+        let terminal = || stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+        let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
+        let width = terminal().map(|(width, _)| usize::from(width.0)).or_else(said).unwrap_or(USUAL);
+        Self { width: width.clamp(NARROWEST, WIDEST), full, style }
+    }
+
+    /// Of a document: all of it, in 80 columns without colours.
+    pub(crate) fn of_document() -> Self {
+        Self { width: USUAL, full: true, style: Style::new(false) }
+    }
+
+    /// Text as it is shown: the exact bytes beside rounded ones only in full.
+    fn figures(self, text: &str) -> String {
+        if self.full { text.to_string() } else { lab::figures::rounded(text) }
+    }
+
+    /// A heading, in as many lines as it needs.
+    fn heading(self, text: &str, indent: usize) -> String {
+        let lines = wrapped(&self.figures(text), self.width, indent);
+        lines.lines().map(|line| format!("{}\n", self.style.bold(line))).collect()
+    }
+}
+
+/// Breaks text into lines of at most `width` characters, all but the first indented by `indent` (which counts). A word that no line has room for
+/// is broken too.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
@@ -25,8 +70,15 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
             out.push(' ');
             used += 1;
         }
-        out.push_str(word);
-        used += len;
+        for c in word.chars() {
+            if used >= width.max(indent + 1) {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                used = indent;
+            }
+            out.push(c);
+            used += 1;
+        }
     }
     out
 }
@@ -43,7 +95,7 @@ mod tests {
     #[test]
     fn text_breaks_at_words() {
         assert_eq!(wrapped("one two three four", 9, 2), "one two\n  three\n  four");
-        assert_eq!(wrapped("unbreakably-long", 4, 0), "unbreakably-long");
+        assert_eq!(wrapped("an unbroken word", 4, 1), "an\n unb\n rok\n en\n wor\n d");
         assert_eq!(wrapped("", 4, 0), "");
     }
 

@@ -21,6 +21,26 @@ pub fn both(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
 }
 
+/// The text without the exact numbers that [`both`] put beside rounded ones: `1.5 GiB`.
+pub fn rounded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut parts = text.split(" (");
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let after_unit = out.ends_with("iB") && out.trim_end_matches(char::is_alphabetic).ends_with(' ');
+        match part.split_once(')') {
+            Some((digits, rest)) if after_unit && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                out.push_str(rest);
+            }
+            _ => {
+                out.push_str(" (");
+                out.push_str(part);
+            }
+        }
+    }
+    out
+}
+
 /// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
 pub fn signed(bytes: i64) -> String {
     let sign = match bytes {
@@ -105,6 +125,9 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(both(bytes), text);
         }
+        let text = format!("peak (at most) {}, then {} (2 of them); {}", both(3 << 29), both(1 << 20), both(3));
+        assert_eq!(rounded(&text), "peak (at most) 1.5 GiB, then 1 MiB (2 of them); 3 B");
+        assert_eq!([rounded(""), rounded("1 MiB ("), rounded("MiB (12)")], ["", "1 MiB (", "MiB (12)"]);
         assert_eq!([0, 512, -1_610_612_736, i64::MIN].map(signed), ["0 B", "+512 B", "-1.5 GiB", "-8 EiB"]);
         assert_eq!([None, Some(3 << 29)].map(lacking), ["no", "no: 1.5 GiB more"]);
         assert_eq!([1, 2000].map(|n| counted(n, "step")), ["1 step", "2 000 steps"]);

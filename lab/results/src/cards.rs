@@ -116,7 +116,7 @@ impl Findings for Cards {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: what the driver says. Context: what a process of PyTorch takes before its first tensor, as seen on that card; – where it was not seen: {} is counted then, the range over all. The most of a range decides whether something fits. -v says where each figure is from.",
+            "Total: what the driver says. Context: what a process of PyTorch takes before its first tensor, as seen on that card; – where it was not seen: {} is counted then, the range over all. The most of a range decides whether something fits. --full says where each figure is from.",
             CONTEXT.range()
         );
         vec![

@@ -67,6 +67,7 @@ impl ExperimentResult {
             text: judged.claim.text.into(),
             source: judged.claim.source.into(),
             verdict: judged.verdict,
+            lead: String::new(),
             condition: judged.condition,
             number: judged.number,
         });
@@ -247,7 +248,7 @@ impl Findings for ExperimentResult {
         let every = self.every_row();
         if !every.rows.is_empty() {
             let sum = format!(
-                "{} predicted or measured, {} with a residual: -v, --export-csv and --html list them.",
+                "{} predicted or measured, {} with a residual: --full, --export-csv and --html list them.",
                 counted(every.rows.len() as u64, "figure"),
                 self.differing()
             );
