@@ -1,11 +1,15 @@
 //! A progress bar on stderr, where somebody watches.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
 use crate::visible::visible;
+
+/// Between two drawings.
+const TICK: Duration = Duration::from_millis(200);
 
 /// A bar, or nothing at all when stderr is no terminal or `-q` was given.
 pub(crate) struct Progress {
@@ -18,8 +22,16 @@ impl Progress {
         let visible = !ui.quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
+        // Of what has no known length, that it goes on is all there is to say.
+        let template =
+            if length == 0 { "{spinner} {msg} ({elapsed})" } else { "{wide_bar} {pos}/{len} {msg} ETA {eta}" };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
+        }
+        if visible {
+            // Something is there at once, however long the first step takes.
+            bar.set_message("starting");
+            bar.enable_steady_tick(TICK);
         }
         Self { bar }
     }

@@ -115,7 +115,7 @@ impl Ui {
     /// Says what is wrong with the command line.
     pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
         // Clap's own colours are left out: they could not be told from an argument's.
-        let text = error.render().to_string();
+        let text = plain(&error.render().to_string());
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
             // The help, where a command is missing.
@@ -123,6 +123,18 @@ impl Ui {
         }
         Code::Usage
     }
+}
+
+/// What parsers of numbers say, in other words.
+fn plain(text: &str) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        (": invalid digit found in string", ": a whole number, 0 or more, is expected"),
+        (": cannot parse integer from empty string", ": a whole number is expected"),
+        (": number too large to fit in target type", ": too large"),
+        (": number too small to fit in target type", ": too small"),
+        (": invalid float literal", ": a number is expected"),
+    ];
+    WORDS.iter().fold(text.to_string(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 /// The message and its causes, those left out that the message before says already.
@@ -177,6 +189,14 @@ fn wants_color() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_are_none_are_told_plainly() {
+        let error = "-1".parse::<usize>().unwrap_err();
+        assert_eq!(plain(&format!("'-1': {error}")), "'-1': a whole number, 0 or more, is expected");
+        let error = "a".parse::<f64>().unwrap_err();
+        assert_eq!(plain(&format!("'a': {error}")), "'a': a number is expected");
+    }
 
     #[test]
     fn causes_are_said_once() {

@@ -160,7 +160,7 @@ fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("run.json").display().to_string();
     let gpt = ["train", "--backend", "meta", "--model", "gpt", "--like", "native"];
-    let ran = run(&[&gpt[..], &["--memory-limit", "16MiB", "--json", &file]].concat());
+    let ran = run(&[&gpt[..], &["--memory-limit", "16MiB", "--full", "--json", &file]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: out of memory: tried to allocate"), "{}", ran.stderr);
     fits(&ran.stderr);

@@ -60,7 +60,7 @@ impl View {
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
-    for word in text.split_whitespace() {
+    for word in words(text) {
         let len = word.chars().count();
         if used > 0 && used + 1 + len > width {
             out.push('\n');
@@ -70,7 +70,8 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
             out.push(' ');
             used += 1;
         }
-        for c in word.chars() {
+        // What was kept together for this is a space again.
+        for c in word.chars().map(|c| if c == GLUE { ' ' } else { c }) {
             if used >= width.max(indent + 1) {
                 out.push('\n');
                 out.push_str(&" ".repeat(indent));
@@ -81,6 +82,35 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
         }
     }
     out
+}
+
+/// Between a number and its unit, while lines are broken.
+const GLUE: char = '\u{1e}';
+const UNITS: [&str; 8] = ["%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "µs"];
+
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let mut words = text.split_whitespace().peekable();
+    std::iter::from_fn(move || {
+        let mut word = words.next()?.to_string();
+        let is_unit = |next: &&str| UNITS.contains(&next.trim_end_matches(|c: char| ".,;:)".contains(c)));
+        if word.ends_with(|c: char| c.is_ascii_digit())
+            && let Some(unit) = words.next_if(is_unit)
+        {
+            word.push(GLUE);
+            word.push_str(unit);
+        }
+        Some(word)
+    })
+}
+
+/// Text in a line: what it has no room for is cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_string();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// A number in groups of three digits: `124 439 808`.
@@ -97,6 +127,17 @@ mod tests {
         assert_eq!(wrapped("one two three four", 9, 2), "one two\n  three\n  four");
         assert_eq!(wrapped("an unbroken word", 4, 1), "an\n unb\n rok\n en\n wor\n d");
         assert_eq!(wrapped("", 4, 0), "");
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(wrapped("takes 12 MiB, 5 %", 9, 2), "takes\n  12 MiB,\n  5 %");
+        assert_eq!(wrapped("B 12 apples", 4, 0), "B 12\nappl\nes");
+    }
+
+    #[test]
+    fn a_line_is_cut_at_its_end() {
+        assert_eq!([cut("one two", 7), cut("one two", 6), cut("one two", 5)], ["one two", "one t…", "one…"]);
     }
 
     #[test]

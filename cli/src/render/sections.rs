@@ -2,7 +2,7 @@
 
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
-use super::{View, chart, markdown, table, wrapped};
+use super::{View, chart, cut, markdown, table, wrapped};
 
 /// Characters of a bar's name at most, and of the bar where the line has room.
 const NAME: usize = 28;
@@ -26,10 +26,13 @@ fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
             Section::Warning(_) | Section::Failure(_) => continue,
             Section::Heading(text) => (true, view.heading(text, 0)),
             Section::Figures(list) => (false, list.iter().map(|one| figure(one, view)).collect()),
-            Section::Verdicts(claims) => (true, claims.iter().map(|judged| verdict(judged, view)).collect()),
-            Section::Table(shown) if shown.rows.is_empty() => continue,
-            Section::Table(shown) if shown.title.is_empty() => (false, table::text(shown, view)),
-            Section::Table(shown) => (true, table::titled(shown, view)),
+            Section::Verdicts(claims) if view.full => (true, claims.iter().map(|one| verdict(one, view)).collect()),
+            Section::Verdicts(claims) => (false, claims.iter().map(|one| verdict_in_a_line(one, view)).collect()),
+            Section::Table(shown) | Section::List(shown) if shown.rows.is_empty() => continue,
+            Section::List(shown) if !view.full && shown.title.is_empty() => (false, table::lines(shown, view)),
+            Section::List(shown) if !view.full => (true, view.heading(&shown.title, 0) + &table::lines(shown, view)),
+            Section::Table(shown) | Section::List(shown) if shown.title.is_empty() => (false, table::text(shown, view)),
+            Section::Table(shown) | Section::List(shown) => (true, table::titled(shown, view)),
             Section::Drawing(_) if !view.full => continue,
             Section::Chart(shown) | Section::Drawing(shown) => match chart::text(shown, view) {
                 drawn if drawn.is_empty() => continue,
@@ -57,15 +60,39 @@ fn paragraphs(text: &str, view: View) -> String {
     view.figures(text).lines().map(|line| format!("{}\n", wrapped(line, view.width, 2))).collect()
 }
 
-/// A command, which stays one command for a shell where the line breaks.
+/// A command, which stays one command for a shell where the line breaks: between words, never in one.
 fn command(text: &str, view: View) -> String {
-    const INDENT: usize = 2;
-    if text.chars().count() + INDENT <= view.width || text.contains(['\'', '"']) {
-        return format!("  {text}\n");
+    let mut lines = vec![String::from(" ")];
+    for word in shell_words(text) {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        // Room for the mark that it goes on.
+        if line > 4 && line + 1 + word.chars().count() + 2 > view.width {
+            lines.push(String::from("   "));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
     }
-    let broken = wrapped(text, view.width - INDENT - " \\".len(), INDENT);
-    let lines: Vec<String> = broken.lines().map(|line| format!("  {line}")).collect();
     lines.join(" \\\n") + "\n"
+}
+
+/// A command's words, with the quotes about them.
+fn shell_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut quote = None;
+    let ends = move |c: char| match (quote, c) {
+        (None, '\'' | '"') => {
+            quote = Some(c);
+            false
+        }
+        (Some(open), c) if c == open => {
+            quote = None;
+            false
+        }
+        (None, ' ') => true,
+        _ => false,
+    };
+    text.split(ends).filter(|word| !word.is_empty())
 }
 
 fn figure(Figure { name, value, note }: &Figure, view: View) -> String {
@@ -77,14 +104,24 @@ fn figure(Figure { name, value, note }: &Figure, view: View) -> String {
 fn verdict(judged: &Judged, view: View) -> String {
     let Judged { text, source, verdict, condition, .. } = judged;
     let word = verdict.name();
-    let colored = match verdict {
-        Verdict::Holds => view.style.green(word),
-        Verdict::Fails => view.style.red(word),
-        Verdict::Depends => view.style.yellow(word),
-        Verdict::NotTested => view.style.bold(word),
-    };
-    let rest = view.figures(&format!("{text} [{source}] {condition}"));
-    format!("{colored}  {}\n", wrapped(&rest, view.width - word.len() - 2, 2))
+    let rest = view.figures(&format!("{}{text} [{source}] {condition}", lead(judged)));
+    format!("{}  {}\n", view.style.verdict(word), wrapped(&rest, view.width - word.len() - 2, 2))
+}
+
+/// The word, how far it is so, and the claim as far as the line goes.
+fn verdict_in_a_line(judged: &Judged, view: View) -> String {
+    /// Of the longest word.
+    const WORD: usize = Verdict::NotTested.name().len();
+    let word = judged.verdict.name();
+    let claim = cut(&format!("{}{}", lead(judged), judged.text), view.width - WORD - 2);
+    format!("{}{:gap$}  {claim}\n", view.style.verdict(word), "", gap = WORD - word.len())
+}
+
+fn lead(judged: &Judged) -> String {
+    match (judged.verdict, judged.lead.as_str()) {
+        (Verdict::Depends, lead) if !lead.is_empty() => format!("{lead}: "),
+        _ => String::new(),
+    }
 }
 
 fn bars(bars: &Bars, view: View) -> String {
@@ -138,7 +175,7 @@ fn part(level: &str, section: &Section) -> String {
             list.iter().map(|one| format!("- {}", markdown::escaped(&figure(one, view)) + "\n")).collect()
         }
         Section::Verdicts(claims) => claims.iter().map(judged).collect(),
-        Section::Table(shown) => markdown::markdown(shown),
+        Section::Table(shown) | Section::List(shown) => markdown::markdown(shown),
         Section::Chart(shown) | Section::Drawing(shown) => titled(&shown.title, &chart::text(shown, view)),
         Section::Bars(shown) => titled(&shown.title, &bars(shown, view)),
         Section::Details { title, sections } => below(&format!("{level}#"), title, sections),
@@ -146,8 +183,9 @@ fn part(level: &str, section: &Section) -> String {
     }
 }
 
-fn judged(Judged { text, source, verdict, condition, .. }: &Judged) -> String {
-    let line = format!("{text} [{source}] {condition}");
+fn judged(judged: &Judged) -> String {
+    let Judged { text, source, verdict, condition, .. } = judged;
+    let line = format!("{}{text} [{source}] {condition}", lead(judged));
     format!("- **{}** {}\n", verdict.name(), markdown::escaped(&line))
 }
 
@@ -216,6 +254,12 @@ mod tests {
         assert!(narrow.lines().count() > 1 && narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
         let words: Vec<&str> = narrow.split_whitespace().filter(|word| *word != "\\").collect();
         assert_eq!(words.join(" "), long);
+        let quoted = "vramlab replay 'a file of mine.json' --alloc-conf '' --memory-limit 8GiB";
+        let narrow = command(quoted, View { width: 40, ..View::of_document() });
+        assert_eq!(
+            narrow,
+            "  vramlab replay 'a file of mine.json' \\\n    --alloc-conf '' --memory-limit \\\n    8GiB\n"
+        );
     }
 
     #[test]

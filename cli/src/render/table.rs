@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, ContentLi
 use lab::figures::number;
 use lab::section::{Cell, Table};
 
-use super::{View, bytes, grouped, wrapped};
+use super::{View, bytes, cut, grouped, wrapped};
 use crate::visible::visible;
 
 /// Between two columns, until colours are put in: no cell holds it, since what a terminal would act on is shown as an escape.
@@ -14,7 +14,13 @@ const BOUNDARY: char = '\u{1f}';
 /// Columns beside a cell's text: the boundary, and a space before it.
 const GAP: usize = 2;
 /// Letters of a word that a column must have room for. Where not every column has, a table becomes a list.
-const LEGIBLE: usize = 12;
+const LEGIBLE: usize = 9;
+
+/// Letters of a list's last column, before others are cut too.
+const SHORT: usize = 24;
+
+/// Letters of a cell that is kept in one line of a list.
+const UNBROKEN: usize = 14;
 
 /// Which byte figures show the exact number too.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +62,56 @@ fn arranged(table: &Table, rows: &[Vec<String>], at_least: &[u16], view: View) -
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 1)));
         }
     }
-    out.lines().map(|line| format!("{}\n", line.replace(BOUNDARY, " ").trim_end())).collect()
+    out.lines().enumerate().map(|(i, line)| shown_line(table, &line, i == 0, view)).collect()
+}
+
+/// A line of a table, whose cells have their boundaries: names of columns in bold, verdicts in their colours.
+fn shown_line(table: &Table, line: &str, is_header: bool, view: View) -> String {
+    let cells: Vec<&str> = line.split(BOUNDARY).collect();
+    let shown = |(i, cell): (usize, &&str)| {
+        let (word, last) = (cell.trim(), i + 1 == cells.len());
+        let (before, after) = cell.split_at(cell.len() - cell.trim_start().len());
+        let after = &after[word.len()..];
+        let marked = match word {
+            "" => String::new(),
+            _ if is_header => view.style.bold(word),
+            _ if table.is_verdict(i) => view.style.verdict(word),
+            _ => word.to_string(),
+        };
+        format!("{before}{marked}{}", if last { "" } else { after })
+    };
+    let line: Vec<String> = cells.iter().enumerate().map(shown).collect();
+    format!("{}\n", line.join(" ").trim_end())
+}
+
+/// A row a line: the longest columns are cut as far as the line asks for.
+pub(crate) fn lines(table: &Table, view: View) -> String {
+    let rows = cells(table, Exact::None, view);
+    let all: Vec<&[String]> = std::iter::once(&table.columns[..]).chain(rows.iter().map(Vec::as_slice)).collect();
+    let mut widths: Vec<usize> = (0..table.columns.len())
+        .map(|i| all.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    while widths.iter().map(|width| width + GAP).sum::<usize>() > view.width + GAP {
+        let (last, others) = widths.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
+        let widest = others.iter_mut().max_by_key(|width| **width);
+        // What stands last is said besides: it is cut first.
+        match (last.filter(|last| **last > SHORT), widest) {
+            (Some(last), _) => *last -= 1,
+            (None, Some(widest)) if *widest > 1 => *widest -= 1,
+            _ => break,
+        }
+    }
+    let line = |(n, row): (usize, &&[String])| {
+        let cell = |(i, (cell, width)): (usize, (&String, &usize))| {
+            let cell = cut(&cell.replace('\n', " "), *width);
+            let right = table.is_figures(i);
+            if right { format!("{cell:>width$} ") } else { format!("{cell:<width$} ") }
+        };
+        let cells: Vec<String> = row.iter().zip(&widths).enumerate().map(cell).collect();
+        shown_line(table, &cells.join(&BOUNDARY.to_string()), n == 0, view)
+    };
+    let first = usize::from(table.columns.iter().all(String::is_empty));
+    all.iter().enumerate().skip(first).map(line).collect()
 }
 
 /// Each row by itself: its first cell, and below it the others with their names.
@@ -70,13 +125,13 @@ fn list(table: &Table, rows: &[Vec<String>], view: View) -> String {
         let known = cells.filter(|(_, cell)| !cell.is_empty());
         // A figure keeps its unit.
         let whole = |cell: &String| {
-            if cell.chars().count() <= LEGIBLE { cell.replace(' ', &BOUNDARY.to_string()) } else { cell.clone() }
+            if cell.chars().count() <= UNBROKEN { cell.replace(' ', &BOUNDARY.to_string()) } else { cell.clone() }
         };
         let rest: Vec<String> =
             known.map(|(name, cell)| format!("{name} {}", whole(cell)).trim().to_string()).collect();
         if !rest.is_empty() {
-            let lines = wrapped(&rest.join(", "), view.width, 2).replace(BOUNDARY, " ");
-            out += &format!("  {lines}\n");
+            let lines = wrapped(&rest.join(", "), view.width - 2, 0).replace(BOUNDARY, " ");
+            out.extend(lines.lines().map(|line| format!("  {line}\n")));
         }
     }
     out
@@ -145,6 +200,7 @@ fn natural_width(table: &Table, rows: &[Vec<String>]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::Style;
     use super::*;
 
     fn table(columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
@@ -195,6 +251,34 @@ mod tests {
             "32\n  allocated 1.5 GiB, reserved 1.5 GiB,\n  fragmented 1.5 GiB, highest 1.5 GiB,\n  when backward\n";
         assert_eq!(text(&table, brief(40)), entry.repeat(2));
         assert_eq!(text(&table, brief(80)).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_row() {
+        let text = |text: &str| Cell::Text(text.into());
+        let row = |name: &str| vec![text(name), text("holds"), text(&"word ".repeat(60)), Cell::Bytes(3 << 30)];
+        let table = table(&["name", "verdict", "what", "bytes"], vec![row("a"), row("b")]);
+        for width in [40, 60, 80, 120, 200] {
+            let lines = lines(&table, at(width));
+            assert_eq!(lines.lines().count(), 3, "{lines}");
+            assert!(
+                fits(&lines, width) && lines.lines().nth(2).is_some_and(|line| line.ends_with("…  3 GiB")),
+                "{lines}"
+            );
+        }
+    }
+
+    #[test]
+    fn verdicts_have_their_colours() {
+        let rows = ["yes", "no: 1 GiB more", "no"].map(|word| vec![Cell::Text(word.into()), Cell::Text("no".into())]);
+        let table = table(&["fits", "other"], rows.to_vec());
+        let coloured = View { style: Style::new(true), ..at(80) };
+        for text in [text(&table, coloured), lines(&table, coloured)] {
+            let of = |row: usize| text.lines().nth(row).unwrap_or_default().to_string();
+            let marked = [0, 1, 2, 3].map(|row| of(row).matches('\u{1b}').count());
+            assert_eq!(marked, [4, 2, 2, 2], "{text:?}");
+            assert!(of(1).contains("32myes") && of(2).contains("31mno: 1 GiB more") && of(3).contains("31mno"));
+        }
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub enum Section {
     Verdicts(Vec<Judged>),
     /// Rows and columns.
     Table(Table),
+    /// Rows and columns, a row a line: a terminal cuts what the line has no room for, unless `--full`.
+    List(Table),
     /// Curves.
     Chart(Chart),
     /// Curves that say nothing new: drawn on a page, and on a terminal with `--full`.
@@ -67,7 +69,7 @@ pub fn tables(sections: &[Section]) -> Vec<&Table> {
     let mut out = Vec::new();
     for section in sections {
         match section {
-            Section::Table(table) => out.push(table),
+            Section::Table(table) | Section::List(table) => out.push(table),
             Section::Details { sections, .. } | Section::Rest(sections) => out.extend(tables(sections)),
             _ => {}
         }

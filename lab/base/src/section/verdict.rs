@@ -18,7 +18,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// In words.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "fails",

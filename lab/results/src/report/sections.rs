@@ -27,7 +27,7 @@ pub(super) fn one(out: &mut String, section: &Section) {
         }
         Section::Figures(list) => figures(out, list),
         Section::Verdicts(claims) => verdicts(out, claims),
-        Section::Table(shown) => rows(out, shown),
+        Section::Table(shown) | Section::List(shown) => rows(out, shown),
         Section::Chart(chart) | Section::Drawing(chart) => Drawn(chart).draw(out),
         Section::Bars(shown) => bars(out, shown),
         Section::Details { title, sections } => {
