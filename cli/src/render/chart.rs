@@ -8,6 +8,7 @@ use super::View;
 const MARGIN: usize = 12;
 const ROWS: usize = 10;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const LIMIT: char = '┄';
 const MARKERS: [char; 12] = ['●', '○', '▲', '△', '■', '□', '◆', '◇', '▼', '▽', '★', '☆'];
 
 /// A chart of a result: areas filled, other series with a mark each. Nothing where nothing can be drawn.
@@ -24,7 +25,7 @@ pub(crate) fn text(chart: &Chart, view: View) -> String {
     let row_of = |value: f64| height(value).div_ceil(8).saturating_sub(1);
     let mut grid = vec![vec![' '; columns]; ROWS];
     if let Some((_, limit)) = &chart.limit {
-        grid[row_of(*limit)].fill('┄');
+        grid[row_of(*limit)].fill(LIMIT);
     }
     let width = (high - low) / columns as f64;
     for (index, series) in chart.series.iter().enumerate().rev() {
@@ -49,11 +50,23 @@ pub(crate) fn text(chart: &Chart, view: View) -> String {
     let mut out = String::new();
     for row in (0..ROWS).rev() {
         out.push_str(&margin(row, &chart.value(max), &chart.value(max / 2.0)));
-        out.extend(grid[row].iter());
+        let line: String = grid[row].iter().collect();
+        out.push_str(&limit_marked(line.trim_end(), view));
         trim_line(&mut out);
     }
     out.push_str(&axis(columns, &chart.value(0.0), &chart.label(low.ceil()), &chart.label(high.floor())));
     out + &legend(chart, view)
+}
+
+/// The line of the limit in its colour.
+fn limit_marked(line: &str, view: View) -> String {
+    let cells: Vec<char> = line.chars().collect();
+    let parts = cells.chunk_by(|a, b| (*a == LIMIT) == (*b == LIMIT));
+    let marked = |part: &[char]| {
+        let text: String = part.iter().collect();
+        if part[0] == LIMIT { view.style.red(&text) } else { text }
+    };
+    parts.map(marked).collect()
 }
 
 /// What each mark stands for.
@@ -68,7 +81,7 @@ fn legend(chart: &Chart, view: View) -> String {
         out += &format!("{:MARGIN$}{}\n", "", super::wrapped(&line, view.width - MARGIN, MARGIN + 2));
     }
     if let Some((name, limit)) = &chart.limit {
-        out += &format!("{:MARGIN$}┄ {name}: {}\n", "", chart.value(*limit));
+        out += &format!("{:MARGIN$}{} {name}: {}\n", "", view.style.red(&LIMIT.to_string()), chart.value(*limit));
     }
     out
 }

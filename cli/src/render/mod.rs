@@ -93,9 +93,14 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     let mut words = text.split_whitespace().peekable();
     std::iter::from_fn(move || {
         let mut word = words.next()?.to_string();
+        // Three digits more of a number: `124 439 808`.
+        let is_group = |next: &&str| {
+            let digits = next.trim_end_matches([',', ';', '.']);
+            digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit())
+        };
         let is_unit = |next: &&str| UNITS.contains(&next.trim_end_matches(|c: char| ".,;:)".contains(c)));
-        if word.ends_with(|c: char| c.is_ascii_digit())
-            && let Some(unit) = words.next_if(is_unit)
+        while word.ends_with(|c: char| c.is_ascii_digit())
+            && let Some(unit) = words.next_if(|next| is_unit(next) || is_group(next))
         {
             word.push(GLUE);
             word.push_str(unit);
@@ -132,6 +137,7 @@ mod tests {
     #[test]
     fn a_number_keeps_its_unit() {
         assert_eq!(wrapped("takes 12 MiB, 5 %", 9, 2), "takes\n  12 MiB,\n  5 %");
+        assert_eq!(wrapped("takes 124 439 808 parameters", 18, 0), "takes 124 439 808\nparameters");
         assert_eq!(wrapped("B 12 apples", 4, 0), "B 12\nappl\nes");
     }
 

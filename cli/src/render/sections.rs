@@ -132,8 +132,10 @@ fn bars(bars: &Bars, view: View) -> String {
     let line = |((name, cell), share): (&(String, Cell), f64)| {
         // Something is never drawn as nothing.
         let filled = ((share * room as f64).round() as usize).max(usize::from(share > 0.0));
-        let bar = format!("{:<room$}", "█".repeat(filled));
-        format!("{:<longest$} {bar} {:>width$}\n", shortened(name, longest), table::cell_text(cell))
+        let (bar, gap) = ("█".repeat(filled), " ".repeat(room - filled));
+        // The longest stands out.
+        let bar = if share == 1.0 { view.style.yellow(&bar) } else { bar };
+        format!("{:<longest$} {bar}{gap} {:>width$}\n", shortened(name, longest), table::cell_text(cell))
     };
     bars.rows.iter().zip(bars.shares()).map(line).collect()
 }

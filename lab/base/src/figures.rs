@@ -31,7 +31,12 @@ pub fn rounded(text: &str) -> String {
         let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '.');
         let beside =
             before.strip_suffix("iB (").filter(|before| before.trim_end_matches(char::is_alphabetic).ends_with(' '));
-        match (beside, after.strip_prefix(')'), after.strip_prefix(" B"), digits.parse()) {
+        match (
+            beside,
+            after.strip_prefix(" bytes").unwrap_or(after).strip_prefix(')'),
+            after.strip_prefix(" B"),
+            digits.parse(),
+        ) {
             (Some(_), Some(further), ..) => {
                 out.push_str(before.trim_end_matches(" ("));
                 rest = further;
@@ -137,6 +142,7 @@ mod tests {
         let text = format!("peak (at most) {}, then {} (2 of them); {}", both(3 << 29), both(1 << 20), both(3));
         assert_eq!(rounded(&text), "peak (at most) 1.5 GiB, then 1 MiB (2 of them); 3 B");
         assert_eq!([rounded(""), rounded("1 MiB ("), rounded("MiB (12)")], ["", "1 MiB (", "MiB (12)"]);
+        assert_eq!(rounded("384.00 MiB (402653184 bytes) with 2 (3 bytes)"), "384.00 MiB with 2 (3 bytes)");
         let [plain, other] = ["128: 1610612736 B; 12 B, 1.5 B", "a2048 B, 2048 Bytes, 2048 by"].map(rounded);
         assert_eq!((&*plain, &*other), ("128: 1.5 GiB; 12 B, 1.5 B", "a2048 B, 2048 Bytes, 2048 by"));
         assert_eq!([0, 512, -1_610_612_736, i64::MIN].map(signed), ["0 B", "+512 B", "-1.5 GiB", "-8 EiB"]);

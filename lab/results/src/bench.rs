@@ -197,7 +197,10 @@ impl BenchedDevice {
 
     /// What is not in the tables.
     fn remarks(&self) -> Vec<String> {
-        let absent = self.reason.iter().map(|reason| format!("{}: absent: {reason}", self.label()));
+        let absent = self.reason.iter().map(|reason| {
+            let own = format!("backend {}: ", self.backend);
+            format!("{}: absent: {}", self.label(), reason.strip_prefix(&own).unwrap_or(reason))
+        });
         let skipped = self.found.iter().flat_map(|found| &found.skipped);
         let skipped = skipped.map(|one| format!("{}: {} is left out: {}", self.label(), one.name, one.reason));
         absent.chain(skipped).collect()

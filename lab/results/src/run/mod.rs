@@ -36,7 +36,11 @@ impl Findings for TrainResult {
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
         let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
         let peak = most.filter(|_| self.out_of_memory.is_none() && self.prediction.is_none());
-        let peak = peak.map_or(String::new(), |bytes| format!(": {} at the peak", short(bytes)));
+        let peak = match (peak, &self.prediction, &self.out_of_memory) {
+            (Some(bytes), ..) => format!(": {} at the peak", short(bytes)),
+            (None, None, Some(_)) => ": out of memory".into(),
+            _ => String::new(),
+        };
         format!("{}{batch}{optimizer}{peak}", self.model())
     }
 
