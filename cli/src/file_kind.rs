@@ -83,16 +83,16 @@ impl Kind {
         let path = path.display();
         match self {
             Kind::Directory => "name a file in it".into(),
-            Kind::Snapshot => format!("vramlab snapshot show {path}"),
-            Kind::Trace => format!("vramlab replay {path}"),
-            Kind::Finding => format!("vramlab report {path} -o report.html"),
-            Kind::Lock => format!("vramlab check --baseline {path}"),
-            Kind::Config | Kind::Exported => format!("vramlab predict --model-file {path}"),
-            Kind::Arguments => format!("vramlab predict --hf-args {path} --model-file config.json"),
+            Kind::Snapshot => format!("instead: vramlab snapshot show {path}"),
+            Kind::Trace => format!("instead: vramlab replay {path}"),
+            Kind::Finding => format!("instead: vramlab report {path} -o report.html"),
+            Kind::Lock => format!("instead: vramlab check --baseline {path}"),
+            Kind::Config | Kind::Exported => format!("instead: vramlab predict --model-file {path}"),
+            Kind::Arguments => format!("instead: vramlab predict --hf-args {path} --model-file config.json"),
             Kind::Weights | Kind::Safetensors => "weights do not say what training takes: \
                 vramlab predict --model-file takes config.json, a .pt2 of torch.export, or a TOML file"
                 .into(),
-            Kind::Script => format!("vramlab rehearse --gpu rtx4090 -- python {path}"),
+            Kind::Script => format!("instead: vramlab rehearse --gpu rtx4090 -- python {path}"),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The two streams: results to stdout, the rest to stderr, coloured or not.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clap::error::ErrorKind;
 use lab::backends::Remark;
 
 use crate::args::{ColorWhen, GlobalArgs};
@@ -115,7 +116,10 @@ impl Ui {
     /// Says what is wrong with the command line.
     pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
         // Clap's own colours are left out: they could not be told from an argument's.
-        let text = plain(&error.render().to_string());
+        let mut text = plain(&error.render().to_string());
+        if error.kind() == ErrorKind::InvalidValue && text.contains("'--model <NAME>'") {
+            text += OWN_NETWORK;
+        }
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
             // The help, where a command is missing.
@@ -124,6 +128,10 @@ impl Ui {
         Code::Usage
     }
 }
+
+/// For who names a network that is not among ours.
+const OWN_NETWORK: &str = "\nA network of your own: `vramlab rehearse -- python train.py` runs its script on a card that is not \
+    there;\n`--model-file` takes a config.json, a .pt2 of torch.export, or a TOML file.\n";
 
 /// What parsers of numbers say, in other words.
 fn plain(text: &str) -> String {
@@ -156,7 +164,7 @@ fn to_stdout(contents: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(contents).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             CLOSED.store(true, Relaxed);
             Ok(())
         }

@@ -142,9 +142,14 @@ fn a_file_of_the_wrong_kind_is_named_for_what_it_is() {
 
 #[test]
 fn slips_are_told_plainly() {
-    let cases: [(&[&str], &str); 4] = [
-        (&["run", "batchsize"], "batchsize: no such experiment; did you mean \"batch-size\"? there are batch-size, "),
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["run", "batchsize"],
+            "run batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
+        ),
         (&["predict", "--model", "gpt3"], "gpt2"),
+        (&["predict", "--model", "unet"], "vramlab rehearse -- python train.py"),
+        (&["run", "checkpoint"], "run checkpoint: no such experiment; did you mean \"checkpointing\"?"),
         (&["predict", "--model", "gpt2", "--gpu", "rtx490"], "did you mean"),
         (&["predict", "--model", "mlp", "--batch", "many"], "a whole number, 0 or more, is expected"),
     ];

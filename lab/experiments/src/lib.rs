@@ -99,7 +99,7 @@ pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
     ALL.iter().copied().find(|e| e.name() == name).ok_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
         let like = did_you_mean(name, known.iter().copied());
-        let like = if like.is_empty() { ";".to_string() } else { like };
-        Error::usage(name, format!("no such experiment{like} there are {}", known.join(", ")))
+        let there = if like.is_empty() { "; there are" } else { " There are" };
+        Error::usage(format!("run {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
     })
 }

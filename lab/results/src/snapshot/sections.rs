@@ -277,7 +277,7 @@ fn sums(totals: &TotalsResult) -> String {
     if totals.free > 0 {
         let stuck = short(totals.free_in_split_segments);
         let share = totals.fragmentation * 100.0;
-        text += &format!(" ({share:.0} % is not); {stuck} lie in segments that are partly in use");
+        text += &format!(" ({share:.0} % is in smaller ones); {stuck} lie in segments that are partly in use");
     }
     text + "."
 }
